@@ -1,0 +1,40 @@
+"""REINFORCE you can see through.
+
+The public names, and nothing else. Each is loaded on first use (PEP 562), so that
+``import eligibility`` imports no torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+# name -> the module that defines it
+_PUBLIC = {
+    "eligibility": "eligibility.rules.registry",
+    "register_eligibility": "eligibility.rules.registry",
+    "supported_distributions": "eligibility.rules.registry",
+}
+# names that are modules themselves
+_MODULES = {
+    "errors": "eligibility.errors",
+}
+
+__all__ = ["__version__", *_PUBLIC, *_MODULES]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PUBLIC:
+        value = getattr(import_module(_PUBLIC[name]), name)
+    elif name in _MODULES:
+        value = import_module(_MODULES[name])
+    else:
+        raise AttributeError(f"module 'eligibility' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,60 @@
+"""``eligibility VERB``: the verbs put together, and the one place where errors become one line.
+
+Exit status: 0 fine, 1 a fault was found (audit), 2 bad usage, 130 interrupted. The verbs load
+torch inside their functions, so that ``--help`` is instant.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+import eligibility
+from eligibility.errors import EligibilityError
+
+app = typer.Typer(
+    name="eligibility",
+    help="REINFORCE you can see through: explain a gradient, audit a program, train a policy.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"eligibility {eligibility.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print it.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit the process with its status."""
+    try:
+        status = app(arguments, standalone_mode=False)
+    except EligibilityError as error:
+        _fail(str(error))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:
+        # The usage errors of Typer have no common public type across its versions, but this method.
+        if not hasattr(error, "format_message"):
+            raise
+        _fail(f"{error.format_message()} Try `--help`.")
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _fail(message: str) -> None:
+    typer.echo("error: " + " ".join(message.split()), err=True)
+    sys.exit(2)

@@ -1,0 +1,67 @@
+"""Bernoulli: Williams' own unit, one coin with probability p = P(y = 1)."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.distributions import Bernoulli
+
+from eligibility.rules.registry import register_eligibility
+
+
+@register_eligibility(
+    Bernoulli,
+    "probs",
+    equation="(y − p) / (p (1 − p))",
+    reference="Williams 1992, eq. (5)",
+)
+def eligibility_probs(value: Tensor, probs: Float[Tensor, "*batch"]) -> Float[Tensor, ...]:
+    r"""Eligibility of a coin's probability, ``(y − p) / (p (1 − p))``.
+
+    Since y is 0 or 1 this is ``1/p`` for y = 1 and ``−1/(1 − p)`` for y = 0: one division, no
+    cancellation.
+
+    Args:
+        value: The outcome y, 0 or 1, shape ``[*samples, *batch]``.
+        probs: p in [0, 1], shape ``[*batch]``.
+
+    Returns:
+        ∂ log p(y)/∂p, shape ``[*samples, *batch]``; ±∞ for an outcome of probability 0.
+
+    Example:
+        >>> eligibility_probs(torch.tensor([1., 0.]), torch.tensor([0.25, 0.25]))
+        tensor([ 4.0000, -1.3333])
+
+    References:
+        Williams 1992, Machine Learning 8:229-256, eq. (5).
+    """
+    return torch.where(value == 1, 1 / probs, -1 / (1 - probs))
+
+
+@register_eligibility(
+    Bernoulli,
+    "logits",
+    equation="y − σ(l)",
+    reference="Williams 1992, eq. (7)",
+)
+def eligibility_logits(value: Tensor, logits: Float[Tensor, "*batch"]) -> Float[Tensor, ...]:
+    r"""Eligibility of a coin's log-odds, ``y − σ(l)``: the Bernoulli-logistic unit.
+
+    For y = 1 it is computed as ``σ(−l)``, which keeps every digit where ``1 − σ(l)`` has none left.
+
+    Args:
+        value: The outcome y, 0 or 1, shape ``[*samples, *batch]``.
+        logits: The log-odds l = log(p / (1 − p)), shape ``[*batch]``.
+
+    Returns:
+        ∂ log p(y)/∂l, shape ``[*samples, *batch]``.
+
+    Example:
+        >>> eligibility_logits(torch.tensor([1., 0.]), torch.tensor([20., 20.]))
+        tensor([ 2.0612e-09, -1.0000e+00])
+
+    References:
+        Williams 1992, Machine Learning 8:229-256, eq. (7), with input 1.
+    """
+    return torch.where(value == 1, torch.sigmoid(-logits), -torch.sigmoid(logits))

@@ -1,0 +1,211 @@
+"""One glossary of axes, and the checks of shapes and domains that every layer uses.
+
+Axes: ``S`` samples, ``B`` batch, ``T`` time, ``K`` categories, ``V`` vocabulary, ``D`` features.
+In annotations ``*batch`` is any number of leading axes.
+
+A check raises; it never changes, clamps or broadcasts what it is given. Each takes the ``name``
+that the user wrote, so that the message speaks of the user's argument.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from eligibility.errors import InvalidTypeError, InvalidValueError, ShapeError
+
+
+def check_floating(tensor: Tensor, name: str) -> None:
+    """Raise unless ``tensor`` has a floating-point dtype."""
+    if not tensor.is_floating_point():
+        raise InvalidTypeError(
+            f"`{name}`",
+            f"dtype {_short(tensor.dtype)}",
+            "a floating-point dtype",
+            f"convert it, for instance with {name}.float()",
+        )
+
+
+def check_integer(tensor: Tensor, name: str) -> None:
+    """Raise unless ``tensor`` has an integer dtype."""
+    if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
+        raise InvalidTypeError(
+            f"`{name}`",
+            f"dtype {_short(tensor.dtype)}",
+            "an integer dtype",
+            f"pass indices, for instance {name}.long()",
+        )
+
+
+def check_sample_shape(
+    value: Tensor, batch_shape: torch.Size, event_shape: torch.Size, name: str = "value"
+) -> None:
+    """Raise unless ``value`` is ``[*sample, *batch, *event]``, or one event for the whole batch.
+
+    Raises:
+        ShapeError: Anything else: torch would broadcast ``[B]`` against ``[B, 1]`` to ``[B, B]``.
+    """
+    wanted = batch_shape + event_shape
+    ends_as_wanted = value.ndim >= len(wanted) and value.shape[value.ndim - len(wanted) :] == wanted
+    if ends_as_wanted or value.shape == event_shape:
+        return
+    raise ShapeError(
+        f"`{name}`",
+        f"shape {list(value.shape)}",
+        f"[*samples, {', '.join(map(str, wanted))}]" if wanted else "any shape",
+        f"batch shape {list(batch_shape)} and event shape {list(event_shape)} must come last; "
+        "nothing is broadcast silently",
+    )
+
+
+def check_probs(probs: Tensor, name: str = "probs") -> None:
+    """Raise unless each row of ``probs`` ``[*batch, K]`` is a set of weights: >= 0, sum > 0.
+
+    The sum need not be 1: the distributions of this package take unnormalised weights.
+    """
+    check_floating(probs, name)
+    _check_has_categories(probs, name)
+    _check_finite(probs, name)
+    if bool((probs < 0).any()):
+        raise InvalidValueError(
+            f"`{name}`",
+            f"a minimum of {_number(probs.min())}",
+            "non-negative probabilities",
+            "pass unnormalised log-probabilities as logits instead",
+        )
+    if bool((probs.sum(-1) == 0).any()):
+        raise InvalidValueError(
+            f"`{name}`",
+            "a row whose entries are all zero",
+            "at least one positive probability in each row",
+            "remove the row, or allow one category",
+        )
+
+
+def check_logits(logits: Tensor, name: str = "logits") -> None:
+    """Raise unless each row of ``logits`` ``[*batch, K]`` is in [−∞, ∞), not NaN, not all −∞."""
+    check_floating(logits, name)
+    _check_has_categories(logits, name)
+    _check_extended(logits, name)
+    if bool((logits == float("-inf")).all(-1).any()):
+        raise InvalidValueError(
+            f"`{name}`",
+            "a row whose entries are all -inf",
+            "at least one finite logit in each row",
+            "remove the row, or allow one category",
+        )
+
+
+def check_unit_interval(probs: Tensor, name: str = "probs") -> None:
+    """Raise unless every entry of ``probs`` is a probability in [0, 1]."""
+    check_floating(probs, name)
+    _check_finite(probs, name)
+    if bool(((probs < 0) | (probs > 1)).any()):
+        raise InvalidValueError(
+            f"`{name}`",
+            f"values from {_number(probs.min())} to {_number(probs.max())}",
+            "probabilities in [0, 1]",
+            "pass log-odds as logits instead",
+        )
+
+
+def check_log_odds(logits: Tensor, name: str = "logits") -> None:
+    """Raise unless every entry of ``logits`` is a log-odds: any float but NaN."""
+    check_floating(logits, name)
+    if bool(logits.isnan().any()):
+        raise _not_a_number(name)
+
+
+def check_action(action: Tensor, categories: int, name: str = "action") -> None:
+    """Raise unless ``action`` holds integer indices in [0, ``categories``)."""
+    check_integer(action, name)
+    if action.numel() == 0:
+        return
+    low, high = int(action.min()), int(action.max())
+    if low < 0 or high >= categories:
+        got = f"a minimum of {low}" if low < 0 else f"a maximum of {high}"
+        raise InvalidValueError(
+            f"`{name}`",
+            got,
+            f"indices in [0, {categories})",
+            f"there are K = {categories} categories, counted from 0",
+        )
+
+
+def check_counts(counts: Tensor, total_count: Tensor | int | None, name: str = "counts") -> None:
+    """Raise unless ``counts`` ``[*batch, K]`` are whole, >= 0, and sum to ``total_count``."""
+    check_whole(counts, name)
+    if total_count is None:
+        return
+    total = torch.as_tensor(total_count, device=counts.device)
+    sums = counts.sum(-1)
+    wrong = sums != total
+    if bool(wrong.any()):
+        where = wrong.nonzero()[0].tolist()
+        wanted = total.expand(sums.shape)[tuple(where)]
+        raise InvalidValueError(
+            f"`{name}`",
+            f"a sum of {int(sums[tuple(where)])}" + (f" in row {where}" if where else ""),
+            f"counts that sum to total_count = {int(wanted)}",
+            "correct the counts, or the total count",
+        )
+
+
+def check_whole(value: Tensor, name: str = "value", maximum: Tensor | int | None = None) -> None:
+    """Raise unless every entry of ``value`` is a whole number >= 0 and <= ``maximum``."""
+    if value.is_floating_point() and bool((value != value.round()).any()):
+        raise InvalidValueError(
+            f"`{name}`", "numbers that are not whole", "whole numbers", "pass counts"
+        )
+    if bool((value < 0).any()):
+        raise InvalidValueError(
+            f"`{name}`", f"a minimum of {_number(value.min())}", "numbers >= 0", "pass counts"
+        )
+    if maximum is not None and bool((value > maximum).any()):
+        top = torch.as_tensor(maximum).max()
+        raise InvalidValueError(
+            f"`{name}`",
+            f"a maximum of {_number(value.max())}",
+            f"numbers of at most {_number(top)}",
+            "no outcome can exceed the number of trials",
+        )
+
+
+def _check_has_categories(tensor: Tensor, name: str) -> None:
+    if tensor.ndim == 0 or tensor.shape[-1] == 0:
+        raise ShapeError(
+            f"`{name}`",
+            f"shape {list(tensor.shape)}",
+            "[*batch, K] with K >= 1",
+            "put the categories on the last axis",
+        )
+
+
+def _check_finite(tensor: Tensor, name: str) -> None:
+    if not bool(tensor.isfinite().all()):
+        raise _not_a_number(name) if bool(tensor.isnan().any()) else _infinite(name)
+
+
+def _check_extended(tensor: Tensor, name: str) -> None:
+    if bool(tensor.isnan().any()):
+        raise _not_a_number(name)
+    if bool((tensor == float("inf")).any()):
+        raise _infinite(name)
+
+
+def _not_a_number(name: str) -> InvalidValueError:
+    return InvalidValueError(
+        f"`{name}`", "NaN", "numbers", "find where the NaN arises, for instance 0 · inf or 0 / 0"
+    )
+
+
+def _infinite(name: str) -> InvalidValueError:
+    return InvalidValueError(f"`{name}`", "inf", "finite numbers", "find where it overflows")
+
+
+def _number(tensor: Tensor) -> str:
+    return f"{float(tensor):g}"
+
+
+def _short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,80 @@
+"""Imports go downwards only: the architecture, read from the imports themselves."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "eligibility"
+# From the bottom to the top; those on one line do not import each other.
+ORDER = [
+    {"errors"},
+    {"files", "shapes"},
+    {"rules"},
+    {"ops"},
+    {"distributions", "reinforce"},
+    {"explanation", "audit", "train"},
+    {"cli"},
+    {"__main__"},
+]
+LAYERS = {unit: layer for layer, units in enumerate(ORDER) for unit in units}
+# The only files that may import a heavy or optional package.
+CONFINED = {
+    "triton": ("ops/_triton.py",),
+    "gymnasium": ("train/", "audit/"),
+    "torch.distributed": ("ops/vocab_parallel.py", "train/distributed.py"),
+}
+FILES = sorted(SOURCE.rglob("*.py"))
+
+
+def imported_modules(path: Path) -> set[str]:
+    """Every module that ``path`` imports anywhere, also inside functions."""
+    package = ("eligibility", *path.relative_to(SOURCE).parts[:-1])
+    modules: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
+            module = ".".join(part for part in (base, node.module or "") if part)
+            modules |= {module} | {f"{module}.{alias.name}" for alias in node.names}
+    return modules
+
+
+def unit_of(module: str) -> str | None:
+    """``eligibility.rules.bernoulli`` -> ``rules``; None for other packages and the root."""
+    parts = module.split(".")
+    return parts[1] if parts[0] == "eligibility" and len(parts) > 1 else None
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_imports_go_downwards_only(path: Path) -> None:
+    own = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+    if own == "__init__":
+        return  # the root names modules as strings and loads them lazily; tested in test_public_api
+    for module in imported_modules(path):
+        unit = unit_of(module)
+        if unit is None or unit not in LAYERS or unit == own:
+            continue
+        assert LAYERS[unit] < LAYERS[own], f"{own} (layer {LAYERS[own]}) imports {module}"
+
+
+def test_every_unit_has_a_layer() -> None:
+    units = {path.relative_to(SOURCE).parts[0].removesuffix(".py") for path in FILES}
+    assert units - {"__init__"} <= set(LAYERS)
+
+
+@pytest.mark.parametrize("package", sorted(CONFINED))
+def test_heavy_packages_are_confined(package: str) -> None:
+    for path in FILES:
+        name = path.relative_to(SOURCE).as_posix()
+        if any(name.startswith(allowed) for allowed in CONFINED[package]):
+            continue
+        offenders = {
+            module
+            for module in imported_modules(path)
+            if module == package or module.startswith(f"{package}.")
+        }
+        assert not offenders, f"{name} imports {offenders}"
