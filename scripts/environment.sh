@@ -1,5 +1,5 @@
-# Sourced by the scripts beside it: makes .venv in the repository and installs the package with
-# the extras the caller names in EXTRAS. A second call with nothing changed installs nothing.
+# Sourced by the scripts beside it: makes .venv in the repository and installs the package with the
+# extras named in EXTRAS. What is there already stays; a call with nothing new installs nothing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -7,20 +7,27 @@ say() { printf '==> %s\n' "$*" >&2; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 2; }
 
 PYTHON=${PYTHON:-python3}
-command -v "$PYTHON" >/dev/null || fail "no '$PYTHON' found; install Python 3.10 or newer, or set PYTHON=/path/to/python3"
+command -v "$PYTHON" >/dev/null ||
+  fail "no '$PYTHON' found; install Python 3.10 or newer, or set PYTHON=/path/to/python3"
 "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
   fail "$("$PYTHON" --version) is too old; install Python 3.10 or newer, or set PYTHON=/path/to/python3"
 
-if [ ! -x .venv/bin/python ]; then
+if ! .venv/bin/python -c '' 2>/dev/null; then
   say "making .venv with $("$PYTHON" --version)"
-  "$PYTHON" -m venv .venv || { rm -rf .venv; fail "'$PYTHON -m venv' does not work; install the venv module (Debian: apt-get install python3-venv)"; }
+  rm -rf .venv
+  "$PYTHON" -m venv .venv || {
+    rm -rf .venv
+    fail "'$PYTHON -m venv' does not work; install its venv module (Debian: apt-get install python3-venv)"
+  }
 fi
 
-wanted=$(cat pyproject.toml constraints.txt <(echo "$EXTRAS $PWD") | cksum)
-if [ "$(cat .venv/installed 2>/dev/null)" != "$wanted" ]; then
-  say "installing eligibility[$EXTRAS] into .venv (a minute or two the first time)"
+# One stamp for each set of extras, made of everything that decides what is installed.
+stamp=.venv/installed-$EXTRAS
+wanted=$(cat pyproject.toml constraints.txt <(echo "$PWD") | cksum)
+if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
+  say "installing eligibility[$EXTRAS] into .venv (about a minute the first time)"
   .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$EXTRAS]" ||
     fail "the installation failed; the lines above say why"
-  echo "$wanted" > .venv/installed
+  echo "$wanted" >"$stamp"
 fi
 export PATH="$PWD/.venv/bin:$PATH"

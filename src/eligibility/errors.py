@@ -23,11 +23,12 @@ class EligibilityError(Exception):
     """
 
     def __init__(self, what: str, got: str, expected: str, remedy: str) -> None:
-        super().__init__(what, got, expected, remedy)
+        super().__init__(f"{what}: got {got}, expected {expected}; {remedy}")
         self.what, self.got, self.expected, self.remedy = what, got, expected, remedy
 
-    def __str__(self) -> str:
-        return f"{self.what}: got {self.got}, expected {self.expected}; {self.remedy}"
+    def __reduce__(self) -> tuple[type[EligibilityError], tuple[str, str, str, str]]:
+        """Rebuild from the four facts: errors travel between processes."""
+        return type(self), (self.what, self.got, self.expected, self.remedy)
 
 
 class InvalidValueError(EligibilityError, ValueError):
@@ -56,6 +57,3 @@ class MissingDependencyError(EligibilityError, ImportError):
 
 class OutputError(EligibilityError, OSError):
     """A file or a folder cannot be written."""
-
-    # OSError's own __str__ would print the four arguments as errno and file names.
-    __str__ = EligibilityError.__str__
