@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor
 from torch.distributions import Bernoulli
 
+from eligibility.rules import binomial
 from eligibility.rules.registry import register_eligibility
+
+_PROBS = {"y": "value", "p": "probs"}
+_LOGITS = {"y": "value", "l": "logits"}
 
 
 @register_eligibility(
     Bernoulli,
     "probs",
+    name="Bernoulli unit, probability",
     equation="(y − p) / (p (1 − p))",
+    latex=r"\frac{y - p}{p (1 - p)}",
     reference="Williams 1992, eq. (5)",
+    symbols=_PROBS,
+    terms=lambda value, probs: binomial.terms_probs(value, 1, probs),
 )
-def eligibility_probs(value: Tensor, probs: Float[Tensor, "*batch"]) -> Float[Tensor, ...]:
+def eligibility_probs(
+    value: Shaped[Tensor, "*#batch"], probs: Float[Tensor, "*#batch"]
+) -> Float[Tensor, "*#batch"]:
     r"""Eligibility of a coin's probability, ``(y − p) / (p (1 − p))``.
 
     Since y is 0 or 1 this is ``1/p`` for y = 1 and ``−1/(1 − p)`` for y = 0: one division, no
@@ -41,11 +51,33 @@ def eligibility_probs(value: Tensor, probs: Float[Tensor, "*batch"]) -> Float[Te
 
 @register_eligibility(
     Bernoulli,
-    "logits",
-    equation="y − σ(l)",
-    reference="Williams 1992, eq. (7)",
+    "probs",
+    name="Bernoulli unit, probability from the log-odds",
+    equation="(y − p) / (p (1 − p)), p = σ(l)",
+    latex=r"\frac{y - p}{p (1 - p)}, \quad p = \sigma(l)",
+    reference="Williams 1992, eq. (5)",
+    symbols=_LOGITS,
 )
-def eligibility_logits(value: Tensor, logits: Float[Tensor, "*batch"]) -> Float[Tensor, ...]:
+def eligibility_probs_from_logits(
+    value: Shaped[Tensor, "*#batch"], logits: Float[Tensor, "*#batch"]
+) -> Float[Tensor, "*#batch"]:
+    """The same for a coin given by its log-odds: ``1 + e^−l`` for y = 1, ``−1 − e^l`` for y = 0."""
+    return torch.where(value == 1, 1 + torch.exp(-logits), -1 - torch.exp(logits))
+
+
+@register_eligibility(
+    Bernoulli,
+    "logits",
+    name="Bernoulli-logistic unit",
+    equation="y − σ(l)",
+    latex=r"y - \sigma(l)",
+    reference="Williams 1992, eq. (7)",
+    symbols=_LOGITS,
+    terms=lambda value, logits: binomial.terms_logits(value, 1, logits),
+)
+def eligibility_logits(
+    value: Shaped[Tensor, "*#batch"], logits: Float[Tensor, "*#batch"]
+) -> Float[Tensor, "*#batch"]:
     r"""Eligibility of a coin's log-odds, ``y − σ(l)``: the Bernoulli-logistic unit.
 
     For y = 1 it is computed as ``σ(−l)``, which keeps every digit where ``1 − σ(l)`` has none left.
@@ -65,3 +97,19 @@ def eligibility_logits(value: Tensor, logits: Float[Tensor, "*batch"]) -> Float[
         Williams 1992, Machine Learning 8:229-256, eq. (7), with input 1.
     """
     return torch.where(value == 1, torch.sigmoid(-logits), -torch.sigmoid(logits))
+
+
+@register_eligibility(
+    Bernoulli,
+    "logits",
+    name="Bernoulli-logistic unit, from the probability",
+    equation="y − p",
+    latex=r"y - p",
+    reference="Williams 1992, eq. (7)",
+    symbols=_PROBS,
+)
+def eligibility_logits_from_probs(
+    value: Shaped[Tensor, "*#batch"], probs: Float[Tensor, "*#batch"]
+) -> Float[Tensor, "*#batch"]:
+    """The same for a coin given by its probability; nothing is clamped on the way."""
+    return torch.where(value == 1, 1 - probs, -probs)

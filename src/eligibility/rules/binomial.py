@@ -3,19 +3,46 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor
 from torch.distributions import Binomial
 
 from eligibility.rules.registry import register_eligibility
 
 _REFERENCE = "n Bernoulli units of Williams 1992, eq. (5) and (7), that share p"
+_PROBS = {"y": "value", "n": "total_count", "p": "probs"}
+_LOGITS = {"y": "value", "n": "total_count", "l": "logits"}
 
 
-@register_eligibility(Binomial, "probs", equation="(y − n p) / (p (1 − p))", reference=_REFERENCE)
+def terms_probs(value: Tensor, total_count: Tensor | int, probs: Tensor) -> dict[str, Tensor]:
+    """The two terms of ``(y − n p)/(p (1 − p))``; a count of 0 contributes exactly 0."""
+    zeros = total_count - value
+    return {
+        "y/p": torch.where(value == 0, torch.zeros_like(probs), value / probs),
+        "−(n − y)/(1 − p)": torch.where(zeros == 0, torch.zeros_like(probs), -zeros / (1 - probs)),
+    }
+
+
+def terms_logits(value: Tensor, total_count: Tensor | int, logits: Tensor) -> dict[str, Tensor]:
+    """The two terms of ``y − n σ(l)``."""
+    return {"y": value + torch.zeros_like(logits), "−n σ(l)": -total_count * torch.sigmoid(logits)}
+
+
+@register_eligibility(
+    Binomial,
+    "probs",
+    name="Binomial, probability",
+    equation="(y − n p) / (p (1 − p))",
+    latex=r"\frac{y - n p}{p (1 - p)}",
+    reference=_REFERENCE,
+    symbols=_PROBS,
+    terms=terms_probs,
+)
 def eligibility_probs(
-    value: Tensor, total_count: Tensor, probs: Float[Tensor, "*batch"]
-) -> Float[Tensor, ...]:
+    value: Shaped[Tensor, "*#batch"],
+    total_count: Shaped[Tensor, "*#batch"],
+    probs: Float[Tensor, "*#batch"],
+) -> Float[Tensor, "*#batch"]:
     r"""Eligibility of the coins' probability, ``y/p − (n − y)/(1 − p)``.
 
     Args:
@@ -33,15 +60,47 @@ def eligibility_probs(
         >>> eligibility_probs(torch.tensor(0.), torch.tensor(5.), torch.tensor(0.))
         tensor(-5.)
     """
+    ones_term, zeros_term = terms_probs(value, total_count, probs).values()
+    return ones_term + zeros_term
+
+
+@register_eligibility(
+    Binomial,
+    "probs",
+    name="Binomial, probability from the log-odds",
+    equation="(y − n p) / (p (1 − p)), p = σ(l)",
+    latex=r"\frac{y - n p}{p (1 - p)}, \quad p = \sigma(l)",
+    reference=_REFERENCE,
+    symbols=_LOGITS,
+)
+def eligibility_probs_from_logits(
+    value: Shaped[Tensor, "*#batch"],
+    total_count: Shaped[Tensor, "*#batch"],
+    logits: Float[Tensor, "*#batch"],
+) -> Float[Tensor, "*#batch"]:
+    """The same for coins given by their log-odds l: ``y (1 + e^−l) − (n − y) (1 + e^l)``."""
     zeros = total_count - value
-    ones_term = torch.where(value == 0, torch.zeros_like(probs), value / probs)
-    return ones_term - torch.where(zeros == 0, torch.zeros_like(probs), zeros / (1 - probs))
+    none = torch.zeros_like(logits)
+    return torch.where(value == 0, none, value * (1 + torch.exp(-logits))) - torch.where(
+        zeros == 0, none, zeros * (1 + torch.exp(logits))
+    )
 
 
-@register_eligibility(Binomial, "logits", equation="y − n σ(l)", reference=_REFERENCE)
+@register_eligibility(
+    Binomial,
+    "logits",
+    name="Binomial, log-odds",
+    equation="y − n σ(l)",
+    latex=r"y - n \sigma(l)",
+    reference=_REFERENCE,
+    symbols=_LOGITS,
+    terms=terms_logits,
+)
 def eligibility_logits(
-    value: Tensor, total_count: Tensor, logits: Float[Tensor, "*batch"]
-) -> Float[Tensor, ...]:
+    value: Shaped[Tensor, "*#batch"],
+    total_count: Shaped[Tensor, "*#batch"],
+    logits: Float[Tensor, "*#batch"],
+) -> Float[Tensor, "*#batch"]:
     r"""Eligibility of the coins' log-odds, ``y − n σ(l) = y σ(−l) − (n − y) σ(l)``.
 
     Args:
@@ -57,3 +116,21 @@ def eligibility_logits(
         tensor(1.)
     """
     return value * torch.sigmoid(-logits) - (total_count - value) * torch.sigmoid(logits)
+
+
+@register_eligibility(
+    Binomial,
+    "logits",
+    name="Binomial, log-odds from the probability",
+    equation="y − n p",
+    latex=r"y - n p",
+    reference=_REFERENCE,
+    symbols=_PROBS,
+)
+def eligibility_logits_from_probs(
+    value: Shaped[Tensor, "*#batch"],
+    total_count: Shaped[Tensor, "*#batch"],
+    probs: Float[Tensor, "*#batch"],
+) -> Float[Tensor, "*#batch"]:
+    """The same for coins given by their probability; nothing is clamped on the way."""
+    return value * (1 - probs) - (total_count - value) * probs

@@ -11,15 +11,33 @@ from eligibility.rules import multinomial
 from eligibility.rules.registry import check_value, register_eligibility
 from eligibility.shapes import check_action, check_sample_shape
 
-_REFERENCE = "extends Williams 1992, §4 (the paper has no categorical unit)"
+_LOGITS = {"a": "value", "z": "logits"}
+_WEIGHTS = {"a": "value", "w": "probs"}
+
+
+def _terms_logits(value: Tensor, logits: Tensor) -> dict[str, Tensor]:
+    own, through_sum = multinomial.terms_logits(_one_hot(value, logits), logits).values()
+    return {"one_hot(a)": own, "−softmax(z)": through_sum}
+
+
+def _terms_weights(value: Tensor, probs: Tensor) -> dict[str, Tensor]:
+    own, through_sum = multinomial.terms_weights(_one_hot(value, probs), probs).values()
+    return {"[k = a]/w_k": own, "−1/Σw": through_sum}
 
 
 @register_eligibility(
-    Categorical, "logits", equation="one_hot(a) − softmax(z)", reference=_REFERENCE
+    Categorical,
+    "logits",
+    name="categorical, logits",
+    equation="one_hot(a) − softmax(z)",
+    latex=r"\mathrm{one\_hot}(a) - \mathrm{softmax}(z)",
+    reference=multinomial.REFERENCE,
+    symbols=_LOGITS,
+    terms=_terms_logits,
 )
 def eligibility_logits(
-    value: Int[Tensor, "*batch"], logits: Float[Tensor, "*#batch K"]
-) -> Float[Tensor, "*batch K"]:
+    value: Int[Tensor, "*#batch"], logits: Float[Tensor, "*#batch K"]
+) -> Float[Tensor, "*#batch K"]:
     r"""Eligibility of the logits, ``one_hot(a) − softmax(z)``. The entries sum to 0.
 
     Args:
@@ -38,24 +56,51 @@ def eligibility_logits(
 
 @register_eligibility(
     Categorical,
+    "logits",
+    name="categorical, logits from the weights",
+    equation="one_hot(a) − w/Σw",
+    latex=r"\mathrm{one\_hot}(a) - \frac{w}{\sum_j w_j}",
+    reference=multinomial.REFERENCE,
+    symbols=_WEIGHTS,
+)
+def eligibility_logits_from_probs(
+    value: Int[Tensor, "*#batch"], probs: Float[Tensor, "*#batch K"]
+) -> Float[Tensor, "*#batch K"]:
+    """The same for given weights w; nothing is clamped on the way."""
+    return multinomial.eligibility_logits_from_probs(_one_hot(value, probs), probs)
+
+
+@register_eligibility(
+    Categorical,
     "probs",
+    name="categorical, unnormalised weights",
     equation="[k = a]/w_k − 1/Σw",
-    reference=_REFERENCE,
+    latex=r"\frac{[k = a]}{w_k} - \frac{1}{\sum_j w_j}",
+    reference=multinomial.REFERENCE,
+    symbols=_WEIGHTS,
+    terms=_terms_weights,
     coordinates="weights",
 )
 def eligibility_weights(
-    value: Int[Tensor, "*batch"], probs: Float[Tensor, "*#batch K"]
-) -> Float[Tensor, "*batch K"]:
+    value: Int[Tensor, "*#batch"], probs: Float[Tensor, "*#batch K"]
+) -> Float[Tensor, "*#batch K"]:
     """Eligibility of unnormalised weights; see `eligibility.rules.multinomial`."""
     return multinomial.eligibility_weights(_one_hot(value, probs), probs)
 
 
 @register_eligibility(
-    Categorical, "probs", equation="[k = a]/w_k", reference=_REFERENCE, coordinates="ambient"
+    Categorical,
+    "probs",
+    name="categorical, ambient coordinates",
+    equation="[k = a]/w_k",
+    latex=r"\frac{[k = a]}{w_k}",
+    reference=multinomial.REFERENCE,
+    symbols=_WEIGHTS,
+    coordinates="ambient",
 )
 def eligibility_ambient(
-    value: Int[Tensor, "*batch"], probs: Float[Tensor, "*#batch K"]
-) -> Float[Tensor, "*batch K"]:
+    value: Int[Tensor, "*#batch"], probs: Float[Tensor, "*#batch K"]
+) -> Float[Tensor, "*#batch K"]:
     """Eligibility in ambient coordinates; see `eligibility.rules.multinomial`."""
     return multinomial.eligibility_ambient(_one_hot(value, probs), probs)
 
@@ -63,13 +108,16 @@ def eligibility_ambient(
 @register_eligibility(
     Categorical,
     "probs",
+    name="categorical, K − 1 free probabilities",
     equation="[k = a]/w_k − [K = a]/w_K",
-    reference=_REFERENCE,
+    latex=r"\frac{[k = a]}{w_k} - \frac{[K = a]}{w_K}",
+    reference=multinomial.REFERENCE,
+    symbols=_WEIGHTS,
     coordinates="free",
 )
 def eligibility_free(
-    value: Int[Tensor, "*batch"], probs: Float[Tensor, "*#batch K"]
-) -> Float[Tensor, "*batch K-1"]:
+    value: Int[Tensor, "*#batch"], probs: Float[Tensor, "*#batch K"]
+) -> Float[Tensor, "*#batch K-1"]:
     """Eligibility of K − 1 free probabilities; see `eligibility.rules.multinomial`."""
     return multinomial.eligibility_free(_one_hot(value, probs), probs)
 
@@ -77,21 +125,27 @@ def eligibility_free(
 @register_eligibility(
     Categorical,
     "probs",
+    name="categorical, along the simplex",
     equation="([k = a] − 1/K)/w_a",
-    reference=_REFERENCE,
+    latex=r"\frac{[k = a] - 1/K}{w_a}",
+    reference=multinomial.REFERENCE,
+    symbols=_WEIGHTS,
     coordinates="tangent",
 )
 def eligibility_tangent(
-    value: Int[Tensor, "*batch"], probs: Float[Tensor, "*#batch K"]
-) -> Float[Tensor, "*batch K"]:
+    value: Int[Tensor, "*#batch"], probs: Float[Tensor, "*#batch K"]
+) -> Float[Tensor, "*#batch K"]:
     """Eligibility along the simplex; see `eligibility.rules.multinomial`."""
     return multinomial.eligibility_tangent(_one_hot(value, probs), probs)
+
+
+multinomial.register_from_logits(Categorical)
 
 
 @check_value.register
 def _(dist: Categorical, value: Tensor) -> None:
     check_sample_shape(value, dist.batch_shape, dist.event_shape)
-    check_action(value, dist.probs.shape[-1], "value")
+    check_action(value, dist.param_shape[-1], "value")
 
 
 def _one_hot(value: Tensor, like: Tensor) -> Tensor:

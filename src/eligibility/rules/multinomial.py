@@ -13,26 +13,58 @@ coordinates    eligibility of entry k    what is held fixed
 =============  ========================  ==========================================================
 
 All of them give the same ``y − nπ`` once they are chained through a softmax.
+
+Numerical care: 1 − π_k is never formed by that subtraction. It is the sum of the *other* weights
+over their total, so an almost certain category keeps every digit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from jaxtyping import Float, Num
 from torch import Tensor
-from torch.distributions import Multinomial, OneHotCategorical
+from torch.distributions import Distribution, Multinomial, OneHotCategorical
 
-from eligibility.rules.registry import check_value, register_eligibility
+from eligibility.rules.registry import check_value, register_eligibility, rules_of
 from eligibility.shapes import check_counts, check_sample_shape
 
-_FAMILY = (Multinomial, OneHotCategorical)
-_REFERENCE = "extends Williams 1992, §4 (the paper has no multinomial unit)"
+FAMILY = (Multinomial, OneHotCategorical)
+REFERENCE = "extends Williams 1992, §4 (the paper has no multinomial unit)"
+_LOGITS = {"y": "value", "z": "logits"}
+_WEIGHTS = {"y": "value", "w": "probs"}
 
 
-@register_eligibility(_FAMILY, "logits", equation="y − n softmax(z)", reference=_REFERENCE)
+def terms_logits(value: Tensor, logits: Tensor) -> dict[str, Tensor]:
+    """The two terms of ``y − n softmax(z)``."""
+    draws = value.sum(-1, keepdim=True)
+    return {
+        "y": value + torch.zeros_like(logits),
+        "−n softmax(z)": -draws * torch.softmax(logits, -1),
+    }
+
+
+def terms_weights(value: Tensor, probs: Tensor) -> dict[str, Tensor]:
+    """The two terms of ``y_k/w_k − n/Σw``: through the category's own weight, through the sum."""
+    total = -value.sum(-1, keepdim=True) / probs.sum(-1, keepdim=True)
+    return {"y_k/w_k": eligibility_ambient(value, probs), "−n/Σw": total + torch.zeros_like(probs)}
+
+
+@register_eligibility(
+    FAMILY,
+    "logits",
+    name="multinomial, logits",
+    equation="y − n softmax(z)",
+    latex=r"y - n\,\mathrm{softmax}(z)",
+    reference=REFERENCE,
+    symbols=_LOGITS,
+    terms=terms_logits,
+)
 def eligibility_logits(
-    value: Num[Tensor, "*batch K"], logits: Float[Tensor, "*#batch K"]
-) -> Float[Tensor, "*batch K"]:
+    value: Num[Tensor, "*#batch K"], logits: Float[Tensor, "*#batch K"]
+) -> Float[Tensor, "*#batch K"]:
     r"""Eligibility of the logits, ``y − n softmax(z)`` with n = Σy. The entries sum to 0.
 
     Args:
@@ -43,18 +75,44 @@ def eligibility_logits(
         ∂ log p(y)/∂z, shape of ``value``.
 
     Example:
-        >>> eligibility_logits(torch.tensor([2, 1, 0]), torch.zeros(3))
-        tensor([ 1.,  0., -1.])
+        >>> eligibility_logits(torch.tensor([1, 0, 0]), torch.tensor([20.0, 0.0, 0.0]))
+        tensor([ 4.1223e-09, -2.0612e-09, -2.0612e-09])
     """
-    return value - value.sum(-1, keepdim=True) * torch.softmax(logits, -1)
+    return eligibility_logits_from_probs(value, exponentiate(logits))
 
 
 @register_eligibility(
-    _FAMILY, "probs", equation="y_k/w_k − n/Σw", reference=_REFERENCE, coordinates="weights"
+    FAMILY,
+    "logits",
+    name="multinomial, logits from the weights",
+    equation="y − n w/Σw",
+    latex=r"y - n\,\frac{w}{\sum_j w_j}",
+    reference=REFERENCE,
+    symbols=_WEIGHTS,
+)
+def eligibility_logits_from_probs(
+    value: Num[Tensor, "*#batch K"], probs: Float[Tensor, "*#batch K"]
+) -> Float[Tensor, "*#batch K"]:
+    """The same for given weights w, as ``y (1 − π) − (n − y) π``: exact for a single draw."""
+    total = probs.sum(-1, keepdim=True)
+    others = value.sum(-1, keepdim=True) - value
+    return value * (sum_of_others(probs) / total) - others * (probs / total)
+
+
+@register_eligibility(
+    FAMILY,
+    "probs",
+    name="multinomial, unnormalised weights",
+    equation="y_k/w_k − n/Σw",
+    latex=r"\frac{y_k}{w_k} - \frac{n}{\sum_j w_j}",
+    reference=REFERENCE,
+    symbols=_WEIGHTS,
+    terms=terms_weights,
+    coordinates="weights",
 )
 def eligibility_weights(
-    value: Num[Tensor, "*batch K"], probs: Float[Tensor, "*#batch K"]
-) -> Float[Tensor, "*batch K"]:
+    value: Num[Tensor, "*#batch K"], probs: Float[Tensor, "*#batch K"]
+) -> Float[Tensor, "*#batch K"]:
     r"""Eligibility of unnormalised weights, ``y_k/w_k − n/Σw``: torch's rule for ``probs=``.
 
     The weights need not sum to 1; ``w·e = 0``, and weights × 100 give e / 100.
@@ -66,21 +124,32 @@ def eligibility_weights(
     Returns:
         ∂ log p(y)/∂w, shape of ``value``; ∞ where an impossible category was drawn.
 
+    Notes:
+        Computed as ``(y_k/w_k)(1 − π_k) − (n − y_k)/Σw``, which does not cancel for a single draw.
+
     Example:
         >>> eligibility_weights(torch.tensor([1, 0, 0, 0]), torch.tensor([0.69, 0.1, 0.2, 0.01]))
         tensor([ 0.4493, -1.0000, -1.0000, -1.0000])
     """
-    return eligibility_ambient(value, probs) - value.sum(-1, keepdim=True) / probs.sum(
-        -1, keepdim=True
-    )
+    total = probs.sum(-1, keepdim=True)
+    others = value.sum(-1, keepdim=True) - value
+    own = eligibility_ambient(value, probs) * (sum_of_others(probs) / total)
+    return own - others / total
 
 
 @register_eligibility(
-    _FAMILY, "probs", equation="y_k/w_k", reference=_REFERENCE, coordinates="ambient"
+    FAMILY,
+    "probs",
+    name="multinomial, ambient coordinates",
+    equation="y_k/w_k",
+    latex=r"\frac{y_k}{w_k}",
+    reference=REFERENCE,
+    symbols=_WEIGHTS,
+    coordinates="ambient",
 )
 def eligibility_ambient(
-    value: Num[Tensor, "*batch K"], probs: Float[Tensor, "*#batch K"]
-) -> Float[Tensor, "*batch K"]:
+    value: Num[Tensor, "*#batch K"], probs: Float[Tensor, "*#batch K"]
+) -> Float[Tensor, "*#batch K"]:
     r"""Eligibility in ambient coordinates, ``y_k/w_k``: 0 for what was not drawn.
 
     This is the gradient that one expects of ``Σ y_k log w_k`` when the normaliser is forgotten.
@@ -100,11 +169,18 @@ def eligibility_ambient(
 
 
 @register_eligibility(
-    _FAMILY, "probs", equation="y_k/w_k − y_K/w_K", reference=_REFERENCE, coordinates="free"
+    FAMILY,
+    "probs",
+    name="multinomial, K − 1 free probabilities",
+    equation="y_k/w_k − y_K/w_K",
+    latex=r"\frac{y_k}{w_k} - \frac{y_K}{w_K}",
+    reference=REFERENCE,
+    symbols=_WEIGHTS,
+    coordinates="free",
 )
 def eligibility_free(
-    value: Num[Tensor, "*batch K"], probs: Float[Tensor, "*#batch K"]
-) -> Float[Tensor, "*batch K-1"]:
+    value: Num[Tensor, "*#batch K"], probs: Float[Tensor, "*#batch K"]
+) -> Float[Tensor, "*#batch K-1"]:
     r"""Eligibility of K − 1 free probabilities, ``y_k/w_k − y_K/w_K``; the last one is implied.
 
     The vector form of Williams' Proposition 1 in these coordinates is ``Σ⁻¹ (y − n p)``.
@@ -125,15 +201,18 @@ def eligibility_free(
 
 
 @register_eligibility(
-    _FAMILY,
+    FAMILY,
     "probs",
+    name="multinomial, along the simplex",
     equation="y_k/w_k − mean_j(y_j/w_j)",
-    reference=_REFERENCE,
+    latex=r"\frac{y_k}{w_k} - \frac{1}{K} \sum_j \frac{y_j}{w_j}",
+    reference=REFERENCE,
+    symbols=_WEIGHTS,
     coordinates="tangent",
 )
 def eligibility_tangent(
-    value: Num[Tensor, "*batch K"], probs: Float[Tensor, "*#batch K"]
-) -> Float[Tensor, "*batch K"]:
+    value: Num[Tensor, "*#batch K"], probs: Float[Tensor, "*#batch K"]
+) -> Float[Tensor, "*#batch K"]:
     r"""Eligibility along the simplex: the projection of ``y_k/w_k`` onto vectors that sum to 0.
 
     The projection of the ``weights`` rule is the same, because the two differ by a constant.
@@ -150,7 +229,60 @@ def eligibility_tangent(
         tensor([ 1., -1.])
     """
     ambient = eligibility_ambient(value, probs)
-    return ambient - ambient.mean(-1, keepdim=True)
+    categories = ambient.shape[-1]
+    return ((categories - 1) * ambient - sum_of_others(ambient)) / categories
+
+
+def exponentiate(logits: Float[Tensor, "*batch K"]) -> Float[Tensor, "*batch K"]:
+    """Weights ``e^(z − max z)``, correct to the last bits also far below the largest logit.
+
+    The rounding error of the difference, which the exponential would magnify, is recovered exactly
+    and put back: ``e^(d + δ) = e^d (1 + δ)``.
+    """
+    largest = logits.amax(-1, keepdim=True)
+    difference = logits - largest
+    taken = logits - difference
+    error = (logits - (difference + taken)) + (taken - largest)
+    weights = torch.exp(difference)
+    return weights + torch.where(difference.isfinite(), weights * error, 0.0)
+
+
+def sum_of_others(weights: Float[Tensor, "*batch K"]) -> Float[Tensor, "*batch K"]:
+    """``Σ_{j≠k} w_j`` for each k, without cancellation.
+
+    Only the largest weight can be most of the total, so only its entry needs a sum of its own.
+    """
+    largest = weights.argmax(-1, keepdim=True)
+    rest = weights.scatter(-1, largest, 0.0).sum(-1, keepdim=True)
+    total = weights.sum(-1, keepdim=True)
+    return (total - weights).scatter(-1, largest, rest)
+
+
+def register_from_logits(*classes: type[Distribution]) -> None:
+    """Register the rules of the probs of ``classes`` also for objects that are given by logits."""
+
+    def at_softmax(function: Callable[..., Any]) -> Callable[..., Any]:
+        def from_logits(value: Tensor, logits: Tensor) -> Any:
+            weights = exponentiate(logits)
+            return function(value, weights / weights.sum(-1, keepdim=True))
+
+        return from_logits
+
+    for rule in [rule for rule in rules_of(classes[0]) if rule.parameter == "probs"]:
+        register_eligibility(
+            classes,
+            "probs",
+            name=f"{rule.name}, from the logits",
+            equation=f"{rule.equation}, w = softmax(z)",
+            latex=rf"{rule.latex}, \quad w = \mathrm{{softmax}}(z)",
+            reference=rule.reference,
+            symbols={**rule.symbols, "w": "probs", "z": "logits"},
+            terms=rule.summands and at_softmax(rule.summands),
+            coordinates=rule.coordinates,
+        )(at_softmax(rule.function))
+
+
+register_from_logits(*FAMILY)
 
 
 @check_value.register

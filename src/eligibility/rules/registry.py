@@ -1,59 +1,32 @@
 """(distribution class, parameter) → rule, and `eligibility`, which applies it.
 
-A rule is a pure function ``rule(value, <attributes of the distribution>)``: the names of its
-arguments after ``value`` are the names of the attributes that it reads, so nothing stands between
-the registry and the formula.
+Three kinds of entry, found along the method resolution order of a class, nearest first: closed
+forms of one parameter; rules composed for the distribution at hand (`Independent`, mixtures, …);
+functions of a whole distribution that a user registers.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import singledispatch
 from typing import TypeVar
 
+import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
 from eligibility.errors import InvalidValueError, UnsupportedDistributionError
+from eligibility.rules.constructed import given_names
+from eligibility.rules.rule import Rule, round_once
 from eligibility.shapes import check_sample_shape
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
-
-@dataclass(frozen=True)
-class Rule:
-    """One closed form and what a reader needs to know about it.
-
-    Attributes:
-        distribution: The class it was registered for.
-        parameter: The parameter it differentiates with respect to.
-        function: ``function(value, *attributes) -> Tensor``, elementwise over samples and batch.
-        equation: The formula in Unicode.
-        reference: Author, year, equation.
-        coordinates: The convention, where a parameter has several; else None.
-    """
-
-    distribution: type[Distribution]
-    parameter: str
-    function: Callable[..., Tensor]
-    equation: str
-    reference: str
-    coordinates: str | None = None
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """The attributes of the distribution that the formula reads."""
-        return tuple(inspect.signature(self.function).parameters)[1:]
-
-    def __call__(self, dist: Distribution, value: Tensor) -> Tensor:
-        """The eligibility of each sample: value's batch shape + the parameter's event shape."""
-        return self.function(value, *(getattr(dist, name) for name in self.reads))
-
-
-# class -> parameter -> coordinates (None: the parameter has one convention only) -> rule
-_RULES: dict[type[Distribution], dict[str, dict[str | None, Rule]]] = {}
+# class -> parameter -> its rules in registered order: one for each of its coordinates, and one for
+# each parameterisation that the distribution may be given in
+_RULES: dict[type[Distribution], dict[str, list[Rule]]] = {}
+# class -> function of (distribution, parameter, coordinates) that makes the rule
+_COMPOSED: dict[type[Distribution], Callable[[Distribution, str, str | None], Rule]] = {}
 # class -> a user's function of the whole distribution
 _CUSTOM: dict[type[Distribution], Callable[[Distribution, Tensor], dict[str, Tensor]]] = {}
 
@@ -62,22 +35,34 @@ def register_eligibility(
     distribution: type[Distribution] | tuple[type[Distribution], ...],
     parameter: str | None = None,
     *,
+    name: str = "",
     equation: str = "",
+    latex: str = "",
     reference: str = "",
+    symbols: Mapping[str, str] | None = None,
+    terms: Callable[..., Mapping[str, Tensor]] | None = None,
     coordinates: str | None = None,
+    working: torch.dtype = torch.float32,
 ) -> Callable[[Function], Function]:
     """Decorator that registers a closed form, as torch's ``register_kl`` does for divergences.
 
     With a ``parameter``, the function is ``rule(value, …)`` and the names of its further arguments
     are attributes of the distribution. Without one, it is ``rule(dist, value)`` and returns a
-    dictionary of all its parameters' eligibilities. A subclass inherits the rules of its bases.
+    dictionary of all its parameters' eligibilities. A subclass inherits the rules of its bases; of
+    several that apply, that of the nearest base is taken.
 
     Args:
         distribution: The class, or several that share the formula.
         parameter: The attribute that the formula differentiates with respect to.
+        name: What the rule is called in a sentence; default: "<class>, <parameter>".
         equation: The formula in Unicode, shown by ``explain``.
+        latex: The formula in LaTeX, without dollar signs.
         reference: Where it comes from: author, year, equation.
+        symbols: Symbol of the equation -> ``value`` or the attribute it stands for.
+        terms: Function of the same arguments that returns an ordered dictionary symbol -> tensor;
+            their sum is the eligibility.
         coordinates: The name of the convention, where the parameter has several.
+        working: The formula is evaluated in this dtype or a wider one and rounded once.
 
     Example:
         >>> import torch
@@ -88,19 +73,30 @@ def register_eligibility(
         >>> @register_eligibility(UnitLaplace, "loc", equation="sign(y − μ)")
         ... def unit_laplace_loc(value, loc):
         ...     return torch.sign(value - loc)
-        >>> eligibility(UnitLaplace(torch.zeros(2)), torch.tensor([0.5, -3.0]), wrt="loc")
+        >>> eligibility(UnitLaplace(torch.zeros(2)), torch.tensor([0.5, -3.0]))
         {'loc': tensor([ 1., -1.])}
     """
     classes = distribution if isinstance(distribution, tuple) else (distribution,)
 
     def register(function: Function) -> Function:
-        for cls in classes:
-            if parameter is None:
+        if parameter is None:
+            for cls in classes:
                 _CUSTOM[cls] = function  # type: ignore[assignment]  # checked when it is called
-            else:
-                rule = Rule(cls, parameter, function, equation, reference, coordinates)  # type: ignore[arg-type]  # likewise
-                _RULES.setdefault(cls, {}).setdefault(parameter, {})[coordinates] = rule
-        return function
+            return function
+        rounded = round_once(function, working)
+        summands = None if terms is None else round_once(terms, working)
+        for cls in classes:
+            title = name or f"{cls.__name__}, {parameter}"
+            own = _RULES.setdefault(cls, {}).setdefault(parameter, [])
+            rule = Rule(
+                cls, parameter, rounded, title, equation, latex, reference,
+                dict(symbols or {}), coordinates, summands,
+            )  # fmt: skip
+            own[:] = [
+                old for old in own if (old.coordinates, old.reads) != (coordinates, rule.reads)
+            ]
+            own.append(rule)
+        return rounded  # type: ignore[return-value]  # same signature
 
     return register
 
@@ -112,40 +108,50 @@ def supported_distributions() -> tuple[type[Distribution], ...]:
         >>> [cls.__name__ for cls in supported_distributions()][:3]
         ['Bernoulli', 'Binomial', 'Categorical']
     """
-    return tuple(sorted({*_RULES, *_CUSTOM}, key=lambda cls: cls.__name__))
+    return tuple(sorted({*_RULES, *_COMPOSED, *_CUSTOM}, key=lambda cls: cls.__name__))
 
 
-def find_rule(cls: type[Distribution], parameter: str, coordinates: str | None = None) -> Rule:
-    """The rule of ``cls`` or of its nearest base that has one.
+def rules_of(cls: type[Distribution]) -> tuple[Rule, ...]:
+    """The closed forms of ``cls`` or of its nearest base that has some, registered order."""
+    nearest = next((base for base in cls.__mro__ if base in _RULES), None)
+    if nearest is None:
+        raise _unsupported(cls)
+    return tuple(rule for rules in _RULES[nearest].values() for rule in rules)
+
+
+def find_rule(dist: Distribution, parameter: str, coordinates: str | None = None) -> Rule:
+    """The rule for ``dist``: of its class or of its nearest base that has one.
+
+    Where there is one formula for each parameterisation, it is the one that reads what ``dist`` was
+    constructed with, so that nothing is lost in a conversion.
 
     Raises:
         UnsupportedDistributionError: No rule for the class or for the parameter.
         InvalidValueError: The parameter has no such coordinates.
+
+    Example:
+        >>> from torch.distributions import Bernoulli
+        >>> find_rule(Bernoulli(logits=torch.tensor(0.0)), "logits").equation
+        'y − σ(l)'
     """
-    conventions = _parameters(cls).get(parameter)
-    if conventions is None:
-        raise UnsupportedDistributionError(
-            f"`wrt` of {cls.__name__}",
-            repr(parameter),
-            " or ".join(map(repr, _parameters(cls))),
-            "register a rule for it with eligibility.register_eligibility",
-        )
-    if coordinates in conventions:
-        return conventions[coordinates]
-    if coordinates is None:
-        return next(iter(conventions.values()))
-    names = [repr(name) for name in conventions if name is not None]
-    raise InvalidValueError(
-        f"`coordinates` of the {parameter} of {cls.__name__}",
-        repr(coordinates),
-        " or ".join(names) if names else "none: the parameter has one convention only",
-        "see the documentation of eligibility.rules.multinomial",
+    for cls in type(dist).__mro__:
+        if cls in _CUSTOM:
+            return _custom_rule(cls, parameter)
+        if cls in _COMPOSED:
+            return _COMPOSED[cls](dist, parameter, coordinates)
+        if parameter in _RULES.get(cls, {}):
+            rules = _in_coordinates(_RULES[cls][parameter], coordinates)
+            given = given_names(dist, tuple(_RULES[cls]))
+            derived = set(_RULES[cls]) - set(given)
+            direct = [rule for rule in rules if derived.isdisjoint(rule.reads)]
+            return (direct or rules)[0]
+    known = rules_of(type(dist))
+    raise UnsupportedDistributionError(
+        f"`wrt` of {type(dist).__name__}",
+        repr(parameter),
+        " or ".join(dict.fromkeys(repr(rule.parameter) for rule in known)),
+        "register a rule for it with eligibility.register_eligibility",
     )
-
-
-def rules_of(cls: type[Distribution]) -> tuple[Rule, ...]:
-    """All rules of a class, registered order; the first of a parameter is its default."""
-    return tuple(rule for conventions in _parameters(cls).values() for rule in conventions.values())
 
 
 def eligibility(
@@ -173,6 +179,7 @@ def eligibility(
 
     Notes:
         A stock torch object has divided its probs by their sum, so there the answer is at Σ = 1.
+        float16 and bfloat16 are computed in float32 inside and rounded once.
 
     Example:
         >>> import torch
@@ -183,27 +190,20 @@ def eligibility(
     References:
         Williams 1992, Machine Learning 8:229-256, §4.
     """
-    cls = type(dist)
-    custom = next((_CUSTOM[base] for base in cls.__mro__ if base in _CUSTOM), None)
     check_value(dist, value)
-    if custom is not None:
-        results = custom(dist, value)
-        names = tuple(results) if wrt is None else _as_tuple(wrt)
-        return {name: results[name] for name in names}
+    custom = next((_CUSTOM[cls] for cls in _entries(type(dist)) if cls in _CUSTOM), None)
+    if wrt is None and custom is not None:
+        return custom(dist, value)
     names = constructed_parameters(dist) if wrt is None else _as_tuple(wrt)
-    rules = {name: find_rule(cls, name, coordinates) for name in names}
+    rules = {name: find_rule(dist, name, coordinates) for name in names}
     return {name: rule(dist, value) for name, rule in rules.items()}
 
 
+@singledispatch
 def constructed_parameters(dist: Distribution) -> tuple[str, ...]:
     """The names of the parameters that ``dist`` was constructed with, as far as they have rules."""
-    inner = getattr(dist, "_categorical", dist)
-    held = vars(inner)
-    names = [name for name in _parameters(type(dist)) if name in held]
-    if {"probs", "logits"} <= set(names):
-        # The other one was computed and kept on first use; `_param` is the one that was given.
-        names.remove("logits" if held["_param"] is held["probs"] else "probs")
-    return tuple(names)
+    names = dict.fromkeys(rule.parameter for rule in rules_of(type(dist)))
+    return given_names(dist, tuple(names))
 
 
 @singledispatch
@@ -220,11 +220,44 @@ def check_value(dist: Distribution, value: Tensor) -> None:
         )
 
 
-def _parameters(cls: type[Distribution]) -> dict[str, dict[str | None, Rule]]:
-    for base in cls.__mro__:
-        if base in _RULES:
-            return _RULES[base]
-    raise UnsupportedDistributionError(
+def _entries(cls: type[Distribution]) -> list[type[Distribution]]:
+    """The nearest class of the method resolution order with an entry, as a list of one or none."""
+    known = [base for base in cls.__mro__ if base in _CUSTOM or base in _COMPOSED or base in _RULES]
+    return known[:1]
+
+
+def _in_coordinates(rules: list[Rule], coordinates: str | None) -> list[Rule]:
+    wanted = rules[0].coordinates if coordinates is None else coordinates
+    matching = [rule for rule in rules if rule.coordinates == wanted]
+    if matching:
+        return matching
+    names = [repr(rule.coordinates) for rule in rules if rule.coordinates is not None]
+    raise InvalidValueError(
+        f"`coordinates` of the {rules[0].parameter} of {rules[0].distribution.__name__}",
+        repr(coordinates),
+        " or ".join(names) if names else "none: the parameter has one convention only",
+        "see the documentation of eligibility.rules.multinomial",
+    )
+
+
+def _custom_rule(cls: type[Distribution], parameter: str) -> Rule:
+    def function(value: Tensor, dist: Distribution) -> Tensor:
+        results = _CUSTOM[cls](dist, value)
+        if parameter not in results:
+            raise UnsupportedDistributionError(
+                f"`wrt` of {cls.__name__}",
+                repr(parameter),
+                " or ".join(map(repr, results)),
+                "return it from the function that is registered for the class",
+            )
+        return results[parameter]
+
+    title = f"{cls.__name__}, {parameter}"
+    return Rule(cls, parameter, function, title, f"∂ log p(value)/∂{parameter}")
+
+
+def _unsupported(cls: type[Distribution]) -> UnsupportedDistributionError:
+    return UnsupportedDistributionError(
         "`dist`",
         cls.__name__,
         "a distribution of eligibility.supported_distributions()",

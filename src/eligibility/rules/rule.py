@@ -1,0 +1,109 @@
+"""What one closed form is: the formula, its terms, and what a reader needs to know about it."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One closed form ``∂ log p(value)/∂ parameter`` of one distribution.
+
+    A formula is a pure function ``function(value, *attributes)``: the names of its arguments after
+    ``value`` are the names of the attributes of the distribution that it reads (``dist`` stands for
+    the distribution itself), so nothing stands between a rule and its formula.
+
+    Attributes:
+        distribution: The class it was registered for.
+        parameter: The parameter it differentiates with respect to.
+        function: The formula, elementwise over samples and batch.
+        name: What the rule is called in a sentence: "Poisson score of the rate".
+        equation: The formula in Unicode.
+        latex: The formula in LaTeX, without dollar signs.
+        reference: Author, year, equation.
+        symbols: Symbol of the equation -> ``value`` or the attribute that it stands for.
+        coordinates: The convention, where a parameter has several; else None.
+        summands: Function of the arguments of ``function`` to an ordered dictionary
+            symbol -> tensor; the tensors sum to the eligibility. None: the formula is one term.
+    """
+
+    distribution: type[Distribution]
+    parameter: str
+    function: Callable[..., Tensor]
+    name: str
+    equation: str
+    latex: str = ""
+    reference: str = ""
+    symbols: Mapping[str, str] = field(default_factory=dict)
+    coordinates: str | None = None
+    summands: Callable[..., Mapping[str, Tensor]] | None = None
+
+    @functools.cached_property
+    def reads(self) -> tuple[str, ...]:
+        """The attributes of the distribution that the formula reads."""
+        return tuple(inspect.signature(self.function).parameters)[1:]
+
+    def __call__(self, dist: Distribution, value: Tensor) -> Tensor:
+        """The eligibility of each sample: value's batch shape + the parameter's event shape."""
+        return self.function(value, *self._arguments(dist))
+
+    def terms(self, dist: Distribution, value: Tensor) -> dict[str, Tensor]:
+        """Symbol -> tensor, in the order of the equation; each has the eligibility's shape.
+
+        The eligibility itself is computed without the cancellation that this sum may suffer.
+
+        Example:
+            >>> from torch.distributions import Categorical
+            >>> from eligibility.rules.registry import find_rule
+            >>> policy = Categorical(probs=torch.tensor([0.5, 0.25, 0.25]))
+            >>> find_rule(policy, "probs").terms(policy, torch.tensor(0))
+            {'[k = a]/w_k': tensor([2., 0., 0.]), '−1/Σw': tensor([-1., -1., -1.])}
+        """
+        total = self(dist, value)
+        if self.summands is None:
+            return {self.equation: total}
+        parts = self.summands(value, *self._arguments(dist))
+        return {symbol: part.expand_as(total) for symbol, part in parts.items()}
+
+    def _arguments(self, dist: Distribution) -> tuple[Any, ...]:
+        return tuple(dist if name == "dist" else getattr(dist, name) for name in self.reads)
+
+
+def round_once(function: Callable[..., Any], working: torch.dtype) -> Callable[..., Any]:
+    """``function`` evaluated in ``working`` or wider, its result rounded once to its input's dtype.
+
+    The dtype of the result is that of the parameters, the arguments after the first one; the first
+    is the value. A device that has no float64 works in float32.
+    """
+
+    @functools.wraps(function)
+    def evaluate(*args: Any, **kwargs: Any) -> Any:
+        others = (a for name, a in kwargs.items() if name != "value")
+        parameters = [a for a in (*args[1:], *others) if _is_floating(a)]
+        if not parameters:
+            return function(*args, **kwargs)
+        rounded = functools.reduce(torch.promote_types, (a.dtype for a in parameters))
+        on_mps = parameters[0].device.type == "mps"
+        inside = torch.promote_types(rounded, torch.float32 if on_mps else working)
+
+        def widen(argument: Any) -> Any:
+            return argument.to(inside) if _is_floating(argument) else argument
+
+        result = function(*map(widen, args), **{name: widen(a) for name, a in kwargs.items()})
+        if isinstance(result, Mapping):
+            return {symbol: part.to(rounded) for symbol, part in result.items()}
+        return result.to(rounded)
+
+    return evaluate
+
+
+def _is_floating(argument: Any) -> bool:
+    return isinstance(argument, Tensor) and argument.is_floating_point()
