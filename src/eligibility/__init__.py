@@ -20,6 +20,7 @@ _PUBLIC = {
 # names that are modules themselves
 _MODULES = {
     "errors": "eligibility.errors",
+    "exact": "eligibility.reinforce.exact",
 }
 
 __all__ = ["__version__", *_PUBLIC, *_MODULES]

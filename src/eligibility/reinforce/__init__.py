@@ -1,0 +1,1 @@
+"""The parts of REINFORCE: returns, baselines, every weight's eligibility, and the exact truth."""
