@@ -1,0 +1,74 @@
+"""The committed figures show the numbers that the library computes today."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+from xml.etree import ElementTree
+
+import pytest
+
+THEORY = Path(__file__).parents[2] / "docs" / "theory"
+SVG = "{http://www.w3.org/2000/svg}"
+NAMES = ("coin", "edges", "conventions", "logits", "baselines", "saturation")
+
+
+@pytest.fixture(scope="module")
+def figures() -> ModuleType:
+    pytest.importorskip("matplotlib")
+    spec = importlib.util.spec_from_file_location("figures", THEORY / "figures.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def numbers_in(path: Path) -> dict[str, list[float]]:
+    """The numbers in the metadata of a figure."""
+    description = ElementTree.parse(path).find(".//{http://purl.org/dc/elements/1.1/}description")
+    assert description is not None
+    assert description.text is not None
+    numbers: dict[str, list[float]] = json.loads(description.text)
+    return numbers
+
+
+def texts_in(path: Path) -> list[str]:
+    """The words of a figure, in drawing order."""
+    return ["".join(text.itertext()) for text in ElementTree.parse(path).iter(f"{SVG}text")]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_committed_figure_is_what_is_drawn_today(
+    name: str, figures: ModuleType, tmp_path: Path
+) -> None:
+    committed = THEORY / "figures" / f"{name}.svg"
+    drawn = figures.write_figure(name, tmp_path)
+    assert texts_in(committed) == texts_in(drawn)
+    wanted, got = numbers_in(committed), numbers_in(drawn)
+    assert wanted.keys() == got.keys()
+    for series, values in wanted.items():
+        # The files round to 5 significant digits; 1e-6 is the float32 rounding of `saturation`.
+        assert values == pytest.approx(got[series], rel=5e-5, abs=1e-6), series
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_committed_figure_is_small_and_needs_no_network(name: str) -> None:
+    path = THEORY / "figures" / f"{name}.svg"
+    assert path.stat().st_size < 100_000
+    links = [
+        value
+        for element in ElementTree.parse(path).iter()
+        for key, value in element.attrib.items()
+        if key.endswith("href")
+    ]
+    assert all(link.startswith("#") for link in links)
+
+
+def test_every_figure_is_shown_in_the_chapter(figures: ModuleType) -> None:
+    chapter = (THEORY / "characteristic_eligibility.md").read_text(encoding="utf-8")
+    assert set(figures.FIGURES) == set(NAMES)
+    for name in NAMES:
+        assert f"](figures/{name}.svg)" in chapter
