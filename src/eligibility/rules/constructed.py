@@ -12,6 +12,8 @@ import inspect
 import torch
 from torch.distributions import Distribution
 
+from eligibility.errors import InvalidValueError
+
 # Of each of these, a distribution is constructed with one.
 _ALTERNATIVES = (
     ("probs", "logits"),
@@ -22,13 +24,33 @@ _HOLDERS = ("base_dist", "_categorical")
 
 
 def given_names(dist: Distribution, names: tuple[str, ...]) -> tuple[str, ...]:
-    """``names`` without the alternatives that ``dist`` was not constructed with."""
-    for group in _ALTERNATIVES:
-        offered = [name for name in names if name in group]
-        if len(offered) > 1:
-            given = _given(_holder(dist), offered)
-            names = tuple(name for name in names if name == given or name not in offered)
+    """``names`` without the alternatives that ``dist`` was not constructed with.
+
+    More than one of them stays if the object cannot tell: it was expanded after others had been
+    computed, and each follows from the other to the last bit.
+    """
+    for offered in _offered_alternatives(names):
+        given = _given(_holder(dist), offered)
+        names = tuple(name for name in names if name in given or name not in offered)
     return names
+
+
+def check_unambiguous(names: tuple[str, ...]) -> None:
+    """Raise if two of ``names`` are alternatives of each other."""
+    for rivals in _offered_alternatives(names):
+        raise InvalidValueError(
+            "`wrt`",
+            "nothing, for a distribution that was expanded after both "
+            + " and ".join(rivals)
+            + " had been computed",
+            "the one it was constructed with",
+            "pass " + " or ".join(f"wrt={name!r}" for name in rivals),
+        )
+
+
+def _offered_alternatives(names: tuple[str, ...]) -> list[list[str]]:
+    groups = [[name for name in names if name in group] for group in _ALTERNATIVES]
+    return [group for group in groups if len(group) > 1]
 
 
 def _holder(dist: Distribution) -> Distribution:
@@ -37,18 +59,17 @@ def _holder(dist: Distribution) -> Distribution:
     return dist
 
 
-def _given(dist: Distribution, names: list[str]) -> str:
+def _given(dist: Distribution, names: list[str]) -> list[str]:
     held = list(vars(dist))
     own = [name for name in names if name in held]
     # A constructor stores what it is given before it calls its base, which stores the batch
     # shape; what is computed on first use comes later.
     early = [name for name in own if held.index(name) < held.index("_batch_shape")]
     if len(early) == 1:
-        return early[0]
-    # Copied by `expand`: what was computed can be computed again, to the last bit; what was given
-    # cannot, unless it is exactly representable, and then both describe the same distribution.
-    given = [name for name in own if not _is_reproduced(dist, name)]
-    return (given or own or names)[-1]
+        return early
+    # Copied by `expand`. What was computed can be computed again, to the last bit; what was given
+    # cannot, unless rounding happens to lead back to it.
+    return [name for name in own if not _is_reproduced(dist, name)] or own or names
 
 
 def _is_reproduced(dist: Distribution, name: str) -> bool:

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from eligibility.errors import InvalidValueError, UnsupportedDistributionError
-from eligibility.rules.constructed import given_names
+from eligibility.rules.constructed import check_unambiguous, given_names
 from eligibility.rules.rule import Rule, round_once
 from eligibility.shapes import check_sample_shape
 
@@ -201,9 +201,16 @@ def eligibility(
 
 @singledispatch
 def constructed_parameters(dist: Distribution) -> tuple[str, ...]:
-    """The names of the parameters that ``dist`` was constructed with, as far as they have rules."""
+    """The names of the parameters that ``dist`` was constructed with, as far as they have rules.
+
+    Raises:
+        InvalidValueError: ``dist`` was expanded after both probs and logits (or two of its
+            matrices) had been computed, and cannot tell any more which was given.
+    """
     names = dict.fromkeys(rule.parameter for rule in rules_of(type(dist)))
-    return given_names(dist, tuple(names))
+    given = given_names(dist, tuple(names))
+    check_unambiguous(given)
+    return given
 
 
 @singledispatch
@@ -231,7 +238,7 @@ def _in_coordinates(rules: list[Rule], coordinates: str | None) -> list[Rule]:
     matching = [rule for rule in rules if rule.coordinates == wanted]
     if matching:
         return matching
-    names = [repr(rule.coordinates) for rule in rules if rule.coordinates is not None]
+    names = dict.fromkeys(repr(rule.coordinates) for rule in rules if rule.coordinates is not None)
     raise InvalidValueError(
         f"`coordinates` of the {rules[0].parameter} of {rules[0].distribution.__name__}",
         repr(coordinates),

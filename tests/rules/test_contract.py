@@ -1,0 +1,151 @@
+"""What every registered rule promises, by routes that do not use it: autograd, finite differences
+of ``log_prob``, and sums or integrals over all outcomes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+import eligibility as el
+from eligibility.rules.registry import constructed_parameters, find_rule, rules_of
+from tests.rules.cases import CASES, Case
+
+EACH_CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+BATCH_SHAPES = [(), (3,), (2, 3)]
+
+
+def build(case: Case, batch_shape: tuple[int, ...], seed: int = 0) -> Distribution:
+    return case.build(**case.parameters(batch_shape, seed))
+
+
+def sample(dist: Distribution, sample_shape: tuple[int, ...], seed: int = 1) -> Tensor:
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return dist.sample(sample_shape)
+
+
+def autograd(case: Case, parameters: dict[str, Tensor], value: Tensor) -> dict[str, Tensor]:
+    """One gradient per sample: a parameter of its own for every sample."""
+    dist = case.build(**parameters)
+    lead = value.shape[: value.ndim - len(dist.batch_shape) - len(dist.event_shape)]
+    leaves = {
+        name: tensor.expand(lead + tensor.shape).clone().requires_grad_()
+        for name, tensor in parameters.items()
+    }
+    log_prob = case.build(**leaves).log_prob(value)
+    return dict(
+        zip(leaves, torch.autograd.grad(log_prob.sum(), list(leaves.values())), strict=True)
+    )
+
+
+def test_every_rule_has_a_case() -> None:
+    tested = {case.distribution for case in CASES}
+    stock = {cls for cls in el.supported_distributions() if cls.__module__.startswith("torch.")}
+    assert stock <= tested
+
+
+@EACH_CASE
+def test_default_is_what_it_was_constructed_with(case: Case) -> None:
+    dist = build(case, (40,))
+    assert constructed_parameters(dist) == tuple(case.draws)
+    for rule in rules_of(type(dist)):
+        getattr(dist, rule.parameter)  # computes the lazy ones
+    assert constructed_parameters(dist) == tuple(case.draws)
+    assert constructed_parameters(dist.expand((3, 40))) == tuple(case.draws)
+
+
+@EACH_CASE
+def test_equals_autograd(case: Case) -> None:
+    parameters = case.parameters((3,), seed=2)
+    dist = case.build(**parameters)
+    value = sample(dist, (7,))
+    expected = autograd(case, parameters, value)
+    for name, eligibility in el.eligibility(dist, value).items():
+        torch.testing.assert_close(eligibility, expected[name], rtol=1e-9, atol=1e-9)
+
+
+@EACH_CASE
+def test_equals_finite_differences(case: Case) -> None:
+    parameters = case.parameters((), seed=3)
+    dist = case.build(**parameters)
+    value = sample(dist, ())
+    step = 1e-5
+    for name, eligibility in el.eligibility(dist, value).items():
+        for index in range(parameters[name].numel()):
+            differences = []
+            for sign in (1, -1):
+                moved = parameters[name].clone().reshape(-1)
+                moved[index] += sign * step
+                shifted = {**parameters, name: moved.reshape(parameters[name].shape)}
+                differences.append(case.build(**shifted).log_prob(value))
+            slope = (differences[0] - differences[1]) / (2 * step)
+            torch.testing.assert_close(eligibility.reshape(-1)[index], slope, rtol=1e-6, atol=1e-6)
+
+
+@EACH_CASE
+@pytest.mark.parametrize("batch_shape", BATCH_SHAPES, ids=str)
+@pytest.mark.parametrize("sample_shape", [(), (4,), (5, 2)], ids=str)
+def test_shape_is_that_of_the_samples_and_of_the_parameter(
+    case: Case, batch_shape: tuple[int, ...], sample_shape: tuple[int, ...]
+) -> None:
+    parameters = case.parameters(batch_shape, seed=4)
+    dist = case.build(**parameters)
+    assert dist.batch_shape == batch_shape
+    for name, eligibility in el.eligibility(dist, sample(dist, sample_shape)).items():
+        assert eligibility.shape == sample_shape + parameters[name].shape
+
+
+@EACH_CASE
+def test_a_batch_is_its_members_one_by_one(case: Case) -> None:
+    parameters = case.parameters((2, 3), seed=5)
+    dist = case.build(**parameters)
+    value = sample(dist, (4,))
+    batched = el.eligibility(dist, value)
+    for i in range(2):
+        for j in range(3):
+            member = case.build(**{name: tensor[i, j] for name, tensor in parameters.items()})
+            for name, one in el.eligibility(member, value[:, i, j]).items():
+                torch.testing.assert_close(batched[name][:, i, j], one, rtol=1e-12, atol=1e-12)
+
+
+@EACH_CASE
+def test_terms_sum_to_the_rule(case: Case) -> None:
+    dist = build(case, (3,), seed=6)
+    value = sample(dist, (5,))
+    for name in case.draws:
+        rule = find_rule(dist, name)
+        terms = rule.terms(dist, value)
+        torch.testing.assert_close(sum(terms.values()), rule(dist, value), rtol=1e-9, atol=1e-9)
+
+
+@EACH_CASE
+def test_a_reader_is_told_what_the_rule_is(case: Case) -> None:
+    dist = build(case, ())
+    for name in case.draws:
+        rule = find_rule(dist, name)
+        assert rule.name
+        assert rule.equation
+        assert rule.latex
+        assert rule.reference
+        assert set(rule.symbols.values()) <= {"value", *rule.reads, rule.parameter}
+
+
+@EACH_CASE
+def test_eligibility_of_every_parameterisation_is_the_same_by_chain_rule(case: Case) -> None:
+    """The rule for logits of an object given by probs, and the other way round."""
+    if set(case.draws) not in ({"probs"}, {"logits"}):
+        pytest.skip("one parameterisation only")
+    (given,) = case.draws
+    (other,) = {"probs", "logits"} - {given}
+    dist = build(case, (3,), seed=7)
+    value = sample(dist, (4,))
+    twin = type(dist)(**{other: getattr(dist, other)}, **_count(dist))
+    left = el.eligibility(dist, value, wrt=other)[other]
+    right = el.eligibility(twin, value, wrt=other)[other]
+    torch.testing.assert_close(left, right, rtol=1e-9, atol=1e-9)
+
+
+def _count(dist: Distribution) -> dict[str, object]:
+    return {"total_count": dist.total_count} if hasattr(dist, "total_count") else {}
