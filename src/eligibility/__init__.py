@@ -16,6 +16,12 @@ _PUBLIC = {
     "eligibility": "eligibility.rules.registry",
     "register_eligibility": "eligibility.rules.registry",
     "supported_distributions": "eligibility.rules.registry",
+    "CategoricalStatistics": "eligibility.ops.categorical",
+    "categorical_entropy": "eligibility.ops.categorical",
+    "categorical_kl": "eligibility.ops.categorical",
+    "categorical_log_prob": "eligibility.ops.categorical",
+    "categorical_statistics": "eligibility.ops.categorical",
+    "reinforce_loss": "eligibility.ops.categorical",
 }
 # names that are modules themselves
 _MODULES = {

@@ -14,6 +14,11 @@ from torch import Tensor
 
 from eligibility.errors import InvalidTypeError, InvalidValueError, ShapeError
 
+# What torch itself asks of the transforms of torch.func, and of `autograd.grad` with
+# `is_grads_batched`; there are no public names.
+_is_transforming = torch._C._are_functorch_transforms_active
+_is_batched = torch._C._functorch.is_legacy_batchedtensor
+
 
 def check_floating(tensor: Tensor, name: str) -> None:
     """Raise unless ``tensor`` has a floating-point dtype."""
@@ -35,6 +40,62 @@ def check_integer(tensor: Tensor, name: str) -> None:
             "an integer dtype",
             f"pass indices, for instance {name}.long()",
         )
+
+
+def check_categories(tensor: Tensor, name: str) -> None:
+    """Raise unless ``tensor`` has a last axis of at least one category."""
+    if tensor.ndim == 0 or tensor.shape[-1] == 0:
+        raise ShapeError(
+            f"`{name}`",
+            f"shape {list(tensor.shape)}",
+            "[*batch, K] with K >= 1",
+            "put the categories on the last axis",
+        )
+
+
+def check_boolean(tensor: Tensor, name: str) -> None:
+    """Raise unless ``tensor`` has dtype bool."""
+    if tensor.dtype != torch.bool:
+        raise InvalidTypeError(
+            f"`{name}`",
+            f"dtype {_short(tensor.dtype)}",
+            "dtype bool",
+            f"convert it, for instance with {name} != 0; True means allowed",
+        )
+
+
+def check_shape(tensor: Tensor, wanted: torch.Size, name: str, why: str) -> None:
+    """Raise unless ``tensor`` has exactly the shape ``wanted``; ``why`` says what asks for it."""
+    if tensor.shape != wanted:
+        raise ShapeError(
+            f"`{name}`",
+            f"shape {list(tensor.shape)}",
+            f"{list(wanted)}, {why}",
+            "reshape it; nothing is broadcast silently",
+        )
+
+
+def check_mask(mask: Tensor, logits: Tensor, name: str = "mask", of: str = "logits") -> None:
+    """Raise unless ``mask`` is boolean and of the shape of ``logits``, or one ``[K]`` for all."""
+    check_boolean(mask, name)
+    if mask.shape != logits.shape[-1:]:
+        check_shape(mask, logits.shape, name, f"the shape of {of}, or [K] for all rows")
+
+
+def are_values_readable(*tensors: Tensor) -> bool:
+    """Whether the program may look at numbers now, so that a check of values makes sense.
+
+    Not so while torch.compile traces, inside the transforms of torch.func, on the meta device and
+    while a CUDA graph is captured: there a check of values is skipped, those of shapes are not.
+    """
+    if torch.compiler.is_compiling() or _is_transforming():
+        return False
+    return not any(
+        tensor.is_meta
+        or _is_batched(tensor)
+        or (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
+        for tensor in tensors
+    )
 
 
 def check_sample_shape(
@@ -64,7 +125,7 @@ def check_probs(probs: Tensor, name: str = "probs") -> None:
     The sum need not be 1: the distributions of this package take unnormalised weights.
     """
     check_floating(probs, name)
-    _check_has_categories(probs, name)
+    check_categories(probs, name)
     _check_finite(probs, name)
     if bool((probs < 0).any()):
         raise InvalidValueError(
@@ -85,7 +146,7 @@ def check_probs(probs: Tensor, name: str = "probs") -> None:
 def check_logits(logits: Tensor, name: str = "logits") -> None:
     """Raise unless each row of ``logits`` ``[*batch, K]`` is in [−∞, ∞), not NaN, not all −∞."""
     check_floating(logits, name)
-    _check_has_categories(logits, name)
+    check_categories(logits, name)
     _check_extended(logits, name)
     if bool((logits == float("-inf")).all(-1).any()):
         raise InvalidValueError(
@@ -132,6 +193,32 @@ def check_action(action: Tensor, categories: int, name: str = "action") -> None:
         )
 
 
+def check_mask_rows(mask: Tensor, name: str = "mask") -> None:
+    """Raise if a row of ``mask`` allows nothing."""
+    empty = ~mask.any(-1)
+    if bool(empty.any()):
+        raise InvalidValueError(
+            f"`{name}`",
+            f"a row without a legal action{_first_row(empty)}",
+            "at least one True in each row",
+            "remove the row, or allow one action",
+        )
+
+
+def check_allowed(action: Tensor, mask: Tensor, name: str = "action") -> None:
+    """Raise if ``mask`` ``[*batch, K]`` is False at an ``action`` ``[*samples, *batch]``."""
+    rows = mask.expand(*action.shape, mask.shape[-1])
+    forbidden = ~rows.gather(-1, action.long().unsqueeze(-1)).squeeze(-1)
+    if bool(forbidden.any()):
+        first = int(action[forbidden].flatten()[0])
+        raise InvalidValueError(
+            f"`{name}`",
+            f"the index {first}{_first_row(forbidden)}, which the mask forbids",
+            "indices that the mask allows",
+            "sample from the masked distribution, or give the row the weight 0",
+        )
+
+
 def check_counts(counts: Tensor, total_count: Tensor | int | None, name: str = "counts") -> None:
     """Raise unless ``counts`` ``[*batch, K]`` are whole, >= 0, and sum to ``total_count``."""
     check_whole(counts, name)
@@ -145,7 +232,7 @@ def check_counts(counts: Tensor, total_count: Tensor | int | None, name: str = "
         wanted = total.expand(sums.shape)[tuple(where)]
         raise InvalidValueError(
             f"`{name}`",
-            f"a sum of {int(sums[tuple(where)])}" + (f" in row {where}" if where else ""),
+            f"a sum of {int(sums[tuple(where)])}{_first_row(wrong)}",
             f"counts that sum to total_count = {int(wanted)}",
             "correct the counts, or the total count",
         )
@@ -171,14 +258,9 @@ def check_whole(value: Tensor, name: str = "value", maximum: Tensor | int | None
         )
 
 
-def _check_has_categories(tensor: Tensor, name: str) -> None:
-    if tensor.ndim == 0 or tensor.shape[-1] == 0:
-        raise ShapeError(
-            f"`{name}`",
-            f"shape {list(tensor.shape)}",
-            "[*batch, K] with K >= 1",
-            "put the categories on the last axis",
-        )
+def _first_row(rows: Tensor) -> str:
+    where = rows.nonzero()[0].tolist()
+    return f" in row {where}" if where else ""
 
 
 def _check_finite(tensor: Tensor, name: str) -> None:

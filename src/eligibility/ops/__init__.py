@@ -1,0 +1,1 @@
+"""The mathematics at speed: the same closed forms as autograd operations."""
