@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 # name -> the module that defines it
 _PUBLIC = {
     "eligibility": "eligibility.rules.registry",
+    "fisher_information": "eligibility.rules.fisher",
     "register_eligibility": "eligibility.rules.registry",
     "supported_distributions": "eligibility.rules.registry",
     "CategoricalStatistics": "eligibility.ops.categorical",

@@ -3,6 +3,6 @@
 Importing this package registers every rule.
 """
 
-from eligibility.rules import bernoulli, binomial, categorical, multinomial
+from eligibility.rules import bernoulli, binomial, categorical, fisher, multinomial
 
-__all__ = ["bernoulli", "binomial", "categorical", "multinomial"]
+__all__ = ["bernoulli", "binomial", "categorical", "fisher", "multinomial"]

@@ -73,6 +73,10 @@ class Rule:
         parts = self.summands(value, *self._arguments(dist))
         return {symbol: part.expand_as(total) for symbol, part in parts.items()}
 
+    def dtype(self, dist: Distribution) -> torch.dtype:
+        """The dtype of the eligibility: that of the attributes that the formula reads."""
+        return _common_dtype([a for a in self._arguments(dist) if _is_floating(a)])
+
     def _arguments(self, dist: Distribution) -> tuple[Any, ...]:
         return tuple(dist if name == "dist" else getattr(dist, name) for name in self.reads)
 
@@ -81,7 +85,7 @@ def round_once(function: Callable[..., Any], working: torch.dtype) -> Callable[.
     """``function`` evaluated in ``working`` or wider, its result rounded once to its input's dtype.
 
     The dtype of the result is that of the parameters, the arguments after the first one; the first
-    is the value. A device that has no float64 works in float32.
+    is the value.
     """
 
     @functools.wraps(function)
@@ -90,9 +94,9 @@ def round_once(function: Callable[..., Any], working: torch.dtype) -> Callable[.
         parameters = [a for a in (*args[1:], *others) if _is_floating(a)]
         if not parameters:
             return function(*args, **kwargs)
-        rounded = functools.reduce(torch.promote_types, (a.dtype for a in parameters))
-        on_mps = parameters[0].device.type == "mps"
-        inside = torch.promote_types(rounded, torch.float32 if on_mps else working)
+        rounded = _common_dtype(parameters)
+        widest = double_precision(parameters[0].device)
+        inside = torch.promote_types(rounded, min(working, widest, key=lambda d: d.itemsize))
 
         def widen(argument: Any) -> Any:
             return argument.to(inside) if _is_floating(argument) else argument
@@ -103,6 +107,15 @@ def round_once(function: Callable[..., Any], working: torch.dtype) -> Callable[.
         return result.to(rounded)
 
     return evaluate
+
+
+def double_precision(device: torch.device) -> torch.dtype:
+    """float64, or the widest that ``device`` has."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+def _common_dtype(tensors: list[Tensor]) -> torch.dtype:
+    return functools.reduce(torch.promote_types, (tensor.dtype for tensor in tensors))
 
 
 def _is_floating(argument: Any) -> bool:
