@@ -1,0 +1,403 @@
+"""The frozen record of one explanation. Builders fill it in; renderers only read it.
+
+Everything in it is a plain Python value, so that it survives JSON and needs no torch to be shown.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from eligibility.errors import InvalidValueError
+from eligibility.files import write_atomically
+
+# What a column of numbers means: a renderer may draw bars for probabilities and gradients.
+Role = Literal["parameter", "probability", "outcome", "contribution", "gradient", "convention"]
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The numbers of one tensor.
+
+    Attributes:
+        shape: The tensor's shape; complex tensors have a last axis of 2.
+        dtype: Its dtype without the ``torch.`` prefix.
+        values: Its entries in row-major order, at most the first ``KEPT``.
+        minimum: The least of *all* entries; None if there is none. NaN if any is NaN.
+        maximum: The greatest of all entries, likewise.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    values: tuple[float, ...]
+    minimum: float | None
+    maximum: float | None
+
+    @property
+    def size(self) -> int:
+        """The number of entries of the tensor, kept here or not."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True)
+class Source:
+    """One line of code: ``role`` says whether it is the user's or the library's."""
+
+    file: str
+    line: int
+    code: str
+    role: Literal["user", "library"]
+
+
+@dataclass(frozen=True)
+class Edge:
+    """One arrow of the backward pass: what a step hands to one of its inputs.
+
+    Attributes:
+        target: The ``id`` of the `Step` or `Leaf` that receives it; "" if it ends nowhere.
+        gradient: What is handed on; None if the step hands on nothing here.
+        factor: The local derivative as a formula in ``x`` (first input), ``y`` (second) and the
+            forward value ``f``; "" if the operation is unknown.
+        factor_latex: The same in LaTeX.
+        factor_value: The local derivative's numbers, where it is elementwise.
+    """
+
+    target: str
+    gradient: Numbers | None
+    factor: str = ""
+    factor_latex: str = ""
+    factor_value: Numbers | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operation of the forward pass and what it does to the gradient on the way back.
+
+    Attributes:
+        id: Unique in the explanation; "s1" is the first in forward order.
+        name: What it is called, in words: "division", or "Categorical(probs=)" for a folded group.
+        operation: The name of the autograd node: "DivBackward0"; for a group, of its last one.
+        formula: The forward formula in ``x``, ``y``: "x / y"; "" if the operation is unknown.
+        latex: The same in LaTeX.
+        variable: The name of the user's variable that holds the value, if one does.
+        value: The forward value; None if nothing recorded or saved it.
+        gradient: The gradient that arrives, ∂(explained tensor)/∂(value).
+        edges: What it hands to each of its inputs, in the order of the inputs.
+        sources: The lines of code that ran it, the user's first.
+        inner: The steps that a recognised group folds; empty for a single operation.
+    """
+
+    id: str
+    name: str
+    operation: str
+    formula: str = ""
+    latex: str = ""
+    variable: str = ""
+    value: Numbers | None = None
+    gradient: Numbers | None = None
+    edges: tuple[Edge, ...] = ()
+    sources: tuple[Source, ...] = ()
+    inner: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """One summand of a leaf's gradient: the edge from ``step`` to the leaf.
+
+    Attributes:
+        step: The ``id`` of the step that hands it over.
+        through: That step in words: "through the sum".
+        gradient: The summand, of the leaf's shape.
+    """
+
+    step: str
+    through: str
+    gradient: Numbers
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A tensor that gradients end in, and the summands of its gradient.
+
+    Attributes:
+        id: Unique in the explanation: "probs" or "leaf2".
+        name: The user's name for it: "probs", "policy.0.weight".
+        value: Its value.
+        gradient: ∂(explained tensor)/∂(leaf), the sum of the contributions.
+        contributions: One for each edge that arrives.
+    """
+
+    id: str
+    name: str
+    value: Numbers
+    gradient: Numbers | None
+    contributions: tuple[Contribution, ...] = ()
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table: a title, what it means, and an entry a row; None is an empty cell."""
+
+    title: str
+    role: Role
+    values: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """The gradient, a row an entry.
+
+    Attributes:
+        title: What it shows: "∂ prob / ∂ probs".
+        axis: What a row is: "category", "entry".
+        rows: The label of each row.
+        columns: Its columns.
+        selected: The rows that were drawn; a renderer may mark them.
+        omitted: How many further rows there are, not shown.
+        note: A sentence that belongs under it, or "".
+    """
+
+    title: str
+    axis: str
+    rows: tuple[str, ...]
+    columns: tuple[Column, ...]
+    selected: tuple[int, ...] = ()
+    omitted: int = 0
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Term:
+    """One piece of a rule with its numbers.
+
+    Attributes:
+        symbol: How the equation writes it: "w" or "−1/Σw".
+        kind: A symbol of the equation; a summand of the log-probability's gradient; or the factor
+            that the summands are multiplied by.
+        meaning: What it stands for: "probs"; "" for a summand.
+        value: Its numbers.
+    """
+
+    symbol: str
+    kind: Literal["symbol", "summand", "factor"]
+    meaning: str
+    value: Numbers
+
+
+@dataclass(frozen=True)
+class RuleStatement:
+    """A closed form with the user's numbers put in.
+
+    Attributes:
+        name: The rule in words.
+        parameter: What it differentiates with respect to.
+        coordinates: The convention, where there are several; else "".
+        equation: The formula in Unicode: "∂ log π(a)/∂w_k = [k = a]/w_k − 1/Σw".
+        latex: The same in LaTeX.
+        terms: Each symbol or summand with its numbers.
+        result: What the formula gives.
+        reference: Author, year, equation.
+        conventions: Every convention of the parameter side by side; None if there is only one.
+    """
+
+    name: str
+    parameter: str
+    coordinates: str
+    equation: str
+    latex: str
+    terms: tuple[Term, ...]
+    result: Numbers
+    reference: str
+    conventions: Table | None = None
+
+
+@dataclass(frozen=True)
+class Check:
+    """A statement that was computed to be true or false.
+
+    Attributes:
+        statement: What is compared: "rule = autograd through torch".
+        passed: Whether ``deviation <= tolerance``.
+        deviation: The largest deviation found; NaN if a number was not finite.
+        tolerance: The deviation that rounding explains.
+        detail: Why it failed, or what was not compared; "" if there is nothing to say.
+    """
+
+    statement: str
+    passed: bool
+    deviation: float
+    tolerance: float
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """A common wrong expectation that applies here, and the answer to it.
+
+    Attributes:
+        expected: What one expects: "0 for what was not sampled".
+        answer: Why it is otherwise, with the user's numbers.
+        question: The number of the worked question in ``eligibility explain --question``; 0: none.
+    """
+
+    expected: str
+    answer: str
+    question: int = 0
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What was asked: enough to ask it again.
+
+    Attributes:
+        kind: "rule" or "graph".
+        of: What is differentiated: "log_prob", "prob", or the name of the user's tensor.
+        wrt: The parameters or leaves it is differentiated with respect to.
+        family: The distribution's class name; "" for a graph.
+        parameters: The name and the numbers of each parameter the distribution was given.
+        outcome: The value whose probability is explained.
+        coordinates: The convention that was asked for; "" if the parameter has one only.
+    """
+
+    kind: Literal["rule", "graph"]
+    of: str
+    wrt: tuple[str, ...]
+    family: str = ""
+    parameters: tuple[tuple[str, Numbers], ...] = ()
+    outcome: Numbers | None = None
+    coordinates: str = ""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Where every entry of a gradient comes from; made by `eligibility.explain`.
+
+    Prints in a terminal, shows as LaTeX in a notebook, and saves as text, LaTeX or JSON.
+
+    Attributes:
+        title: One line: what is explained.
+        subject: What was asked.
+        tables: The gradient, one table for each parameter or leaf.
+        why: The reason, in words; a sentence an entry.
+        steps: The operations, in forward order.
+        leaves: Where the gradients end, with their summands.
+        rules: The closed forms, one for each parameter; empty for an unknown graph.
+        checks: What was computed to hold, and whether it does.
+        expected: Common wrong expectations that apply, and their answers.
+        notes: What a reader must know about how this was found; usually empty.
+
+    Example:
+        >>> import torch, eligibility as el
+        >>> policy = torch.distributions.Categorical(probs=torch.tensor([0.69, 0.1, 0.2, 0.01]))
+        >>> explanation = el.explain(policy, value=torch.tensor(0))
+        >>> all(check.passed for check in explanation.checks)
+        True
+        >>> print(explanation.rule.equation)
+        ∂ log p/∂w_k = [k = a]/w_k − 1/Σw
+    """
+
+    title: str
+    subject: Subject
+    tables: tuple[Table, ...]
+    why: tuple[str, ...]
+    steps: tuple[Step, ...]
+    leaves: tuple[Leaf, ...]
+    rules: tuple[RuleStatement, ...] = ()
+    checks: tuple[Check, ...] = ()
+    expected: tuple[Expectation, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def rule(self) -> RuleStatement | None:
+        """The closed form of the first parameter; None if none applies."""
+        return self.rules[0] if self.rules else None
+
+    def text(self, width: int = 80) -> str:
+        """The explanation as plain text, folded to ``width`` columns."""
+        from eligibility.explanation.terminal import render_text
+
+        return render_text(self, width)
+
+    def latex(self) -> str:
+        """The explanation as a complete LaTeX document."""
+        from eligibility.explanation.latex import render_latex
+
+        return render_latex(self)
+
+    def to_json(self) -> str:
+        """The record as JSON; infinities and NaN are the strings "inf", "-inf" and "nan"."""
+        return json.dumps(_to_plain(asdict(self)), ensure_ascii=False, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Explanation:
+        """The record that `to_json` wrote."""
+        restored = _restore(cls, json.loads(text))
+        assert isinstance(restored, cls)
+        return restored
+
+    def save(self, path: str | Path) -> Path:
+        """Write it to ``path``; the suffix chooses the format.
+
+        Raises:
+            InvalidValueError: A suffix that is none of the formats.
+            OutputError: The file cannot be written.
+        """
+        path = Path(path)
+        renderer = _FORMATS.get(path.suffix.lower())
+        if renderer is None:
+            raise InvalidValueError(
+                "`path`",
+                repr(path.name),
+                f"a name that ends in {', '.join(_FORMATS)}",
+                "choose the format by the suffix",
+            )
+        return write_atomically(path, renderer(self))
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def __rich__(self) -> Any:
+        from eligibility.explanation.terminal import render
+
+        return render(self)
+
+    def _repr_latex_(self) -> str:
+        from eligibility.explanation.latex import render_notebook
+
+        return render_notebook(self)
+
+
+# suffix -> how the record is written
+_FORMATS = {
+    ".txt": Explanation.text,
+    ".tex": Explanation.latex,
+    ".json": Explanation.to_json,
+}
+
+
+def _to_plain(value: Any) -> Any:
+    """``value`` with every float that JSON has no word for as a string."""
+    if isinstance(value, dict):
+        return {key: _to_plain(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_to_plain(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _restore(kind: Any, value: Any) -> Any:
+    """``value``, from JSON, as the type ``kind`` that a field of the record is annotated with."""
+    if is_dataclass(kind) and isinstance(kind, type):
+        hints = get_type_hints(kind)
+        return kind(**{f.name: _restore(hints[f.name], value[f.name]) for f in fields(kind)})
+    arguments = get_args(kind)
+    if get_origin(kind) is tuple:
+        inner = arguments if arguments[-1] is not Ellipsis else (arguments[0],) * len(value)
+        return tuple(_restore(item, entry) for item, entry in zip(inner, value, strict=True))
+    if get_origin(kind) in (Union, UnionType):
+        present = next(item for item in arguments if item is not type(None))
+        return None if value is None else _restore(present, value)
+    return float(value) if kind is float else value
