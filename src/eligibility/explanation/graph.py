@@ -1,0 +1,158 @@
+"""Walking an autograd graph: its nodes, and the gradient on every edge while a backward runs."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from eligibility.explanation import autograd_internals
+
+Node = Any  # torch.autograd.graph.Node; its attributes are not typed
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What went through one node: gradients in, one an output, and out, one an input."""
+
+    arrived: tuple[Tensor | None, ...]
+    handed_on: tuple[Tensor | None, ...]
+
+
+@dataclass(frozen=True)
+class End:
+    """A tensor in which gradients are collected: output number ``output`` of ``node``."""
+
+    tensor: Tensor
+    node: Node
+    output: int = 0
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """One edge into an end, and the gradient it carried."""
+
+    node: Node
+    index: int
+    gradient: Tensor
+
+
+@dataclass
+class Graph:
+    """The nodes between one tensor and the ends, and what flowed through them.
+
+    Attributes:
+        nodes: Every node between, inputs before what uses them, in the order they were made.
+        ends: Where gradients are collected.
+        flows: What went through each of ``nodes`` in the backward pass that was watched.
+    """
+
+    nodes: list[Node]
+    ends: list[End]
+    flows: dict[Node, Flow] = field(default_factory=dict)
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Note the gradients of the backward pass that runs inside."""
+        handles = [node.register_hook(self._hook(node)) for node in self.nodes]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _hook(self, node: Node) -> Callable[..., None]:
+        def hook(handed_on: tuple[Tensor | None, ...], arrived: tuple[Tensor | None, ...]) -> None:
+            self.flows[node] = Flow(tuple(arrived), tuple(handed_on))
+
+        return hook
+
+    def arrivals(self, end: End) -> list[Arrival]:
+        """The edges into ``end`` that carried a gradient."""
+        found = []
+        for node, flow in self.flows.items():
+            edges = zip(node.next_functions, flow.handed_on, strict=True)
+            for index, ((target, output), gradient) in enumerate(edges):
+                if target is end.node and output == end.output and gradient is not None:
+                    found.append(Arrival(node, index, gradient))
+        return found
+
+
+def graph_between(root: Node, wrt: Sequence[Tensor] | None = None) -> Graph:
+    """The graph below the node ``root`` down to ``wrt``; None: down to every leaf."""
+    inputs: dict[Node, list[Node]] = {}
+    leaves: dict[Node, Tensor] = {}
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        variable = autograd_internals.variable_of(node)
+        if variable is not None:
+            leaves[node] = variable
+        if node in inputs or variable is not None:
+            continue
+        inputs[node] = [target for target, _ in node.next_functions if target is not None]
+        pending += inputs[node]
+    ends = [End(tensor, node) for node, tensor in leaves.items()]
+    if wrt is None:
+        return Graph(_in_forward_order(inputs, set(inputs)), ends)
+    chosen = [end for end in ends if any(end.tensor is tensor for tensor in wrt)]
+    chosen += [End(t, t.grad_fn, t.output_nr) for t in wrt if t.grad_fn in inputs]
+    between = _ancestors(inputs, {end.node for end in chosen})
+    return Graph(_in_forward_order(inputs, between), chosen)
+
+
+def run_backward(
+    tensor: Tensor, targets: Sequence[Tensor], gradient: Tensor
+) -> tuple[Tensor | None, ...]:
+    """∂(gradient · tensor)/∂targets, leaving every leaf's ``.grad`` and the graph as they were."""
+    return torch.autograd.grad(tensor, targets, gradient, retain_graph=True, allow_unused=True)
+
+
+def _ancestors(inputs: dict[Node, list[Node]], ends: set[Node]) -> set[Node]:
+    """The nodes from which an end can be reached, the ends themselves left out."""
+    users: dict[Node, list[Node]] = {}
+    for node, targets in inputs.items():
+        for target in targets:
+            users.setdefault(target, []).append(node)
+    found: set[Node] = set()
+    pending = list(ends)
+    while pending:
+        for user in users.get(pending.pop(), ()):
+            if user not in found:
+                found.add(user)
+                pending.append(user)
+    return found
+
+
+def _in_forward_order(inputs: dict[Node, list[Node]], wanted: set[Node]) -> list[Node]:
+    """``wanted``, inputs before what uses them, and as far as that allows as they were made."""
+    waiting = {n: len({m for m in inputs[n] if m in wanted}) for n in inputs if n in wanted}
+    users: dict[Node, set[Node]] = {}
+    for node in waiting:
+        for target in inputs[node]:
+            users.setdefault(target, set()).add(node)
+    ties = count()
+    ready: list[tuple[int, int, Node]] = []
+
+    def push(node: Node) -> None:
+        made = autograd_internals.sequence_number(node) or 0
+        heapq.heappush(ready, (made, next(ties), node))
+
+    for node, unseen in waiting.items():
+        if unseen == 0:
+            push(node)
+    order = []
+    while ready:
+        *_, node = heapq.heappop(ready)
+        order.append(node)
+        for user in users.get(node, ()):
+            waiting[user] -= 1
+            if waiting[user] == 0:
+                push(user)
+    return order

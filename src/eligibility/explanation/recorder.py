@@ -1,0 +1,116 @@
+"""`record`: forward values and source lines of everything that autograd sees."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from eligibility.explanation import autograd_internals
+from eligibility.explanation.derivation import Numbers, Source
+from eligibility.explanation.numbers import numbers_of
+
+_TORCH = str(Path(torch.__file__).parent)
+_PACKAGE = str(Path(__file__).parents[1])
+# The libraries' lines that explain something to a reader: they hold mathematics.
+_TELLING = tuple(f"{_TORCH}/{part}/" for part in ("distributions", "nn")) + tuple(
+    f"{_PACKAGE}/{part}/" for part in ("distributions", "ops", "reinforce")
+)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation that ran: its name without overload ("div"), its results, and where."""
+
+    name: str
+    values: tuple[Numbers | None, ...]
+    sources: tuple[Source, ...]
+
+
+class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
+    """What `record` collects; made by `record`."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # torch
+        self._operations: dict[int, list[Operation]] = {}
+
+    def __torch_dispatch__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if torch.is_grad_enabled() and not autograd_internals.is_inside_backward():
+            number = autograd_internals.latest_sequence_number()
+            if number is not None:
+                self._operations.setdefault(number, []).append(_operation(func, result))
+        return result
+
+    def find(self, node: Any) -> Operation | None:
+        """The operation that made the autograd node ``node``, if it ran under this recording."""
+        number = autograd_internals.sequence_number(node)
+        wanted = base_name(node.name())
+        ran = self._operations.get(-1 if number is None else number, [])
+        return next((operation for operation in ran if operation.name == wanted), None)
+
+
+def record() -> Recording:
+    """Record forward values and source lines, for `eligibility.explain` to show.
+
+    Returns:
+        A context manager; what runs inside it is recorded, with the lines of the caller's file.
+
+    Notes:
+        It sees what reaches torch's dispatcher: not the inside of custom ``autograd.Function`` or
+        compiled functions. Each value is copied, the first 256 numbers of it.
+
+    Example:
+        >>> import torch
+        >>> weights = torch.tensor([3.0, 1.0], requires_grad=True)
+        >>> with record() as recording:
+        ...     share = weights / weights.sum()
+        >>> recording.find(share.grad_fn).values[0].values
+        (0.75, 0.25)
+    """
+    return Recording()
+
+
+def base_name(node_name: str) -> str:
+    """``DivBackward0`` and ``div_`` → ``div``: one spelling for nodes and operations."""
+    stem = node_name.rsplit("::", 1)[-1].split("Backward")[0]
+    return stem.replace("_", "").lower()
+
+
+def _operation(func: Any, result: Any) -> Operation:
+    name = base_name(func.overloadpacket.__name__)
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    values = tuple(numbers_of(item) if isinstance(item, Tensor) else None for item in results)
+    return Operation(name, values, _sources())
+
+
+def _sources() -> tuple[Source, ...]:
+    """The user's line that is running, and the telling line of a library below it."""
+    user = library = None
+    frame = sys._getframe(3)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file.startswith(_TELLING):
+            library = library or _source(file, frame.f_lineno, "library")
+        elif not file.startswith((_PACKAGE, _TORCH)):
+            user = _source(file, frame.f_lineno, "user")
+            break
+        frame = frame.f_back  # type: ignore[assignment]  # None ends the loop
+    return tuple(source for source in (user, library) if source is not None)
+
+
+def _source(file: str, line: int, role: Any) -> Source:
+    return Source(file, line, linecache.getline(file, line).strip(), role)
