@@ -17,6 +17,8 @@ _PUBLIC = {
     "fisher_information": "eligibility.rules.fisher",
     "register_eligibility": "eligibility.rules.registry",
     "supported_distributions": "eligibility.rules.registry",
+    "Explanation": "eligibility.explanation.derivation",
+    "explain": "eligibility.explanation.explain",
     "CategoricalStatistics": "eligibility.ops.categorical",
     "categorical_entropy": "eligibility.ops.categorical",
     "categorical_kl": "eligibility.ops.categorical",

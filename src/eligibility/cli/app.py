@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 import eligibility
+from eligibility.cli.explain import explain
 from eligibility.errors import EligibilityError
 
 app = typer.Typer(
@@ -37,6 +38,9 @@ def _root(
     ] = False,
 ) -> None:
     pass
+
+
+app.command()(explain)
 
 
 def main(arguments: list[str] | None = None) -> None:

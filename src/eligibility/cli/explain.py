@@ -1,0 +1,74 @@
+"""``eligibility explain``: where does every entry of this gradient come from?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from eligibility.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from eligibility.explanation.derivation import Explanation
+
+
+def explain(
+    family: Annotated[
+        str,
+        typer.Argument(help="categorical, onehotcategorical, multinomial, bernoulli or binomial."),
+    ],
+    probs: Annotated[
+        str | None,
+        typer.Option(help="Probabilities, separated by commas; weights need not sum to 1."),
+    ] = None,
+    logits: Annotated[
+        str | None, typer.Option(help="Logits, separated by commas, instead of probabilities.")
+    ] = None,
+    action: Annotated[str | None, typer.Option(help="The category that was drawn, from 0.")] = None,
+    counts: Annotated[
+        str | None, typer.Option(help="How often each category was drawn (multinomial).")
+    ] = None,
+    value: Annotated[
+        str | None, typer.Option(help="What was drawn: 0 or 1 (bernoulli), the count (binomial).")
+    ] = None,
+    total_count: Annotated[
+        str | None, typer.Option(help="The number of trials (binomial; checked for multinomial).")
+    ] = None,
+    of: Annotated[str, typer.Option(help="What is differentiated: log_prob or prob.")] = "log_prob",
+    coordinates: Annotated[
+        str | None,
+        typer.Option(help="The convention for probs: weights, ambient, free or tangent."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the record as JSON.")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="Print a LaTeX document.")] = False,
+) -> None:
+    """Show where every entry of a gradient comes from.
+
+    Example: eligibility explain categorical --probs 0.69,0.1,0.2,0.01 --action 0 --of prob
+    """
+    if json and latex:
+        raise InvalidValueError("`--json`, `--latex`", "both", "one of them", "choose one format")
+    from eligibility.cli.problems import read_problem
+    from eligibility.explanation.by_rule import explain_problem
+    from eligibility.explanation.problem import check_of
+
+    parameters = {"probs": probs, "logits": logits}
+    outcome = {"--action": action, "--counts": counts, "--value": value}
+    problem = read_problem(family, parameters, outcome, total_count)
+    _show(explain_problem(problem, None, coordinates, check_of(of)), json, latex)
+
+
+def _show(explanation: Explanation, json: bool, latex: bool) -> None:
+    """The explanation on standard output: coloured and as wide as the terminal, or plain."""
+    if json:
+        typer.echo(explanation.to_json())
+    elif latex:
+        typer.echo(explanation.latex(), nl=False)
+    else:
+        from rich.console import Console
+
+        console = Console(highlight=False)
+        if console.is_terminal:
+            console.print(explanation)
+        else:
+            typer.echo(explanation.text(), nl=False)

@@ -1,0 +1,167 @@
+"""A distribution and an outcome in the words of the command line, every number checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+from torch.distributions import (
+    Bernoulli,
+    Binomial,
+    Categorical,
+    Distribution,
+    Multinomial,
+    OneHotCategorical,
+)
+
+from eligibility import shapes
+from eligibility.errors import InvalidValueError
+from eligibility.explanation.problem import Problem, make_problem
+
+# The families, and the option that says what was drawn.
+_FAMILIES: dict[str, tuple[type[Distribution], str]] = {
+    "categorical": (Categorical, "--action"),
+    "onehotcategorical": (OneHotCategorical, "--action"),
+    "multinomial": (Multinomial, "--counts"),
+    "bernoulli": (Bernoulli, "--value"),
+    "binomial": (Binomial, "--value"),
+}
+
+
+def read_problem(
+    family: str,
+    parameters: Mapping[str, str | None],
+    outcomes: Mapping[str, str | None],
+    total_count: str | None,
+) -> Problem:
+    """The problem that the options pose.
+
+    Args:
+        family: What the user calls the distribution.
+        parameters: "probs" and "logits" as they were typed.
+        outcomes: The options that say what was drawn, as they were typed.
+        total_count: The number of trials as it was typed.
+
+    Raises:
+        InvalidValueError: Something is missing, or is not what the family takes.
+    """
+    name = family.lower().replace("-", "").replace("_", "")
+    if name not in _FAMILIES:
+        raise InvalidValueError(
+            "the distribution",
+            repr(family),
+            "one of " + ", ".join(_FAMILIES),
+            "see `eligibility explain --help`",
+        )
+    cls, option = _FAMILIES[name]
+    parameter, entries = _read_parameter(parameters)
+    drawn = read_numbers(option, _read_outcome(name, option, outcomes))
+    total = None if total_count is None else _read_whole("--total-count", total_count)
+    if cls in (Bernoulli, Binomial):
+        return _coin(cls, parameter, entries, drawn, total)
+    return _categories(cls, parameter, entries, drawn, total)
+
+
+def read_numbers(option: str, text: str) -> Tensor:
+    """The numbers of an option, separated by commas, in float64."""
+    try:
+        numbers = [float(entry) for entry in text.split(",")]
+    except ValueError:
+        raise InvalidValueError(
+            f"`{option}`",
+            repr(text),
+            "numbers separated by commas",
+            "for example 0.69,0.1,0.2,0.01",
+        ) from None
+    return torch.tensor(numbers, dtype=torch.float64)
+
+
+def _coin(
+    cls: type[Distribution], parameter: str, entries: Tensor, drawn: Tensor, total: int | None
+) -> Problem:
+    """One Bernoulli or Binomial outcome."""
+    check = shapes.check_unit_interval if parameter == "probs" else shapes.check_log_odds
+    check(entries, f"--{parameter}")
+    entry, value = _single(f"--{parameter}", entries), _single("--value", drawn)
+    if cls is Bernoulli:
+        shapes.check_whole(value, "--value", 1)
+        return make_problem(cls, {parameter: entry}, {}, value)
+    if total is None:
+        raise InvalidValueError(
+            "`--total-count`", "nothing", "the number of trials", "for example `--total-count 5`"
+        )
+    shapes.check_whole(value, "--value", total)
+    trials = torch.tensor(float(total), dtype=torch.float64)
+    return make_problem(cls, {parameter: entry}, {"total_count": trials}, value)
+
+
+def _categories(
+    cls: type[Distribution], parameter: str, entries: Tensor, drawn: Tensor, total: int | None
+) -> Problem:
+    """One outcome of the categorical family."""
+    check = shapes.check_probs if parameter == "probs" else shapes.check_logits
+    check(entries, f"--{parameter}")
+    if cls is Multinomial:
+        if len(drawn) != len(entries):
+            raise InvalidValueError(
+                "`--counts`",
+                f"{len(drawn)} numbers",
+                f"{len(entries)}, one for each category",
+                "give 0 for what was not drawn",
+            )
+        shapes.check_counts(drawn, total, "--counts")
+        return make_problem(cls, {parameter: entries}, {"total_count": int(drawn.sum())}, drawn)
+    index = _single("--action", drawn)
+    action = index.long()
+    if action != index:
+        raise InvalidValueError(
+            "`--action`", f"{index:g}", "a whole number", "categories are counted from 0"
+        )
+    shapes.check_action(action, len(entries), "--action")
+    if cls is OneHotCategorical:
+        value = torch.nn.functional.one_hot(action, len(entries)).double()
+        return make_problem(cls, {parameter: entries}, {}, value)
+    return make_problem(cls, {parameter: entries}, {}, action)
+
+
+def _read_parameter(parameters: Mapping[str, str | None]) -> tuple[str, Tensor]:
+    """The one parameter that was given."""
+    given = {name: text for name, text in parameters.items() if text is not None}
+    if len(given) != 1:
+        raise InvalidValueError(
+            " or ".join(f"`--{name}`" for name in parameters),
+            "both" if given else "none",
+            "one of them",
+            "for example `--probs 0.69,0.1,0.2,0.01`",
+        )
+    ((name, text),) = given.items()
+    return name, read_numbers(f"--{name}", text)
+
+
+def _read_outcome(family: str, wanted: str, outcomes: Mapping[str, str | None]) -> str:
+    """What was drawn, said by the option that the family has, and by no other."""
+    given = {option: text for option, text in outcomes.items() if text is not None}
+    if list(given) != [wanted]:
+        example = "2,1,0" if wanted == "--counts" else "1"
+        raise InvalidValueError(
+            f"the outcome of {family}",
+            " and ".join(f"`{option}`" for option in given) or "nothing",
+            f"`{wanted}`",
+            f"say what was drawn, for example `{wanted} {example}`",
+        )
+    return given[wanted]
+
+
+def _single(option: str, numbers: Tensor) -> Tensor:
+    if len(numbers) != 1:
+        raise InvalidValueError(
+            f"`{option}`", f"{len(numbers)} numbers", "one number", "explain one outcome at a time"
+        )
+    return numbers[0]
+
+
+def _read_whole(option: str, text: str) -> int:
+    number = _single(option, read_numbers(option, text))
+    shapes.check_whole(number, option)
+    return int(number)

@@ -1,0 +1,174 @@
+"""An explanation by rule: the closed form, the user's numbers, and torch's own steps beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from eligibility.errors import InvalidValueError
+from eligibility.explanation import expectations, reasons
+from eligibility.explanation.checks import (
+    check_equal,
+    check_finite_differences,
+    check_mean,
+    check_zero,
+)
+from eligibility.explanation.derivation import (
+    Check,
+    Explanation,
+    Leaf,
+    RuleStatement,
+    Step,
+    Subject,
+    Term,
+)
+from eligibility.explanation.graph import graph_between, run_backward
+from eligibility.explanation.numbers import numbers_of
+from eligibility.explanation.problem import Of, Part, Problem, log_prob_in, start_in
+from eligibility.explanation.recorder import record
+from eligibility.explanation.steps import Writer
+from eligibility.explanation.tables import conventions_table, table_of
+from eligibility.rules.registry import find_rule
+
+
+def explain_problem(
+    problem: Problem,
+    wrt: tuple[str, ...] | None = None,
+    coordinates: str | None = None,
+    of: Of = "log_prob",
+) -> Explanation:
+    """Explain the gradient of ``log p(value)``, or of ``p(value)``, at the named parameters."""
+    names = wrt or tuple(problem.parameters)
+    rules = {name: find_rule(problem.distribution(), name, coordinates) for name in names}
+    steps, leaves = _torch_steps(problem, names, of)
+    parts = [_part(problem, leaf, rules[leaf.name].coordinates, of) for leaf in leaves]
+    return Explanation(
+        title=reasons.title(problem, names, of),
+        subject=_subject(parts),
+        tables=tuple(map(table_of, parts)),
+        why=tuple(sentence for part in parts for sentence in reasons.why(part)),
+        steps=steps,
+        leaves=leaves,
+        rules=tuple(map(_statement, parts)),
+        checks=tuple(check for part in parts for check in _checks(part)),
+        expected=tuple(item for part in parts for item in expectations.expected(part)),
+    )
+
+
+def _torch_steps(
+    problem: Problem, names: tuple[str, ...], of: Of
+) -> tuple[tuple[Step, ...], tuple[Leaf, ...]]:
+    """What torch itself does: its operations, recorded and watched."""
+    leaves = {name: start_in(problem, name, None).requires_grad_() for name in names}
+    with record() as recording:
+        output = problem.log_prob(**leaves)
+        output = output.exp() if of == "prob" else output
+    graph = graph_between(output.grad_fn, list(leaves.values()))
+    with graph.watch():
+        run_backward(output, [end.tensor for end in graph.ends], torch.ones_like(output))
+    ordered = [next(n for n, t in leaves.items() if t is end.tensor) for end in graph.ends]
+    writer = Writer(graph, ordered, recording)
+    return tuple(map(_without_user_lines, writer.steps())), writer.leaves()
+
+
+def _without_user_lines(step: Step) -> Step:
+    """The user's line asked for the explanation; it ran none of the steps."""
+    return replace(step, sources=tuple(s for s in step.sources if s.role == "library"))
+
+
+def _part(problem: Problem, leaf: Leaf, coordinates: str | None, of: Of) -> Part:
+    name = leaf.name
+    rule = find_rule(problem.distribution(), name, coordinates)
+    eligibility = rule(problem.as_given(), problem.value)
+    start = start_in(problem, name, coordinates).requires_grad_()
+    output = log_prob_in(problem, name, coordinates, start)
+    (autograd,) = torch.autograd.grad(output.sum(), start)
+    if of == "log_prob":
+        return Part(problem, name, rule, of, eligibility, eligibility, autograd, leaf)
+    factor = problem.log_prob().exp()
+    if bool((factor == 0).any()):
+        raise InvalidValueError(
+            "`of`",
+            "'prob' of an outcome of probability 0",
+            "an outcome that can happen",
+            "ask for the gradient of log_prob, which is defined there",
+        )
+    factor = factor.reshape(factor.shape + (1,) * (eligibility.ndim - factor.ndim))
+    return Part(problem, name, rule, of, eligibility, factor * eligibility, factor * autograd, leaf)
+
+
+def _subject(parts: list[Part]) -> Subject:
+    problem = parts[0].problem
+    return Subject(
+        kind="rule",
+        of=parts[0].of,
+        wrt=tuple(part.name for part in parts),
+        family=problem.family.__name__,
+        parameters=tuple((name, numbers_of(t)) for name, t in problem.parameters.items()),
+        outcome=numbers_of(problem.value),
+        coordinates=parts[0].rule.coordinates or "",
+    )
+
+
+def _statement(part: Part) -> RuleStatement:
+    rule, of_prob = part.rule, part.of == "prob"
+    symbol = next((s for s, held in rule.symbols.items() if held == part.name), part.name)
+    symbol += "_k" if f"{symbol}_k" in rule.equation else ""
+    return RuleStatement(
+        name=rule.name,
+        parameter=part.name,
+        coordinates=rule.coordinates or "",
+        equation=f"∂ p/∂{symbol} = p · ({rule.equation})"
+        if of_prob
+        else f"∂ log p/∂{symbol} = {rule.equation}",
+        latex=rf"\frac{{\partial p}}{{\partial {symbol}}} = p \left({rule.latex}\right)"
+        if of_prob
+        else rf"\frac{{\partial \ln p}}{{\partial {symbol}}} = {rule.latex}",
+        terms=_terms(part),
+        result=numbers_of(part.result),
+        reference=rule.reference,
+        conventions=conventions_table(part),
+    )
+
+
+def _terms(part: Part) -> tuple[Term, ...]:
+    """The symbols of the rule, its summands, and the probability if that is a factor."""
+    problem, given = part.problem, part.problem.as_given()
+    terms = []
+    for symbol, held in part.rule.symbols.items():
+        tensor = problem.value if held == "value" else torch.as_tensor(getattr(given, held))
+        terms.append(Term(symbol, "symbol", held, numbers_of(tensor)))
+    if part.of == "prob":
+        terms.append(Term("p", "factor", "probability", numbers_of(problem.log_prob().exp())))
+    summands = part.rule.terms(given, problem.value)
+    return (*terms, *(Term(s, "summand", "", numbers_of(t)) for s, t in summands.items()))
+
+
+def _checks(part: Part) -> list[Check]:
+    problem, coordinates = part.problem, part.rule.coordinates
+    summands = torch.stack(list(part.rule.terms(problem.as_given(), problem.value).values()))
+    largest = 1.0 if part.of == "log_prob" else float(problem.log_prob().exp().max())
+    found: list[Check | None] = [
+        check_equal(
+            "rule = autograd through torch",
+            part.result,
+            part.autograd,
+            largest * summands.abs().sum(0),
+            "torch clamps probabilities, and a clamp has derivative 0 outside its bounds",
+        ),
+        check_finite_differences(problem, part.name, coordinates, part.eligibility),
+    ]
+    rows = part.eligibility
+    if coordinates == "tangent" or (coordinates is None and _has_categories(part, "logits")):
+        found.append(check_zero("Σ over the categories = 0", rows.sum(-1), rows))
+    if coordinates == "weights":
+        products = torch.where(rows == 0, rows, problem.parameters[part.name] * rows)
+        found.append(check_zero("probs · eligibility = 0", products.sum(-1), products))
+    if coordinates != "ambient":
+        found.append(check_mean(problem, part.rule))
+    return [check for check in found if check is not None]
+
+
+def _has_categories(part: Part, name: str) -> bool:
+    return part.name == name and part.eligibility.ndim > part.problem.log_prob().ndim

@@ -1,0 +1,125 @@
+"""The checks that an explanation shows: each is computed, and may fail."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Binomial, Multinomial
+
+from eligibility.explanation.derivation import Check
+from eligibility.explanation.problem import Problem, log_prob_in, start_in
+from eligibility.rules.rule import Rule
+
+_EPSILON = torch.finfo(torch.float64).eps
+# Entries that finite differences perturb, and outcomes that an enumeration visits, at most.
+_MOST_ENTRIES = 64
+_MOST_OUTCOMES = 4096
+
+
+def check_equal(statement: str, left: Tensor, right: Tensor, scale: Tensor, detail: str) -> Check:
+    """Whether two float64 results agree to the rounding of sums of terms as large as ``scale``."""
+    same = (left == right) | (left.isnan() & right.isnan())
+    gap = torch.where(same, torch.zeros_like(left), (left - right).abs())
+    deviation = float(gap.max()) if gap.numel() else 0.0
+    largest = float(scale.abs().nan_to_num(posinf=0.0).max()) if scale.numel() else 0.0
+    tolerance = 8 * _EPSILON * (scale.shape[-1] if scale.ndim else 1) * largest
+    passed = deviation <= tolerance
+    return Check(statement, passed, deviation, tolerance, "" if passed else detail)
+
+
+def check_zero(statement: str, total: Tensor, summands: Tensor) -> Check | None:
+    """Whether a sum of ``summands`` vanishes up to their rounding; None if one is infinite."""
+    if not bool(summands.isfinite().all()):
+        return None
+    return check_equal(statement, total, torch.zeros_like(total), summands, "the sum is not 0")
+
+
+def check_finite_differences(
+    problem: Problem, name: str, coordinates: str | None, rule: Tensor
+) -> Check:
+    """The rule against central differences of ``log p``; their own error sets the tolerance."""
+    start = start_in(problem, name, coordinates)
+    size = start.numel()
+    chosen = torch.linspace(0, size - 1, min(size, _MOST_ENTRIES)).long()
+
+    def slopes(step: float) -> tuple[Tensor, Tensor]:
+        width = step * torch.where(start == 0, torch.ones_like(start), start.abs())
+        values = []
+        for index in chosen.tolist():
+            nudge = torch.zeros(size, dtype=torch.float64)
+            nudge[index] = width.reshape(-1)[index]
+            high, low = (
+                log_prob_in(problem, name, coordinates, start + sign * nudge.reshape(start.shape))
+                for sign in (1, -1)
+            )
+            values.append((high - low).nan_to_num(nan=0.0).sum() / (2 * nudge[index]))
+        return torch.stack(values), width.reshape(-1)[chosen]
+
+    with torch.no_grad():
+        (coarse, _), (fine, width) = slopes(2e-5), slopes(1e-5)
+        height = log_prob_in(problem, name, coordinates, start).abs().nan_to_num(posinf=0.0).max()
+    # Halving the step divides the truncation error by 4; the rest is rounding of log p.
+    error = (coarse - fine).abs() + 16 * _EPSILON * (1 + height) / width
+    wanted = rule.reshape(-1)[chosen]
+    finite = wanted.isfinite()
+    gap = torch.where(finite, (fine - wanted).abs(), torch.zeros_like(fine))
+    worst = int((gap - error).argmax())
+    skipped = int((~finite).sum())
+    notes = [f"{len(chosen)} of {size} entries"] if len(chosen) < size else []
+    notes += [f"infinite entries left out: {skipped}"] if skipped else []
+    passed = bool((gap <= error).all())
+    return Check(
+        "rule = finite differences of log p",
+        passed,
+        float(gap[worst]),
+        float(error[worst]),
+        "; ".join(notes),
+    )
+
+
+def check_mean(problem: Problem, rule: Rule) -> Check | None:
+    """Whether ``Σ p(y) e(y)`` over every outcome is 0; None if they cannot be enumerated."""
+    dist = problem.distribution()
+    outcomes = enumerate_outcomes(dist)
+    if outcomes is None:
+        return None
+    probs = dist.log_prob(outcomes).exp()
+    scores = rule(problem.as_given(), outcomes)
+    weights = probs.reshape(probs.shape + (1,) * (scores.ndim - probs.ndim))
+    summands = torch.where(weights > 0, weights * scores, torch.zeros_like(scores))
+    return check_zero(
+        f"Σ p(y) e(y) over all {len(outcomes)} outcomes = 0", summands.sum(0), summands
+    )
+
+
+def enumerate_outcomes(dist: Any) -> Tensor | None:
+    """Every outcome ``[outcomes, *batch, *event]``; None if they are too many or not finite."""
+    if isinstance(dist, Multinomial):
+        categories = dist.event_shape[0]
+        if math.comb(dist.total_count + categories - 1, categories - 1) > _MOST_OUTCOMES:
+            return None
+        counts = torch.tensor(
+            list(_compositions(dist.total_count, categories)), dtype=torch.float64
+        )
+        ones = (1,) * len(dist.batch_shape)
+        return counts.reshape(-1, *ones, categories).expand(-1, *dist.batch_shape, -1)
+    if isinstance(dist, Binomial) and bool((dist.total_count != dist.total_count.max()).any()):
+        return None
+    if not dist.has_enumerate_support:
+        return None
+    outcomes: Tensor = dist.enumerate_support(expand=True)
+    return outcomes if len(outcomes) <= _MOST_OUTCOMES else None
+
+
+def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
+    """Every way to write ``total`` as an ordered sum of ``parts`` whole numbers."""
+    if parts == 1:
+        yield (total,)
+        return
+    for first in range(total + 1):
+        for rest in _compositions(total - first, parts - 1):
+            yield (first, *rest)

@@ -1,0 +1,188 @@
+"""WHY, in words: two sentences about a gradient, with the user's numbers in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch.distributions import (
+    Bernoulli,
+    Binomial,
+    Categorical,
+    Distribution,
+    Multinomial,
+    OneHotCategorical,
+)
+
+from eligibility.explanation.numbers import numbers_of
+from eligibility.explanation.problem import Of, Part, Problem, counts_of
+from eligibility.explanation.wording import number, summary
+
+_FAMILY = (Categorical, OneHotCategorical, Multinomial)
+
+
+def title(problem: Problem, names: tuple[str, ...], of: Of) -> str:
+    """One line: what is explained."""
+    given = ", ".join(
+        f"{name}={summary(numbers_of(tensor))}" for name, tensor in problem.parameters.items()
+    )
+    value = summary(numbers_of(problem.value))
+    return f"∂ {of} / ∂ {', '.join(names)} of {problem.family.__name__}({given}) at {value}"
+
+
+def why(part: Part) -> tuple[str, ...]:
+    """The reason for the gradient of one parameter; a sentence an entry."""
+    reason = _REASONS.get((part.problem.family, part.name, part.rule.coordinates))
+    sentences = _general(part) if reason is None else reason(part)
+    if part.result.ndim > 1 and part.problem.log_prob().numel() > 1:
+        return ("In numbers, for the first outcome:", *sentences)
+    return sentences
+
+
+class _Drawn:
+    """The numbers of the first outcome of the categorical family that its sentences need."""
+
+    def __init__(self, part: Part) -> None:
+        parameter = part.problem.parameters[part.name]
+        width = parameter.shape[-1]
+        counts = counts_of(part.problem, width).reshape(-1, width)[0]
+        self.parameter = parameter.reshape(-1, width)[0].tolist()
+        self.counts = [int(count) for count in counts.tolist()]
+        self.trials = sum(self.counts)
+        self.category = max(range(width), key=self.counts.__getitem__)
+        self.other = next((k for k, count in enumerate(self.counts) if count == 0), None)
+        probs = part.problem.distribution().probs.reshape(-1, width)[0]
+        self.probs = probs.tolist()
+        self.factor = (
+            1.0 if part.of == "log_prob" else float(part.problem.log_prob().exp().flatten()[0])
+        )
+        self.result = part.result.reshape(-1, part.result.shape[-1])[0].tolist()
+
+
+def _weights(part: Part) -> tuple[str, ...]:
+    drawn = _Drawn(part)
+    a, total = drawn.category, sum(drawn.parameter)
+    down = -drawn.factor * drawn.trials / total
+    up = drawn.factor * drawn.counts[a] / drawn.parameter[a] if drawn.parameter[a] else float("inf")
+    numerator = (
+        f"Only category {a}, which was drawn, stands in the numerator as well: through the "
+        "division it"
+        if drawn.trials == 1
+        else "Only what was drawn stands in the numerator as well: through the division category "
+        f"{a}, drawn {drawn.counts[a]} times of {drawn.trials},"
+    )
+    return (
+        f"torch divides probs by their sum, π_{a} = probs[{a}] / Σ probs, so every entry also "
+        "stands in the denominator: raising any of them makes what was drawn less likely, and "
+        f"through the sum each gets {number(down)}.",
+        f"{numerator} gets {number(up)} on top, and {number(up)} + ({number(down)}) = "
+        f"{number(drawn.result[a])}.",
+    )
+
+
+def _logits(part: Part) -> tuple[str, ...]:
+    drawn = _Drawn(part)
+    a, n = drawn.category, drawn.trials
+    scale = "" if drawn.factor == 1 else f"{number(drawn.factor)} · "
+    times = "" if n == 1 else f"{n} · "
+    return (
+        "The logits enter as log p = z − log Σ exp(z): the log-sum-exp pulls every logit down by "
+        "the probability of its category" + (f", {n} times for {n} draws." if n > 1 else "."),
+        f"Each draw pushes its own logit up by 1, so category {a} gets {scale}"
+        f"({drawn.counts[a]} − {times}{number(drawn.probs[a])}) = {number(drawn.result[a])}: "
+        "what happened minus what was expected.",
+    )
+
+
+def _ambient(part: Part) -> tuple[str, ...]:
+    drawn = _Drawn(part)
+    return (
+        "In ambient coordinates the normaliser is left out: log p is taken to be Σ y log w, so "
+        f"category {drawn.category} gets {number(drawn.result[drawn.category])} and what was not "
+        "drawn gets 0.",
+        "torch does not compute this: its probs are divided by their sum, and the sum depends on "
+        "every entry.",
+    )
+
+
+def _free(part: Part) -> tuple[str, ...]:
+    last = len(_Drawn(part).parameter) - 1
+    return (
+        f"The first {last} probabilities are free and the last one, category {last}, is what they "
+        "leave: raising one of them lowers the last one by as much.",
+        f"So each entry is its own y/w minus the y/w of category {last}, and there is no entry for "
+        f"category {last}.",
+    )
+
+
+def _tangent(part: Part) -> tuple[str, ...]:
+    return (
+        "Only directions along the simplex count, in which the probabilities keep their sum: the "
+        "mean is subtracted from y/w, so that the entries sum to 0.",
+        "Subtracting a constant from y/w first changes nothing, so torch's rule and the ambient "
+        "one have this same projection.",
+    )
+
+
+def _coin_probs(part: Part) -> tuple[str, ...]:
+    p = float(part.problem.parameters["probs"].reshape(-1)[0])
+    y = int(part.problem.value.reshape(-1)[0])
+    trials = (
+        int(part.problem.distribution().total_count.reshape(-1)[0]) if _is_binomial(part) else 1
+    )
+    e = number(float(part.eligibility.reshape(-1)[0]))
+    return (
+        f"Each 1 contributes log p, whose slope is 1/p, and each 0 contributes log(1 − p), whose "
+        f"slope is −1/(1 − p): here {y} of the first and {trials - y} of the second.",
+        f"Together that is (y − n p) / (p (1 − p)) = ({y} − {number(trials * p)}) / "
+        f"{number(p * (1 - p))} = {e}: what happened minus what was expected, over the variance of "
+        "one coin." + _times_probability(part),
+    )
+
+
+def _coin_logits(part: Part) -> tuple[str, ...]:
+    y = int(part.problem.value.reshape(-1)[0])
+    dist = part.problem.distribution()
+    p = float(dist.probs.reshape(-1)[0])
+    trials = int(dist.total_count.reshape(-1)[0]) if _is_binomial(part) else 1
+    e = number(float(part.eligibility.reshape(-1)[0]))
+    times = f"{trials} · " if trials != 1 else ""
+    return (
+        f"The log-odds l make p = σ(l) = {number(p)}, whose slope p (1 − p) cancels the "
+        "denominator of the rule for p.",
+        f"What remains is what happened minus what was expected: {y} − {times}{number(p)} = {e}."
+        + _times_probability(part),
+    )
+
+
+def _general(part: Part) -> tuple[str, ...]:
+    e = float(part.result.reshape(-1)[0])
+    where = "" if part.result.numel() == 1 else "the first entry of "
+    direction = "leaves" if e == 0 else "raises" if e > 0 else "lowers"
+    return (
+        f"The rule is {part.rule.equation}.",
+        f"Here it gives {number(e)}: raising {where}{part.name} a little {direction} "
+        f"{part.of} {'as it is' if e == 0 else f'at {number(abs(e))} per unit'}.",
+    )
+
+
+def _times_probability(part: Part) -> str:
+    if part.of == "log_prob":
+        return ""
+    p = float(part.problem.log_prob().exp().reshape(-1)[0])
+    return f" The gradient of prob is prob = {number(p)} times that."
+
+
+def _is_binomial(part: Part) -> bool:
+    return issubclass(part.problem.family, Binomial)
+
+
+_Key = tuple[type[Distribution], str, "str | None"]
+_REASONS: dict[_Key, Callable[[Part], tuple[str, ...]]] = {
+    **{(family, "probs", "weights"): _weights for family in _FAMILY},
+    **{(family, "probs", "ambient"): _ambient for family in _FAMILY},
+    **{(family, "probs", "free"): _free for family in _FAMILY},
+    **{(family, "probs", "tangent"): _tangent for family in _FAMILY},
+    **{(family, "logits", None): _logits for family in _FAMILY},
+    **{(family, "probs", None): _coin_probs for family in (Bernoulli, Binomial)},
+    **{(family, "logits", None): _coin_logits for family in (Bernoulli, Binomial)},
+}

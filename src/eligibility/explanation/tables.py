@@ -1,0 +1,153 @@
+"""The gradient as a table: a row an entry, a column for each thing that makes it up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from eligibility.explanation.derivation import Column, Leaf, Numbers, Role, Table
+from eligibility.explanation.numbers import numbers_of
+from eligibility.explanation.problem import Part, counts_of
+from eligibility.explanation.wording import vector
+from eligibility.rules.registry import find_rule, rules_of
+
+# Rows that a table shows; a reader who wants the rest has the tensors.
+_MOST_ROWS = 24
+
+
+def table_of(part: Part) -> Table:
+    """The table of one parameter: what it is, what was drawn, the summands, the gradient."""
+    columns = [_column(part.name, "parameter", part.problem.parameters[part.name])]
+    categories = _categories(part)
+    if categories is not None:
+        dist = part.problem.distribution()
+        columns.append(_column("probability", "probability", dist.probs))
+        columns.append(_column("drawn", "outcome", categories))
+    else:
+        columns.append(_column("value", "outcome", part.problem.value.double()))
+    columns += _summands(part)
+    columns.append(_column("gradient", "gradient", part.result))
+    size = part.problem.parameters[part.name].numel()
+    selected = [] if categories is None else categories.reshape(-1).nonzero().reshape(-1).tolist()
+    return Table(
+        title=f"∂ {part.of} / ∂ {part.name}",
+        axis="entry" if categories is None else "category",
+        rows=row_labels(part.problem.parameters[part.name].shape),
+        columns=tuple(columns),
+        selected=tuple(index for index in selected if index < _MOST_ROWS),
+        omitted=max(0, size - _MOST_ROWS),
+        note=_note(part),
+    )
+
+
+def leaf_table(leaf: Leaf, of: str) -> Table:
+    """The table of one leaf of a graph."""
+    columns = [_numbers_column("value", "parameter", leaf.value)]
+    if len(leaf.contributions) > 1:
+        columns += [
+            _numbers_column(part.through, "contribution", part.gradient)
+            for part in leaf.contributions
+        ]
+    if leaf.gradient is not None:
+        columns.append(_numbers_column("gradient", "gradient", leaf.gradient))
+    return Table(
+        title=f"∂ {of} / ∂ {leaf.name}",
+        axis="entry",
+        rows=row_labels(leaf.value.shape),
+        columns=tuple(columns),
+        omitted=max(0, leaf.value.size - _MOST_ROWS),
+    )
+
+
+def conventions_table(part: Part) -> Table | None:
+    """The eligibility in every convention of the parameter; None if there is only one."""
+    names = dict.fromkeys(
+        rule.coordinates
+        for rule in rules_of(part.problem.family)
+        if rule.parameter == part.name and rule.coordinates is not None
+    )
+    if len(names) < 2:
+        return None
+    rules = [find_rule(part.problem.distribution(), part.name, name) for name in names]
+    given = part.problem.as_given()
+    shape = part.problem.parameters[part.name].shape
+    columns = tuple(
+        _column(str(rule.coordinates), "convention", rule(given, part.problem.value), shape[-1])
+        for rule in rules
+    )
+    return Table(
+        title=f"∂ log_prob / ∂ {part.name} in each convention",
+        axis="category",
+        rows=row_labels(shape),
+        columns=columns,
+        omitted=max(0, shape.numel() - _MOST_ROWS),
+        note="; ".join(f"{rule.coordinates}: {rule.equation}" for rule in rules),
+    )
+
+
+def row_labels(shape: Sequence[int]) -> tuple[str, ...]:
+    """An index a row, at most as many as a table shows; axes of length 1 are left out."""
+    kept = [axis for axis, length in enumerate(shape) if length != 1]
+    total = int(torch.Size(shape).numel())
+    labels = []
+    for flat in range(min(total, _MOST_ROWS)):
+        index, rest = [], flat
+        for length in reversed(shape):
+            rest, position = divmod(rest, length)
+            index.append(position)
+        labels.append(",".join(str(index[::-1][axis]) for axis in kept) or "0")
+    return tuple(labels)
+
+
+def _summands(part: Part) -> list[Column]:
+    """The gradient's summands in torch's computation, or torch's gradient in other coordinates."""
+    if part.rule.coordinates not in (None, "weights"):
+        if part.leaf.gradient is None:
+            return []
+        return [_numbers_column("torch's rule", "convention", part.leaf.gradient)]
+    if len(part.leaf.contributions) < 2:
+        return []
+    return [
+        _numbers_column(summand.through, "contribution", summand.gradient)
+        for summand in part.leaf.contributions
+    ]
+
+
+def _categories(part: Part) -> Tensor | None:
+    """What was drawn, as counts, if the parameter has one entry for each category."""
+    if part.problem.parameters[part.name].ndim <= part.problem.log_prob().ndim:
+        return None
+    if part.name not in ("probs", "logits"):
+        return None
+    return counts_of(part.problem, part.problem.parameters[part.name].shape[-1])
+
+
+def _note(part: Part) -> str:
+    """What the gradient of p is where that of log p was asked for, and the other way round."""
+    if part.result.numel() > 8 or not bool(part.eligibility.isfinite().all()):
+        return ""
+    probability = part.problem.log_prob().exp()
+    if part.of == "prob":
+        return (
+            "This is prob times the characteristic eligibility, "
+            f"{vector(part.eligibility.reshape(-1).tolist())}."
+        )
+    if probability.numel() != 1:
+        return ""
+    scaled = vector((part.eligibility.reshape(-1) * probability.reshape(())).tolist())
+    return f"The gradient of prob itself is prob times this: {scaled}."
+
+
+def _column(title: str, role: Role, tensor: Tensor, width: int | None = None) -> Column:
+    """A tensor as a column; rows of fewer than ``width`` entries end in an empty cell."""
+    if width is not None and tensor.shape[-1] < width:
+        rows = tensor.reshape(-1, tensor.shape[-1]).tolist()
+        values = [item for row in rows for item in (*row, *[None] * (width - len(row)))]
+        return Column(title, role, tuple(values[:_MOST_ROWS]))
+    return _numbers_column(title, role, numbers_of(tensor))
+
+
+def _numbers_column(title: str, role: Role, numbers: Numbers) -> Column:
+    return Column(title, role, numbers.values[:_MOST_ROWS])

@@ -1,0 +1,159 @@
+"""The record in a terminal: what the reader wants first comes first. Nothing is computed here."""
+
+from __future__ import annotations
+
+import io
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table as Grid
+from rich.text import Text
+
+from eligibility.explanation.derivation import (
+    Check,
+    Column,
+    Edge,
+    Expectation,
+    Explanation,
+    Leaf,
+    RuleStatement,
+    Source,
+    Step,
+    Table,
+)
+from eligibility.explanation.wording import cell, number, summary
+
+# Local derivatives of at most so many numbers are shown beside their formula.
+_SHORT = 4
+
+
+def render_text(explanation: Explanation, width: int = 80) -> str:
+    """The explanation as plain text, no line longer than ``width``."""
+    stream = io.StringIO()
+    console = Console(file=stream, width=width, color_system=None, highlight=False)
+    console.print(render(explanation))
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+
+
+def render(explanation: Explanation) -> RenderableType:
+    """The explanation for a Rich console of any width."""
+    parts: list[RenderableType] = [Text(explanation.title, style="bold")]
+    parts += [_table(table) for table in explanation.tables]
+    parts += _section("WHY", [Text(sentence) for sentence in explanation.why])
+    parts += _section("STEPS", _steps(explanation))
+    parts += _section("RULE", [item for rule in explanation.rules for item in _rule(rule)])
+    parts += _section("CHECKS", [_check(check) for check in explanation.checks])
+    parts += _section("YOU EXPECTED", [_expectation(item) for item in explanation.expected])
+    parts += _section("NOTES", [Text(note) for note in explanation.notes])
+    return Group(*parts)
+
+
+def _section(title: str, body: list[RenderableType]) -> list[RenderableType]:
+    if not body:
+        return []
+    return [Text(), Text(title, style="bold cyan"), Padding(Group(*body), (0, 0, 0, 2))]
+
+
+def _table(table: Table) -> RenderableType:
+    grid = Grid(box=box.SIMPLE, pad_edge=False, padding=(0, 1), show_edge=False)
+    grid.add_column(table.axis, overflow="fold")
+    for column in table.columns:
+        style = "bold" if column.role == "gradient" else ""
+        grid.add_column(column.title, justify="right", style=style, overflow="fold")
+    for index, label in enumerate(table.rows):
+        mark = "→ " if index in table.selected else "  " if table.selected else ""
+        entries = [_entry(column, index) for column in table.columns]
+        style = "green" if index in table.selected else ""
+        grid.add_row(mark + label, *entries, style=style)
+    parts: list[RenderableType] = [Text(), Padding(grid, (0, 0, 0, 2))]
+    if table.omitted:
+        parts.append(Text(f"  … and {table.omitted} more entries", style="dim"))
+    if table.note:
+        parts.append(Padding(Text(table.note), (0, 0, 0, 2)))
+    return Group(*parts)
+
+
+def _entry(column: Column, index: int) -> str:
+    value = column.values[index] if index < len(column.values) else None
+    return cell(value) if value is None or column.role != "outcome" else number(value)
+
+
+def _steps(explanation: Explanation) -> list[RenderableType]:
+    """The steps as the gradient meets them: the last operation of the program first."""
+    names = {step.id: f"{step.id} {step.name}" for step in explanation.steps}
+    lines: list[RenderableType] = []
+    for step in reversed(explanation.steps):
+        lines += _step(step, names)
+    return lines + [_sum(leaf) for leaf in explanation.leaves if leaf.gradient is not None]
+
+
+def _step(step: Step, names: dict[str, str]) -> list[RenderableType]:
+    head = Text(names[step.id], style="bold")
+    holder = f"{step.variable} = " if step.variable else ""
+    if step.formula:
+        head.append(f":  {holder}{step.formula}", style="not bold")
+    if step.value is not None:
+        head.append(f" = {summary(step.value)}", style="not bold")
+    lines: list[RenderableType] = [head]
+    lines += [Padding(_source(source), (0, 0, 0, 5)) for source in step.sources]
+    lines += [Padding(_edge(step, edge, names), (0, 0, 0, 5)) for edge in step.edges]
+    return lines
+
+
+def _edge(step: Step, edge: Edge, names: dict[str, str]) -> Text:
+    target = names.get(edge.target, edge.target) or "outside this graph"
+    factor = f" × {edge.factor}" if edge.factor else ""
+    if edge.factor_value is not None and 1 < edge.factor_value.size <= _SHORT:
+        factor += f" = {summary(edge.factor_value)}"
+    return Text(f"{summary(step.gradient)}{factor} → {summary(edge.gradient)} to {target}")
+
+
+def _sum(leaf: Leaf) -> RenderableType:
+    """The summands of a leaf's gradient under each other, and their sum."""
+    grid = Grid.grid(padding=(0, 1))
+    single = len(leaf.contributions) == 1
+    for index, part in enumerate(() if single else leaf.contributions):
+        start = "+" if index else f"{leaf.name} gets"
+        grid.add_row(Text(start, justify="right"), summary(part.gradient), part.through)
+    start = f"{leaf.name} gets" if single else "="
+    grid.add_row(Text(start, justify="right"), Text(summary(leaf.gradient), style="bold"), "")
+    return grid
+
+
+def _source(source: Source) -> Text:
+    line = f"{_short(source.file)}:{source.line}  {source.code}"
+    return Text(line, style="dim", no_wrap=True, overflow="ellipsis")
+
+
+def _short(file: str) -> str:
+    """The last two parts of a path."""
+    return "/".join(file.replace("\\", "/").split("/")[-2:])
+
+
+def _rule(rule: RuleStatement) -> list[RenderableType]:
+    lines: list[RenderableType] = [Text(rule.equation, style="bold")]
+    summands = [term for term in rule.terms if term.kind == "summand"]
+    for term in rule.terms:
+        if term.kind != "summand":
+            lines.append(Text(f"  {term.symbol} = {term.meaning} = {summary(term.value)}"))
+    for term in summands if len(summands) > 1 else ():
+        lines.append(Text(f"  {term.symbol}: {summary(term.value)}"))
+    lines.append(Text(f"  gives {summary(rule.result)}"))
+    lines.append(Text(f"{rule.name}; {rule.reference}", style="dim"))
+    if rule.conventions is not None:
+        lines += [Text(), Text(rule.conventions.title), _table(rule.conventions)]
+    return lines
+
+
+def _check(check: Check) -> Text:
+    mark = Text("✓ " if check.passed else "✗ FAILS ", style="green" if check.passed else "bold red")
+    sign = "≤" if check.passed else "not within"
+    measured = f"  (off by {check.deviation:.1e} {sign} {check.tolerance:.1e})"
+    mark.append(check.statement, style="not bold").append(measured, style="dim")
+    return mark.append(f"; {check.detail}" if check.detail else "")
+
+
+def _expectation(item: Expectation) -> Text:
+    more = f" More: eligibility explain --question {item.question}" if item.question else ""
+    return Text(item.expected, style="italic").append(f" {item.answer}{more}", style="not italic")
