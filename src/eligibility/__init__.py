@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "eligibility": "eligibility.rules.registry",
     "fisher_information": "eligibility.rules.fisher",
+    "per_sample_eligibilities": "eligibility.reinforce.weights",
     "register_eligibility": "eligibility.rules.registry",
     "supported_distributions": "eligibility.rules.registry",
     "Explanation": "eligibility.explanation.derivation",

@@ -1,0 +1,81 @@
+"""From a module's output to the log-probability of each sample's action."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+from torch.distributions import Categorical, Distribution
+
+from eligibility.errors import InvalidTypeError, ShapeError
+from eligibility.rules.registry import check_value
+
+
+@dataclass(frozen=True)
+class Score:
+    """``log p(action)`` under the policy that a module computes.
+
+    Attributes:
+        module: Returns logits, a distribution, or whatever ``distribution`` takes.
+        distribution: The module's output → a distribution; None: logits of a Categorical.
+    """
+
+    module: Callable[..., Any]
+    distribution: Callable[[Any], Distribution] | None
+
+    def __call__(self, inputs: tuple[Tensor, ...], action: Tensor) -> Tensor:
+        """``log p`` of each sample's whole action, ``[N]``; unchecked, so vmap can take it."""
+        return _log_prob(self._policy(inputs), action)
+
+    def checked(self, inputs: tuple[Tensor, ...], action: Tensor) -> Tensor:
+        """The same, after the checks of the action against the policy."""
+        policy = self._policy(inputs)
+        wanted = policy.batch_shape + policy.event_shape
+        samples = inputs[0].shape[0]
+        if action.shape != wanted or wanted[:1] != (samples,):
+            raise ShapeError(
+                "`action`",
+                f"shape {list(action.shape)}",
+                f"{list(wanted)} for {samples} samples",
+                f"the policy is a {type(policy).__name__} with batch shape "
+                f"{list(policy.batch_shape)} and event shape {list(policy.event_shape)}; "
+                "its first axis must be that of the samples",
+            )
+        check_value(policy, action)
+        return _log_prob(policy, action)
+
+    def _policy(self, inputs: tuple[Tensor, ...]) -> Distribution:
+        output = self.module(*inputs)
+        if self.distribution is not None:
+            output = self.distribution(output)
+        elif isinstance(output, Tensor):
+            output = Categorical(logits=output, validate_args=False)
+        if isinstance(output, Distribution):
+            return output
+        raise InvalidTypeError(
+            "the output of `module`",
+            type(output).__name__,
+            "logits, or a torch.distributions object",
+            "pass distribution=, a function from the output to a distribution",
+        )
+
+
+def _log_prob(policy: Distribution, action: Tensor) -> Tensor:
+    log_prob: Tensor = policy.log_prob(action)
+    return log_prob.flatten(1).sum(1) if log_prob.ndim > 1 else log_prob
+
+
+def as_inputs(inputs: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Copies, because the factors keep the input and callers reuse their buffers."""
+    given = inputs if isinstance(inputs, tuple) else (inputs,)
+    copies = tuple(tensor.detach().clone() for tensor in given)
+    if any(tensor.ndim == 0 or tensor.shape[0] != copies[0].shape[0] for tensor in copies):
+        raise ShapeError(
+            "`inputs`",
+            f"shapes {[list(tensor.shape) for tensor in copies]}",
+            "the same number of samples on the first axis of each",
+            "put the samples first",
+        )
+    return copies
