@@ -26,6 +26,10 @@ _PUBLIC = {
     "categorical_log_prob": "eligibility.ops.categorical",
     "categorical_statistics": "eligibility.ops.categorical",
     "reinforce_loss": "eligibility.ops.categorical",
+    "linear_log_prob": "eligibility.ops.linear_categorical",
+    "linear_statistics": "eligibility.ops.linear_categorical",
+    "linear_reinforce_loss": "eligibility.ops.linear_categorical",
+    "linear_clipped_policy_loss": "eligibility.ops.linear_categorical",
 }
 # names that are modules themselves
 _MODULES = {

@@ -1,0 +1,153 @@
+"""Losses of one token as functions of its log-probability and its entropy, and their slopes.
+
+Whatever the loss, its gradient at the logits of a row is fixed by the slopes, one number each:
+that is why one product with the unembedding is enough (see ``_linear_plain``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+class Slopes(NamedTuple):
+    """Per row: the loss and its derivatives by the row's statistics; None stands for zeros."""
+
+    loss: Tensor  # [N]
+    log_prob: Tensor  # [N]
+    entropy: Tensor | None  # [N]
+    log_normalizer: Tensor | None  # [N]
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """The gradients that arrive in a backward pass, given as an objective."""
+
+    log_prob: Tensor  # [N]
+    entropy: Tensor | None  # [N]
+    log_normalizer: Tensor | None  # [N]
+
+    @property
+    def needs_entropy(self) -> bool:
+        """The gradient of the entropy contains the entropy."""
+        return self.entropy is not None
+
+    def slopes(self, rows: Tensor, log_prob: Tensor, entropy: Tensor | None) -> Slopes:
+        """The upstream gradients of these rows."""
+        pick = (
+            part[rows] if part is not None else None for part in (self.entropy, self.log_normalizer)
+        )
+        return Slopes(torch.zeros_like(log_prob), self.log_prob[rows], *pick)
+
+
+@dataclass(frozen=True)
+class PolicyObjective:
+    """``−(surrogate(log_prob) + entropy_coef · entropy) + kl_coef · kl``, times the token's weight.
+
+    Without ``old_log_prob`` the surrogate is ``A · log_prob``; with it, the clipped
+    ``min(r A, clip(r) A)`` of the ratio ``r = exp(log_prob − old_log_prob)``.
+    """
+
+    advantage: Tensor  # [N]
+    token_weight: Tensor | None  # [N]
+    entropy_coef: float
+    old_log_prob: Tensor | None = None  # [N]
+    clip: tuple[float, float] = (0.2, 0.2)
+    ref_log_prob: Tensor | None = None  # [N]
+    kl_coef: float = 0.0
+    kl_estimator: str = "k3"
+    scale: Tensor | float = 1.0  # of every token, for a mean
+
+    @property
+    def needs_entropy(self) -> bool:
+        """Whether the entropy takes part."""
+        return self.entropy_coef != 0.0
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The per-token tensors it is made of."""
+        parts = (self.advantage, self.token_weight, self.old_log_prob, self.ref_log_prob)
+        return tuple(part for part in parts if part is not None)
+
+    def silent_rows(self) -> Tensor:
+        """Which tokens cannot contribute to loss and gradient, whatever their logits are."""
+        silent = torch.zeros_like(self.advantage, dtype=torch.bool)
+        if self.entropy_coef == 0.0 and self.kl_coef == 0.0:
+            silent = self.advantage == 0
+        return silent if self.token_weight is None else silent | (self.token_weight == 0)
+
+    def loss(
+        self, log_prob: Float[Tensor, " N"], entropy: Float[Tensor, " N"]
+    ) -> Float[Tensor, " N"]:
+        """The loss of each token, in operations that torch differentiates."""
+        value = -self._surrogate(log_prob)
+        if self.needs_entropy:
+            value = value - self.entropy_coef * entropy
+        if self.ref_log_prob is not None and self.kl_coef != 0.0:
+            value = value + self.kl_coef * self._kl(log_prob - self.ref_log_prob)
+        return value * self._factor
+
+    def slopes(self, rows: Int[Tensor, " R"], log_prob: Tensor, entropy: Tensor | None) -> Slopes:
+        """Loss and slopes of some tokens, in closed form."""
+        part = self.at(rows)
+        loss = part.loss(log_prob, log_prob if entropy is None else entropy)
+        by_log_prob = part._surrogate_slope(log_prob).neg_()
+        if part.ref_log_prob is not None and part.kl_coef != 0.0:
+            by_log_prob += part.kl_coef * part._kl_slope(log_prob - part.ref_log_prob)
+        by_entropy = torch.full_like(log_prob, -part.entropy_coef) if part.needs_entropy else None
+        return Slopes(
+            loss,
+            by_log_prob * part._factor,
+            by_entropy * part._factor if by_entropy is not None else None,
+            None,
+        )
+
+    @property
+    def _factor(self) -> Tensor | float:
+        return self.scale if self.token_weight is None else self.token_weight * self.scale
+
+    def _surrogate(self, log_prob: Tensor) -> Tensor:
+        if self.old_log_prob is None:
+            return self.advantage * log_prob
+        ratio = torch.exp(log_prob - self.old_log_prob)
+        clipped = ratio.clamp(1 - self.clip[0], 1 + self.clip[1])
+        return torch.minimum(ratio * self.advantage, clipped * self.advantage)
+
+    def _surrogate_slope(self, log_prob: Tensor) -> Tensor:
+        if self.old_log_prob is None:
+            return self.advantage.to(log_prob.dtype, copy=True)
+        ratio = torch.exp(log_prob - self.old_log_prob)
+        clipped = ratio.clamp(1 - self.clip[0], 1 + self.clip[1])
+        chosen = ratio * self.advantage <= clipped * self.advantage
+        return torch.where(chosen, ratio * self.advantage, 0.0)
+
+    def _kl(self, difference: Tensor) -> Tensor:
+        if self.kl_estimator == "k1":
+            return difference
+        if self.kl_estimator == "k2":
+            return 0.5 * difference**2
+        return torch.expm1(-difference) + difference
+
+    def _kl_slope(self, difference: Tensor) -> Tensor:
+        if self.kl_estimator == "k1":
+            return torch.ones_like(difference)
+        if self.kl_estimator == "k2":
+            return difference
+        return -torch.expm1(-difference)
+
+    def at(self, rows: Tensor) -> PolicyObjective:
+        """The objective of some of the tokens."""
+        tensors = {
+            name: getattr(self, name)[rows]
+            for name in ("advantage", "token_weight", "old_log_prob", "ref_log_prob")
+            if getattr(self, name) is not None
+        }
+        return replace(self, **tensors)
+
+
+# What a backend asks for the slopes, once the statistics of some rows are known.
+Objective = PolicyObjective | Upstream
