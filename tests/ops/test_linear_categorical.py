@@ -333,6 +333,22 @@ def test_forward_mode_without_torch_func_equals_the_definition() -> None:
     assert_same(*results)
 
 
+def test_transformed_upstream_gradients_are_not_lost() -> None:
+    case = Case(24)
+    several, tangent = case.normal(3, N), case.normal(N)
+    results = []
+    for function in (el.linear_statistics, definition):
+        log_prob = function(*case.inputs).log_prob
+        batched = torch.autograd.grad(
+            log_prob, case.hidden, several, is_grads_batched=True, retain_graph=True
+        )
+        with torch.autograd.forward_ad.dual_level():
+            upstream = torch.autograd.forward_ad.make_dual(several[0], tangent)
+            (moved,) = torch.autograd.grad(log_prob, case.weight, upstream)
+            results.append((*batched, torch.autograd.forward_ad.unpack_dual(moved).tangent))
+    assert_same(*results)
+
+
 def test_a_second_backward_over_a_retained_graph_gives_the_same() -> None:
     case = Case(13)
     loss = el.linear_reinforce_loss(*case.inputs, case.advantage)

@@ -108,8 +108,9 @@ class _Statistics(torch.autograd.Function):
             return (None,) * 6
         hidden, weight, bias, token, mask = ctx.saved_tensors
         head = replace(ctx.head, weight=weight, bias=bias, mask=mask)
-        if torch.is_grad_enabled():
-            outputs = head.statistics(hidden, token, ctx.ignore_index)
+        if torch.is_grad_enabled() or not is_sweepable(*given):
+            with torch.enable_grad():
+                outputs = head.statistics(hidden, token, ctx.ignore_index)
             return (*_differentiable((hidden, weight, bias), outputs, upstream), None, None, None)
         log_prob = upstream[0] if upstream[0] is not None else torch.zeros_like(given[0])
         objective = Upstream(log_prob, *upstream[1:])
@@ -144,9 +145,10 @@ class _SummedLoss(torch.autograd.Function):
         hidden, weight, bias, token, mask, *_ = ctx.saved_tensors
         head = replace(ctx.head, weight=weight, bias=bias, mask=mask)
         nothing = (None,) * 4
-        if torch.is_grad_enabled():
-            statistics = head.statistics(hidden, token, ctx.ignore_index)
-            loss = _token_losses(statistics, token, ctx.ignore_index, ctx.objective).sum()
+        if torch.is_grad_enabled() or not is_sweepable(upstream):
+            with torch.enable_grad():
+                statistics = head.statistics(hidden, token, ctx.ignore_index)
+                loss = _token_losses(statistics, token, ctx.ignore_index, ctx.objective).sum()
             return (*_differentiable((hidden, weight, bias), (loss,), (upstream,)), *nothing)
         gradients, ctx.gradients = ctx.gradients, None
         if gradients is None:  # a second backward over a retained graph
