@@ -30,6 +30,12 @@ _PUBLIC = {
     "linear_statistics": "eligibility.ops.linear_categorical",
     "linear_reinforce_loss": "eligibility.ops.linear_categorical",
     "linear_clipped_policy_loss": "eligibility.ops.linear_categorical",
+    "rewards_to_go": "eligibility.reinforce.returns",
+    "NoBaseline": "eligibility.reinforce.baselines",
+    "MovingAverage": "eligibility.reinforce.baselines",
+    "LeaveOneOut": "eligibility.reinforce.baselines",
+    "TimeDependentLeaveOneOut": "eligibility.reinforce.baselines",
+    "Reinforce": "eligibility.train.learner",
 }
 # names that are modules themselves
 _MODULES = {

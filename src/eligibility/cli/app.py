@@ -12,7 +12,9 @@ from typing import Annotated
 import typer
 
 import eligibility
+from eligibility.cli.evaluate import evaluate
 from eligibility.cli.explain import explain
+from eligibility.cli.train import train
 from eligibility.errors import EligibilityError
 
 app = typer.Typer(
@@ -41,6 +43,8 @@ def _root(
 
 
 app.command()(explain)
+app.command()(train)
+app.command()(evaluate)
 
 
 def main(arguments: list[str] | None = None) -> None:

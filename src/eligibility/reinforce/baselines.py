@@ -1,0 +1,198 @@
+"""What is subtracted from a return: less variance, and, if it ignores the own action, no bias.
+
+A baseline is called with the returns of independent episodes, time first and episodes last, and
+answers with what to subtract from each: ``advantage = returns − baseline(returns, alive)``.
+
+============================  ================================================  ====
+baseline of episode i         value                                             bias
+============================  ================================================  ====
+``NoBaseline``                0                                                 none
+``MovingAverage``             exponential average over earlier batches          none
+``LeaveOneOut``               mean of the other episodes, over all their steps  none
+``TimeDependentLeaveOneOut``  mean of the other episodes at the same time step  none
+============================  ================================================  ====
+
+The mean that includes the own episode is not among them: it shrinks the gradient by exactly 1/N.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from eligibility.errors import InvalidValueError, ShapeError
+
+
+class Baseline(ABC):
+    """The interface: returns in, what to subtract out. Stateful ones learn from earlier calls."""
+
+    _remembers: tuple[str, ...] = ()
+
+    @abstractmethod
+    def __call__(
+        self, returns: Float[Tensor, "*T B"], alive: Bool[Tensor, "*T B"] | None = None
+    ) -> Float[Tensor, "*T B"]:
+        """The baseline of each return.
+
+        Args:
+            returns: Shape ``[T, B]``: B independent episodes, time first; or ``[B]``: one return
+                an episode.
+            alive: False where an episode is already over and its return means nothing; shape of
+                ``returns``. None: everywhere True.
+
+        Returns:
+            What to subtract, shape of ``returns``; 0 where not alive.
+        """
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What it remembers between calls."""
+        return {name: getattr(self, name) for name in self._remembers}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Continue from a `state_dict`."""
+        for name in self._remembers:
+            setattr(self, name, state[name])
+
+
+class NoBaseline(Baseline):
+    """Zero: unbiased, and the largest variance. What the others are compared with.
+
+    Example:
+        >>> NoBaseline()(torch.tensor([1.0, 3.0]))
+        tensor([0., 0.])
+    """
+
+    def __call__(self, returns: Tensor, alive: Tensor | None = None) -> Tensor:
+        """0 everywhere; see `Baseline.__call__`."""
+        _check(returns, alive)
+        return torch.zeros_like(returns)
+
+
+class MovingAverage(Baseline):
+    r"""Williams' reinforcement comparison, ``r̄ ← ρ r + (1 − ρ) r̄``, over batches.
+
+    The present batch is compared with the average over *earlier* ones, and only then enters it:
+    that is what makes it unbiased. The first batch is compared with 0.
+
+    Args:
+        rate: ρ in (0, 1], the weight of the newest batch (Williams writes γ).
+
+    Example:
+        >>> baseline = MovingAverage(rate=0.5)
+        >>> baseline(torch.tensor([4.0, 8.0]))
+        tensor([0., 0.])
+        >>> baseline(torch.tensor([1.0, 1.0]))
+        tensor([3., 3.])
+
+    References:
+        Williams 1992, Machine Learning 8:229-256, eq. (9) and (10).
+    """
+
+    _remembers = ("average",)
+
+    def __init__(self, rate: float = 0.1) -> None:
+        if not 0 < rate <= 1:
+            raise InvalidValueError(
+                "`rate`", f"{rate:g}", "a number in (0, 1]", "it is the weight of the newest batch"
+            )
+        self.rate = rate
+        self.average = torch.zeros((), dtype=torch.float64)
+
+    def __call__(self, returns: Tensor, alive: Tensor | None = None) -> Tensor:
+        """The average over earlier batches; see `Baseline.__call__`."""
+        alive = _check(returns, alive)
+        baseline = torch.where(alive, self.average.to(returns.dtype), 0)
+        newest = returns[alive].double().mean()
+        self.average = self.rate * newest + (1 - self.rate) * self.average
+        return baseline
+
+
+class LeaveOneOut(Baseline):
+    r"""The mean return of the other episodes, ``b_i = Σ_{j≠i} Σ_t G_jt / Σ_{j≠i} T_j``.
+
+    Independent of everything that episode i did, hence unbiased; with returns ``[B]`` it is the
+    leave-one-out estimator of the bandit literature. Needs two episodes.
+
+    Example:
+        >>> LeaveOneOut()(torch.tensor([1.0, 3.0, 5.0]))
+        tensor([4., 3., 2.])
+
+    References:
+        Kool, van Hoof & Welling 2019, "Buy 4 REINFORCE samples, get a baseline for free!".
+    """
+
+    def __call__(self, returns: Tensor, alive: Tensor | None = None) -> Tensor:
+        """The mean over the other episodes' steps; see `Baseline.__call__`."""
+        alive = _check_several(returns, alive)
+        per_episode = torch.where(alive, returns, 0).reshape(-1, returns.shape[-1]).sum(0)
+        lengths = alive.reshape(-1, returns.shape[-1]).sum(0)
+        others = _mean_of_others(per_episode, lengths)
+        return torch.where(alive, others, 0)
+
+
+class TimeDependentLeaveOneOut(Baseline):
+    r"""The mean of the other episodes at the same time, ``b_it = Σ_{j≠i} G_jt / #{j≠i alive}``.
+
+    Rewards-to-go shrink as an episode goes on; a baseline that knows the time shrinks with them.
+    Unbiased: it depends on the other episodes and on the time only. The last episode to be alive
+    has nothing to be compared with: its baseline is 0 there.
+
+    Example:
+        >>> returns = torch.tensor([[3.0, 2.0, 1.0], [2.0, 1.0, 0.0]])
+        >>> alive = torch.tensor([[True, True, True], [True, True, False]])
+        >>> TimeDependentLeaveOneOut()(returns, alive)
+        tensor([[1.5000, 2.0000, 2.5000],
+                [1.0000, 2.0000, 0.0000]])
+
+    References:
+        Williams 1992, §4: the baseline may depend on anything but the unit's own output.
+    """
+
+    def __call__(self, returns: Tensor, alive: Tensor | None = None) -> Tensor:
+        """The mean over the other episodes alive at that time; see `Baseline.__call__`."""
+        alive = _check_several(returns, alive)
+        others = _mean_of_others(torch.where(alive, returns, 0), alive.long())
+        return torch.where(alive, others, 0)
+
+
+def _mean_of_others(sums: Tensor, counts: Tensor) -> Tensor:
+    """Σ of the other columns' ``sums`` over Σ of their ``counts``; 0 where they have none."""
+    others = sums.sum(-1, keepdim=True) - sums
+    number = counts.sum(-1, keepdim=True) - counts
+    return torch.where(number > 0, others / number.clamp(min=1), 0)
+
+
+def _check(returns: Tensor, alive: Tensor | None) -> Tensor:
+    if alive is None:
+        return torch.ones_like(returns, dtype=torch.bool)
+    if alive.shape != returns.shape:
+        raise ShapeError(
+            "`alive`",
+            f"shape {list(alive.shape)}",
+            f"the shape of returns, {list(returns.shape)}",
+            "nothing is broadcast silently",
+        )
+    return alive
+
+
+def _check_several(returns: Tensor, alive: Tensor | None) -> Tensor:
+    if returns.ndim == 0 or returns.shape[-1] < 2:
+        raise ShapeError(
+            "`returns`",
+            f"shape {list(returns.shape)}",
+            "at least two episodes on the last axis",
+            "collect more episodes, or use MovingAverage",
+        )
+    return _check(returns, alive)
+
+
+# The names under which the trainer and the command line know them.
+BASELINES: dict[str, type[Baseline]] = {
+    "none": NoBaseline,
+    "moving-average": MovingAverage,
+    "leave-one-out": LeaveOneOut,
+    "time-dependent-leave-one-out": TimeDependentLeaveOneOut,
+}

@@ -1,0 +1,116 @@
+"""What an action is credited with: the discounted sum of the rewards that follow it."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Num
+from torch import Tensor
+
+from eligibility.errors import InvalidTypeError, InvalidValueError, ShapeError
+
+
+def rewards_to_go(
+    rewards: Num[Tensor, T * batch],
+    discount: float,
+    *,
+    terminated: Tensor,
+    truncated: Tensor,
+    bootstrap: Tensor | None = None,
+) -> Num[Tensor, T * batch]:
+    r"""Rewards-to-go ``G_t = r_t + γ G_{t+1}`` within each episode.
+
+    Where an episode ends there is no ``G_{t+1}``: after a termination it is 0, because nothing
+    follows; after a truncation it is ``bootstrap``, because something would have followed. Rows
+    may hold several episodes one after the other. An episode that is still under way in the last
+    row counts as truncated there.
+
+    Args:
+        rewards: r, shape ``[T, *batch]``, time first.
+        discount: γ in [0, 1].
+        terminated: True where the environment reached an end of the task, shape of ``rewards``.
+        truncated: True where the episode was cut off (a time limit), shape of ``rewards``. Where
+            both are True, the episode terminated.
+        bootstrap: An estimate of the value after step t, V(s_{t+1}), shape of ``rewards``; read
+            only where an episode was truncated. None: 0, which makes the time limit a part of
+            the task.
+
+    Returns:
+        G, shape of ``rewards``, in their dtype (float32 for integers).
+
+    Raises:
+        ShapeError: The shapes differ; nothing is broadcast.
+        InvalidTypeError: ``terminated`` or ``truncated`` is not boolean.
+        InvalidValueError: ``discount`` is outside [0, 1].
+
+    Notes:
+        ⌈log₂ T⌉ tensor operations: after k of them each row holds the sum of its next 2ᵏ rewards.
+
+    Example:
+        >>> reward = torch.ones(4)
+        >>> end = torch.tensor([False, False, False, True])
+        >>> rewards_to_go(reward, 0.5, terminated=end, truncated=torch.zeros(4, dtype=torch.bool))
+        tensor([1.8750, 1.7500, 1.5000, 1.0000])
+        >>> rewards_to_go(reward, 0.5, terminated=~end & end, truncated=end,
+        ...               bootstrap=torch.full((4,), 2.0))
+        tensor([2., 2., 2., 2.])
+
+    References:
+        Sutton & Barto 2018, eq. (3.9); Pardo et al. 2018, "Time limits in reinforcement
+        learning", for the two kinds of end.
+    """
+    _check(rewards, discount, terminated, truncated, bootstrap)
+    total = rewards.clone() if rewards.is_floating_point() else rewards.float()
+    cut = truncated & ~terminated
+    cut[-1] |= ~terminated[-1]
+    if bootstrap is not None:
+        total = total + discount * torch.where(cut, bootstrap, 0).to(total.dtype)
+    # The weight with which the sum that starts `stride` rows later enters this row's.
+    weight = torch.full_like(total, discount).masked_fill(terminated | cut, 0)
+    stride = 1
+    while stride < len(total):
+        later = torch.where(weight[:-stride] == 0, 0, weight[:-stride] * total[stride:])
+        total = torch.cat([total[:-stride] + later, total[-stride:]])
+        weight = torch.cat([weight[:-stride] * weight[stride:], torch.zeros_like(weight[-stride:])])
+        stride *= 2
+    return total
+
+
+def _check(
+    rewards: Tensor,
+    discount: float,
+    terminated: Tensor,
+    truncated: Tensor,
+    bootstrap: Tensor | None,
+) -> None:
+    if rewards.ndim == 0 or rewards.shape[0] == 0:
+        raise ShapeError(
+            "`rewards`",
+            f"shape {list(rewards.shape)}",
+            "[T, *batch] with T >= 1",
+            "put time on the first axis",
+        )
+    for name, flag in (("terminated", terminated), ("truncated", truncated)):
+        _check_same_shape(flag, rewards, name)
+        if flag.dtype != torch.bool:
+            raise InvalidTypeError(
+                f"`{name}`",
+                f"dtype {str(flag.dtype).removeprefix('torch.')}",
+                "dtype bool",
+                f"convert it with {name}.bool()",
+            )
+    if bootstrap is not None:
+        _check_same_shape(bootstrap, rewards, "bootstrap")
+    if not 0 <= discount <= 1:
+        raise InvalidValueError(
+            "`discount`", f"{discount:g}", "a number in [0, 1]", "1 means no discount"
+        )
+
+
+def _check_same_shape(tensor: Tensor, rewards: Tensor, name: str) -> None:
+    if tensor.shape != rewards.shape:
+        raise ShapeError(
+            f"`{name}`",
+            f"shape {list(tensor.shape)}",
+            f"the shape of rewards, {list(rewards.shape)}",
+            "nothing is broadcast silently",
+        )

@@ -1,0 +1,328 @@
+"""REINFORCE: collect whole episodes, credit each action with what followed, ascend.
+
+One update is one pass through the network. The gradient at the policy's outputs is known in
+closed form,
+
+    −A e − c ∂H/∂outputs,  averaged over the steps,
+
+with the advantage A, the eligibility e = ∂ log π(a)/∂outputs and the entropy H, so no loss is
+computed: the closed form is what the network is differentiated with.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from eligibility.errors import InvalidValueError, ShapeError
+from eligibility.reinforce.baselines import BASELINES
+from eligibility.reinforce.returns import rewards_to_go
+from eligibility.train.checkpoint import read_checkpoint, write_checkpoint
+from eligibility.train.config import Config
+from eligibility.train.environments import horizon, make_vector, reward_threshold
+from eligibility.train.evaluation import Evaluation, evaluate
+from eligibility.train.network import Network
+from eligibility.train.observations import observations_for
+from eligibility.train.policies import policy_for
+from eligibility.train.rollout import Collector, Rollout
+from eligibility.train.seeding import Stream, derive
+
+# The number of episodes in the mean that decides whether an environment is solved.
+WINDOW = 100
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where training stands after a rollout.
+
+    Attributes:
+        updates: Updates made so far.
+        steps: Environment steps that counted so far.
+        episodes: Episodes finished so far.
+        rollout_return: Mean undiscounted return of this rollout's episodes.
+        mean_return: The same of the last 100 finished episodes, or of all if they are fewer.
+        entropy: Mean entropy of the policy over this rollout's steps, in nats.
+        gradient_norm: Euclidean norm of this rollout's policy gradient.
+        solved: Whether the mean of the last 100 has reached `stop_at`.
+        training_seconds: From the first reset to the end of this rollout's or update's work.
+    """
+
+    updates: int = 0
+    steps: int = 0
+    episodes: int = 0
+    rollout_return: float = math.nan
+    mean_return: float = math.nan
+    entropy: float = math.nan
+    gradient_norm: float = math.nan
+    solved: bool = False
+    training_seconds: float = 0.0
+
+
+Callback = Callable[[Progress], bool | None]
+
+
+class Reinforce:
+    """REINFORCE on a Gymnasium environment, with the habits of Stable-Baselines3.
+
+    Args:
+        env: The id of a Gymnasium environment: Discrete actions; Box (one axis) or Discrete
+            observations.
+        **options: The fields of `eligibility.train.config.Config`, such as ``seed=1``.
+
+    Attributes:
+        config: The options, as a frozen dataclass.
+        network: The policy's network, a ``torch.nn.Module``.
+        progress: Where training stands.
+
+    Raises:
+        InvalidValueError, InvalidTypeError: An unknown environment, space or option.
+
+    Example:
+        >>> model = Reinforce("CartPole-v1", seed=1).learn(total_steps=20_000)
+        >>> model.progress.mean_return > 22   # a policy that does not learn stays at 22
+        True
+
+    References:
+        Williams 1992, Machine Learning 8:229-256, §5; the baseline: `eligibility.LeaveOneOut`.
+    """
+
+    def __init__(self, env: str, **options: Any) -> None:
+        self.config = config = Config.from_options(env, options)
+        self._vector = vector = make_vector(config.env, config.environments)
+        self._observations = observations_for(vector.single_observation_space)
+        self._policy = policy_for(vector.single_action_space)
+        self._collector = Collector(
+            vector, self._policy, self._observations, horizon(vector, config.max_episode_steps)
+        )
+        generator = derive(config.seed, Stream.INITIALISATION)[1]
+        self.network = Network(
+            self._observations, config.hidden_sizes, self._policy.size, generator
+        )
+        self._prediction = derive(config.seed, Stream.PREDICTION)[1]
+        self._optimizer = torch.optim.Adam(
+            self.network.parameters(), lr=config.learning_rate, fused=True
+        )
+        self._baseline = BASELINES[config.baseline]()
+        self._recent: deque[float] = deque(maxlen=WINDOW)
+        self.progress = Progress()
+
+    @property
+    def stop_at(self) -> float:
+        """The mean return at which training stops; inf: never."""
+        if self.config.stop_at is not None:
+            return self.config.stop_at
+        threshold = reward_threshold(self._vector)
+        return math.inf if threshold is None else threshold
+
+    def learn(self, total_steps: int | None = None, callback: Callback | None = None) -> Reinforce:
+        """Train until solved or until ``total_steps``; a second call goes on from there.
+
+        Args:
+            total_steps: Environment steps in all; default: the config's ``steps``. The rollout
+                that reaches them is finished and learned from.
+            callback: Called with the `Progress` after each rollout; False ends the training.
+
+        Returns:
+            The model itself.
+
+        Raises:
+            EligibilityError: The environment failed, or numbers are not finite. The weights are
+                those of the last complete update.
+        """
+        limit = self.config.steps if total_steps is None else total_steps
+        before, start = self.progress.training_seconds, time.perf_counter()
+        with _threads(self.config.threads):
+            while self.progress.steps < limit and not self.progress.solved:
+                seed, generator = derive(self.config.seed, Stream.TRAINING, self.progress.updates)
+                rollout = self._collector.collect(self.network, seed, generator)
+                progress = self._count(rollout)
+                if progress.solved:  # these weights did it: they stay
+                    progress = replace(
+                        progress, training_seconds=before + time.perf_counter() - start
+                    )
+                    progress = self._differentiate(rollout, progress)
+                else:
+                    progress = self._differentiate(rollout, progress)
+                    self._optimizer.step()
+                    progress = replace(
+                        progress,
+                        updates=progress.updates + 1,
+                        training_seconds=before + time.perf_counter() - start,
+                    )
+                self.progress = progress
+                if callback is not None and callback(progress) is False:
+                    break
+        return self
+
+    def _count(self, rollout: Rollout) -> Progress:
+        """The progress with this rollout's steps and episodes.
+
+        Episodes count in the order of their environments, not of their ends: else the mean over
+        the last 100 would drop the short episodes of a rollout and keep its long ones.
+        """
+        returns = rollout.episode_returns
+        self._recent.extend(returns)
+        mean = math.fsum(self._recent) / len(self._recent)
+        return replace(
+            self.progress,
+            steps=self.progress.steps + rollout.steps,
+            episodes=self.progress.episodes + len(returns),
+            rollout_return=math.fsum(returns) / len(returns),
+            mean_return=mean,
+            solved=len(self._recent) == WINDOW and mean >= self.stop_at,
+        )
+
+    def _differentiate(self, rollout: Rollout, progress: Progress) -> Progress:
+        """Fill the weights' ``.grad`` with the descent direction of this rollout."""
+        advantages = self._advantages(rollout)
+        alive = rollout.alive
+        outputs = self.network(rollout.observations[alive])
+        with torch.no_grad():
+            entropy, entropy_gradient = self._policy.entropy(outputs)
+            eligibility = self._policy.eligibility(outputs, rollout.actions[alive])
+            ascent = eligibility * advantages.unsqueeze(-1)
+            ascent += self.config.entropy_coef * entropy_gradient
+        self._optimizer.zero_grad()
+        outputs.backward(ascent / -len(ascent))
+        norm = torch.nn.utils.get_total_norm(
+            [p.grad for p in self.network.parameters() if p.grad is not None]
+        )
+        if not math.isfinite(norm):
+            raise InvalidValueError(
+                f"the policy gradient of update {progress.updates}",
+                f"a norm of {float(norm)}",
+                "a finite number",
+                "lower the learning rate; what was trained so far is kept",
+            )
+        return replace(progress, entropy=float(entropy.mean()), gradient_norm=float(norm))
+
+    def _advantages(self, rollout: Rollout) -> Tensor:
+        """Rewards-to-go minus baseline of the steps that count, float32 ``[N]``."""
+        returns = rewards_to_go(
+            rollout.rewards,
+            self.config.discount,
+            terminated=rollout.terminated,
+            truncated=rollout.truncated,
+        )
+        advantages = (returns - self._baseline(returns, rollout.alive))[rollout.alive]
+        if self.config.normalize:
+            # All equal: nothing to learn from this rollout, and nothing to divide by.
+            scale = advantages.std(correction=0)
+            advantages = advantages / torch.where(scale > 0, scale, 1)
+        return advantages.float()
+
+    def predict(self, observation: Any, deterministic: bool = True) -> Any:
+        """The action for one observation, or for a batch of them.
+
+        Args:
+            observation: Of the environment's observation space, or several along a first axis.
+            deterministic: The most probable action; else one drawn from the policy.
+
+        Returns:
+            The action, or an array of them, as the environment takes it.
+
+        Raises:
+            ShapeError: The observation has another shape.
+        """
+        seen = torch.as_tensor(np.asarray(observation, self._observations.dtype))
+        shape = tuple(seen.shape)
+        batch = seen.ndim - len(self._observations.shape)
+        if batch not in (0, 1) or shape[batch:] != self._observations.shape:
+            raise ShapeError(
+                "`observation`",
+                f"shape {list(shape)}",
+                f"{list(self._observations.shape)}, or several of them along a first axis",
+                "pass what the environment returned",
+            )
+        with torch.inference_mode():
+            outputs = self.network(seen if batch else seen.unsqueeze(0))
+            if deterministic:
+                action = self._policy.mode(outputs)
+            else:
+                noise = torch.empty(len(outputs), *self._policy.noise_shape)
+                self._policy.fill_noise(noise, self._prediction)
+                action = self._policy.sample(outputs, noise)
+        actions = self._policy.to_environment(action)
+        return actions if batch else actions[0]
+
+    def evaluate(
+        self, episodes: int = 100, seed: int | None = None, deterministic: bool = True
+    ) -> Evaluation:
+        """Play fresh episodes, with the most probable actions unless told otherwise.
+
+        Args:
+            episodes: Their number, all played side by side.
+            seed: Of the episodes; default: the config's. They differ from the training's.
+            deterministic: The most probable actions; else drawn from the policy.
+
+        Returns:
+            Mean, spread and confidence interval of the undiscounted return.
+        """
+        seed = self.config.seed if seed is None else seed
+        vector = make_vector(self.config.env, episodes)
+        try:
+            collector = Collector(vector, self._policy, self._observations, self._collector.horizon)
+            return evaluate(collector, self.network, seed, deterministic)
+        finally:
+            vector.close()
+
+    def save(self, path: str | Path) -> Path:
+        """Write a checkpoint: config, weights, optimizer, baseline and counters, in one file.
+
+        Raises:
+            OutputError: It cannot be written. An older file at ``path`` is then as it was.
+        """
+        tensors = {f"network.{name}": t for name, t in self.network.state_dict().items()}
+        for number, state in self._optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{number}.{name}": t for name, t in state.items()}
+        tensors |= {f"baseline.{name}": t for name, t in self._baseline.state_dict().items()}
+        progress = asdict(replace(self.progress, training_seconds=0.0))  # same run, same bytes
+        facts = {"config": asdict(self.config), "progress": progress, "recent": [*self._recent]}
+        return write_checkpoint(path, tensors, facts)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Reinforce:
+        """The model of a checkpoint file, or of the run folder that holds one.
+
+        Raises:
+            InvalidValueError: There is none, or it is damaged.
+        """
+        tensors, facts = read_checkpoint(path)
+        model = cls(**facts["config"])
+        model.network.load_state_dict(_part(tensors, "network"))
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in _part(tensors, "optimizer").items():
+            number, key = name.split(".")
+            state.setdefault(int(number), {})[key] = tensor
+        groups = model._optimizer.state_dict()["param_groups"]
+        model._optimizer.load_state_dict({"state": state, "param_groups": groups})
+        model._baseline.load_state_dict(_part(tensors, "baseline"))
+        model._recent.extend(facts["recent"])
+        model.progress = Progress(**facts["progress"])
+        return model
+
+
+def _part(tensors: dict[str, Tensor], name: str) -> dict[str, Tensor]:
+    prefix = f"{name}."
+    return {key.removeprefix(prefix): t for key, t in tensors.items() if key.startswith(prefix)}
+
+
+@contextmanager
+def _threads(number: int) -> Iterator[None]:
+    """Run with this many threads of torch, and leave the caller's setting as it was."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

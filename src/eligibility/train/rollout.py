@@ -1,0 +1,162 @@
+"""Rollouts: one whole episode of every environment, started by a full reset.
+
+Every environment contributes exactly one episode, whatever its length, so short episodes are not
+over-represented, as they are when a fixed number of steps is collected and the rest thrown away.
+An environment that has finished goes on stepping, in whatever way it resets itself, and what it
+does then is masked out (``alive``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from eligibility.errors import EligibilityError, InvalidValueError
+from eligibility.train.observations import Observations
+from eligibility.train.policies import Policy
+
+if TYPE_CHECKING:
+    from gymnasium.vector import VectorEnv
+
+# Rows of noise drawn at once: many, because a draw has a price of its own; not all, because most
+# episodes are shorter than the longest possible.
+_NOISE_ROWS = 64
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """B episodes side by side, T steps of the longest.
+
+    Attributes:
+        observations: What was seen before each action, ``[T, B, *observation]``.
+        actions: ``[T, B, *action]``.
+        rewards: float64 ``[T, B]``; 0 where not alive.
+        terminated: The task ended with this step, ``[T, B]``.
+        truncated: The episode was cut off after this step, ``[T, B]``.
+        alive: False after the episode's last step, ``[T, B]``.
+    """
+
+    observations: Tensor
+    actions: Tensor
+    rewards: Tensor
+    terminated: Tensor
+    truncated: Tensor
+    alive: Tensor
+
+    @property
+    def steps(self) -> int:
+        """The number of steps that count."""
+        return int(self.alive.sum())
+
+    @property
+    def episode_returns(self) -> list[float]:
+        """The undiscounted return of each episode, in the order of the environments."""
+        returns: list[float] = self.rewards.sum(0).tolist()
+        return returns
+
+
+class Collector:
+    """Collects rollouts into buffers that it allocates once; each rollout overwrites the last."""
+
+    def __init__(
+        self,
+        vector: VectorEnv[Any, Any, Any],
+        policy: Policy,
+        observations: Observations,
+        horizon: int,
+    ) -> None:
+        rows, number = horizon, vector.num_envs
+        self.vector, self.policy, self.horizon = vector, policy, horizon
+        self._noise = torch.empty(_NOISE_ROWS, number, *policy.noise_shape)
+        self._actions = torch.empty(rows, number, *policy.action_shape, dtype=policy.action_dtype)
+        self._observations = np.empty((rows, number, *observations.shape), observations.dtype)
+        self._rewards = np.empty((rows, number))
+        self._terminated = np.empty((rows, number), bool)
+        self._truncated = np.empty((rows, number), bool)
+        self._alive = np.empty((rows, number), bool)
+
+    @torch.inference_mode()
+    def collect(
+        self,
+        network: Callable[[Tensor], Tensor],
+        reset_seed: int,
+        generator: torch.Generator | None,
+    ) -> Rollout:
+        """One episode of every environment; with no generator, by the policy's modes.
+
+        Raises:
+            EligibilityError: The environment raised an exception.
+            InvalidValueError: A reward or an observation is not a finite number.
+        """
+        alive = np.ones(self.vector.num_envs, bool)
+        observation = self._environment(self.vector.reset, seed=reset_seed)[0]
+        seen = torch.from_numpy(self._observations)
+        rows = 0
+        while rows < self.horizon and alive.any():
+            np.copyto(self._observations[rows], observation, casting="same_kind")
+            outputs = network(seen[rows])
+            if generator is None:
+                action = self.policy.mode(outputs)
+            else:
+                if rows % _NOISE_ROWS == 0:
+                    self.policy.fill_noise(self._noise, generator)
+                action = self.policy.sample(outputs, self._noise[rows % _NOISE_ROWS])
+            self._actions[rows] = action
+            observation, reward, terminated, truncated, _ = self._environment(
+                self.vector.step, self.policy.to_environment(action)
+            )
+            self._rewards[rows], self._alive[rows] = reward, alive
+            self._terminated[rows], self._truncated[rows] = terminated, truncated
+            alive &= ~(self._terminated[rows] | self._truncated[rows])
+            rows += 1
+        return self._rollout(rows)
+
+    def _rollout(self, rows: int) -> Rollout:
+        """The first ``rows`` rows, masked and checked."""
+        alive = self._alive[:rows]
+        rewards = np.where(alive, self._rewards[:rows], 0)
+        _check_finite("reward", rewards)
+        observations = self._observations[:rows]
+        if not np.isfinite(observations).all():
+            dead = ~alive.reshape(alive.shape + (1,) * (observations.ndim - 2))
+            _check_finite("observation", np.where(dead, 0, observations))
+        self._truncated[rows - 1] |= ~self._terminated[rows - 1]
+        return Rollout(
+            observations=torch.from_numpy(observations),
+            actions=self._actions[:rows],
+            rewards=torch.from_numpy(rewards),
+            terminated=torch.from_numpy(self._terminated[:rows] & alive),
+            truncated=torch.from_numpy(self._truncated[:rows] & alive),
+            alive=torch.from_numpy(alive),
+        )
+
+    @staticmethod
+    def _environment(method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Call the environment; whatever it raises becomes one error of ours."""
+        try:
+            return method(*arguments, **options)
+        except Exception as error:  # an environment is anybody's code
+            raise EligibilityError(
+                f"the environment's {method.__name__}",
+                f"{type(error).__name__}: {error}",
+                "no exception",
+                "correct the environment; what was trained so far is kept",
+            ) from error
+
+
+def _check_finite(name: str, values: np.ndarray[Any, Any]) -> None:
+    finite = np.isfinite(values)
+    if finite.all():
+        return
+    step, environment, *_ = (int(axis[0]) for axis in np.nonzero(~finite))
+    raise InvalidValueError(
+        f"the {name} at step {step} of environment {environment}",
+        str(values[~finite][0]),
+        "a finite number",
+        "correct the environment; what was trained so far is kept",
+    )

@@ -1,0 +1,176 @@
+"""Baselines: their values by hand, and their unbiasedness by enumerating every outcome."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import pytest
+import torch
+from torch import Tensor
+
+from eligibility.errors import InvalidValueError, ShapeError
+from eligibility.reinforce.baselines import (
+    BASELINES,
+    Baseline,
+    LeaveOneOut,
+    MovingAverage,
+    NoBaseline,
+    TimeDependentLeaveOneOut,
+)
+from eligibility.reinforce.returns import rewards_to_go
+from eligibility.rules.categorical import eligibility_logits
+from eligibility.train.config import BASELINE_NAMES
+
+BATCH = 3  # episodes in each enumerated batch
+
+
+class Corridor:
+    """At most three steps with the same two logits; action 1 ends the episode, with reward 2.
+
+    Rewards differ from step to step and the length depends on the actions, so a baseline that
+    looked at the own episode, or at its length, would be found out.
+    """
+
+    logits = torch.tensor([0.3, -0.4], dtype=torch.float64)
+    step_rewards = (1.0, -2.0, 4.0)
+
+    def episodes(self) -> list[tuple[float, list[int], list[float]]]:
+        """Every episode: its probability, actions, rewards."""
+        probs = self.logits.softmax(-1)
+        found = []
+        for actions in ([1], [0, 1], [0, 0, 1], [0, 0, 0]):
+            chance = float(torch.stack([probs[action] for action in actions]).prod())
+            rewards = [
+                2.0 if action else reward
+                for action, reward in zip(actions, self.step_rewards, strict=False)
+            ]
+            found.append((chance, actions, rewards))
+        return found
+
+    def exact_gradient(self) -> Tensor:
+        """∇ Σ p(episode) R(episode), by autograd of the written-out expectation."""
+        logits = self.logits.clone().requires_grad_()
+        log_probs = logits.log_softmax(-1)
+        value = sum(
+            torch.stack([log_probs[action] for action in actions]).sum().exp() * sum(rewards)
+            for _, actions, rewards in self.episodes()
+        )
+        return torch.autograd.grad(value, logits)[0]
+
+    def expected_gradient(self, baseline: Baseline) -> Tensor:
+        """E[Σ_t e_t (G_t − b_t)], averaged over the batch, by enumerating every batch."""
+        total = torch.zeros_like(self.logits)
+        for batch in itertools.product(self.episodes(), repeat=BATCH):
+            chance, rewards, actions, alive = 1.0, *torch.zeros(3, 3, BATCH, dtype=torch.float64)
+            for column, (probability, taken, paid) in enumerate(batch):
+                chance *= probability
+                length = len(taken)
+                rewards[:length, column] = torch.tensor(paid, dtype=torch.float64)
+                actions[:length, column] = torch.tensor(taken, dtype=torch.float64)
+                alive[:length, column] = 1
+            alive = alive.bool()
+            no = torch.zeros_like(alive)
+            returns = rewards_to_go(rewards, 1.0, terminated=no, truncated=no)
+            advantage = (returns - baseline(returns, alive))[alive]
+            e = eligibility_logits(actions[alive].long(), self.logits.expand(len(advantage), 2))
+            total += chance * (e * advantage.unsqueeze(-1)).sum(0) / BATCH
+        return total
+
+
+@pytest.mark.parametrize("name", sorted(BASELINES))
+def test_the_gradient_is_unbiased_over_every_batch(name: str) -> None:
+    baseline = BASELINES[name]()
+    if isinstance(baseline, MovingAverage):
+        baseline = FrozenAverage()
+    got = Corridor().expected_gradient(baseline)
+    torch.testing.assert_close(got, Corridor().exact_gradient(), rtol=1e-12, atol=1e-12)
+
+
+class FrozenAverage(MovingAverage):
+    """A moving average with a past, which every enumerated batch meets anew."""
+
+    def __call__(self, returns: Tensor, alive: Tensor | None = None) -> Tensor:
+        """The baseline of a batch that comes after batches of mean 2.5."""
+        self.average = torch.tensor(2.5, dtype=torch.float64)
+        return super().__call__(returns, alive)
+
+
+class BatchMean(Baseline):
+    """The mistake that leave-one-out avoids: the own episode is in its baseline."""
+
+    def __call__(self, returns: Tensor, alive: Tensor | None = None) -> Tensor:
+        """The mean over all episodes."""
+        assert alive is not None
+        return torch.where(alive, returns[alive].mean(), 0)
+
+
+def test_the_enumeration_finds_the_bias_of_a_mean_that_includes_the_own_episode() -> None:
+    got = Corridor().expected_gradient(BatchMean())
+    assert (got - Corridor().exact_gradient()).abs().max() > 0.05
+
+
+def test_no_baseline_is_zero() -> None:
+    assert NoBaseline()(torch.ones(2, 3)).tolist() == [[0.0] * 3] * 2
+
+
+def test_moving_average_never_uses_the_present_batch() -> None:
+    baseline = MovingAverage(rate=0.25)
+    alive = torch.tensor([[True, True], [True, False]])
+    first = baseline(torch.tensor([[3.0, 6.0], [3.0, 99.0]]), alive)
+    second = baseline(torch.tensor([[8.0, 8.0], [8.0, 8.0]]), alive)
+    third = baseline(torch.zeros(2, 2), alive)
+    assert first.tolist() == [[0.0, 0.0], [0.0, 0.0]]
+    assert second.tolist() == [[1.0, 1.0], [1.0, 0.0]]  # ¼ · mean(3, 6, 3)
+    assert third.tolist() == [[2.75, 2.75], [2.75, 0.0]]  # ¼ · 8 + ¾ · 1
+
+
+def test_moving_average_continues_from_its_state() -> None:
+    one, other = MovingAverage(), MovingAverage()
+    one(torch.tensor([5.0, 7.0]))
+    other.load_state_dict(one.state_dict())
+    returns = torch.tensor([1.0, 2.0])
+    assert one(returns).tolist() == other(returns).tolist() != [0.0, 0.0]
+
+
+def test_leave_one_out_weighs_the_others_steps_equally() -> None:
+    returns = torch.tensor([[3.0, 2.0, 1.0], [2.0, 1.0, 0.0]])
+    alive = torch.tensor([[True, True, True], [True, True, False]])
+    got = LeaveOneOut()(returns, alive)
+    assert got[0].tolist() == pytest.approx([4 / 3, 2.0, 2.0])
+    assert got[1].tolist() == pytest.approx([4 / 3, 2.0, 0.0])
+
+
+def test_time_dependent_leave_one_out_is_zero_for_the_last_one_alive() -> None:
+    returns = torch.tensor([[3.0, 2.0], [2.0, 0.0]])
+    alive = torch.tensor([[True, True], [True, False]])
+    assert TimeDependentLeaveOneOut()(returns, alive).tolist() == [[2.0, 3.0], [0.0, 0.0]]
+
+
+@pytest.mark.parametrize("baseline", [LeaveOneOut(), TimeDependentLeaveOneOut()])
+def test_leaving_one_out_needs_two(baseline: Baseline) -> None:
+    text = (
+        "`returns`: got shape [5, 1], expected at least two episodes on the last axis; "
+        "collect more episodes, or use MovingAverage"
+    )
+    with pytest.raises(ShapeError, match=f"^{re.escape(text)}$"):
+        baseline(torch.ones(5, 1))
+
+
+def test_a_mask_of_another_shape_is_refused() -> None:
+    text = (
+        "`alive`: got shape [3], expected the shape of returns, [2, 3]; "
+        "nothing is broadcast silently"
+    )
+    with pytest.raises(ShapeError, match=f"^{re.escape(text)}$"):
+        NoBaseline()(torch.ones(2, 3), torch.ones(3, dtype=torch.bool))
+
+
+def test_a_rate_outside_its_domain_is_refused() -> None:
+    text = "`rate`: got 0, expected a number in (0, 1]; it is the weight of the newest batch"
+    with pytest.raises(InvalidValueError, match=f"^{re.escape(text)}$"):
+        MovingAverage(rate=0.0)
+
+
+def test_the_names_of_the_command_line_are_those_of_the_classes() -> None:
+    assert tuple(BASELINES) == BASELINE_NAMES

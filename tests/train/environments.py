@@ -1,0 +1,111 @@
+"""Small environments with known answers. Gymnasium finds them by this module's name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class Bandit(gymnasium.Env[np.ndarray, int]):
+    """One step, four arms that pay 0, 1, 2 and 3: the optimum is arm 3 and a return of 3."""
+
+    def __init__(self) -> None:
+        self.observation_space = spaces.Box(-1, 1, (2,), np.float32)
+        self.action_space = spaces.Discrete(4)
+
+    def reset(self, **options: Any) -> tuple[np.ndarray, dict[str, Any]]:
+        """Always the same observation."""
+        super().reset(seed=options.get("seed"))
+        return np.array([1, 0], np.float32), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """The arm's reward, and the end."""
+        return np.array([1, 0], np.float32), self.pay(action), True, False, {}
+
+    def pay(self, action: int) -> float:
+        """What the arm pays."""
+        return float(action)
+
+
+class Contextual(Bandit):
+    """One step, five states and as many actions, both counted from 3: the right one pays 1."""
+
+    def __init__(self) -> None:
+        self.observation_space = spaces.Discrete(5, start=3)
+        self.action_space = spaces.Discrete(5, start=3)
+
+    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+        """A state drawn uniformly."""
+        gymnasium.Env.reset(self, seed=options.get("seed"))
+        self._state = int(self.np_random.integers(3, 8))
+        return self._state, {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """1 for repeating the state."""
+        assert 3 <= action < 8
+        return self._state, float(action == self._state), True, False, {}
+
+
+class Endless(Bandit):
+    """Never ends of its own, and pays 1 a step."""
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """1, for ever."""
+        return np.array([1, 0], np.float32), 1.0, False, False, {}
+
+
+class NotANumber(Bandit):
+    """Pays NaN for arm 2."""
+
+    def pay(self, action: int) -> float:
+        """NaN for arm 2."""
+        return float("nan") if action == 2 else 1.0
+
+
+class Crashing(Bandit):
+    """Raises for arm 2."""
+
+    def pay(self, action: int) -> float:
+        """Raises for arm 2."""
+        if action == 2:
+            raise RuntimeError("the arm came off")
+        return 1.0
+
+
+class CrashesLater(Bandit):
+    """Works in the first 200 episodes of the process, then raises."""
+
+    played = 0
+
+    def pay(self, action: int) -> float:
+        """Counts, and raises at the end of its patience."""
+        CrashesLater.played += 1
+        if CrashesLater.played > 200:
+            raise RuntimeError("worn out")
+        return float(action)
+
+
+class Pictures(Bandit):
+    """Observations that are not supported."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = spaces.Box(0, 255, (8, 8, 3), np.uint8)
+
+
+class Slow(Bandit):
+    """50 ms an episode: long enough to be interrupted."""
+
+    def pay(self, action: int) -> float:
+        """Takes its time."""
+        import time
+
+        time.sleep(0.05)
+        return float(action)
+
+
+for environment in (Bandit, Contextual, Endless, NotANumber, Crashing, CrashesLater, Pictures, Slow):
+    gymnasium.register(id=f"{environment.__name__}-v0", entry_point=environment)
