@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import gymnasium
@@ -16,9 +17,11 @@ class Bandit(gymnasium.Env[np.ndarray, int]):
         self.observation_space = spaces.Box(-1, 1, (2,), np.float32)
         self.action_space = spaces.Discrete(4)
 
-    def reset(self, **options: Any) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
         """Always the same observation."""
-        super().reset(seed=options.get("seed"))
+        super().reset(seed=seed)
         return np.array([1, 0], np.float32), {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
@@ -37,9 +40,11 @@ class Contextual(Bandit):
         self.observation_space = spaces.Discrete(5, start=3)
         self.action_space = spaces.Discrete(5, start=3)
 
-    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
         """A state drawn uniformly."""
-        gymnasium.Env.reset(self, seed=options.get("seed"))
+        super().reset(seed=seed)
         self._state = int(self.np_random.integers(3, 8))
         return self._state, {}
 
@@ -101,11 +106,20 @@ class Slow(Bandit):
 
     def pay(self, action: int) -> float:
         """Takes its time."""
-        import time
-
         time.sleep(0.05)
         return float(action)
 
 
-for environment in (Bandit, Contextual, Endless, NotANumber, Crashing, CrashesLater, Pictures, Slow):
-    gymnasium.register(id=f"{environment.__name__}-v0", entry_point=environment)
+for environment in (
+    Bandit,
+    Contextual,
+    Endless,
+    NotANumber,
+    Crashing,
+    CrashesLater,
+    Pictures,
+    Slow,
+):
+    name = f"{environment.__name__}-v0"
+    if name not in gymnasium.registry:  # a second import under another name changes nothing
+        gymnasium.register(id=name, entry_point=environment)

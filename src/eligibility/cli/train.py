@@ -32,6 +32,7 @@ def train(env: str, *, out: Path | None, json_: bool, **options: Any) -> int:
     The run folder receives the config, the learning curve (CSV and PNG), TensorBoard events and
     the checkpoint. Ctrl-C keeps what was trained so far.
     """
+    Config.from_options(env, options)  # a mistake is answered before torch is loaded
     from rich.console import Console
 
     from eligibility.train.learner import Reinforce

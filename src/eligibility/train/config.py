@@ -107,7 +107,9 @@ def _as_sizes(sizes: Any) -> tuple[int, ...]:
         type(size) is int and size > 0 for size in sizes
     )
     if wrong:
-        raise _wrong("hidden_sizes", sizes, "positive widths such as 64,64", "separate by commas")
+        raise _wrong(
+            "hidden_sizes", sizes, "positive widths such as 64,64", "separate them by commas"
+        )
     return tuple(sizes)
 
 

@@ -16,8 +16,8 @@ DEFAULT_HORIZON = 1000
 def make_vector(env: str, environments: int) -> VectorEnv[Any, Any, Any]:
     """``environments`` copies of ``env`` that step together.
 
-    Where the environment comes with a vectorised implementation that is taken, else one process
-    steps the copies in turn.
+    Where the environment comes with a vectorised implementation (``vector_entry_point``) that is
+    taken, else this process steps the copies in turn: Gymnasium's own choice.
 
     Raises:
         MissingDependencyError: Gymnasium is not installed.
@@ -25,11 +25,10 @@ def make_vector(env: str, environments: int) -> VectorEnv[Any, Any, Any]:
     """
     gymnasium = _gymnasium()
     try:
-        spec = gymnasium.spec(env)
-        mode = "vector_entry_point" if spec.vector_entry_point else "sync"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # advice to the environment's author, not to its user
-            return gymnasium.make_vec(env, num_envs=environments, vectorization_mode=mode)  # type: ignore[no-any-return]
+            vector: VectorEnv[Any, Any, Any] = gymnasium.make_vec(env, num_envs=environments)
+            return vector
     except Exception as error:  # its constructor is anybody's code
         raise InvalidValueError(
             "`env`",

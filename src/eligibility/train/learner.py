@@ -216,9 +216,10 @@ class Reinforce:
         )
         advantages = (returns - self._baseline(returns, rollout.alive))[rollout.alive]
         if self.config.normalize:
-            # All equal: nothing to learn from this rollout, and nothing to divide by.
             scale = advantages.std(correction=0)
-            advantages = advantages / torch.where(scale > 0, scale, 1)
+            # All equal but for rounding: nothing to learn from, and nothing to divide by.
+            rounding = torch.finfo(returns.dtype).eps * returns.abs().sum()
+            advantages = torch.where(scale > rounding, advantages / scale, 0)
         return advantages.float()
 
     def predict(self, observation: Any, deterministic: bool = True) -> Any:

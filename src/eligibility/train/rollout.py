@@ -75,12 +75,12 @@ class Collector:
         self._noise = torch.empty(_NOISE_ROWS, number, *policy.noise_shape)
         self._actions = torch.empty(rows, number, *policy.action_shape, dtype=policy.action_dtype)
         self._observations = np.empty((rows, number, *observations.shape), observations.dtype)
+        self._seen = torch.from_numpy(self._observations)
         self._rewards = np.empty((rows, number))
         self._terminated = np.empty((rows, number), bool)
         self._truncated = np.empty((rows, number), bool)
         self._alive = np.empty((rows, number), bool)
 
-    @torch.inference_mode()
     def collect(
         self,
         network: Callable[[Tensor], Tensor],
@@ -95,26 +95,33 @@ class Collector:
         """
         alive = np.ones(self.vector.num_envs, bool)
         observation = self._environment(self.vector.reset, seed=reset_seed)[0]
-        seen = torch.from_numpy(self._observations)
-        rows = 0
-        while rows < self.horizon and alive.any():
-            np.copyto(self._observations[rows], observation, casting="same_kind")
-            outputs = network(seen[rows])
-            if generator is None:
-                action = self.policy.mode(outputs)
-            else:
-                if rows % _NOISE_ROWS == 0:
-                    self.policy.fill_noise(self._noise, generator)
-                action = self.policy.sample(outputs, self._noise[rows % _NOISE_ROWS])
-            self._actions[rows] = action
+        row = 0
+        while row < self.horizon and alive.any():
+            np.copyto(self._observations[row], observation, casting="same_kind")
+            action = self._act(network, row, generator)
             observation, reward, terminated, truncated, _ = self._environment(
                 self.vector.step, self.policy.to_environment(action)
             )
-            self._rewards[rows], self._alive[rows] = reward, alive
-            self._terminated[rows], self._truncated[rows] = terminated, truncated
-            alive &= ~(self._terminated[rows] | self._truncated[rows])
-            rows += 1
-        return self._rollout(rows)
+            self._rewards[row], self._alive[row] = reward, alive
+            self._terminated[row], self._truncated[row] = terminated, truncated
+            alive &= ~(self._terminated[row] | self._truncated[row])
+            row += 1
+        return self._rollout(row)
+
+    @torch.inference_mode()
+    def _act(
+        self, network: Callable[[Tensor], Tensor], row: int, generator: torch.Generator | None
+    ) -> Tensor:
+        """Choose the actions of a row from its observations, and note them down."""
+        outputs = network(self._seen[row])
+        if generator is None:
+            action = self.policy.mode(outputs)
+        else:
+            if row % _NOISE_ROWS == 0:
+                self.policy.fill_noise(self._noise, generator)
+            action = self.policy.sample(outputs, self._noise[row % _NOISE_ROWS])
+        self._actions[row] = action
+        return action
 
     def _rollout(self, rows: int) -> Rollout:
         """The first ``rows`` rows, masked and checked."""

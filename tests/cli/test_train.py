@@ -1,0 +1,138 @@
+"""``eligibility train`` and ``evaluate`` as a user runs them: in a process of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+HERE = "tests.train.environments:"
+
+
+def start(*arguments: str, folder: Path) -> subprocess.Popen[str]:
+    """The command line in ``folder``, with this checkout's sources and test environments."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "eligibility", *arguments],
+        cwd=folder, env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def run(*arguments: str, folder: Path) -> tuple[int, str, str]:
+    """Exit status, standard output, standard error."""
+    process = start(*arguments, folder=folder)
+    output, errors = process.communicate(timeout=120)
+    return process.returncode, output, errors
+
+
+def test_train_and_evaluate_from_the_first_command_to_the_last(tmp_path: Path) -> None:
+    status, output, errors = run(
+        "train", "CartPole-v1", "--seed", "1", "--stop-at", "475", "--json", folder=tmp_path
+    )
+    assert status == 0, errors
+    result = json.loads(output)
+    assert list(result) == [
+        "solved", "training_seconds", "steps", "updates", "mean_return", "run",
+    ]  # fmt: skip
+    assert result["solved"] is True
+    assert result["mean_return"] >= 475
+    assert 0 < result["training_seconds"] < 60
+    assert "CartPole-v1 solved: mean return" in errors
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert result["run"] == f"runs/{folder.name}"
+    assert folder.name.startswith("CartPole-v1-1-")
+
+    status, output, errors = run("evaluate", result["run"], "--json", folder=tmp_path)
+    assert status == 0, errors
+    evaluation = json.loads(output)
+    assert list(evaluation) == [
+        "episodes", "mean_return", "standard_deviation", "minimum", "maximum", "confidence_95",
+        "run",
+    ]  # fmt: skip
+    assert evaluation["episodes"] == 100
+    assert evaluation["mean_return"] >= 475
+    assert errors.startswith("CartPole-v1, 100 episodes: mean return ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("CartPole-v1", "--discount", "2"),
+            "`discount`: got 2.0, expected a number in [0, 1]; choose another value",
+        ),
+        (("CartPole-v1", "--steps", "many"), "Invalid value for '--steps'"),
+        (("CartPole-v1", "--frobnicate"), "No such option: --frobnicate"),
+        (
+            (HERE + "Crashing-v0",),
+            "the environment's step: got RuntimeError: the arm came off, expected no exception; "
+            "correct the environment; what was trained so far is kept",
+        ),
+    ],
+)
+def test_bad_usage_is_one_line_and_leaves_nothing(
+    arguments: tuple[str, ...], message: str, tmp_path: Path
+) -> None:
+    status, output, errors = run("train", *arguments, "--out", "run", folder=tmp_path)
+    assert status == 2
+    assert output == ""
+    assert errors.startswith(f"error: {message}")
+    assert errors.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_environment_that_crashes_later_keeps_what_was_trained(tmp_path: Path) -> None:
+    status, _, errors = run("train", HERE + "CrashesLater-v0", "--out", "run", folder=tmp_path)
+    assert status == 2
+    assert errors.splitlines()[-1] == (
+        "error: the environment's step: got RuntimeError: worn out, expected no exception; "
+        "correct the environment; what was trained so far is kept"
+    )
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["updates"] == 3
+    assert (tmp_path / "run" / "checkpoint.safetensors").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_training_and_keeps_the_checkpoint(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    process = start(
+        "train", HERE + "Slow-v0", "--environments", "2", "--out", "run", "--json", folder=tmp_path
+    )
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "run" / "config.json").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(number)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + number, errors
+    result = json.loads(output)
+    assert result["solved"] is False
+    assert result["updates"] >= 1
+    assert "stopping after this rollout; once more to stop at once" in errors
+    status, output, _ = run("evaluate", "run", "--episodes", "2", "--json", folder=tmp_path)
+    assert status == 0
+    assert json.loads(output)["episodes"] == 2
+
+
+def test_a_missing_extra_names_the_remedy(tmp_path: Path) -> None:
+    program = (
+        "import sys; sys.modules['gymnasium'] = None\n"
+        "from eligibility.cli.app import main; main(['train', 'CartPole-v1'])"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    process = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path, env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    assert process.returncode == 2
+    assert process.stderr == (
+        "error: the package `gymnasium`: got no installation of it, expected eligibility with its "
+        'training extra; pip install "eligibility[train]"\n'
+    )

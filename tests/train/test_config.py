@@ -1,0 +1,91 @@
+"""The config: each field's domain, with the full text of each refusal."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from eligibility.errors import EligibilityError
+from eligibility.train.config import Config
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"env": ""}, "`env`: got '', expected the id of an environment; pass a name: CartPole-v1"),
+        ({"seed": -1}, "`seed`: got -1, expected a whole number >= 0; choose a larger one"),
+        ({"seed": 1.0}, "`seed`: got 1.0, expected a whole number >= 0; pass an int"),
+        ({"steps": 0}, "`steps`: got 0, expected a whole number >= 1; choose a larger one"),
+        (
+            {"max_episode_steps": 0},
+            "`max_episode_steps`: got 0, expected a whole number >= 1; choose a larger one",
+        ),
+        ({"threads": True}, "`threads`: got True, expected a whole number >= 1; pass an int"),
+        (
+            {"stop_at": float("nan")},
+            "`stop_at`: got nan, expected a return; choose another value",
+        ),
+        ({"stop_at": "475"}, "`stop_at`: got '475', expected a return; pass a number"),
+        (
+            {"discount": 1.5},
+            "`discount`: got 1.5, expected a number in [0, 1]; choose another value",
+        ),
+        (
+            {"entropy_coef": -0.1},
+            "`entropy_coef`: got -0.1, expected a finite number >= 0; choose another value",
+        ),
+        (
+            {"learning_rate": 0},
+            "`learning_rate`: got 0, expected a finite number > 0; 0 would learn nothing",
+        ),
+        (
+            {"learning_rate": float("inf")},
+            "`learning_rate`: got inf, expected a finite number > 0; choose another value",
+        ),
+        ({"normalize": 1}, "`normalize`: got 1, expected True or False; pass a bool"),
+        (
+            {"hidden_sizes": "64,wide"},
+            "`hidden_sizes`: got [64, 'wide'], expected positive widths such as 64,64; "
+            "separate them by commas",
+        ),
+        (
+            {"baseline": "leave-one-oot"},
+            "`baseline`: got 'leave-one-oot', expected none or moving-average or leave-one-out "
+            "or time-dependent-leave-one-out; did you mean leave-one-out?",
+        ),
+        (
+            {"environments": 1},
+            "`environments`: got 1, expected at least 2 for the baseline "
+            "time-dependent-leave-one-out; choose baseline moving-average or none for a single "
+            "environment",
+        ),
+    ],
+)
+def test_refuses(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):
+        Config(**{"env": "CartPole-v1", **options})
+
+
+def test_an_unknown_option_is_answered_with_a_suggestion() -> None:
+    text = (
+        "`lerning_rate`: got an unknown option, expected seed, steps, stop_at, environments, "
+        "max_episode_steps, discount, baseline, normalize, entropy_coef, learning_rate, "
+        "hidden_sizes, threads; did you mean learning_rate?"
+    )
+    with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):
+        Config.from_options("CartPole-v1", {"lerning_rate": 0.1})
+
+
+@pytest.mark.parametrize("sizes", ["64, 32", (64, 32), [64, 32]])
+def test_hidden_sizes_of_the_command_line_and_of_json_are_the_same(sizes: Any) -> None:
+    assert Config("CartPole-v1", hidden_sizes=sizes).hidden_sizes == (64, 32)
+
+
+def test_no_hidden_layers_are_allowed() -> None:
+    assert Config("CartPole-v1", hidden_sizes="").hidden_sizes == ()
+
+
+def test_every_field_has_a_help_text() -> None:
+    assert all(field.metadata["help"] for field in Config.__dataclass_fields__.values())

@@ -1,0 +1,261 @@
+"""The learner: its gradient by two other routes, its optimum, its repeatability, its refusals."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+from eligibility.errors import EligibilityError
+from eligibility.train.learner import Progress, Reinforce
+from eligibility.train.rollout import Rollout
+from eligibility.train.seeding import Stream, derive
+
+HERE = "tests.train.environments:"
+
+
+def gradients(model: Reinforce) -> list[torch.Tensor]:
+    """A copy of every weight's gradient."""
+    return [parameter.grad.clone() for parameter in model.network.parameters()]
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_the_gradient_is_that_of_the_written_out_loss(normalize: bool) -> None:
+    model = Reinforce(
+        "CartPole-v1", environments=4, hidden_sizes=(8,), entropy_coef=0.1,
+        normalize=normalize, discount=0.9,
+    )  # fmt: skip
+    model.learn(total_steps=200)
+    rollout = model._collector.collect(model.network, *derive(0, Stream.TRAINING, 99))
+    model._differentiate(rollout, Progress())
+    got = gradients(model)
+
+    loss, advantages = torch.zeros(()), []
+    for i, column in enumerate(rollout.alive.T):
+        for t in range(int(column.sum())):
+            returns = [
+                discounted(rollout, t, j) for j in range(4) if rollout.alive[t, j] and j != i
+            ]
+            mean = sum(returns) / len(returns) if returns else 0.0
+            advantages.append(discounted(rollout, t, i) - mean)
+    scale = float(np.std(advantages)) if normalize else 1.0
+    index = iter(advantages)
+    for i, column in enumerate(rollout.alive.T):
+        for t in range(int(column.sum())):
+            policy = torch.distributions.Categorical(
+                logits=model.network(rollout.observations[t, i].unsqueeze(0))[0]
+            )
+            loss = loss - policy.log_prob(rollout.actions[t, i]) * next(index) / scale
+            loss = loss - 0.1 * policy.entropy()
+    wanted = torch.autograd.grad(loss / len(advantages), list(model.network.parameters()))
+    for one, other in zip(got, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
+def discounted(rollout: Rollout, t: int, i: int) -> float:
+    """Σ_k 0.9ᵏ r_{t+k} of episode i."""
+    return sum(0.9**k * float(r) for k, r in enumerate(rollout.rewards[t:, i]))
+
+
+@pytest.mark.parametrize("baseline", ["none", "leave-one-out", "time-dependent-leave-one-out"])
+def test_the_expected_gradient_is_the_gradient_of_the_expected_return(baseline: str) -> None:
+    """Two pulls of a four-armed bandit: all 16 outcomes, each with its probability."""
+    model = Reinforce(
+        HERE + "Bandit-v0", environments=2, hidden_sizes=(), baseline=baseline, normalize=False
+    )
+    model.network.double()
+    observation = torch.tensor([[[1.0, 0.5], [1.0, 0.5]]], dtype=torch.float64)
+    with torch.no_grad():
+        for parameter in model.network.parameters():
+            parameter.normal_(generator=torch.Generator().manual_seed(3))
+        probs = model.network(observation[0])[0].softmax(-1)
+    expected = [torch.zeros_like(parameter) for parameter in model.network.parameters()]
+    once = torch.ones(1, 2, dtype=torch.bool)
+    for arms in itertools.product(range(4), repeat=2):
+        actions = torch.tensor([arms])
+        rollout = Rollout(observation, actions, actions.double(), once, ~once, once)
+        model._differentiate(rollout, Progress())
+        for total, gradient in zip(expected, gradients(model), strict=True):
+            total += probs[list(arms)].prod() * gradient
+    value = model.network(observation[0])[0].softmax(-1) @ torch.arange(4.0).double()
+    wanted = torch.autograd.grad(-value, list(model.network.parameters()))
+    for one, other in zip(expected, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-7)
+
+
+def test_a_bandit_is_solved_to_its_optimum() -> None:
+    model = Reinforce(HERE + "Bandit-v0", seed=2, steps=20_000, stop_at=2.99).learn()
+    assert model.progress.solved
+    assert model.predict(np.array([1, 0], np.float32)) == 3
+    assert model.evaluate(10).mean_return == 3
+
+
+def test_discrete_states_and_actions_that_do_not_start_at_zero_are_learned() -> None:
+    model = Reinforce(HERE + "Contextual-v0", steps=30_000, stop_at=0.99).learn()
+    assert model.progress.solved
+    assert model.predict(np.arange(3, 8)).tolist() == [3, 4, 5, 6, 7]
+
+
+def test_cartpole_is_solved() -> None:
+    model = Reinforce("CartPole-v1", seed=1).learn()
+    assert model.stop_at == 475
+    assert model.progress.solved
+    assert model.progress.mean_return >= 475
+    greedy = model.evaluate(episodes=30)
+    assert greedy.mean_return >= 475
+    assert greedy.minimum <= greedy.confidence_95[0] <= greedy.mean_return
+    assert greedy.mean_return <= greedy.confidence_95[1] <= greedy.maximum
+
+
+def test_the_same_seed_gives_the_same_run_bit_for_bit(tmp_path: Path) -> None:
+    files, curves = [], []
+    for name, disturbance in (("one", 0), ("two", 1), ("other", 0)):
+        torch.manual_seed(disturbance)  # the global generators must not matter
+        np.random.seed(disturbance)
+        curve: list[Progress] = []
+        model = Reinforce("CartPole-v1", seed=6 if name == "other" else 5)
+        model.learn(total_steps=4000, callback=curve.append)
+        files.append(model.save(tmp_path / name).read_bytes())
+        curves.append([(row.steps, row.mean_return, row.entropy) for row in curve])
+    assert files[0] == files[1] != files[2]
+    assert curves[0] == curves[1] != curves[2]
+
+
+def test_training_leaves_torchs_global_state_as_it_was() -> None:
+    torch.set_num_threads(1)
+    state = torch.get_rng_state()
+    Reinforce("CartPole-v1", threads=2).learn(total_steps=100)
+    assert torch.get_num_threads() == 1
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_loaded_model_continues_as_if_it_had_never_stopped(tmp_path: Path) -> None:
+    for baseline in ("time-dependent-leave-one-out", "moving-average"):
+        whole = Reinforce("CartPole-v1", baseline=baseline).learn(total_steps=12_000)
+        part = Reinforce("CartPole-v1", baseline=baseline).learn(total_steps=5_000)
+        part.save(tmp_path / baseline)
+        resumed = Reinforce.load(tmp_path / baseline).learn(total_steps=12_000)
+        assert resumed.save(tmp_path / "resumed").read_bytes() == (
+            whole.save(tmp_path / "whole").read_bytes()
+        )
+
+
+def test_learn_stops_where_the_callback_says_so_and_goes_on_when_called_again() -> None:
+    model = Reinforce("CartPole-v1")
+    assert model.learn(callback=lambda progress: progress.updates < 2) is model
+    assert model.progress.updates == 2
+    model.learn(total_steps=model.progress.steps + 1)
+    assert model.progress.updates == 3
+
+
+def test_every_environment_gives_one_whole_episode() -> None:
+    model = Reinforce("CartPole-v1", environments=16)
+    rollout = model._collector.collect(model.network, *derive(0, Stream.TRAINING))
+    ends = rollout.terminated | rollout.truncated
+    assert ends.sum(0).tolist() == [1] * 16
+    assert rollout.alive.sum(0).tolist() == rollout.rewards.sum(0).tolist()
+    lengths = rollout.alive.sum(0)
+    assert torch.equal(ends.long().argmax(0) + 1, lengths)
+
+
+def test_an_endless_environment_is_truncated_not_terminated() -> None:
+    model = Reinforce(HERE + "Endless-v0", environments=2, max_episode_steps=7)
+    rollout = model._collector.collect(model.network, *derive(0, Stream.TRAINING))
+    assert rollout.episode_returns == [7.0, 7.0]
+    assert rollout.truncated[-1].all()
+    assert not rollout.terminated.any()
+
+
+def test_solved_needs_a_hundred_episodes() -> None:
+    curve: list[Progress] = []
+    Reinforce("CartPole-v1", environments=30, stop_at=1.0).learn(callback=curve.append)
+    assert [row.solved for row in curve] == [False, False, False, True]
+    assert curve[-1].episodes == 120
+
+
+def test_the_weights_that_solved_it_are_kept() -> None:
+    model = Reinforce("CartPole-v1", environments=100, stop_at=1.0)
+    before = [parameter.clone() for parameter in model.network.parameters()]
+    model.learn()
+    assert model.progress.updates == 0
+    assert all(map(torch.equal, before, model.network.parameters()))
+
+
+def test_predictions_keep_the_shape_of_a_batch_and_sampling_is_seeded() -> None:
+    observation = gymnasium.make("CartPole-v1").reset(seed=0)[0]
+    models = [Reinforce("CartPole-v1", seed=4) for _ in range(2)]
+    assert models[0].predict(observation) in (0, 1)
+    batch = np.stack([observation] * 20)
+    draws = [model.predict(batch, deterministic=False).tolist() for model in models]
+    assert draws[0] == draws[1]
+    assert set(draws[0]) == {0, 1}
+
+
+def test_equal_returns_leave_the_weights_alone() -> None:
+    model = Reinforce(HERE + "Endless-v0", environments=4, max_episode_steps=5)
+    before = [parameter.clone() for parameter in model.network.parameters()]
+    model.learn(total_steps=20)
+    assert model.progress.gradient_norm == 0
+    assert all(map(torch.equal, before, model.network.parameters()))
+
+
+@pytest.mark.parametrize(
+    ("env", "options", "text"),
+    [
+        (
+            "Nonsense-v0",
+            {},
+            "`env`: got 'Nonsense-v0' (Environment `Nonsense` doesn't exist), expected the id of "
+            "a registered Gymnasium environment; check its spelling, or import the package that "
+            "registers it: package:Name-v0",
+        ),
+        (
+            HERE + "Pictures-v0",
+            {},
+            "the observation space: got Box(0, 255, (8, 8, 3), uint8), expected Box with one "
+            "axis, or Discrete; wrap the environment, for instance in "
+            "gymnasium.wrappers.FlattenObservation",
+        ),
+        (
+            HERE + "NotANumber-v0",
+            {},
+            "the reward at step 0 of environment 1: got nan, expected a finite number; "
+            "correct the environment; what was trained so far is kept",
+        ),
+        (
+            HERE + "Crashing-v0",
+            {},
+            "the environment's step: got RuntimeError: the arm came off, expected no exception; "
+            "correct the environment; what was trained so far is kept",
+        ),
+        (
+            "CartPole-v1",
+            {"learning_rate": 1e200},
+            "the policy gradient of update 1: got a norm of nan, expected a finite number; "
+            "lower the learning rate; what was trained so far is kept",
+        ),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*The reward is a NaN value")  # Gymnasium's own advice
+def test_refuses(env: str, options: dict[str, float], text: str) -> None:
+    with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):
+        Reinforce(env, **options).learn(total_steps=100_000)
+
+
+def test_an_observation_of_another_shape_is_refused() -> None:
+    text = (
+        "`observation`: got shape [3], expected [4], or several of them along a first axis; "
+        "pass what the environment returned"
+    )
+    with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):
+        Reinforce("CartPole-v1").predict(np.zeros(3))
+
+
+def test_without_a_threshold_training_goes_on_to_its_steps() -> None:
+    assert Reinforce(HERE + "Bandit-v0").stop_at == math.inf

@@ -1,0 +1,130 @@
+"""What a run leaves behind, and that a failed one leaves nothing half-written."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+from eligibility.errors import OutputError
+from eligibility.train.learner import Progress, Reinforce
+from eligibility.train.progress import ProgressDisplay
+from eligibility.train.run_folder import RunFolder
+
+FILES = ["checkpoint.safetensors", "config.json", "curve.csv", "curve.png", "result.json"]
+
+
+def run(path: Path, seed: int = 1) -> dict[str, object]:
+    """A short training with a record of it in ``path``."""
+    model = Reinforce("CartPole-v1", seed=seed, steps=4000)
+    folder = RunFolder(path, model)
+    model.learn(callback=folder)
+    return folder.finish()
+
+
+def test_the_folder_holds_config_curve_events_checkpoint_and_result(tmp_path: Path) -> None:
+    result = run(tmp_path / "run")
+    names = sorted(file.name for file in (tmp_path / "run").iterdir())
+    assert [name for name in names if not name.startswith("events.")] == FILES
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["env"] == "CartPole-v1"
+    assert config["discount"] == 0.99
+    rows = list(csv.DictReader((tmp_path / "run" / "curve.csv").read_text().splitlines()))
+    assert list(rows[0]) == [
+        "updates", "steps", "episodes", "rollout_return", "mean_return", "entropy", "gradient_norm",
+    ]  # fmt: skip
+    assert int(rows[-1]["steps"]) == result["steps"]
+    assert float(rows[-1]["mean_return"]) == result["mean_return"]
+    assert json.loads((tmp_path / "run" / "result.json").read_text()) == result
+    assert (tmp_path / "run" / "curve.png").read_bytes().startswith(b"\x89PNG")
+    assert Reinforce.load(tmp_path / "run").progress.steps == result["steps"]
+
+
+def test_tensorboard_reads_the_same_curve(tmp_path: Path) -> None:
+    run(tmp_path / "run")
+    (events,) = (tmp_path / "run").glob("events.*")
+    scalars = [
+        (event.step, value.tensor.float_val[0])
+        for event in EventFileLoader(str(events)).Load()
+        for value in event.summary.value
+        if value.tag == "return/rollout"
+    ]
+    rows = csv.DictReader((tmp_path / "run" / "curve.csv").read_text().splitlines())
+    wanted = [(int(row["steps"]), float(row["rollout_return"])) for row in rows]
+    assert [step for step, _ in scalars] == [step for step, _ in wanted]
+    assert [value for _, value in scalars] == pytest.approx([value for _, value in wanted])
+
+
+def test_the_same_seed_leaves_the_same_curve_and_checkpoint_bytes(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        run(tmp_path / name)
+    for file in ("curve.csv", "checkpoint.safetensors", "config.json", "curve.png"):
+        one, two = ((tmp_path / name / file).read_bytes() for name in ("one", "two"))
+        assert one == two, file
+
+
+def test_a_run_that_never_had_a_rollout_leaves_nothing(tmp_path: Path) -> None:
+    RunFolder(tmp_path / "new", Reinforce("CartPole-v1")).finish()
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_with_a_run_in_it_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    text = (
+        f"the run folder `{tmp_path}`: got a folder that holds a run already, expected a new "
+        "folder, or an empty one; choose another with --out, or remove this one"
+    )
+    with pytest.raises(OutputError, match=f"^{re.escape(text)}$"):
+        RunFolder(tmp_path, Reinforce("CartPole-v1"))
+
+
+def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    text = (
+        f"the run folder `{tmp_path}/file/run`: got Not a directory, expected a folder that can "
+        "be written; choose another with --out, or change its permissions"
+    )
+    with pytest.raises(OutputError, match=f"^{re.escape(text)}$"):
+        RunFolder(tmp_path / "file" / "run", Reinforce("CartPole-v1"))
+
+
+def progress(solved: bool = False) -> Progress:
+    """Some progress."""
+    return Progress(
+        updates=3, steps=5000, episodes=192, rollout_return=90.0, mean_return=85.25,
+        entropy=0.5, gradient_norm=0.1, solved=solved, training_seconds=0.05,
+    )  # fmt: skip
+
+
+def test_without_a_terminal_the_display_writes_plain_lines() -> None:
+    console = Console(file=io.StringIO(), force_terminal=False, width=40)
+    with ProgressDisplay(console, steps=1_000_000, stop_at=475) as display:
+        display(progress())
+        display(progress(solved=True))  # a moment later: drawn at the end only
+    assert console.file.getvalue().splitlines() == [  # type: ignore[attr-defined]
+        "training  return 85.2 of 475   entropy 0.500   5,000 steps   100,000 steps/s   "
+        "at most 10 s left",
+        "training  return 85.2 of 475   entropy 0.500   5,000 steps   100,000 steps/s   solved",
+    ]
+
+
+def test_on_a_terminal_one_line_is_redrawn() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=200)
+    with ProgressDisplay(console, steps=1_000_000, stop_at=float("inf")) as display:
+        display(progress())
+    assert "return 85.2   entropy 0.500" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.7, "1 s"), (59, "59 s"), (61, "1 min 01 s"), (7261, "2 h 01 min")]
+)
+def test_time_left_is_shown_in_units_of_its_size(seconds: float, text: str) -> None:
+    display = ProgressDisplay(Console(file=io.StringIO()), steps=1000, stop_at=1)
+    shown = display.status(Progress(steps=500, training_seconds=seconds - 0.5))
+    assert shown.endswith(f"at most {text} left")
