@@ -36,6 +36,8 @@ _PUBLIC = {
     "LeaveOneOut": "eligibility.reinforce.baselines",
     "TimeDependentLeaveOneOut": "eligibility.reinforce.baselines",
     "Reinforce": "eligibility.train.learner",
+    "AuditReport": "eligibility.audit.report",
+    "audit_script": "eligibility.audit.scripts",
 }
 # names that are modules themselves
 _MODULES = {

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 import eligibility
+from eligibility.cli.audit import audit
 from eligibility.cli.evaluate import evaluate
 from eligibility.cli.explain import explain
 from eligibility.cli.train import train
@@ -43,6 +44,7 @@ def _root(
 
 
 app.command()(explain)
+app.command()(audit)
 app.command()(train)
 app.command()(evaluate)
 

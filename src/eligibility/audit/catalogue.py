@@ -1,0 +1,187 @@
+"""The ways in which programs weigh an action's ∇ log π: the right one, conventions, and faults.
+
+A candidate is put together from parts, as programs are: the credit of each action, whether it is
+multiplied by γ^t, what is done to the credits of a batch, which log-probability meets which credit,
+and what the sum is divided by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from eligibility.audit.arrays import Array, Booleans
+from eligibility.audit.timeline import Timeline
+
+
+@dataclass(frozen=True)
+class Credit:
+    """What an action is reinforced with.
+
+    Attributes:
+        rule: Identifier; empty for the reward-to-go.
+        weights: [P, I] for a discount.
+    """
+
+    rule: str
+    weights: Callable[[Timeline, float], Array]
+
+
+CREDITS = (
+    Credit("", lambda line, g: line.discounted(g)),
+    Credit("whole-episode-return", lambda line, g: line.episode_return(g)),
+    Credit("immediate-reward", lambda line, g: line.reward * line.present),
+    Credit("reversed-returns", lambda line, g: line.mirrored(line.discounted(g))),
+    Credit("shifted-rewards", lambda line, g: line.shifted(line.discounted(g), 1)),
+    Credit("shifted-rewards", lambda line, g: line.shifted(line.discounted(g), -1)),
+    Credit("rewards-so-far", lambda line, g: line.so_far(g)),
+    Credit("discount-from-the-end", lambda line, g: line.from_the_end(g)),
+    Credit("integer-returns", lambda line, g: np.trunc(line.discounted(g))),
+    Credit("return-carried-over-episodes", lambda line, g: line.carried(g)),
+    Credit("return-carried-over-actors", lambda line, g: line.carried_over_actors(g)),
+)
+# Of each coupling: how a log-probability meets the credits, as the factor on their batch total.
+COUPLINGS = {
+    "": None,
+    "mean-log-prob-times-sum-of-returns": lambda steps: 1.0 / steps,
+    "broadcast": lambda steps: np.ones_like(steps),
+}
+TRANSFORMS = ("", "centred", "whitened", "whitened-biased", "scaled", "leave-one-out")
+NORMS = ("", "mean-over-time", "mean-over-each-episode", "mean-over-episodes")
+SCOPES = ("batch", "episode")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One composition.
+
+    Attributes:
+        credit: The action's credit.
+        discount: γ.
+        time_discount: Whether γ^t multiplies it.
+        transform: What is done to the credits before they are used.
+        scope: Over what: the batch or each episode.
+        coupling: Which log-probability meets which credit.
+        norm: What the sum is divided by.
+        epsilon: Added to a standard deviation before dividing by it.
+    """
+
+    credit: Credit
+    discount: float
+    time_discount: bool
+    transform: str
+    scope: str
+    coupling: str
+    norm: str
+    epsilon: float = 0.0
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """Its parts that are wrong in themselves."""
+        credit = () if self.credit.rule in ("", "whole-episode-return") else (self.credit.rule,)
+        return credit + ((self.coupling,) if self.coupling else ())
+
+    @property
+    def conventions(self) -> tuple[str, ...]:
+        """Its parts that people choose on purpose, although most bias the gradient."""
+        named = []
+        if self.credit.rule == "whole-episode-return":
+            named.append(self.credit.rule)
+        if not self.time_discount and self.discount != 1.0 and not self.free_of_time:
+            named.append("gamma-t-dropped")
+        if self.transform:
+            named.append(self.transform.removesuffix("-biased"))
+        if self.norm:
+            named.append(self.norm)
+        return tuple(named)
+
+    @property
+    def free_of_time(self) -> bool:
+        """Whether γ^t would be wrong here: G_0 already counts from the start."""
+        return self.credit.rule == "whole-episode-return"
+
+    def weights(self, line: Timeline) -> Array:
+        """[P, I] the reinforcement of each action, up to one constant factor."""
+        credit = self.credit.weights(line, self.discount)
+        scope = line.episode if self.scope == "episode" else line.batch
+        credit = _transformed(credit, self.transform, scope, line, self.epsilon)
+        if self.time_discount:
+            credit = credit * self.discount**line.time
+        factor = COUPLINGS[self.coupling]
+        if factor is not None:
+            count = np.maximum(scope.sum(axis=2), 1).astype(float)
+            credit = line.mean(credit, scope) * count * factor(count)
+        weights: Array = credit * norm_factor(self.norm, line) * line.present
+        return weights
+
+
+def norm_factor(norm: str, line: Timeline) -> Array:
+    """[P, I] what a composition's sum is multiplied by."""
+    steps = np.maximum(line.steps, 1).astype(float)[:, None]
+    episodes = np.maximum(line.episodes, 1).astype(float)[:, None]
+    factors = {
+        "": np.ones_like(steps),
+        "mean-over-time": 1.0 / steps,
+        "mean-over-each-episode": 1.0 / (np.maximum(line.length, 1) * episodes),
+        "mean-over-episodes": 1.0 / episodes,
+    }
+    factor: Array = factors[norm]
+    return factor
+
+
+def _transformed(
+    credit: Array, transform: str, scope: Booleans, line: Timeline, epsilon: float
+) -> Array:
+    if not transform:
+        return credit
+    count = np.maximum(scope.sum(axis=2), 1)
+    mean = line.mean(credit, scope)
+    centred = credit - mean
+    if transform == "centred":
+        return centred
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if transform == "leave-one-out":
+            left_out: Array = centred * count / (count - 1)
+            return left_out
+        square = (scope * (credit[:, None, :] - mean[:, :, None]) ** 2).sum(axis=2)
+        spread = np.sqrt(square / (count if transform == "whitened-biased" else count - 1))
+        scaled: Array = (credit if transform == "scaled" else centred) / (spread + epsilon)
+        return scaled
+
+
+def candidates(
+    line: Timeline, discounts: Sequence[float], epsilons: Sequence[float]
+) -> Iterator[Candidate]:
+    """Compositions from the plainest to the most involved; at most one part of them is wrong."""
+    scopes = SCOPES[:1] if line.single else SCOPES
+    norms = NORMS[:2] if line.single else NORMS
+    for involved in range(4):
+        for credit, transform, coupling, norm in product(CREDITS, TRANSFORMS, COUPLINGS, NORMS):
+            parts = [bool(credit.rule), bool(transform), bool(coupling), bool(norm)]
+            if sum(parts) != involved or norm not in norms:
+                continue
+            if bool(coupling) and credit.rule not in ("", "whole-episode-return"):
+                continue
+            for scope in scopes if transform or coupling else SCOPES[:1]:
+                for discount in discounts:
+                    for time_discount in (True, False) if discount != 1.0 else (False,):
+                        if time_discount and (credit.rule == "whole-episode-return"):
+                            continue
+                        for epsilon in epsilons if _divides(transform) else (0.0,):
+                            yield Candidate(
+                                credit,
+                                discount,
+                                time_discount,
+                                transform,
+                                scope,
+                                coupling,
+                                norm,
+                                epsilon,
+                            )
+
+
+def _divides(transform: str) -> bool:
+    return transform in ("whitened", "whitened-biased", "scaled")

@@ -1,0 +1,120 @@
+"""Wherever the program makes an environment, it gets the probe."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import SyncVectorEnv
+
+from eligibility.audit.probe import Probe, known_spaces
+from eligibility.audit.recorder import Recorder
+
+if TYPE_CHECKING:
+    from eligibility.audit.interception import Patches
+
+_MISSING = object()
+
+
+def replace_environments(patches: Patches, recorder: Recorder, four_tuple: bool) -> None:
+    """``make`` and ``make_vec`` of gymnasium, and a module ``gym`` that leads to them."""
+
+    def make(name: Any, *args: Any, **options: Any) -> Probe:
+        return _probe(name, recorder, four_tuple, stock_make, options)
+
+    def make_vec(
+        name: Any,
+        num_envs: int = 1,
+        vectorization_mode: Any = None,
+        vector_kwargs: dict[str, Any] | None = None,
+        wrappers: Any = None,
+        **options: Any,
+    ) -> SyncVectorEnv:
+        mode = (vector_kwargs or {}).get("autoreset_mode")
+        keywords = {} if mode is None else {"autoreset_mode": mode}
+
+        def one() -> Any:
+            environment: Any = make(name, **options)
+            for wrapper in wrappers or ():
+                environment = wrapper(environment)
+            return environment
+
+        return SyncVectorEnv([one] * num_envs, **keywords)
+
+    def in_process(thunks: Any, *args: Any, **options: Any) -> SyncVectorEnv:
+        mode = options.get("autoreset_mode")
+        return SyncVectorEnv(thunks, **({} if mode is None else {"autoreset_mode": mode}))
+
+    stock_make = patches.set(gymnasium, "make", make)
+    patches.set(gymnasium, "make_vec", make_vec)
+    patches.set(gymnasium.vector, "AsyncVectorEnv", in_process)
+    _replace_module(patches, "gym", _old_gym(make, four_tuple))
+
+
+def _probe(
+    name: Any,
+    recorder: Recorder,
+    four_tuple: bool,
+    stock_make: Callable[..., Any],
+    options: dict[str, Any],
+) -> Probe:
+    text = name if isinstance(name, str) else str(getattr(name, "id", name))
+    spaces = known_spaces(text)
+    if spaces is None:
+        real = stock_make(name, **options)
+        spaces = (real.observation_space, real.action_space)
+        real.close()
+    supported = gymnasium.spaces.Box, gymnasium.spaces.Discrete
+    if not isinstance(spaces[0], supported):
+        raise NotImplementedError(f"observations of {type(spaces[0]).__name__} in {text}")
+    environment = Probe(
+        text,
+        spaces[0],
+        spaces[1],
+        recorder.job.size,
+        recorder.environment_choice,
+        recorder.on_reset,
+        recorder.on_step,
+        four_tuple,
+        np.float64 if recorder.job.raised else np.float32,
+    )
+    recorder.add_environment(environment)
+    return environment
+
+
+def _old_gym(make: Callable[..., Any], four_tuple: bool) -> ModuleType:
+    """A module that programs import as ``gym``."""
+    module = ModuleType("gym")
+    for name in ("Env", "Wrapper", "spaces", "wrappers", "vector", "envs", "ObservationWrapper"):
+        setattr(module, name, getattr(gymnasium, name))
+    module.__dict__["make"] = make
+    module.__dict__["__version__"] = "0.21.0" if four_tuple else "0.26.2"
+    module.__dict__["logger"] = gymnasium.logger
+    # so that `import gym.spaces` and `from gym.wrappers import …` find them
+    module.__path__ = []
+    return module
+
+
+def _replace_module(patches: Patches, name: str, module: ModuleType) -> None:
+    names = {
+        name: module,
+        f"{name}.spaces": gymnasium.spaces,
+        f"{name}.wrappers": gymnasium.wrappers,
+    }
+    names[f"{name}.vector"] = gymnasium.vector
+    for key, replacement in names.items():
+        before = sys.modules.get(key, _MISSING)
+        sys.modules[key] = replacement
+        patches.later(partial(_put_back, key, before))
+
+
+def _put_back(key: str, before: Any) -> None:
+    if before is _MISSING:
+        sys.modules.pop(key, None)
+    else:
+        sys.modules[key] = before

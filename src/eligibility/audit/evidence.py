@@ -1,0 +1,175 @@
+"""The observations as arrays: decisions, their eligibilities, and what the optimizer was given.
+
+Letters: P paths, I decisions of the longest path (shorter ones are padded), D probing directions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eligibility.audit.arrays import Array, Booleans, Integers
+from eligibility.audit.survey import (
+    RAN,
+    Slope,
+    Survey,
+    executed_draws,
+    executing_call,
+    key_of,
+    policy_tensors,
+)
+from eligibility.audit.trace import Draw, Step, Trace
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What all rules are compared with.
+
+    Attributes:
+        probability: [P] of each path.
+        ascent: [P, D] minus the gradient that the optimizer was given, summed over its steps.
+        eligibility: [P, I, D] ∂ ln π(a|s) of each executed action.
+        entropy: [P, I, D] ∂H(π(·|s)) of each executed action's distribution.
+        present: [P, I] whether there is such a decision.
+        reward: [P, I].
+        time: [P, I] step of the episode.
+        episode: [P, I] number of the episode within the path.
+        environment: [P, I].
+        state: [P, I] where the action was taken.
+        next_state: [P, I] where it led.
+        terminated: [P, I].
+        truncated: [P, I].
+        log_prob: [P, I] ln π(a|s).
+        scored: Whether every action was drawn from a distribution that the parameters move.
+    """
+
+    probability: Array
+    ascent: Array
+    eligibility: Array
+    entropy: Array
+    present: Booleans
+    reward: Array
+    time: Integers
+    episode: Integers
+    environment: Integers
+    state: Integers
+    next_state: Integers
+    terminated: Booleans
+    truncated: Booleans
+    log_prob: Array
+    scored: bool
+
+    @property
+    def paths(self) -> int:
+        """P."""
+        return len(self.probability)
+
+    def where(self, keep: Booleans) -> Evidence:
+        """The paths of ``keep`` [P]."""
+        cut = {
+            name: value[keep] for name, value in vars(self).items() if isinstance(value, np.ndarray)
+        }
+        return Evidence(**cut, scored=self.scored)
+
+
+def gather(survey: Survey) -> Evidence | None:
+    """The arrays of a survey, on the parameters that only the policy uses; None if there are none.
+
+    Where a critic shares tensors with the policy, its loss moves them too, by right; the tensors
+    that are the policy's alone then decide, since one weight an action governs them all.
+    """
+    traces = [trace for trace in survey.traces if trace.outcome in RAN and trace.steps]
+    if not traces or not survey.slopes:
+        return None
+    policy = policy_tensors(survey.directions, survey.slopes)
+    own = (policy - survey.shared) or policy
+    columns = np.array([tensor in own for tensor, _ in survey.directions], dtype=bool)
+    if not columns.any():
+        return None
+    call = executing_call(survey.traces)
+    longest = max(len(trace.steps) for trace in traces)
+    shape = (len(traces), longest)
+    eligibility = np.zeros((*shape, int(columns.sum())))
+    entropy = np.zeros_like(eligibility)
+    log_prob = np.zeros(shape)
+    scored = True
+    for p, trace in enumerate(traces):
+        for i, step in enumerate(trace.steps):
+            draws = executed_draws(step, call)
+            scored = scored and bool(draws)
+            for component, position in enumerate(draws):
+                draw = trace.draws[position]
+                slope = survey.slopes.get(key_of(draw, step.state, component))
+                if slope is None:
+                    scored = False
+                    continue
+                eligibility[p, i] += _eligibility(draw, slope)[columns]
+                entropy[p, i] += _entropy(draw, slope)[columns]
+                log_prob[p, i] += _log_prob(draw)
+    return Evidence(
+        probability=np.array([trace.probability for trace in traces]),
+        ascent=np.array([_ascent(trace, survey)[columns] for trace in traces]),
+        eligibility=eligibility,
+        entropy=entropy,
+        present=_padded(traces, longest, lambda step: True, bool),
+        reward=_padded(traces, longest, lambda step: step.reward, float),
+        time=_padded(traces, longest, lambda step: step.time, int),
+        episode=_padded(traces, longest, lambda step: step.episode, int),
+        environment=_padded(traces, longest, lambda step: step.environment, int),
+        state=_padded(traces, longest, lambda step: step.state, int),
+        next_state=_padded(traces, longest, lambda step: step.next_state, int),
+        terminated=_padded(traces, longest, lambda step: step.terminated, bool),
+        truncated=_padded(traces, longest, lambda step: step.truncated, bool),
+        log_prob=log_prob,
+        scored=scored,
+    )
+
+
+def _padded(
+    traces: list[Trace], longest: int, read: Callable[[Step], Any], kind: type
+) -> NDArray[Any]:
+    rows = [[read(step) for step in t.steps] + [0] * (longest - len(t.steps)) for t in traces]
+    return np.array(rows, dtype=kind)
+
+
+def _eligibility(draw: Draw, slope: Slope) -> Array:
+    """Of a Gaussian: Williams 1992, §6, eq. (12) and the one for σ."""
+    if draw.loc is None or draw.scale is None or draw.value is None:
+        row: Array = slope.log_probs[draw.picked]
+        return row
+    distance = draw.value - draw.loc
+    variance = draw.scale**2
+    along_scale = (distance**2 - variance) / draw.scale**3
+    return distance / variance * slope.loc + along_scale * slope.scale
+
+
+def _entropy(draw: Draw, slope: Slope) -> Array:
+    """∂H: −Σ p ∂ln p (1 + ln p), and ∂ ln σ for a Gaussian."""
+    if draw.scale is not None:
+        return slope.scale / draw.scale
+    probs = np.array(draw.probs)
+    logs = np.log(np.where(probs > 0, probs, 1.0))
+    gradient: Array = -(probs * (1.0 + logs)) @ slope.log_probs
+    return gradient
+
+
+def _log_prob(draw: Draw) -> float:
+    if draw.loc is None or draw.scale is None or draw.value is None:
+        return float(np.log(draw.probs[draw.picked]))
+    standard = (draw.value - draw.loc) / draw.scale
+    return float(-0.5 * standard**2 - np.log(draw.scale) - 0.5 * np.log(2 * np.pi))
+
+
+def _ascent(trace: Trace, survey: Survey) -> Array:
+    """[D] over all directions: the sum over the optimizer's steps."""
+    total = np.zeros(len(survey.directions))
+    for update in trace.updates:
+        for column, (tensor, direction) in enumerate(survey.directions):
+            row = update.ascent[tensor] if tensor < len(update.ascent) else None
+            if row is not None:
+                total[column] += row[direction]
+    return total

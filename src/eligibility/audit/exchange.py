@@ -1,0 +1,71 @@
+"""The report for other programs: SARIF for editors and code hosts, JUnit XML for CI."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import eligibility
+from eligibility.audit.report import AuditReport, Finding
+
+
+def render_sarif(report: AuditReport) -> str:
+    """SARIF 2.1.0: one result a finding, on its line."""
+    rules = [
+        {
+            "id": finding.rule,
+            "shortDescription": {"text": finding.title},
+            "fullDescription": {"text": finding.means},
+            "help": {"text": finding.fix},
+        }
+        for finding in report.findings
+    ]
+    driver = {
+        "name": "eligibility audit",
+        "version": eligibility.__version__,
+        "rules": list({rule["id"]: rule for rule in rules}.values()),
+    }
+    run = {"tool": {"driver": driver}, "results": [_result(f) for f in report.findings]}
+    schema = "https://json.schemastore.org/sarif-2.1.0.json"
+    return json.dumps({"version": "2.1.0", "$schema": schema, "runs": [run]}, indent=2)
+
+
+def _result(finding: Finding) -> dict[str, Any]:
+    location = {
+        "physicalLocation": {
+            "artifactLocation": {"uri": Path(finding.file).as_posix()},
+            "region": {"startLine": max(finding.line, 1)},
+        }
+    }
+    return {
+        "ruleId": finding.rule,
+        "level": "error" if finding.severity == "fault" else "warning",
+        "message": {"text": f"{finding.title}: {finding.means}. Fix: {finding.fix}"},
+        "locations": [location],
+    }
+
+
+def render_junit(report: AuditReport) -> str:
+    """JUnit XML: one test case, with a failure for each fault."""
+    faults = report.faults
+    suite = ElementTree.Element(
+        "testsuite",
+        name="eligibility audit",
+        tests="1",
+        failures=str(len(faults)),
+        errors="0",
+        skipped=str(int(report.verdict == "inconclusive")),
+        time=f"{report.seconds:.3f}",
+    )
+    case = ElementTree.SubElement(
+        suite, "testcase", name=report.program, classname="audit", time=f"{report.seconds:.3f}"
+    )
+    for finding in faults:
+        failure = ElementTree.SubElement(case, "failure", message=finding.title, type=finding.rule)
+        failure.text = f"{finding.file}:{finding.line}\n{finding.means}\nFix: {finding.fix}"
+    if report.verdict == "inconclusive":
+        ElementTree.SubElement(case, "skipped", message=report.summary)
+    ElementTree.SubElement(case, "system-out").text = report.text()
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)

@@ -1,0 +1,189 @@
+"""What each rule id means, in words: the same ids as the pages in ``docs/audit``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A fault or a convention.
+
+    Attributes:
+        title: A few words.
+        means: One sentence: what the program computes instead.
+        fix: A line of code or an instruction.
+        look: Calls or words by which its statement is found in the program's text.
+    """
+
+    title: str
+    means: str
+    fix: str
+    look: tuple[str, ...] = ()
+
+
+_RETURNS = ("returns", "discount", "gamma", "GAMMA", "insert", "append")
+
+FAULTS = {
+    "mean-log-prob-times-sum-of-returns": Rule(
+        "mean(log_prob) × sum(returns)",
+        "every action is reinforced by the same number, the sum of all returns over the number "
+        "of steps, so no action is told apart from another",
+        "loss = -(log_probs * returns).sum()",
+    ),
+    "broadcast": Rule(
+        "[B] × [B, 1] broadcasts to [B, B]",
+        "every log-probability is multiplied by every return, so each action is reinforced by "
+        "their sum",
+        "loss = -(log_probs.reshape(-1) * returns.reshape(-1)).sum()",
+    ),
+    "immediate-reward": Rule(
+        "immediate reward instead of the return",
+        "an action is reinforced by its own reward only, as if it had no consequences",
+        "running = reward + gamma * running  # from the last step to the first",
+        ("reward", "rewards"),
+    ),
+    "reversed-returns": Rule(
+        "returns in reversed order",
+        "the first action is reinforced by the last return and the last by the first",
+        "returns.insert(0, running)  # or returns.reverse() after the loop",
+        _RETURNS,
+    ),
+    "shifted-rewards": Rule(
+        "rewards shifted by one step",
+        "an action is reinforced by the return of the step after or before it",
+        "store the reward that follows action t at index t",
+        _RETURNS,
+    ),
+    "rewards-so-far": Rule(
+        "rewards of the past",
+        "an action is reinforced by what was earned before it, which it cannot have caused",
+        "for reward in reversed(rewards): running = reward + gamma * running",
+        _RETURNS,
+    ),
+    "discount-from-the-end": Rule(
+        "discount counted from the wrong end",
+        "the last reward of an episode counts fully and the first one least",
+        "discounts = gamma ** arange(T)  # ascending",
+        _RETURNS,
+    ),
+    "integer-returns": Rule(
+        "returns are cut to integers",
+        "the returns are stored in an integer array, which drops their fractions",
+        "returns = np.zeros(len(rewards), dtype=np.float64)",
+        ("zeros_like", "zeros", "empty_like", "int", "long", "astype"),
+    ),
+    "return-carried-over-episodes": Rule(
+        "return carried across the end of an episode",
+        "the return of an action includes rewards of later episodes, on which it has no influence",
+        "running = reward + gamma * running * (1 - done)",
+        _RETURNS,
+    ),
+    "return-carried-over-actors": Rule(
+        "return carried across parallel environments",
+        "the return of an action includes the rewards of other environments",
+        "compute the returns of each environment on its own",
+        _RETURNS,
+    ),
+    "wrong-sign": Rule(
+        "wrong sign",
+        "the update makes rewarded actions less likely",
+        "loss = -(log_probs * returns).sum()  # optimizers minimise",
+    ),
+    "entropy-sign": Rule(
+        "entropy with the wrong sign",
+        "the loss punishes entropy, so the policy is driven towards a deterministic one",
+        "loss = policy_loss - entropy_coef * entropy",
+        ("entropy",),
+    ),
+    "no-gradient": Rule(
+        "no gradient reaches the policy",
+        "the loss does not depend on the policy's parameters, so they never change",
+        "keep the log-probabilities as tensors: torch.stack(log_probs)",
+        ("log_prob", "detach", "item", "tensor", "data", "no_grad"),
+    ),
+    "scored-other-action": Rule(
+        "another action is scored than the one taken",
+        "the log-probability belongs to an action that was not executed",
+        "log_prob = dist.log_prob(action)  # of the action given to env.step",
+        ("log_prob",),
+    ),
+    "most-likely-action-scored": Rule(
+        "the most likely action is scored",
+        "the log-probability is that of the most likely action, whichever was taken",
+        "log_prob = dist.log_prob(action)  # of the action given to env.step",
+        ("log_prob", "argmax", "max"),
+    ),
+    "behaviour-not-scored": Rule(
+        "actions come from another distribution than the one scored",
+        "the policy that acts is not the policy whose log-probability is differentiated",
+        "sample and score with the same distribution object",
+        ("log_prob", "log_softmax"),
+    ),
+    "mask-in-acting-only": Rule(
+        "mask when acting, none when scoring",
+        "illegal actions are excluded when sampling and counted when scoring",
+        "apply the same mask to the logits that are scored",
+        ("log_prob", "log_softmax"),
+    ),
+    "argmax-action": Rule(
+        "actions are not sampled",
+        "the most likely action is always taken; the score function needs a random one",
+        "action = Categorical(logits=logits).sample()",
+        ("argmax", "max", "topk"),
+    ),
+    "std-of-one-element": Rule(
+        "standard deviation of one element",
+        "an episode of one step has no standard deviation, and the gradient becomes NaN",
+        "divide only if len(returns) > 1, or use std(correction=0)",
+        ("std",),
+    ),
+    "non-finite-gradient": Rule(
+        "gradient is not finite",
+        "on some episodes the gradient is NaN or infinite, and the parameters are lost",
+        "guard the division or the logarithm",
+    ),
+    "fails-on-some-episodes": Rule(
+        "the program stops on some episodes",
+        "on some episodes the program ends with an error before its update",
+        "keep the time dimension: do not squeeze() a batch that may have one row",
+    ),
+    "advantage-not-detached": Rule(
+        "advantage not detached",
+        "the policy loss changes the critic too: it lowers the value of likely actions",
+        "advantage = (returns - values).detach()",
+        ("advantage", "values", "value"),
+    ),
+    "probs-as-logits": Rule(
+        "probabilities passed as logits",
+        "a second softmax is applied, so the policy can never become deterministic",
+        "dist = Categorical(probs=probs)  # or pass the raw outputs as logits",
+        ("Categorical",),
+    ),
+    "unexplained": Rule(
+        "no known rule",
+        "the expected gradient is not the policy gradient, and no rule of the catalogue gives it",
+        "compare the weights below with the ones REINFORCE gives",
+    ),
+}
+
+CONVENTIONS = {
+    "gamma-t-dropped": "each action is weighed equally, without the factor γ^t of the discounted "
+    "return's gradient",
+    "whole-episode-return": "every action gets the return of its whole episode: no bias, more "
+    "variance",
+    "mean-over-time": "the sum over steps is divided by their number, so long batches count less",
+    "mean-over-each-episode": "each episode is divided by its own length: short ones count more",
+    "mean-over-episodes": "the sum is divided by the number of episodes",
+    "centred": "the mean of the batch, which includes the action's own return, is subtracted",
+    "whitened": "the returns are divided by their own standard deviation after centring",
+    "scaled": "the returns are divided by their own standard deviation",
+    "leave-one-out": "the mean of the other returns is subtracted",
+    "entropy-bonus": "the gradient of the entropy is added",
+    "constant-scale": "the gradient is multiplied by a constant",
+    "baseline": "a function of the state is subtracted: no bias",
+    "gradient-clipping": "the gradient's norm is limited; the audit looks at it before that",
+    "bootstrapped": "later rewards are replaced by the critic's estimate: biased by its error",
+    "shared-critic-parameters": "the critic's loss moves parameters of the policy too; the audit "
+    "looks at those that are the policy's alone",
+}

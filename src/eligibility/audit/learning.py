@@ -1,0 +1,82 @@
+"""Watches what the program gives its optimizers, and lets no parameter move."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.optim import Optimizer
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+from eligibility.audit.recorder import Recorder, user_place
+
+if TYPE_CHECKING:
+    from eligibility.audit.interception import Patches
+
+
+def watch_optimizers(patches: Patches, recorder: Recorder) -> None:
+    """Note every parameter, every ``backward`` and every gradient; keep the parameters still."""
+    _registration(patches, recorder)
+    _stepping(patches, recorder)
+    _backward(patches, recorder)
+    _clipping(patches, recorder)
+
+
+def _registration(patches: Patches, recorder: Recorder) -> None:
+    def initialise(self: Optimizer, params: Iterable[Any], *args: Any, **options: Any) -> None:
+        stock(self, params, *args, **options)
+        recorder.register([p for group in self.param_groups for p in group["params"]])
+
+    stock = patches.set(Optimizer, "__init__", initialise)
+
+
+def _stepping(patches: Patches, recorder: Recorder) -> None:
+    """An optimizer skips parameters without a gradient, so the gradients hide while it steps."""
+    hidden: list[tuple[torch.Tensor, torch.Tensor | None]] = []
+
+    def before(optimizer: Optimizer, args: Any, options: Any) -> None:
+        recorder.updated(optimizer)
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                hidden.append((parameter, parameter.grad))
+                parameter.grad = None
+
+    def after(optimizer: Optimizer, args: Any, options: Any) -> None:
+        while hidden:
+            parameter, gradient = hidden.pop()
+            parameter.grad = gradient
+
+    patches.later(register_optimizer_step_pre_hook(before).remove)
+    patches.later(register_optimizer_step_post_hook(after).remove)
+
+
+def _backward(patches: Patches, recorder: Recorder) -> None:
+    def backward(self: torch.Tensor, *args: Any, **options: Any) -> None:
+        recorder.backward_place = user_place()
+        stock(self, *args, **options)
+
+    stock = patches.set(torch.Tensor, "backward", backward)
+
+
+def _clipping(patches: Patches, recorder: Recorder) -> None:
+    """Clipping is noted with its factor, and left out: it would hide the gradient's own size."""
+
+    def clip_norm(parameters: Any, max_norm: float, *args: Any, **options: Any) -> torch.Tensor:
+        tensors = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
+        gradients = [p.grad.norm() for p in tensors if p.grad is not None]
+        total = torch.stack(gradients).norm() if gradients else torch.tensor(0.0)
+        if total > max_norm:
+            recorder.note("gradient-clipping")
+            recorder.clip = float(max_norm / total)
+        return total
+
+    def clip_value(parameters: Any, clip_value: float, *args: Any, **options: Any) -> None:
+        recorder.note("gradient-clipping")
+
+    for module in (torch.nn.utils, torch.nn.utils.clip_grad):
+        patches.set(module, "clip_grad_norm_", clip_norm)
+        patches.set(module, "clip_grad_value_", clip_value)

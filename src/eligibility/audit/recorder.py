@@ -1,0 +1,276 @@
+"""Keeps the books of one run: which draw made which action, and what the optimizer was given."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+
+from eligibility.audit.choices import Choices, PathComplete
+from eligibility.audit.probe import Probe, ProbeSize
+from eligibility.audit.trace import Score, Step, Update
+
+MAX_UPDATES = 64
+MAX_SCORES = 256
+_LIBRARIES = (
+    str(Path(__file__).parent),
+    *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What one run is asked to do.
+
+    Attributes:
+        prescribed: Outcomes of the first choices.
+        size: How much of the probe there is.
+        directions: Probing directions of each parameter tensor.
+        seed: Draw the choices after the prescribed ones at random; None: take the first outcome.
+        stop_after: End after so many choices.
+        tensor: The parameter tensor to move before the run, or None.
+        direction: Along which of its directions.
+        distance: How far.
+        raised: Run in double precision whatever the program asks for.
+    """
+
+    prescribed: tuple[int, ...]
+    size: ProbeSize
+    directions: int = 3
+    seed: int | None = None
+    stop_after: int | None = None
+    tensor: int | None = None
+    direction: int = 0
+    distance: float = 0.0
+    raised: bool = True
+
+
+def probing_directions(shape: Sequence[int], tensor: int, count: int) -> torch.Tensor:
+    """[count, numel] unit vectors, the same in every run."""
+    generator = torch.Generator().manual_seed(7919 * (tensor + 1))
+    numel = int(np.prod(shape)) if len(shape) else 1
+    drawn = torch.randn(count, numel, generator=generator, dtype=torch.float64)
+    directions: torch.Tensor = drawn / drawn.norm(dim=1, keepdim=True)
+    return directions
+
+
+class Recorder:
+    """The books of one run.
+
+    Args:
+        job: What the run is asked to do.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.choices = Choices(job.prescribed, job.seed, job.stop_after)
+        self.steps: list[Step] = []
+        self.updates: list[Update] = []
+        self.scores: list[Score] = []
+        self.notes: dict[str, None] = {}
+        self.tensors: list[torch.Tensor] = []
+        self.backward_place: tuple[str, int] = ("", 0)
+        self.clip = 1.0
+        self._environments: list[Probe] = []
+        self._episodes: dict[int, int] = {}
+        self._between_episodes: dict[int, bool] = {}
+        self._groups: list[tuple[tuple[int, ...], tuple[float, ...]]] = []
+        self._stepped = False
+
+    @property
+    def running(self) -> bool:
+        """Whether the program has met the problem: before, its randomness is initialisation."""
+        return bool(self._episodes)
+
+    # environments --------------------------------------------------------------------------------
+
+    def add_environment(self, environment: Probe) -> None:
+        """A new environment of the program."""
+        self._environments.append(environment)
+
+    def on_reset(self, environment: Probe) -> None:
+        """An episode starts."""
+        self._stop_if_complete()
+        index = self._index(environment)
+        self._episodes[index] = self._episodes.get(index, -1) + 1
+        self._between_episodes[index] = True
+
+    def on_step(
+        self,
+        environment: Probe,
+        action: Any,
+        state: int,
+        reward: float,
+        next_state: int,
+        terminated: bool,
+        truncated: bool,
+    ) -> None:
+        """A transition was made."""
+        self._stop_if_complete()
+        index = self._index(environment)
+        groups, matches = self._draws_of(environment, index, action)
+        self._between_episodes[index] = terminated or truncated
+        self._stepped = True
+        self.steps.append(
+            Step(
+                index,
+                self._episodes[index],
+                environment.time - 1,
+                state,
+                reward,
+                next_state,
+                terminated,
+                truncated,
+                groups,
+                matches,
+            )
+        )
+
+    def environment_choice(self, probs: list[float]) -> int:
+        """The outcome of one of the problem's own random choices."""
+        self._stop_if_complete()
+        return self.choices.choose(probs, "environment")
+
+    def _index(self, environment: Probe) -> int:
+        return next(i for i, known in enumerate(self._environments) if known is environment)
+
+    def _stop_if_complete(self) -> None:
+        """New data after an update: what the program learns from the old is known."""
+        several = len(self._episodes) > 1
+        if self.updates and (several or all(self._between_episodes.values())):
+            raise PathComplete
+
+    # draws ---------------------------------------------------------------------------------------
+
+    def sampled(self, first: int, values: Sequence[float]) -> None:
+        """The program has drawn ``values`` by the choices from ``first`` on."""
+        if self._stepped:
+            self._groups, self._stepped = [], False
+        self._groups.append((tuple(range(first, len(self.choices.draws))), tuple(values)))
+
+    def _draws_of(
+        self, environment: Probe, index: int, action: Any
+    ) -> tuple[tuple[tuple[int, ...], ...], tuple[bool, ...]]:
+        """Of each call that may have drawn this action: its choices, and whether the values fit."""
+        shape = environment.action_space.shape or ()
+        width = int(np.prod(shape)) if shape else 1
+        active = sorted(self._episodes)
+        position = active.index(index)
+        detached = action.detach().cpu() if isinstance(action, torch.Tensor) else action
+        components = np.asarray(detached, dtype=np.float64).reshape(-1)
+        groups, matches = [], []
+        for draws, values in _joined(self._groups, len(active), width):
+            if len(draws) == width * len(active):
+                part = slice(position * width, (position + 1) * width)
+                draws, values = draws[part], values[part]
+            groups.append(draws)
+            fits = len(values) == len(components) and np.allclose(values, components, atol=1e-6)
+            matches.append(bool(fits))
+        return tuple(groups), tuple(matches)
+
+    # learning ------------------------------------------------------------------------------------
+
+    def register(self, parameters: Sequence[torch.Tensor]) -> None:
+        """Parameters that an optimizer will train; moves the one that the job wants moved."""
+        for parameter in parameters:
+            if not parameter.requires_grad or self._tensor_index(parameter) is not None:
+                continue
+            index = len(self.tensors)
+            self.tensors.append(parameter)
+            if index == self.job.tensor:
+                along = probing_directions(parameter.shape, index, self.job.directions)
+                moved = self.job.distance * along[self.job.direction]
+                with torch.no_grad():
+                    parameter.add_(moved.view(parameter.shape).to(parameter))
+
+    def updated(self, optimizer: torch.optim.Optimizer) -> None:
+        """The optimizer was asked to step: note what it was given."""
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        self.register(parameters)
+        owned = {id(parameter) for parameter in parameters}
+        sign = -1.0
+        if any(group.get("maximize", False) for group in optimizer.param_groups):
+            sign = 1.0
+        ascent: list[tuple[float, ...] | None] = []
+        for index, tensor in enumerate(self.tensors):
+            if id(tensor) not in owned or tensor.grad is None:
+                ascent.append(None)
+                continue
+            along = probing_directions(tensor.shape, index, self.job.directions)
+            gradient = tensor.grad.detach().to(torch.float64).reshape(-1)
+            ascent.append(tuple((sign * (along @ gradient)).tolist()))
+        place = user_place()
+        self.updates.append(
+            Update(tuple(ascent), place, self.backward_place, self.clip, len(self.steps))
+        )
+        self.clip = 1.0
+        if len(self.updates) >= MAX_UPDATES:
+            raise PathComplete
+
+    def scored(self, dist: torch.distributions.Distribution, value: Any, result: Any) -> None:
+        """The program has computed a log-probability."""
+        if len(self.scores) >= MAX_SCORES or not isinstance(result, torch.Tensor):
+            return
+        probs: tuple[float, ...] = ()
+        if isinstance(dist, torch.distributions.Categorical) and dist.probs.numel() <= 64:
+            probs = tuple(dist.probs.detach().double().reshape(-1).tolist())
+        value = torch.as_tensor(value).detach()
+        values = value.double().reshape(-1).tolist() if value.numel() <= 64 else []
+        self.scores.append(
+            Score(
+                user_place(),
+                result.requires_grad,
+                tuple(dist.batch_shape),
+                tuple(value.shape),
+                tuple(result.shape),
+                probs,
+                tuple(values),
+                len(self.steps),
+            )
+        )
+
+    def note(self, fact: str) -> None:
+        """Remember a fact once."""
+        self.notes[fact] = None
+
+    def _tensor_index(self, parameter: torch.Tensor) -> int | None:
+        return next((i for i, known in enumerate(self.tensors) if known is parameter), None)
+
+
+def _joined(
+    groups: Sequence[tuple[tuple[int, ...], tuple[float, ...]]], environments: int, width: int
+) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
+    """Groups as they are; or, where each call drew one component of the action, put together."""
+    single = [group for group in groups if len(group[0]) == environments]
+    if width == 1 or len(single) != len(groups) or len(groups) % width:
+        return list(groups)
+    joined = []
+    for start in range(0, len(groups), width):
+        parts = groups[start : start + width]
+        order = [(part, i) for i in range(environments) for part in parts]
+        joined.append(
+            (tuple(part[0][i] for part, i in order), tuple(part[1][i] for part, i in order))
+        )
+    return joined
+
+
+def user_place() -> tuple[str, int]:
+    """File and line of the innermost frame in the user's own code."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if is_user_file(frame.f_code.co_filename):
+            return frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
+    return "", 0
+
+
+def is_user_file(name: str) -> bool:
+    """Neither the standard library, nor an installed package, nor this one."""
+    return not name.startswith("<") and not name.startswith(_LIBRARIES)

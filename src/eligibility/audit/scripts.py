@@ -1,0 +1,102 @@
+"""`audit_script`: an unmodified program, in a process of its own."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from eligibility.audit.diagnosis import Case, diagnose
+from eligibility.audit.report import AuditReport
+from eligibility.audit.runner import ScriptRunner
+from eligibility.audit.source import read_source
+from eligibility.audit.survey import Progress, survey
+from eligibility.errors import InvalidValueError
+
+
+def audit_script(
+    path: str | Path,
+    argv: Sequence[str] = (),
+    *,
+    discount: float | None = None,
+    max_paths: int = 600,
+    samples: int = 200,
+    time_limit: float = 20.0,
+    memory_limit: int = 2048,
+    progress: Progress | None = None,
+) -> AuditReport:
+    """Whether an unmodified program computes the policy gradient.
+
+    E[g] over every path of a small problem, against ∇E[Σ_t γ^t r_t].
+
+    The program meets a probe in place of the environment that it makes, runs once for every
+    sequence of random outcomes up to its first update, and is stopped there; its parameters never
+    change. It runs in a child process without network, display or files outside a scratch folder.
+
+    Args:
+        path: The script.
+        argv: Its command-line arguments.
+        discount: γ of the return; None: one of the constants in the program's text, the one that
+            its gradient fits best.
+        max_paths: Enumerate up to so many paths; beyond it the paths are sampled.
+        samples: How many paths to sample then.
+        time_limit: Seconds that one run may take.
+        memory_limit: Megabytes that one run may take, beyond what the libraries do.
+        progress: Called with what is done, runs so far, and runs expected.
+
+    Returns:
+        The report. A program that cannot be run is "inconclusive", with what it needs.
+
+    Raises:
+        InvalidValueError: No such file, no Python, or a limit without sense.
+
+    Notes:
+        Conventions such as dropping γ^t are named with the size of their bias and are no faults.
+
+    Example:
+        >>> import tempfile
+        >>> audit_script(Path(tempfile.gettempdir()) / "missing.py")
+        Traceback (most recent call last):
+            ...
+        eligibility.errors.InvalidValueError: ...
+
+    References:
+        Williams 1992, Theorem 2.
+    """
+    path = Path(path)
+    _check_limits(discount, max_paths, samples, time_limit, memory_limit)
+    source = read_source(path)
+    started = time.perf_counter()
+    with ScriptRunner(
+        path.absolute(), tuple(argv), time_limit, memory_limit, source.four_tuple
+    ) as runner:
+        observed = survey(runner, max_paths, samples, progress or _silent)
+    discounts = source.discounts(argv) if discount is None else (discount,)
+    report = diagnose(Case(observed, source, str(path), discounts, source.epsilons()))
+    return replace(report, seconds=time.perf_counter() - started)
+
+
+def _silent(what: str, done: int, expected: int) -> None:
+    pass
+
+
+def _check_limits(
+    discount: float | None, max_paths: int, samples: int, time_limit: float, memory_limit: int
+) -> None:
+    if discount is not None and not 0.0 <= discount <= 1.0:
+        raise InvalidValueError(
+            "`discount`", f"{discount:g}", "γ in [0, 1]", "pass the program's γ"
+        )
+    limits = {
+        "max_paths": max_paths,
+        "samples": samples,
+        "time_limit": time_limit,
+        "memory_limit": memory_limit,
+    }
+    for name, value in limits.items():
+        if not (math.isfinite(value) and value > 0):
+            raise InvalidValueError(
+                f"`{name}`", f"{value:g}", "a positive number", "leave it out for the default"
+            )

@@ -1,0 +1,132 @@
+"""What a program does beside learning, such as plots and logs: it meets objects that do nothing."""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import random
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+if TYPE_CHECKING:
+    from eligibility.audit.interception import Patches
+
+# Packages that show or log: none of them can change a gradient.
+_INERT = (
+    "matplotlib", "seaborn", "plotly", "visdom", "wandb", "tensorboard", "tensorboardX",
+    "torch.utils.tensorboard", "comet_ml", "mlflow", "IPython", "pygame", "imageio", "tqdm",
+    "pyvirtualdisplay", "progressbar", "neptune", "moviepy",
+)  # fmt: skip
+_SEED = 20250101
+
+
+class Inert:
+    """Takes every call, attribute and item, and does nothing."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._iterable = args[0] if args and hasattr(args[0], "__iter__") else ()
+
+    def __getattr__(self, name: str) -> Inert:
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        return Inert()
+
+    def __call__(self, *args: Any, **options: Any) -> Inert:
+        return Inert(*args)
+
+    def __getitem__(self, key: Any) -> Inert:
+        return Inert()
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        pass
+
+    def __enter__(self) -> Inert:
+        return self
+
+    def __exit__(self, *details: Any) -> None:
+        pass
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._iterable)
+
+    def __len__(self) -> int:
+        return len(self._iterable)
+
+
+class _InertModule(ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name == "trange":
+            return range
+        if name in ("tqdm", "track"):
+            return lambda iterable=(), *args, **options: _Progress(iterable)
+        return Inert()
+
+
+class _Progress(Inert):
+    """A progress bar that only counts."""
+
+    def __init__(self, iterable: Any) -> None:
+        super().__init__(iterable)
+
+
+class _InertFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if any(name == inert or name.startswith(f"{inert}.") for inert in _INERT):
+            return importlib.machinery.ModuleSpec(name, self, is_package=True)
+        return None
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        return _InertModule(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        pass
+
+
+def quieten(patches: Patches) -> None:
+    """Inert packages, no sleeping, no accelerator, no compilation, the same seeds in every run."""
+    finder = _InertFinder()
+    sys.meta_path.insert(0, finder)
+    patches.later(lambda: sys.meta_path.remove(finder))
+    loaded = {
+        name: module
+        for name, module in list(sys.modules.items())
+        if any(name == inert or name.startswith(f"{inert}.") for inert in _INERT)
+    }
+    for name in loaded:
+        del sys.modules[name]
+    patches.later(lambda: _reload(loaded))
+    patches.set(time, "sleep", lambda seconds: None)
+    patches.set(torch.cuda, "is_available", lambda: False)
+    patches.set(torch, "compile", lambda model=None, **options: model or (lambda inner: inner))
+    _seed(patches)
+
+
+def _reload(loaded: dict[str, ModuleType]) -> None:
+    for name in [name for name, module in sys.modules.items() if isinstance(module, _InertModule)]:
+        del sys.modules[name]
+    sys.modules.update(loaded)
+
+
+def _seed(patches: Patches) -> None:
+    """Seed the three global generators, and put their states back afterwards."""
+    torch_state, numpy_state, python_state = (
+        torch.get_rng_state(),
+        np.random.get_state(),
+        random.getstate(),
+    )
+    patches.later(lambda: torch.set_rng_state(torch_state))
+    patches.later(lambda: np.random.set_state(numpy_state))
+    patches.later(lambda: random.setstate(python_state))
+    torch.manual_seed(_SEED)
+    np.random.seed(_SEED % 2**32)
+    random.seed(_SEED)

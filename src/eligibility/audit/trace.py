@@ -1,0 +1,185 @@
+"""What one run of the user's program leaves behind: plain records, checked when they arrive.
+
+They cross a pipe as JSON from a process that ran somebody's program, so nothing in them is trusted:
+`parse_trace` takes numbers, strings and lists, and refuses everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+Record = TypeVar("Record")
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One enumerated random choice.
+
+    Attributes:
+        source: "action" (the program's policy), "environment" (the probe) or "other".
+        probs: Probability of each outcome.
+        picked: The outcome taken.
+        loc: Mean of a Gaussian draw, else None; then ``probs`` are the quadrature weights.
+        scale: Its standard deviation.
+        value: What was drawn.
+    """
+
+    source: str
+    probs: tuple[float, ...]
+    picked: int
+    loc: float | None = None
+    scale: float | None = None
+    value: float | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """One transition of the probe.
+
+    Attributes:
+        environment: Index of the environment, in order of creation.
+        episode: Episode of this environment, from 0.
+        time: Step of the episode, from 0.
+        state: Where the action was taken.
+        reward: What it earned.
+        next_state: Where it led; the probe's terminal state has the highest index.
+        terminated: The episode ended by the problem.
+        truncated: The episode ended by the horizon.
+        groups: The draws (indices) since the last step that may have made this action, by call.
+        matches: Whether the values of each group are the action that arrived.
+    """
+
+    environment: int
+    episode: int
+    time: int
+    state: int
+    reward: float
+    next_state: int
+    terminated: bool
+    truncated: bool
+    groups: tuple[tuple[int, ...], ...]
+    matches: tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class Update:
+    """One call of an optimizer's ``step``.
+
+    Attributes:
+        ascent: [tensors][directions] minus the gradient along each probing direction of each
+            parameter tensor; None for a tensor without a gradient.
+        place: File and line of the call.
+        backward: File and line of the last ``backward``.
+        clip: The factor that gradient clipping would have applied.
+        steps_before: Transitions before this update.
+    """
+
+    ascent: tuple[tuple[float, ...] | None, ...]
+    place: tuple[str, int]
+    backward: tuple[str, int]
+    clip: float
+    steps_before: int
+
+
+@dataclass(frozen=True)
+class Score:
+    """One call of ``log_prob`` by the user's program.
+
+    Attributes:
+        place: File and line of the call.
+        differentiable: Whether the result carries a gradient.
+        batch_shape: Of the distribution.
+        value_shape: Of the argument.
+        result_shape: Of the result.
+        probs: The scored distribution, flattened; empty if it is long or not discrete.
+        values: The scored actions, flattened; empty if there are many.
+        steps_before: Transitions before this call.
+    """
+
+    place: tuple[str, int]
+    differentiable: bool
+    batch_shape: tuple[int, ...]
+    value_shape: tuple[int, ...]
+    result_shape: tuple[int, ...]
+    probs: tuple[float, ...]
+    values: tuple[float, ...]
+    steps_before: int
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One run of the program.
+
+    Attributes:
+        outcome: "updated" (it went past its first update), "finished", "choices" (too many),
+            "error", "exited", "killed" or "time".
+        detail: The error's text, or what happened.
+        file: Where, as a path; empty if unknown.
+        line: Where.
+        draws: Every random choice, in order.
+        steps: Every transition, in order.
+        updates: Every optimizer step, in order.
+        scores: The calls of ``log_prob``.
+        shapes: Shapes of the parameter tensors, in order.
+        notes: Facts that the diagnosis reads, such as "identity-shuffle".
+    """
+
+    outcome: str
+    detail: str = ""
+    file: str = ""
+    line: int = 0
+    draws: tuple[Draw, ...] = ()
+    steps: tuple[Step, ...] = ()
+    updates: tuple[Update, ...] = ()
+    scores: tuple[Score, ...] = ()
+    shapes: tuple[tuple[int, ...], ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def probability(self) -> float:
+        """The probability of this run: the product over its choices."""
+        product = 1.0
+        for draw in self.draws:
+            product *= draw.probs[draw.picked]
+        return product
+
+
+def parse_trace(data: Any) -> Trace:
+    """The record in ``data``, as it came from JSON; raises ``ValueError`` if it is none."""
+    try:
+        return Trace(
+            outcome=_text(data["outcome"]),
+            detail=_text(data["detail"])[:2000],
+            file=_text(data["file"]),
+            line=int(data["line"]),
+            draws=tuple(_record(Draw, item) for item in data["draws"]),
+            steps=tuple(_record(Step, item) for item in data["steps"]),
+            updates=tuple(_record(Update, item) for item in data["updates"]),
+            scores=tuple(_record(Score, item) for item in data["scores"]),
+            shapes=_frozen(data["shapes"]),
+            notes=tuple(_text(note) for note in data["notes"]),
+        )
+    except (KeyError, TypeError, IndexError) as error:
+        raise ValueError(f"not a trace: {error!r}") from error
+
+
+def _record(kind: Callable[..., Record], values: Any) -> Record:
+    if len(values) != len(fields(kind)):  # type: ignore[arg-type]  # kind is a dataclass
+        raise TypeError(f"{len(values)} values for {kind}")
+    return kind(*(_frozen(value) for value in values))
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_frozen(item) for item in value)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise TypeError(f"{type(value).__name__} in a trace")
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{type(value).__name__} instead of a string")
+    return value

@@ -1,0 +1,94 @@
+"""Whole audits of scripts, in the child process and through the command line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import eligibility as el
+from eligibility.errors import InvalidValueError
+from tests.audit.writing import LOSS, line_of, write_program
+
+
+def command(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "eligibility", "audit", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_a_correct_program_is_unbiased_to_rounding(tmp_path: Path) -> None:
+    report = el.audit_script(write_program(tmp_path))
+    assert report.verdict == "unbiased"
+    assert report.residual < 1e-9
+    assert report.probability == pytest.approx(1.0, abs=1e-12)
+    assert report.exhaustive
+    assert report.exit_status == 0
+    assert report.ok()
+    for row in report.weights:
+        assert row.given == pytest.approx(row.reinforce, abs=1e-8)
+
+
+def test_the_command_names_the_fault_its_line_and_its_fix(tmp_path: Path) -> None:
+    path = write_program(tmp_path, LOSS, "loss = -(log_probs.mean() * returns).sum()")
+    result = command(path, "--json", "--html", tmp_path / "r.html", "--sarif", tmp_path / "r.sarif")
+    assert result.returncode == 1, result.stderr
+    report = json.loads(result.stdout)
+    assert report["verdict"] == "biased"
+    assert report["residual"] > 0.04
+    (finding,) = report["findings"]
+    assert finding["rule"] == "mean-log-prob-times-sum-of-returns"
+    assert (finding["file"], finding["line"]) == (str(path), line_of(path, "loss ="))
+    assert finding["fix"] == "loss = -(log_probs * returns).sum()"
+    assert "mean(log_prob)" in (tmp_path / "r.html").read_text(encoding="utf-8")
+    region = json.loads((tmp_path / "r.sarif").read_text(encoding="utf-8"))["runs"][0]["results"][0]
+    line = region["locations"][0]["physicalLocation"]["region"]["startLine"]
+    assert line == line_of(path, "loss =")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["missing.py"],
+            "error: `missing.py`: got No such file or directory, expected a readable Python file; "
+            "check the path",
+        ),
+        (
+            ["broken.py"],
+            "error: `broken.py`: got text that is not Python (line 1), expected a Python program; "
+            "pass the script that trains the policy",
+        ),
+        (
+            ["fine.py", "--time-limit", "-1"],
+            "error: `time_limit`: got -1, expected a positive number; leave it out for the default",
+        ),
+        (
+            ["fine.py", "--discount", "2"],
+            "error: `discount`: got 2, expected γ in [0, 1]; pass the program's γ",
+        ),
+    ],
+)
+def test_bad_usage_is_one_line_and_status_2(
+    tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    (tmp_path / "broken.py").write_text("def :", encoding="utf-8")
+    (tmp_path / "fine.py").write_text("", encoding="utf-8")
+    result = subprocess.run(
+        [sys.executable, "-m", "eligibility", "audit", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.strip() == message
+
+
+def test_limits_are_checked_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValueError, match="`max_paths`: got 0, expected a positive number"):
+        el.audit_script(write_program(tmp_path), max_paths=0)

@@ -1,0 +1,52 @@
+"""Small programs for the tests: one agent in plain style, with its parts to be exchanged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+PROGRAM = """
+import gymnasium as gym
+import torch
+from torch.distributions import Categorical
+
+GAMMA = 0.9
+env = gym.make("CartPole-v1")
+net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+opt = torch.optim.Adam(net.parameters(), lr=1e-2)
+for episode in range(1000):
+    obs, _ = env.reset()
+    log_probs, rewards, done = [], [], False
+    while not done:
+        dist = Categorical(logits=net(torch.as_tensor(obs, dtype=torch.float32)))
+        action = dist.sample()
+        log_probs.append(dist.log_prob(action))
+        obs, reward, terminated, truncated, _ = env.step(action.item())
+        rewards.append(reward)
+        done = terminated or truncated
+    returns, running = [], 0.0
+    for reward in reversed(rewards):
+        running = reward + GAMMA * running
+        returns.insert(0, running)
+    returns = torch.tensor(returns)
+    log_probs = torch.stack(log_probs)
+    gamma_t = GAMMA ** torch.arange(len(returns))
+    loss = -(gamma_t * log_probs * returns).sum()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+LOSS = "loss = -(gamma_t * log_probs * returns).sum()"
+
+
+def write_program(folder: Path, old: str = "", new: str = "") -> Path:
+    """The program, with one part exchanged, as a file."""
+    assert old in PROGRAM
+    path = folder / "program.py"
+    path.write_text(PROGRAM.replace(old, new) if old else PROGRAM, encoding="utf-8")
+    return path
+
+
+def line_of(path: Path, text: str) -> int:
+    """Number of the first line that contains ``text``."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return next(number for number, line in enumerate(lines, 1) if text in line)
