@@ -28,9 +28,14 @@ def log_pmf(
     logits: Float[Tensor, "*batch K"], mask: Bool[Tensor, "*#batch K"] | None = None
 ) -> Float[Tensor, "*batch K"]:
     """``log softmax(z)`` with −∞, and a gradient of exactly 0, where the mask is False."""
-    if mask is not None:
-        logits = torch.where(mask, logits, float("-inf"))
-    return torch.log_softmax(logits, -1, dtype=compute_dtype(logits))
+    return torch.log_softmax(masked(logits, mask), -1, dtype=compute_dtype(logits))
+
+
+def masked(
+    logits: Float[Tensor, "*batch K"], mask: Bool[Tensor, "*#batch K"] | None
+) -> Float[Tensor, "*batch K"]:
+    """The logits, −∞ where the mask is False."""
+    return logits if mask is None else torch.where(mask, logits, float("-inf"))
 
 
 def at_action(
@@ -42,7 +47,7 @@ def at_action(
 
 def entropy(log_pmf: Float[Tensor, "*batch K"]) -> Float[Tensor, "*batch"]:
     """``−Σ π log π`` with ``0 log 0 = 0``; impossible categories have a gradient of exactly 0."""
-    return -(log_pmf.exp() * _finite(log_pmf)).sum(-1)
+    return 0.0 - (log_pmf.exp() * _finite(log_pmf)).sum(-1)  # 0.0, not −0.0, if certain
 
 
 def kl(

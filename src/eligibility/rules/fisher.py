@@ -23,7 +23,7 @@ from eligibility.errors import UnsupportedDistributionError
 from eligibility.rules.constructed import given_names
 from eligibility.rules.multinomial import exponentiate, sum_of_others
 from eligibility.rules.registry import constructed_parameters, find_rule
-from eligibility.rules.rule import double_precision
+from eligibility.rules.rule import double_precision, read_parameter
 
 Formula = Callable[[Distribution], Tensor]
 
@@ -81,7 +81,7 @@ def register_fisher(
 
 def read(dist: Distribution, attribute: str) -> Tensor:
     """An attribute of ``dist`` in double precision."""
-    tensor: Tensor = getattr(dist, attribute)
+    tensor: Tensor = read_parameter(dist, attribute)
     return tensor.to(double_precision(tensor.device))
 
 

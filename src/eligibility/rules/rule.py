@@ -78,7 +78,13 @@ class Rule:
         return _common_dtype([a for a in self._arguments(dist) if _is_floating(a)])
 
     def _arguments(self, dist: Distribution) -> tuple[Any, ...]:
-        return tuple(dist if name == "dist" else getattr(dist, name) for name in self.reads)
+        return tuple(dist if name == "dist" else read_parameter(dist, name) for name in self.reads)
+
+
+@functools.singledispatch
+def read_parameter(dist: Distribution, name: str) -> Any:
+    """The attribute of ``dist`` that a formula reads; a class that keeps it as given, says so."""
+    return getattr(dist, name)
 
 
 def round_once(function: Callable[..., Any], working: torch.dtype) -> Callable[..., Any]:

@@ -1,0 +1,82 @@
+"""What the five classes add to torch's: eligibilities, Fisher information, strict values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from eligibility.errors import InvalidValueError, ShapeError
+from eligibility.rules.fisher import fisher_information
+from eligibility.rules.registry import eligibility
+from eligibility.shapes import are_values_readable
+
+NO_SHAPE = torch.Size()
+
+
+class DropIn(Distribution):
+    """Mixed in before one of torch's classes."""
+
+    def eligibility(
+        self,
+        value: Tensor,
+        wrt: str | tuple[str, ...] | None = None,
+        coordinates: str | None = None,
+    ) -> dict[str, Tensor]:
+        """The closed-form eligibilities of ``value``; see `eligibility.eligibility`."""
+        return eligibility(self, value, wrt, coordinates)
+
+    def fisher_information(self, wrt: str | tuple[str, ...] | None = None) -> dict[str, Tensor]:
+        """The Fisher information of the parameters; see `eligibility.fisher_information`."""
+        return fisher_information(self, wrt)
+
+    def _describe(
+        self, batch_shape: torch.Size, event_shape: torch.Size, validate: bool | None
+    ) -> None:
+        """What the constructor of torch's base class stores, without its checks."""
+        self._batch_shape = batch_shape
+        self._event_shape = event_shape
+        if validate is not None:
+            self._validate_args = validate
+
+    def _may_check(self, *tensors: Tensor) -> bool:
+        """Whether values are to be checked: validation is on, and the numbers can be read."""
+        return self._validate_args and are_values_readable(*tensors)
+
+
+def one_of(probs: Any, logits: Any) -> tuple[Any, bool]:
+    """The parameter that is not None, and whether it is ``probs``."""
+    if probs is not None and logits is None:
+        return probs, True
+    if logits is not None and probs is None:
+        return logits, False
+    raise InvalidValueError(
+        "`probs` and `logits`",
+        "both" if probs is not None else "neither",
+        "exactly one of them",
+        "pass probs= or logits=",
+    )
+
+
+def check_full_shape(dist: Distribution, value: Tensor) -> None:
+    """Raise unless ``value`` is ``[*samples, *batch, *event]``.
+
+    One event for the whole batch is no choice here: with as many rows as categories, indices
+    ``[B]`` would pass for an event ``[K]``.
+    """
+    wanted = dist.batch_shape + dist.event_shape
+    if value.shape[max(0, value.ndim - len(wanted)) :] != wanted:
+        raise ShapeError(
+            "`value`",
+            f"shape {list(value.shape)}",
+            f"[*samples, {', '.join(map(str, wanted))}]",
+            f"pass vectors for {type(dist).__name__}, not indices; nothing is broadcast silently",
+        )
+
+
+def safe_log(weights: Tensor) -> Tensor:
+    """log w, and −∞ at 0 with a gradient of exactly 0: what has no weight is not in the support."""
+    positive = weights > 0
+    return torch.where(positive, torch.where(positive, weights, 1.0).log(), float("-inf"))

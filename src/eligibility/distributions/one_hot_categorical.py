@@ -1,0 +1,94 @@
+"""OneHotCategorical: one draw from K categories, as a vector with a single 1."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from eligibility.distributions._drop_in import NO_SHAPE, DropIn, check_full_shape
+from eligibility.distributions.categorical import Categorical
+from eligibility.rules.rule import read_parameter
+from eligibility.shapes import check_counts
+
+Self = TypeVar("Self", bound="OneHotCategorical")
+
+
+class OneHotCategorical(DropIn, torch.distributions.OneHotCategorical):
+    """torch's OneHotCategorical, exact and with a mask; see `eligibility.Categorical`.
+
+    Args:
+        probs: The weights w >= 0, shape ``[*batch, K]``; they need not sum to 1.
+        logits: The scores z, shape ``[*batch, K]``; −∞ forbids a category.
+        mask: True where a category is legal, ``[*batch, K]`` or ``[K]``.
+        validate_args: Whether to check values; default: torch's setting. Shapes are always checked.
+
+    Raises:
+        ShapeError, InvalidTypeError, InvalidValueError: The arguments make no distribution.
+
+    Example:
+        >>> policy = OneHotCategorical(logits=torch.zeros(4))
+        >>> policy.eligibility(torch.tensor([1, 0, 0, 0]))["logits"]
+        tensor([ 0.7500, -0.2500, -0.2500, -0.2500])
+    """
+
+    _categorical: Categorical
+
+    def __init__(
+        self,
+        probs: Tensor | None = None,
+        logits: Tensor | None = None,
+        *,
+        mask: Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        self._categorical = Categorical(probs, logits, mask=mask, validate_args=validate_args)
+        event_shape = self._categorical.param_shape[-1:]
+        self._describe(self._categorical.batch_shape, event_shape, validate_args)
+
+    @property
+    def weights(self) -> Tensor | None:
+        """The weights as they were given; None if logits were."""
+        return self._categorical.weights
+
+    @property
+    def mask(self) -> Tensor | None:
+        """The mask as it was given, or None."""
+        return self._categorical.mask
+
+    def expand(self: Self, batch_shape: Any, _instance: Any = None) -> Self:
+        """The same distribution for a larger batch, without new memory."""
+        new: Self = type(self).__new__(type(self)) if _instance is None else _instance
+        new._categorical = self._categorical.expand(batch_shape)
+        new._describe(torch.Size(batch_shape), self._event_shape, self._validate_args)
+        return new
+
+    def sample(
+        self, sample_shape: Any = NO_SHAPE, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Draw one-hot vectors, shape ``[*sample_shape, *batch, K]``."""
+        drawn = self._categorical.sample(sample_shape, generator=generator)
+        return torch.nn.functional.one_hot(drawn, self._event_shape[0]).to(self._param.dtype)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """log P(value), shape ``[*samples, *batch]``.
+
+        Args:
+            value: One-hot vectors, shape ``[*samples, *batch, K]``.
+
+        Raises:
+            ShapeError, InvalidValueError: ``value`` holds no such vectors.
+        """
+        check_full_shape(self, value)
+        if self._may_check(value):
+            check_counts(value, 1, "value")
+        return self._categorical.log_prob(value.argmax(-1))
+
+    def __repr__(self) -> str:
+        return repr(self._categorical).replace("Categorical", type(self).__name__, 1)
+
+
+@read_parameter.register
+def _(dist: OneHotCategorical, name: str) -> Any:
+    return read_parameter(dist._categorical, name)
