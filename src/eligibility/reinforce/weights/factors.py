@@ -117,7 +117,8 @@ class OuterProduct(Factors):
     def materialize(self, rows: slice = slice(None)) -> Tensor:
         """``δᵀ x`` of each sample."""
         x, delta = self.factors(rows)
-        return (delta.mT @ x).reshape(-1, *self.parameter.shape)
+        product = delta.mT * x if self._positions == 1 else delta.mT @ x
+        return product.reshape(-1, *self.parameter.shape)
 
     def mean(self, weights: Float[Tensor, " N"]) -> Tensor:
         """``1/N Σ_n w_n δ_nᵀ x_n``: samples and positions are one long sum."""
