@@ -29,7 +29,7 @@ from eligibility.explanation.problem import Of, Part, Problem, log_prob_in, star
 from eligibility.explanation.recorder import record
 from eligibility.explanation.steps import Writer
 from eligibility.explanation.tables import conventions_table, table_of
-from eligibility.rules.registry import find_rule
+from eligibility.rules.registry import find_rule, rules_of
 
 
 def explain_problem(
@@ -50,7 +50,7 @@ def explain_problem(
         why=tuple(sentence for part in parts for sentence in reasons.why(part)),
         steps=steps,
         leaves=leaves,
-        rules=tuple(map(_statement, parts)),
+        rules=tuple(map(_statement_with_others, parts)),
         checks=tuple(check for part in parts for check in _checks(part)),
         expected=tuple(item for part in parts for item in expectations.expected(part)),
     )
@@ -111,6 +111,18 @@ def _subject(parts: list[Part]) -> Subject:
     )
 
 
+def _statement_with_others(part: Part) -> RuleStatement:
+    names = dict.fromkeys(
+        rule.coordinates for rule in rules_of(part.problem.family) if rule.parameter == part.name
+    )
+    others = tuple(
+        _statement(_part(part.problem, part.leaf, name, part.of))
+        for name in names
+        if name != part.rule.coordinates
+    )
+    return replace(_statement(part), conventions=conventions_table(part), others=others)
+
+
 def _statement(part: Part) -> RuleStatement:
     rule, of_prob = part.rule, part.of == "prob"
     symbol = next((s for s, held in rule.symbols.items() if held == part.name), part.name)
@@ -128,7 +140,6 @@ def _statement(part: Part) -> RuleStatement:
         terms=_terms(part),
         result=numbers_of(part.result),
         reference=rule.reference,
-        conventions=conventions_table(part),
     )
 
 

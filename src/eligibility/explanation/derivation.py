@@ -5,12 +5,10 @@ Everything in it is a plain Python value, so that it survives JSON and needs no 
 
 from __future__ import annotations
 
-import json
 import math
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal
 
 from eligibility.errors import InvalidValueError
 from eligibility.files import write_atomically
@@ -202,6 +200,7 @@ class RuleStatement:
         result: What the formula gives.
         reference: Author, year, equation.
         conventions: Every convention of the parameter side by side; None if there is only one.
+        others: The same statement in each of the other conventions.
     """
 
     name: str
@@ -213,6 +212,7 @@ class RuleStatement:
     result: Numbers
     reference: str
     conventions: Table | None = None
+    others: tuple[RuleStatement, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -276,7 +276,7 @@ class Subject:
 class Explanation:
     """Where every entry of a gradient comes from; made by `eligibility.explain`.
 
-    Prints in a terminal, shows as LaTeX in a notebook, and saves as text, LaTeX or JSON.
+    Prints in a terminal, shows in a notebook, and saves as HTML, text, LaTeX or JSON.
 
     Attributes:
         title: One line: what is explained.
@@ -328,16 +328,24 @@ class Explanation:
 
         return render_latex(self)
 
+    def html(self) -> str:
+        """The explanation as one self-contained HTML page, with live controls where they apply."""
+        from eligibility.explanation.page import render_page
+
+        return render_page(self)
+
     def to_json(self) -> str:
         """The record as JSON; infinities and NaN are the strings "inf", "-inf" and "nan"."""
-        return json.dumps(_to_plain(asdict(self)), ensure_ascii=False, allow_nan=False)
+        from eligibility.explanation.record_json import write_json
+
+        return write_json(self)
 
     @classmethod
     def from_json(cls, text: str) -> Explanation:
         """The record that `to_json` wrote."""
-        restored = _restore(cls, json.loads(text))
-        assert isinstance(restored, cls)
-        return restored
+        from eligibility.explanation.record_json import read_json
+
+        return read_json(cls, text)
 
     def save(self, path: str | Path) -> Path:
         """Write it to ``path``; the suffix chooses the format.
@@ -365,6 +373,11 @@ class Explanation:
 
         return render(self)
 
+    def _repr_html_(self) -> str:
+        from eligibility.explanation.page import render_notebook
+
+        return render_notebook(self)
+
     def _repr_latex_(self) -> str:
         from eligibility.explanation.latex import render_notebook
 
@@ -373,31 +386,8 @@ class Explanation:
 
 # suffix -> how the record is written
 _FORMATS = {
+    ".html": Explanation.html,
     ".txt": Explanation.text,
     ".tex": Explanation.latex,
     ".json": Explanation.to_json,
 }
-
-
-def _to_plain(value: Any) -> Any:
-    """``value`` with every float that JSON has no word for as a string."""
-    if isinstance(value, dict):
-        return {key: _to_plain(item) for key, item in value.items()}
-    if isinstance(value, (tuple, list)):
-        return [_to_plain(item) for item in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _restore(kind: Any, value: Any) -> Any:
-    """``value``, from JSON, as the type ``kind`` that a field of the record is annotated with."""
-    if is_dataclass(kind) and isinstance(kind, type):
-        hints = get_type_hints(kind)
-        return kind(**{f.name: _restore(hints[f.name], value[f.name]) for f in fields(kind)})
-    arguments = get_args(kind)
-    if get_origin(kind) is tuple:
-        inner = arguments if arguments[-1] is not Ellipsis else (arguments[0],) * len(value)
-        return tuple(_restore(item, entry) for item, entry in zip(inner, value, strict=True))
-    if get_origin(kind) in (Union, UnionType):
-        present = next(item for item in arguments if item is not type(None))
-        return None if value is None else _restore(present, value)
-    return float(value) if kind is float else value
