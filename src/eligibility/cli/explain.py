@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from eligibility.errors import InvalidValueError
+from eligibility.files import write_atomically
 
 if TYPE_CHECKING:
     from eligibility.explanation.derivation import Explanation
@@ -41,6 +43,9 @@ def explain(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the record as JSON.")] = False,
     latex: Annotated[bool, typer.Option("--latex", help="Print a LaTeX document.")] = False,
+    html: Annotated[
+        Path | None, typer.Option(help="Write one self-contained HTML page here as well.")
+    ] = None,
 ) -> None:
     """Show where every entry of a gradient comes from.
 
@@ -55,7 +60,10 @@ def explain(
     parameters = {"probs": probs, "logits": logits}
     outcome = {"--action": action, "--counts": counts, "--value": value}
     problem = read_problem(family, parameters, outcome, total_count)
-    _show(explain_problem(problem, None, coordinates, check_of(of)), json, latex)
+    explanation = explain_problem(problem, None, coordinates, check_of(of))
+    if html is not None:
+        write_atomically(html, explanation.html())
+    _show(explanation, json, latex)
 
 
 def _show(explanation: Explanation, json: bool, latex: bool) -> None:

@@ -1,0 +1,120 @@
+"""Tables of numbers with a bar under each: sizes and signs are seen before they are read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from eligibility.explanation.derivation import Column, Table
+from eligibility.explanation.page.markup import Markup, element, join
+from eligibility.explanation.wording import cell
+
+# Columns whose numbers are gradients share one scale; probabilities have their own, from 0 to 1.
+_GRADIENTS = ("contribution", "gradient", "convention")
+_MORE = "… and {} more"
+
+
+def table_html(table: Table) -> Markup:
+    """A table; every element has its role, since on a phone its rows are laid out as cards."""
+    scale = scale_of(
+        value for column in table.columns if column.role in _GRADIENTS for value in column.values
+    )
+    head = element(
+        "tr",
+        element("th", table.axis, scope="col", role="columnheader"),
+        *(
+            element("th", column.title, scope="col", role="columnheader", class_=column.role)
+            for column in table.columns
+        ),
+        role="row",
+    )
+    body = [
+        _row(label, index, table, index in table.selected, scale)
+        for index, label in enumerate(table.rows)
+    ]
+    grid = element(
+        "table",
+        element("caption", table.title),
+        element("thead", head, role="rowgroup"),
+        element("tbody", *body, role="rowgroup"),
+        role="table",
+    )
+    more = element("p", _MORE.format(table.omitted), class_="aside") if table.omitted else None
+    note = element("p", table.note, class_="aside note") if table.note else None
+    return element("div", grid, more, note, class_="table")
+
+
+def scale_of(values: Iterable[float | None]) -> tuple[float, float]:
+    """The least and the greatest of the finite values and 0; never an empty range."""
+    finite = [value for value in values if value is not None and math.isfinite(value)]
+    low, high = min([0.0, *finite]), max([0.0, *finite])
+    return (low, high) if high > low else (0.0, 1.0)
+
+
+def bar(value: float | None, scale: tuple[float, float]) -> Markup:
+    """A bar from 0 to ``value``; an infinite one reaches the end of the scale."""
+    if value is None or math.isnan(value):
+        return Markup("")
+    low, high = scale
+    # In per mille of the scale: plain numbers whatever the scale is.
+    zero, end = (1000 * (0 - low) / (high - low), 1000 * (_held(value, scale) - low) / (high - low))
+    return element(
+        "svg",
+        element("rect", class_="axis", x=_tenth(zero - 4), y=0, width=8, height=10),
+        element(
+            "rect",
+            class_="down" if value < 0 else "up",
+            x=_tenth(min(zero, end)),
+            y=2,
+            width=_tenth(abs(end - zero)),
+            height=6,
+        ),
+        class_="bar",
+        viewBox="-4 0 1008 10",
+        preserveAspectRatio="none",
+        aria_hidden="true",
+    )
+
+
+def _held(value: float, scale: tuple[float, float]) -> float:
+    return min(max(value, scale[0]), scale[1])
+
+
+def _tenth(value: float) -> str:
+    return f"{value:.1f}"
+
+
+def _row(
+    label: str, index: int, table: Table, selected: bool, scale: tuple[float, float]
+) -> Markup:
+    mark = element("span", "drawn", class_="drawn") if selected else None
+    header = element("th", join(label, mark), scope="row", role="rowheader")
+    cells = [_cell(column, index, scale) for column in table.columns]
+    return element("tr", header, *cells, role="row", class_="selected" if selected else None)
+
+
+def _cell(column: Column, index: int, scale: tuple[float, float]) -> Markup:
+    value = _entry(column.values, index)
+    drawn = None
+    if column.role in _GRADIENTS:
+        drawn = bar(value, scale)
+    elif column.role == "probability":
+        drawn = bar(value, (0.0, 1.0))
+    # The element `data` keeps the exact number for programs, beside the rounded one for readers.
+    number = (
+        element("span", class_="number")
+        if value is None
+        else element("data", cell(value), class_="number", value=repr(value))
+    )
+    return element(
+        "td",
+        number,
+        drawn,
+        role="cell",
+        class_=column.role,
+        data_label=column.title,
+    )
+
+
+def _entry(values: Sequence[float | None], index: int) -> float | None:
+    return values[index] if index < len(values) else None

@@ -1,0 +1,262 @@
+"""The page as text: everything of the record is in it, and nothing of the user's is trusted."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import torch
+from torch.distributions import Bernoulli, Categorical, Multinomial
+
+import eligibility as el
+from eligibility.cli.app import main
+from eligibility.errors import UnsupportedDistributionError
+from eligibility.explanation.derivation import Explanation, Leaf, Source, Step
+from eligibility.explanation.operations import _OPERATIONS
+from eligibility.explanation.page.markup import Markup, element, join
+from eligibility.explanation.page.mathml import math
+from eligibility.explanation.page.picture import MOST_BOXES, picture
+from eligibility.explanation.wording import cell
+from eligibility.rules.registry import rules_of
+
+FORUM = el.explain(
+    Categorical(probs=torch.tensor([0.69, 0.1, 0.2, 0.01])), value=torch.tensor(0), of="prob"
+)
+BATCH = el.explain(Categorical(probs=torch.ones(2, 3)), value=torch.tensor([0, 1]))
+HOSTILE = "</script><script>alert(1)</script>\" onload='x' &amp; <b>"
+
+
+class Outline(HTMLParser):
+    """The elements of a page; fails on an end tag that does not match."""
+
+    VOID = frozenset({"meta", "input", "br"})
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in ("style", "script"):
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+def test_page_says_all_that_the_record_says() -> None:
+    text = Outline(FORUM.html()).text
+    for sentence in (FORUM.title, *FORUM.why):
+        assert sentence in text
+    for table in (*FORUM.tables, FORUM.rules[0].conventions):
+        assert table is not None
+        for column in table.columns:
+            assert column.title in text
+            assert all(cell(value) in text for value in column.values)
+    for step in FORUM.steps:
+        assert step.name in text
+    for check in FORUM.checks:
+        assert check.statement in text
+    assert FORUM.expected[0].expected in text
+
+
+@pytest.mark.parametrize("explanation", [FORUM, BATCH], ids=["live", "static"])
+def test_page_is_balanced_and_self_contained(explanation: Explanation) -> None:
+    page = Outline(explanation.html())
+    assert page.open == []
+    for tag, attributes in page.elements:
+        assert tag not in ("link", "img", "iframe", "object", "base")
+        assert not {"src", "href", "srcset", "style"} & attributes.keys()
+        assert not any(name.startswith("on") for name in attributes)
+    assert "http" not in re.sub(r'http-equiv|"http://www.w3.org/2000/svg"', "", explanation.html())
+
+
+def test_identifiers_are_unique() -> None:
+    found = [a["id"] for _, a in Outline(FORUM.html()).elements if "id" in a]
+    assert len(found) == len(set(found))
+
+
+def test_only_one_outcome_of_the_categorical_family_has_controls() -> None:
+    counts = torch.tensor([1.0, 1.0, 0.0])
+    for live, dist, value in [
+        (True, Categorical(logits=torch.zeros(1, 3)), torch.tensor([0])),
+        (True, Multinomial(2, probs=torch.ones(3)), counts),
+        (False, Categorical(probs=torch.ones(2, 3)), torch.tensor([0, 1])),
+        (False, Categorical(probs=torch.ones(13)), torch.tensor(0)),
+        (False, Categorical(logits=torch.tensor([0.0, -torch.inf])), torch.tensor(0)),
+        (False, Bernoulli(torch.tensor(0.5)), torch.tensor(1.0)),
+    ]:
+        page = el.explain(dist, value=value).html()
+        assert ('id="controls"' in page) is live
+        assert ("<script" in page) is live
+
+
+def hostile() -> Explanation:
+    """A record in which every text that a user's program can choose attacks the page."""
+    step = replace(
+        FORUM.steps[0],
+        name=HOSTILE,
+        formula=HOSTILE,
+        latex=HOSTILE,
+        variable=HOSTILE,
+        sources=(Source(HOSTILE, 1, HOSTILE, "user"),),
+    )
+    leaf = replace(FORUM.leaves[0], name=HOSTILE)
+    table = replace(FORUM.tables[0], title=HOSTILE, note=HOSTILE, rows=(HOSTILE,) * 4)
+    rule = replace(FORUM.rules[0], name=HOSTILE, equation=HOSTILE, latex=HOSTILE)
+    return replace(
+        FORUM,
+        title=HOSTILE,
+        why=(HOSTILE,),
+        tables=(table,),
+        steps=(step, *FORUM.steps[1:]),
+        leaves=(leaf,),
+        rules=(rule,),
+        notes=(HOSTILE,),
+        expected=(replace(FORUM.expected[0], expected=HOSTILE, answer=HOSTILE),),
+        checks=(replace(FORUM.checks[0], statement=HOSTILE, detail=HOSTILE),),
+    )
+
+
+def test_text_of_the_user_is_shown_and_never_executed() -> None:
+    page = hostile().html()
+    outline = Outline(page)
+    assert [tag for tag, _ in outline.elements].count("script") == 2
+    assert not any(tag == "b" or "onload" in attributes for tag, attributes in outline.elements)
+    assert outline.text.count("alert(1)") >= 14
+    assert " ".join(HOSTILE.split()) in outline.text
+
+
+def test_the_record_in_the_page_is_the_record() -> None:
+    for explanation in (FORUM, hostile()):
+        page = explanation.html()
+        (data,) = re.findall(
+            r'<script type="application/json" id="explanation">(.*?)</script>', page
+        )
+        assert Explanation.from_json(json.dumps(json.loads(data)["record"])) == explanation
+
+
+def test_notebook_form_has_no_script_and_no_identifiers_to_clash() -> None:
+    fragment = FORUM._repr_html_()
+    outline = Outline(fragment)
+    assert outline.open == []
+    assert not [tag for tag, _ in outline.elements if tag in ("script", "html", "body", "form")]
+    assert not [a for _, a in outline.elements if "id" in a]
+    assert FORUM.why[0] in outline.text
+    assert len(fragment) < 40_000
+
+
+def test_command_line_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "new" / "forum.html"
+    arguments = "explain categorical --probs 0.69,0.1,0.2,0.01 --action 0 --of prob --html"
+    with pytest.raises(SystemExit) as exit_status:
+        main([*arguments.split(), str(page)])
+    assert exit_status.value.code == 0
+    assert "∂ prob / ∂ probs" in page.read_text(encoding="utf-8")
+    assert "0.3100" in capsys.readouterr().out
+
+
+def test_save_chooses_html_by_the_suffix(tmp_path: Path) -> None:
+    assert FORUM.save(tmp_path / "x.html").read_text(encoding="utf-8") == FORUM.html()
+
+
+def chain(length: int) -> Explanation:
+    """A graph of ``length`` steps, each handing on to the one before it."""
+    steps: list[Step] = []
+    for index in range(length):
+        target = f"s{index}" if index else "x"
+        edges = (replace(FORUM.steps[2].edges[0], target=target),)
+        steps.append(replace(FORUM.steps[2], id=f"s{index + 1}", edges=edges))
+    leaf = Leaf("x", "x", FORUM.leaves[0].value, FORUM.leaves[0].gradient)
+    return replace(FORUM, steps=tuple(steps), leaves=(leaf,), rules=())
+
+
+def test_picture_has_a_box_a_step_and_an_arrow_an_edge() -> None:
+    image = ElementTree.fromstring(str(picture(FORUM)))
+    boxes = list(image.iter("rect"))
+    arrows = list(image.iter("path"))
+    edges = sum(len(step.edges) for step in FORUM.steps)
+    assert len(boxes) == len(FORUM.steps) + len(FORUM.leaves)
+    assert len(arrows) == edges
+    assert len([e for e in image.iter() if "edge" in e.get("data-key", "")]) == edges
+
+
+def test_picture_of_a_huge_graph_is_left_out_and_its_steps_are_not() -> None:
+    assert picture(chain(MOST_BOXES - 1)) is not None
+    huge = chain(1000)
+    assert picture(huge) is None
+    assert "s1000" in huge.html()
+
+
+def formulas() -> set[str]:
+    """The LaTeX of every registered rule and of every operation that is described."""
+    found: set[str] = set()
+    for cls in el.supported_distributions():
+        with contextlib.suppress(UnsupportedDistributionError):  # composed from other rules
+            found |= {rule.latex for rule in rules_of(cls)}
+    for description in _OPERATIONS.values():
+        found |= {description.latex, *(factor.latex for factor in description.factors)}
+    return found - {""}
+
+
+def test_every_formula_of_rules_and_operations_is_drawn_as_mathml() -> None:
+    assert len(formulas()) > 60
+    for latex in formulas():
+        drawn = math(latex, "x")
+        assert drawn.startswith("<math"), latex
+        ElementTree.fromstring(drawn)
+
+
+@pytest.mark.parametrize(
+    ("latex", "drawn"),
+    [
+        (r"\frac{y_k}{w_k}", "<mfrac><mrow><msub><mi>y</mi><mi>k</mi></msub></mrow>"),
+        (
+            r"y - n\,\mathrm{softmax}(z)",
+            '<mo>−</mo><mi>n</mi><mspace width="0.17em"/><mi>softmax</mi>',
+        ),
+        (r"\ln p", '<mi>ln</mi><mspace width="0.17em"/><mi>p</mi>'),
+        (r"\sum_j x_j^2", '<munder><mo largeop="true">∑</mo><mi>j</mi></munder>'),
+        (r"\text{<b>}", "<mtext>&lt;b&gt;</mtext>"),
+        (r"x < 0.5", "<mi>x</mi><mo>&lt;</mo><mn>0.5</mn>"),
+    ],
+)
+def test_latex_becomes_mathml(latex: str, drawn: str) -> None:
+    assert drawn in math(latex, "")
+
+
+@pytest.mark.parametrize(
+    "latex", [r"\foo{x}", r"\frac{a", "x}", "a & b", "x_a_b", r"\left( x", "^"]
+)
+def test_unknown_or_broken_latex_falls_back_to_the_unicode_form(latex: str) -> None:
+    assert math(latex, "x < y") == "<code>x &lt; y</code>"
+
+
+def test_markup_escapes_all_but_markup() -> None:
+    assert (
+        element("p", "<a>", Markup("<b/>"), title='"&')
+        == '<p title="&quot;&amp;">&lt;a&gt;<b/></p>'
+    )
+    assert element("input", checked=True, disabled=False, for_=None) == "<input checked/>"
+    assert join("a & b", None, Markup("&amp;")) == "a &amp; b&amp;"
