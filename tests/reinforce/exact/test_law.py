@@ -10,8 +10,10 @@ from torch import Tensor
 from torch import distributions as td
 from torch.distributions import Distribution
 
+import eligibility as el
 from eligibility.errors import (
     InvalidReinforceError,
+    InvalidTypeError,
     InvalidValueError,
     ShapeError,
     UnsupportedDistributionError,
@@ -113,6 +115,38 @@ def test_impossible_outcomes_are_left_out_and_gradients_stay_finite() -> None:
     torch.testing.assert_close(got, f64(-2 * p * (1 - p), 0.0, 2 * p * (1 - p)))
 
 
+def masked(*legal: bool) -> Tensor:
+    return torch.tensor(legal)
+
+
+@pytest.mark.parametrize(
+    ("policy", "size"),
+    [
+        (el.Categorical(logits=torch.zeros(2, 3), mask=masked(True, False, True)), 4),
+        (el.OneHotCategorical(logits=torch.zeros(3), mask=masked(True, False, True)), 2),
+        (el.Multinomial(3, logits=torch.zeros(3), mask=masked(True, False, True)), 4),
+        (el.Multinomial(torch.tensor(2), logits=torch.zeros(3)), 6),
+        (td.Categorical(probs=torch.tensor([0.0, 0.3, 0.7])), 2),  # torch's log_prob says 1e-7
+    ],
+    ids=repr,
+)
+def test_forbidden_outcomes_are_left_out(policy: Distribution, size: int) -> None:
+    assert len(exact.law(policy)) == size
+
+
+def test_quadrature_takes_mixtures_and_transforms() -> None:
+    parts = td.Normal(f64(-1.0, 2.0), f64(0.5, 1.0))
+    mixture = td.MixtureSameFamily(td.Categorical(f64(0.3, 0.7)), parts)
+    torch.testing.assert_close(exact.expectation(mixture, lambda y: y), mixture.mean)
+    torch.testing.assert_close(
+        exact.expectation(mixture, lambda y: (y - mixture.mean) ** 2), mixture.variance
+    )
+    loc = torch.tensor(0.2, dtype=torch.float64)
+    squashed = td.TransformedDistribution(td.Normal(loc, 0.5), [td.SigmoidTransform()])
+    direct = exact.expectation(td.Normal(loc, 0.5), torch.sigmoid)
+    torch.testing.assert_close(exact.expectation(squashed, lambda y: y), direct)
+
+
 def test_law_of_a_law_is_itself() -> None:
     outcomes = exact.law(td.Bernoulli(f64(0.3)))
     assert exact.law(outcomes) is outcomes
@@ -170,14 +204,30 @@ def test_what_cannot_be_enumerated_is_refused(
         assert str(caught.value) == message
 
 
-def test_binomials_of_different_counts_are_refused() -> None:
-    policy = td.Binomial(torch.tensor([2, 3]), torch.tensor([0.5, 0.5]))
+@pytest.mark.parametrize(
+    "policy",
+    [
+        td.Binomial(torch.tensor([2, 3]), torch.tensor([0.5, 0.5])),
+        el.Multinomial(torch.tensor([2, 3]), torch.ones(2, 2)),
+    ],
+    ids=lambda policy: type(policy).__name__,
+)
+def test_different_counts_in_one_batch_are_refused(policy: Distribution) -> None:
     with pytest.raises(UnsupportedDistributionError) as caught:
         exact.law(policy)
     assert str(caught.value) == (
-        "support of Binomial: got Inhomogeneous total count not supported by `enumerate_support`., "
-        "expected the same support for each member of the batch; build the law of each member by "
+        f"support of {type(policy).__name__}: got members of the batch with different total "
+        "counts, expected the same support for each of them; build the law of each member by "
         "itself"
+    )
+
+
+def test_what_is_no_policy_is_refused() -> None:
+    with pytest.raises(InvalidTypeError) as caught:
+        exact.law(torch.ones(3))
+    assert str(caught.value) == (
+        "`policy`: got Tensor, expected a torch.distributions object, or a Law; build the "
+        "distribution of the outcomes first"
     )
 
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.distributions import Bernoulli, Categorical, Distribution, Independent, Normal
 from torch.nn import functional
 
+import eligibility as el
 from eligibility import per_sample_eligibilities
 from eligibility.errors import InvalidTypeError, InvalidValueError, ShapeError
 from eligibility.reinforce.weights import PerSampleEligibilities
@@ -450,6 +451,36 @@ def test_works_under_no_grad_and_in_half_precision_by_autocast() -> None:
         torch.testing.assert_close(rounded[name], wanted, rtol=0, atol=bound)
 
 
+class MaskedPolicy(nn.Module):
+    """Returns a drop-in distribution with a mask, and owns a temperature."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.temperature = nn.Linear(6, 4), nn.Parameter(torch.tensor(1.3))
+
+    def forward(self, x: Tensor) -> Distribution:
+        legal = torch.tensor([True, True, False, True])
+        return el.Categorical(logits=self.body(x) / self.temperature, mask=legal)
+
+
+def test_masked_policy_equals_the_loop() -> None:
+    torch.manual_seed(0)
+    policy, x = MaskedPolicy().double(), torch.randn(N, 6).double()
+    action = policy(x).sample()
+    got = per_sample_eligibilities(policy, x, action)
+    assert got.routes["temperature"] == "torch.func"
+    assert_same(got.materialize(), by_backward(policy, x, action, lambda policy: policy))
+
+
+def test_repr_names_parameters_shapes_and_routes() -> None:
+    got = per_sample_eligibilities(*build("prelu"))
+    assert repr(got) == (
+        "PerSampleEligibilities(5 samples: 0.weight [8, 6] by closed form, 0.bias [8] by closed "
+        "form, 1.weight [8] by torch.func, 2.weight [4, 8] by closed form, 2.bias [4] by closed "
+        "form)"
+    )
+
+
 def test_a_single_sample_and_no_verification() -> None:
     module, inputs, action = build("sequence")
     got = per_sample_eligibilities(module, inputs[:1], action[:1], verify=False)
@@ -547,10 +578,18 @@ def test_actions_and_weights_of_the_wrong_shape_are_refused() -> None:
     with pytest.raises(ShapeError) as caught:
         per_sample_eligibilities(module, (x, x[1:]), action)
     assert str(caught.value) == (
-        "`inputs`: got shapes [[5, 6], [4, 6]], expected the same number of samples on the first "
-        "axis of each; put the samples first"
+        "`inputs`: got shapes [[5, 6], [4, 6]], expected the same number of samples, at least 1, "
+        "on the first axis of each; put the samples first"
     )
-    with pytest.raises(InvalidValueError, match="`value`: got a maximum of 4, expected indices"):
+    with pytest.raises(ShapeError, match=r"`inputs`: got shapes \[\[0, 6\]\], expected the same"):
+        per_sample_eligibilities(module, x[:0], action[:0])
+    with pytest.raises(InvalidTypeError) as caught_type:
+        per_sample_eligibilities(module, [x], action)
+    assert str(caught_type.value) == (
+        "`inputs`: got list, expected a tensor, or a tuple of tensors; wrap a module that takes "
+        "anything else in one that takes tensors"
+    )
+    with pytest.raises(InvalidValueError, match="`action`: got a maximum of 4, expected indices"):
         per_sample_eligibilities(module, x, action + 4)
     with pytest.raises(ShapeError) as caught:
         per_sample_eligibilities(module, x, action).second_moment(torch.zeros(N, 1))

@@ -11,9 +11,20 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.distributions import Distribution, Independent, Multinomial
+from torch.distributions import (
+    Categorical,
+    Distribution,
+    Independent,
+    Multinomial,
+    OneHotCategorical,
+)
 
-from eligibility.errors import InvalidValueError, ShapeError, UnsupportedDistributionError
+from eligibility.errors import (
+    InvalidTypeError,
+    InvalidValueError,
+    ShapeError,
+    UnsupportedDistributionError,
+)
 from eligibility.reinforce.exact.quadrature import quadrature
 
 DEFAULT_LIMIT = 1_000_000
@@ -63,7 +74,7 @@ class Law:
 
 
 def law(
-    policy: Distribution | Law,
+    policy: Any,
     *,
     nodes: int | None = None,
     breaks: Sequence[float] = (),
@@ -94,6 +105,9 @@ def law(
         InvalidReinforceError: The support of a continuous law moves with a parameter.
 
     Notes:
+        An outcome of probability 0 is never sampled, and what a derivative towards it would add is
+        not in the law either, as it is not in any score-function estimate.
+
         The nodes of a quadrature stay where they are when the law is differentiated: the
         derivative is that of the density, which is what the score function estimates.
 
@@ -105,11 +119,19 @@ def law(
     """
     if isinstance(policy, Law):
         return policy
+    if not isinstance(policy, Distribution):
+        raise InvalidTypeError(
+            "`policy`",
+            type(policy).__name__,
+            "a torch.distributions object, or a Law",
+            "build the distribution of the outcomes first",
+        )
     joint = policy
     while isinstance(joint, Independent):
         joint = joint.base_dist
     if isinstance(joint, Multinomial) or joint.has_enumerate_support:
         values = _product(_marginal_support(joint, limit), joint.batch_shape, limit)
+        values = values[_is_allowed(joint, values)]
         log_weights = torch.zeros((), device=values.device)
     elif joint.batch_shape.numel() * joint.event_shape.numel() != 1:
         raise ShapeError(
@@ -127,6 +149,22 @@ def law(
     values, log_weights = values[possible], log_weights.expand(len(possible))[possible]
     log_probs = _joint_log_prob(joint, values)
     return Law(values, log_probs + log_weights.to(log_probs))
+
+
+def _is_allowed(dist: Distribution, values: Tensor) -> Tensor:
+    """Which outcomes of a categorical family have only parts of positive probability, ``[S]``.
+
+    Asked of the probabilities, because log_prob of an impossible outcome is clamped by torch's
+    distributions and refused by masked ones.
+    """
+    if isinstance(dist, Categorical):
+        probs = dist.probs.detach().expand(*values.shape, -1)
+        allowed = probs.gather(-1, values[..., None]) > 0
+    elif isinstance(dist, (OneHotCategorical, Multinomial)):
+        allowed = (values == 0) | (dist.probs.detach() > 0)
+    else:
+        return torch.ones(len(values), dtype=torch.bool, device=values.device)
+    return allowed.reshape(len(values), -1).all(1)
 
 
 def _joint_log_prob(dist: Distribution, values: Tensor) -> Tensor:
@@ -159,17 +197,29 @@ def base_digits(number: Tensor, base: int, digits: int) -> Tensor:
 def _marginal_support(dist: Distribution, limit: int) -> Tensor:
     """The values that each member of the batch can take: ``[S, *event]``."""
     if isinstance(dist, Multinomial):
-        return _compositions(int(dist.total_count), dist.probs, limit)
+        return _compositions(_common_count(dist), dist.probs, limit)
     try:
         values = dist.enumerate_support(expand=False)
     except NotImplementedError as error:
-        raise UnsupportedDistributionError(
-            f"support of {type(dist).__name__}",
-            str(error),
-            "the same support for each member of the batch",
-            "build the law of each member by itself",
-        ) from error
+        raise _different_supports(dist) from error
     return torch.as_tensor(values).reshape(-1, *dist.event_shape)
+
+
+def _common_count(dist: Multinomial) -> int:
+    """The number of trials; the drop-in Multinomial takes a tensor of them."""
+    counts = torch.unique(torch.as_tensor(dist.total_count))
+    if len(counts) != 1:
+        raise _different_supports(dist)
+    return int(counts)
+
+
+def _different_supports(dist: Distribution) -> UnsupportedDistributionError:
+    return UnsupportedDistributionError(
+        f"support of {type(dist).__name__}",
+        "members of the batch with different total counts",
+        "the same support for each of them",
+        "build the law of each member by itself",
+    )
 
 
 def _compositions(total: int, probs: Tensor, limit: int) -> Tensor:

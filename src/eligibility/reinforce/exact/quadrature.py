@@ -120,5 +120,9 @@ def _first_finite(dist: Distribution, names: Sequence[str], default: float) -> f
 
 def _parameter(dist: Distribution) -> Tensor:
     """A tensor with the dtype and the device of the distribution's parameters."""
-    tensors = (getattr(dist, name, None) for name in dist.arg_constraints)
-    return next(tensor for tensor in tensors if isinstance(tensor, Tensor)).detach()
+    for value in vars(dist).values():
+        if isinstance(value, Tensor) and value.is_floating_point():
+            return value.detach()
+        if isinstance(value, Distribution):  # the parts of a mixture, the base of a transform
+            return _parameter(value)
+    return torch.zeros(())

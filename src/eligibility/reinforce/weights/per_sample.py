@@ -52,6 +52,13 @@ class PerSampleEligibilities(Mapping[str, Tensor]):
     def __len__(self) -> int:
         return len(self.factors)
 
+    def __repr__(self) -> str:
+        parameters = ", ".join(
+            f"{name} {list(factors.parameter.shape)} by {self.routes[name]}"
+            for name, factors in self.factors.items()
+        )
+        return f"PerSampleEligibilities({len(self.log_prob)} samples: {parameters})"
+
     def materialize(self) -> PerParameter:
         """Every eligibility multiplied out: N times the parameters in memory."""
         return dict(self)
@@ -100,7 +107,7 @@ class PerSampleEligibilities(Mapping[str, Tensor]):
 
 def per_sample_eligibilities(
     module: nn.Module,
-    inputs: Tensor | tuple[Tensor, ...],
+    inputs: Any,
     action: Tensor,
     *,
     distribution: Callable[[Any], Distribution] | None = None,

@@ -11,6 +11,7 @@ from torch.distributions import Categorical, Distribution
 
 from eligibility.errors import InvalidTypeError, ShapeError
 from eligibility.rules.registry import check_value
+from eligibility.shapes import check_action
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Score:
                 f"{list(policy.batch_shape)} and event shape {list(policy.event_shape)}; "
                 "its first axis must be that of the samples",
             )
+        if isinstance(policy, Categorical):
+            check_action(action, policy.probs.shape[-1])
         check_value(policy, action)
         return _log_prob(policy, action)
 
@@ -67,15 +70,22 @@ def _log_prob(policy: Distribution, action: Tensor) -> Tensor:
     return log_prob.flatten(1).sum(1) if log_prob.ndim > 1 else log_prob
 
 
-def as_inputs(inputs: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def as_inputs(inputs: Any) -> tuple[Tensor, ...]:
     """Copies, because the factors keep the input and callers reuse their buffers."""
     given = inputs if isinstance(inputs, tuple) else (inputs,)
-    copies = tuple(tensor.detach().clone() for tensor in given)
-    if any(tensor.ndim == 0 or tensor.shape[0] != copies[0].shape[0] for tensor in copies):
+    if not given or not all(isinstance(tensor, Tensor) for tensor in given):
+        raise InvalidTypeError(
+            "`inputs`",
+            type(inputs).__name__,
+            "a tensor, or a tuple of tensors",
+            "wrap a module that takes anything else in one that takes tensors",
+        )
+    sizes = {tensor.shape[0] if tensor.ndim else 0 for tensor in given}
+    if len(sizes) > 1 or 0 in sizes:
         raise ShapeError(
             "`inputs`",
-            f"shapes {[list(tensor.shape) for tensor in copies]}",
-            "the same number of samples on the first axis of each",
+            f"shapes {[list(tensor.shape) for tensor in given]}",
+            "the same number of samples, at least 1, on the first axis of each",
             "put the samples first",
         )
-    return copies
+    return tuple(tensor.detach().clone() for tensor in given)
