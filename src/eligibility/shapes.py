@@ -90,12 +90,12 @@ def are_values_readable(*tensors: Tensor) -> bool:
     """
     if torch.compiler.is_compiling() or _is_transforming():
         return False
-    return not any(
-        tensor.is_meta
-        or _is_batched(tensor)
-        or (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
-        for tensor in tensors
-    )
+    for tensor in tensors:
+        if tensor.is_meta or _is_batched(tensor):
+            return False
+        if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
+            return False
+    return True
 
 
 def check_sample_shape(

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 stable_baselines3 = pytest.importorskip("stable_baselines3")
 torchrl_modules = pytest.importorskip("torchrl.modules")
-# Importing them turns torch's validation off for the whole process; other tests rely on it.
+# Importing TorchRL turns torch's validation off for the whole process; other tests rely on it.
 torch.distributions.Distribution.set_default_validate_args(True)
 
 

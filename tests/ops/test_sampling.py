@@ -14,7 +14,7 @@ from eligibility.ops.sampling import draw_categories
 def test_frequencies_are_proportional_to_the_weights(weights: list[float]) -> None:
     generator = torch.Generator().manual_seed(0)
     row = torch.tensor(weights)
-    drawn = draw_categories(row, 100_000, generator)
+    drawn = draw_categories(row, torch.Size([100_000]), generator)
     counts = torch.bincount(drawn, minlength=len(weights))
     assert torch.equal(counts[row == 0], torch.zeros_like(counts[row == 0]))
     positive = row > 0
@@ -29,25 +29,26 @@ def test_the_ends_of_the_uniform_never_reach_a_weight_of_zero(
 ) -> None:
     """The smallest and the largest number that torch.rand returns, for every placing of zeros."""
 
-    def rand(shape: tuple[int, int], **options: object) -> torch.Tensor:
+    def rand(*shape: int, **options: object) -> torch.Tensor:
         return torch.full(shape, extreme, dtype=torch.float64)
 
     monkeypatch.setattr(sampling.torch, "rand", rand)
     placings = torch.cartesian_prod(*[torch.tensor([0.0, 1e-4, 1.0, 0.1])] * 4)[1:].to(dtype)
-    drawn = draw_categories(placings, 3)
+    drawn = draw_categories(placings, torch.Size([3]))
     assert (placings.gather(1, drawn.T) > 0).all()
 
 
 def test_any_batch_shape_and_a_seeded_generator() -> None:
     weights = torch.rand(2, 3, 5, generator=torch.Generator().manual_seed(0))
-    drawn = [draw_categories(weights, 4, torch.Generator().manual_seed(s)) for s in (1, 1, 2)]
+    shape = torch.Size([4])
+    drawn = [draw_categories(weights, shape, torch.Generator().manual_seed(s)) for s in (1, 1, 2)]
     assert drawn[0].shape == (4, 2, 3)
     assert torch.equal(drawn[0], drawn[1])
     assert not torch.equal(drawn[0], drawn[2])
-    assert draw_categories(weights[0, 0], 0).shape == (0,)
-    assert draw_categories(weights[:0], 2).shape == (2, 0, 3)
+    assert draw_categories(weights[0, 0], torch.Size([0])).shape == (0,)
+    assert draw_categories(weights[:0], torch.Size([2])).shape == (2, 0, 3)
 
 
 def test_rows_of_unnormalised_weights_are_each_their_own() -> None:
     weights = torch.tensor([[0.0, 1e-30], [1e30, 0.0]])
-    assert torch.equal(draw_categories(weights, 3), torch.tensor([[1, 0]] * 3))
+    assert torch.equal(draw_categories(weights, torch.Size([3])), torch.tensor([[1, 0]] * 3))

@@ -80,3 +80,8 @@ def safe_log(weights: Tensor) -> Tensor:
     """log w, and −∞ at 0 with a gradient of exactly 0: what has no weight is not in the support."""
     positive = weights > 0
     return torch.where(positive, torch.where(positive, weights, 1.0).log(), float("-inf"))
+
+
+def rounded(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """``tensor`` in ``dtype``; where that is nothing to do, without the cost of a call to torch."""
+    return tensor if tensor.dtype == dtype else tensor.to(dtype)

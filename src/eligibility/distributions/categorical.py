@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch.distributions.utils import lazy_property
 
-from eligibility.distributions._drop_in import NO_SHAPE, DropIn, one_of, safe_log
+from eligibility.distributions._drop_in import NO_SHAPE, DropIn, one_of, rounded, safe_log
 from eligibility.errors import InvalidValueError
 from eligibility.ops import _plain
 from eligibility.ops.sampling import draw_categories
@@ -88,12 +89,12 @@ class Categorical(DropIn, torch.distributions.Categorical):
         if from_probs:
             self.weights = given if mask is None else torch.where(mask, given, 0.0)
             self._total = self.weights.sum(-1, keepdim=True, dtype=_plain.compute_dtype(given))
-            self.probs = (self.weights / self._total).to(given.dtype)
+            self.probs = rounded(self.weights / self._total, given.dtype)
             self._param = self.probs
         else:
             self.weights = None
             self._log_pmf = _plain.log_pmf(given, mask)
-            self.logits = self._log_pmf.to(given.dtype)
+            self.logits = rounded(self._log_pmf, given.dtype)
             self._param = self.logits
         self.mask = mask
         self._num_events = given.shape[-1]
@@ -103,14 +104,16 @@ class Categorical(DropIn, torch.distributions.Categorical):
 
     def _check_parameter(self, given: Tensor) -> None:
         """One number for each row tells whether all is well; if not, find out what is wrong."""
+        if given.numel() == 0:
+            return
         if self.weights is None:
             # A NaN, an infinity or a row of −∞ makes NaN of each log-probability of its row.
-            sound = not torch.isnan(self._log_pmf.detach()[..., 0].sum())
+            total = self._log_pmf.detach().select(-1, 0).sum().item()
+            sound = not math.isnan(total)
         else:
-            weights, total = self.weights.detach(), self._total
-            sound = weights.numel() == 0 or bool(
-                (weights.amin() >= 0) & (total.amin() > 0) & (total.amax() < float("inf"))
-            )
+            low = self.weights.detach().min().item()
+            least, most = (x.item() for x in self._total.detach().aminmax())
+            sound = low >= 0 and least > 0 and most < math.inf
         if sound:
             return
         if self.mask is not None:
@@ -154,11 +157,11 @@ class Categorical(DropIn, torch.distributions.Categorical):
 
     @lazy_property
     def logits(self) -> Tensor:
-        return self._log_pmf.to(self._param.dtype)
+        return rounded(self._log_pmf, self._param.dtype)
 
     @lazy_property
     def probs(self) -> Tensor:
-        return self._log_pmf.exp().to(self._param.dtype)
+        return rounded(self._log_pmf.exp(), self._param.dtype)
 
     def sample(
         self, sample_shape: Any = NO_SHAPE, *, generator: torch.Generator | None = None
@@ -166,8 +169,7 @@ class Categorical(DropIn, torch.distributions.Categorical):
         """Draw indices, shape ``[*sample_shape, *batch]``; never one of probability 0."""
         shape = torch.Size(sample_shape)
         weights = self._log_pmf.detach().exp() if self.weights is None else self.weights
-        drawn = draw_categories(weights, shape.numel(), generator)
-        return drawn.reshape(shape + self._batch_shape)
+        return draw_categories(weights, shape, generator)
 
     def log_prob(self, value: Tensor) -> Tensor:
         """log P(value), shape of ``value``.
@@ -180,16 +182,16 @@ class Categorical(DropIn, torch.distributions.Categorical):
         """
         check_sample_shape(value, self._batch_shape, self._event_shape)
         check_integer(value, "value")
-        if value.shape != self._batch_shape and value.ndim == 0:
+        if value.ndim == 0:
             value = value.expand(self._batch_shape)
         if self.weights is None:
             log_prob = self._at(self._log_pmf, value)
         else:
-            chosen = self._at(self.weights, value).to(self._total.dtype)
+            chosen = rounded(self._at(self.weights, value), self._total.dtype)
             log_prob = chosen.log() - self._total.squeeze(-1).log()
         if self.mask is not None and self._may_check(log_prob) and _has_impossible(log_prob):
             check_allowed(value, self.mask, "value")
-        return log_prob.to(self._param.dtype)
+        return rounded(log_prob, self._param.dtype)
 
     def _at(self, rows: Tensor, value: Tensor) -> Tensor:
         if value.shape != self._batch_shape:
@@ -206,7 +208,7 @@ class Categorical(DropIn, torch.distributions.Categorical):
 
     def entropy(self) -> Tensor:
         """−Σ π log π in nats, shape ``[*batch]``; 0 log 0 = 0."""
-        return _plain.entropy(self._log_pmf).to(self._param.dtype)
+        return rounded(_plain.entropy(self._log_pmf), self._param.dtype)
 
     def __repr__(self) -> str:
         name = "logits" if self.weights is None else "probs"

@@ -113,13 +113,12 @@ class Multinomial(DropIn, torch.distributions.Multinomial):
         draws = int(counts.max()) if counts.numel() else 0
         base = self._categorical
         weights = base.probs if base.weights is None else base.weights
-        result = torch.zeros(shape.numel(), *self._batch_shape, self._event_shape[0])
-        result = result.to(self._param)
+        result = torch.zeros(self._extended_shape(shape)).to(self._param)
         for draw in range(draws):
-            index = draw_categories(weights, shape.numel(), generator)
+            index = draw_categories(weights, shape, generator)
             taken = (draw < counts).to(result.dtype).expand(index.shape)
             result.scatter_add_(-1, index.unsqueeze(-1), taken.unsqueeze(-1))
-        return result.reshape(self._extended_shape(shape))
+        return result
 
     def log_prob(self, value: Tensor) -> Tensor:
         """log P(value), shape ``[*samples, *batch]``.
