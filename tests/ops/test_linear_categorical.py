@@ -97,7 +97,8 @@ def _chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(_linear_plain, "_CHUNK_BYTES", 4 * V * 8)
         monkeypatch.setattr(_linear_plain, "_CHUNK_SHARE", 1 << 30)
         monkeypatch.setattr(_linear_plain, "_BLOCK_ELEMENTS", 2 * V)
-        monkeypatch.setattr(_linear_plain, "_SLAB_ROWS", 5)
+        monkeypatch.setattr(_linear_plain, "_SLAB_BYTES", 5 * D * 8)
+        monkeypatch.setattr(_linear_plain, "_TILE_ROWS", 3)
 
 
 def gradients(scalar: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:

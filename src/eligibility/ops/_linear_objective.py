@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 
@@ -36,12 +36,19 @@ class Upstream:
         """The gradient of the entropy contains the entropy."""
         return self.entropy is not None
 
-    def slopes(self, rows: Tensor, log_prob: Tensor, entropy: Tensor | None) -> Slopes:
-        """The upstream gradients of these rows."""
-        pick = (
-            part[rows] if part is not None else None for part in (self.entropy, self.log_normalizer)
+    def at(self, rows: Tensor | slice) -> Upstream:
+        """The same for some of the tokens."""
+        return Upstream(
+            self.log_prob[rows],
+            None if self.entropy is None else self.entropy[rows],
+            None if self.log_normalizer is None else self.log_normalizer[rows],
         )
-        return Slopes(torch.zeros_like(log_prob), self.log_prob[rows], *pick)
+
+    def slopes(self, part: slice, log_prob: Tensor, entropy: Tensor) -> Slopes:
+        """The upstream gradients of a part of the tokens."""
+        here = self.at(part)
+        nothing = torch.zeros_like(log_prob)
+        return Slopes(nothing, here.log_prob, here.entropy, here.log_normalizer)
 
 
 @dataclass(frozen=True)
@@ -91,18 +98,18 @@ class PolicyObjective:
             value = value + self.kl_coef * self._kl(log_prob - self.ref_log_prob)
         return value * self._factor
 
-    def slopes(self, rows: Int[Tensor, " R"], log_prob: Tensor, entropy: Tensor | None) -> Slopes:
-        """Loss and slopes of some tokens, in closed form."""
-        part = self.at(rows)
-        loss = part.loss(log_prob, log_prob if entropy is None else entropy)
-        by_log_prob = part._surrogate_slope(log_prob).neg_()
-        if part.ref_log_prob is not None and part.kl_coef != 0.0:
-            by_log_prob += part.kl_coef * part._kl_slope(log_prob - part.ref_log_prob)
-        by_entropy = torch.full_like(log_prob, -part.entropy_coef) if part.needs_entropy else None
+    def slopes(self, part: slice, log_prob: Tensor, entropy: Tensor) -> Slopes:
+        """Loss and slopes of a part of the tokens, in closed form."""
+        here = self.at(part)
+        loss = here.loss(log_prob, entropy)
+        by_log_prob = here._surrogate_slope(log_prob).neg_()
+        if here.ref_log_prob is not None and here.kl_coef != 0.0:
+            by_log_prob += here.kl_coef * here._kl_slope(log_prob - here.ref_log_prob)
+        by_entropy = torch.full_like(log_prob, -here.entropy_coef) if here.needs_entropy else None
         return Slopes(
             loss,
-            by_log_prob * part._factor,
-            by_entropy * part._factor if by_entropy is not None else None,
+            by_log_prob * here._factor,
+            by_entropy * here._factor if by_entropy is not None else None,
             None,
         )
 
@@ -139,7 +146,7 @@ class PolicyObjective:
             return difference
         return -torch.expm1(-difference)
 
-    def at(self, rows: Tensor) -> PolicyObjective:
+    def at(self, rows: Tensor | slice) -> PolicyObjective:
         """The objective of some of the tokens."""
         tensors = {
             name: getattr(self, name)[rows]
