@@ -23,7 +23,7 @@ fi
 
 # One stamp for each set of extras, made of everything that decides what is installed.
 stamp=.venv/installed-$EXTRAS
-wanted=$(cat pyproject.toml constraints.txt <(echo "$PWD") | cksum)
+wanted=$(cat pyproject.toml setup.py constraints.txt src/eligibility/ops/native/* <(echo "$PWD") | cksum)
 if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
   say "installing eligibility[$EXTRAS] into .venv (about a minute the first time)"
   .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$EXTRAS]" ||

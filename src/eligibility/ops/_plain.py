@@ -123,6 +123,19 @@ def row_gradient(
     return result
 
 
+def row_objective(
+    logits: Float[Tensor, "N K"],
+    action: Int[Tensor, " N"],
+    mask: Bool[Tensor, "#N K"] | None,
+    grad_log_prob: Float[Tensor, " N"],
+    grad_entropy: Float[Tensor, " N"] | None,
+) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"] | None, Float[Tensor, "N K"]]:
+    """log π(a), entropy and gradient of an objective whose derivatives are known beforehand."""
+    log_prob, entropies = row_statistics(logits, action, mask, grad_entropy is not None)
+    gradient = row_gradient(logits, action, mask, entropies, grad_log_prob, grad_entropy)
+    return log_prob, entropies, gradient
+
+
 def _finite(log_probs: Tensor) -> Tensor:
     return log_probs.masked_fill(log_probs == float("-inf"), 0.0)
 

@@ -7,11 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eligibility.ops import _plain
+from eligibility.ops import _backend, _plain
 from eligibility.shapes import are_values_readable
-
-# Below this many logits the time goes into calls, and torch's nodes cost less than a Python one.
-_SMALL = 1 << 20
 
 
 def statistics(
@@ -22,7 +19,7 @@ def statistics(
     The composition of torch's operations where something traces or transforms it, or where it is
     small; otherwise one pass forward and one backward with the closed-form gradient.
     """
-    if logits.numel() < _SMALL or not are_values_readable(logits):
+    if not _backend.pays(logits):
         log_probs = _plain.log_pmf(logits, mask)
         entropy = _plain.entropy(log_probs) if with_entropy else None
         return _plain.at_action(log_probs, action), entropy
@@ -41,7 +38,7 @@ class _RowStatistics(torch.autograd.Function):
     def forward(
         ctx: Any, logits: Tensor, action: Tensor, mask: Tensor | None, with_entropy: bool
     ) -> tuple[Tensor, Tensor | None]:
-        log_prob, entropy = _plain.row_statistics(logits, action, mask, with_entropy)
+        log_prob, entropy = _backend.row_statistics(logits, action, mask, with_entropy)
         ctx.save_for_backward(logits, action, mask, entropy)
         ctx.save_for_forward(logits, action, mask)
         ctx.set_materialize_grads(False)
@@ -58,7 +55,9 @@ class _RowStatistics(torch.autograd.Function):
         if torch.is_grad_enabled() or not are_values_readable(*upstream):
             result = _plain.gradient(logits, action, mask, grad_log_prob, grad_entropy)
         else:
-            result = _plain.row_gradient(logits, action, mask, entropy, grad_log_prob, grad_entropy)
+            result = _backend.row_gradient(
+                logits, action, mask, entropy, grad_log_prob, grad_entropy
+            )
         return result, None, None, None
 
     @staticmethod

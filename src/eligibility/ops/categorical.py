@@ -14,11 +14,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import torch
 from torch import Tensor
 from torch.utils import _pytree
 
 from eligibility.errors import InvalidValueError
-from eligibility.ops import _plain
+from eligibility.ops import _backend, _plain
+from eligibility.ops._objective import objective
 from eligibility.ops._statistics import statistics
 from eligibility.shapes import (
     are_values_readable,
@@ -234,9 +236,18 @@ def reinforce_loss(
     check_shape(advantage, action.shape, "advantage", why)
     if weight is not None:
         check_shape(weight, action.shape, "weight", why)
+    coefficient = advantage if weight is None else advantage * weight
+    if reduction != "none" and _is_fusible(logits, coefficient, weight):
+        factor = -_factor(reduction, action.numel())
+        grad_entropy = None
+        if entropy_coef != 0:
+            ones = torch.ones_like(coefficient) if weight is None else weight
+            grad_entropy = factor * entropy_coef * ones
+        loss, log_prob = objective(logits, action, mask, factor * coefficient, grad_entropy)
+        _check_possible(log_prob, action, mask, weight)
+        return loss
     log_prob, entropy = statistics(logits, action, mask, with_entropy=entropy_coef != 0)
     _check_possible(log_prob, action, mask, weight)
-    coefficient = advantage if weight is None else advantage * weight
     # 0 · −∞ has no value: an impossible action that does not count contributes 0.
     ignored = (coefficient == 0) & (log_prob == float("-inf"))
     loss = -coefficient * log_prob.masked_fill(ignored, 0.0)
@@ -246,16 +257,25 @@ def reinforce_loss(
     return _reduce(loss, reduction)
 
 
-def _reduce(loss: Tensor, reduction: str) -> Tensor:
+def _is_fusible(logits: Tensor, coefficient: Tensor, weight: Tensor | None) -> bool:
+    """Whether the gradient at the logits is all that is wanted, and can be taken right away."""
+    constants = not coefficient.requires_grad and (weight is None or not weight.requires_grad)
+    wanted = torch.is_grad_enabled() and logits.requires_grad
+    return wanted and constants and _backend.pays(logits)
+
+
+def _factor(reduction: str, rows: int) -> float:
     if reduction == "mean":
-        return loss.sum() / max(1, loss.numel())
+        return 1.0 / max(1, rows)
     if reduction == "sum":
-        return loss.sum()
-    if reduction == "none":
-        return loss
+        return 1.0
     raise InvalidValueError(
         "`reduction`", repr(reduction), "'mean', 'sum' or 'none'", "choose one of them"
     )
+
+
+def _reduce(loss: Tensor, reduction: str) -> Tensor:
+    return loss if reduction == "none" else loss.sum() * _factor(reduction, loss.numel())
 
 
 def _check_inputs(logits: Tensor, action: Tensor, mask: Tensor | None) -> None:

@@ -1,0 +1,65 @@
+"""Which backend serves a tensor of logits, and from what size on its one node pays."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from eligibility.ops import _cpu, _plain
+from eligibility.shapes import are_values_readable
+
+# Below so many logits the time goes into calls, and torch's own nodes cost less than a Python one.
+_SMALL_FOR_NATIVE = 1 << 13
+_SMALL_FOR_PLAIN = 1 << 20
+
+
+def row_statistics(
+    logits: Tensor, action: Tensor, mask: Tensor | None, with_entropy: bool
+) -> tuple[Tensor, Tensor | None]:
+    """`_plain.row_statistics`, by the fastest backend that can."""
+    if _cpu.serves(logits):
+        return _cpu.row_statistics(logits, action, mask, with_entropy)
+    return _plain.row_statistics(logits, action, mask, with_entropy)
+
+
+def row_gradient(
+    logits: Tensor,
+    action: Tensor,
+    mask: Tensor | None,
+    entropies: Tensor | None,
+    grad_log_prob: Tensor | None,
+    grad_entropy: Tensor | None,
+) -> Tensor:
+    """`_plain.row_gradient`, by the fastest backend that can."""
+    if _cpu.serves(logits):
+        return _cpu.row_objective(logits, action, mask, grad_log_prob, grad_entropy)[2]
+    return _plain.row_gradient(logits, action, mask, entropies, grad_log_prob, grad_entropy)
+
+
+def row_objective(
+    logits: Tensor,
+    action: Tensor,
+    mask: Tensor | None,
+    grad_log_prob: Tensor,
+    grad_entropy: Tensor | None,
+) -> tuple[Tensor, Tensor | None, Tensor]:
+    """`_plain.row_objective`, by the fastest backend that can."""
+    if _cpu.serves(logits):
+        return _cpu.row_objective(logits, action, mask, grad_log_prob, grad_entropy)
+    return _plain.row_objective(logits, action, mask, grad_log_prob, grad_entropy)
+
+
+def pays(logits: Tensor) -> bool:
+    """Whether a node of our own can take ``logits`` and is worth its overhead."""
+    if not are_values_readable(logits):
+        return False
+    small = _SMALL_FOR_NATIVE if _cpu.serves(logits) else _SMALL_FOR_PLAIN
+    return logits.numel() >= small
+
+
+def describe() -> dict[str, str]:
+    """What serves logits on each kind of device, for people."""
+    sets = _cpu.instruction_sets()
+    native = f"native kernel, {sets[-1]}, {torch.get_num_threads()} threads" if sets else ""
+    reason = "plain torch (the native kernel was not built: no C++ compiler at installation)"
+    return {"cpu": native or reason, "other": "plain torch"}

@@ -1,0 +1,84 @@
+"""An objective that is linear in log π(a) and the entropy: value and gradient in one pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from eligibility.ops import _backend, _plain
+from eligibility.shapes import are_values_readable
+
+
+def objective(
+    logits: Tensor,
+    action: Tensor,
+    mask: Tensor | None,
+    grad_log_prob: Tensor,
+    grad_entropy: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """``Σ g log π(a) + h H`` over all rows, a scalar, and log π(a) for inspection.
+
+    The gradient is taken while a row is in the cache, before it is known whether it will be asked
+    for; the caller makes sure that it will.
+    """
+    categories = logits.shape[-1]
+    value, log_prob = _RowObjective.apply(  # type: ignore[no-untyped-call]  # torch
+        logits.reshape(-1, categories),
+        action.reshape(-1),
+        None if mask is None else mask.reshape(-1, categories),
+        grad_log_prob.reshape(-1),
+        None if grad_entropy is None else grad_entropy.reshape(-1),
+    )
+    return value, log_prob.reshape(action.shape)
+
+
+class _RowObjective(torch.autograd.Function):
+    """(objective, log π(a)) of rows ``[N, K]``; log π(a) carries no gradient here."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        logits: Tensor,
+        action: Tensor,
+        mask: Tensor | None,
+        grad_log_prob: Tensor,
+        grad_entropy: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        log_prob, entropy, ctx.gradient = _backend.row_objective(
+            logits, action, mask, grad_log_prob, grad_entropy
+        )
+        ctx.save_for_backward(logits, action, mask, grad_log_prob, grad_entropy)
+        ctx.save_for_forward(logits, action, mask, grad_log_prob, grad_entropy)
+        ctx.mark_non_differentiable(log_prob)
+        ctx.set_materialize_grads(False)
+        # 0 · −∞ has no value: an impossible action that does not count contributes 0.
+        value = torch.where(grad_log_prob == 0, 0.0, grad_log_prob * log_prob).sum()
+        if grad_entropy is not None and entropy is not None:
+            value = value + (grad_entropy * entropy).sum()
+        return value, log_prob
+
+    @staticmethod
+    def backward(
+        ctx: Any, upstream: Tensor | None, _: None
+    ) -> tuple[Tensor | None, None, None, None, None]:
+        if upstream is None:
+            return None, None, None, None, None
+        logits, action, mask, *grads = ctx.saved_tensors
+        if torch.is_grad_enabled() or not are_values_readable(upstream):
+            scaled = [None if grad is None else upstream * grad for grad in grads]
+            return _plain.gradient(logits, action, mask, *scaled), None, None, None, None
+        # Nobody else holds the gradient of the first call yet, so that it may be scaled in place.
+        gradient: Tensor | None
+        gradient, ctx.gradient = ctx.gradient, None
+        if gradient is None:
+            gradient = _backend.row_objective(logits, action, mask, *grads)[2]
+        if upstream != 1:
+            gradient.mul_(upstream)
+        return gradient, None, None, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, *_: None) -> tuple[Tensor, None]:
+        logits, action, mask, *grads = ctx.saved_tensors
+        return (_plain.gradient(logits, action, mask, *grads) * tangent).sum(), None

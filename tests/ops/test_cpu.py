@@ -1,0 +1,280 @@
+"""The native row kernel against its definition in torch and against float64."""
+
+from __future__ import annotations
+
+import multiprocessing
+import shutil
+
+import pytest
+import torch
+from torch import Tensor
+
+import eligibility as el
+from eligibility.ops import _backend, _cpu, _plain
+
+HAS_COMPILER = shutil.which("g++") is not None
+needs_library = pytest.mark.skipif(
+    not HAS_COMPILER and _cpu.library() is None, reason="no C++ compiler was there to build it"
+)
+SIZES = [1, 2, 3, 4, 7, 8, 16, 17, 31, 33, 64, 65, 129, 1000, 4099]
+DTYPES = [torch.float32, torch.bfloat16]
+
+
+def problem(
+    rows: int, categories: int, dtype: torch.dtype, seed: int = 0
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Logits with some −∞, legal actions, a mask, and derivatives of an objective."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = 4 * torch.randn((rows, categories), generator=generator)
+    logits[torch.rand((rows, categories), generator=generator) < 0.1] = -torch.inf
+    mask = torch.rand((rows, categories), generator=generator) < 0.7
+    action = torch.randint(categories, (rows,), generator=generator)
+    everyone = torch.arange(rows)
+    logits[everyone, action], mask[everyone, action] = 0.5, True
+    upstream = torch.randn((2, rows), generator=generator)
+    return logits.to(dtype), action, mask, upstream[0], upstream[1]
+
+
+def in_float64(
+    logits: Tensor, action: Tensor, mask: Tensor | None, g: Tensor, h: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The definition, on the very same numbers in float64."""
+    logits = logits.double()
+    log_prob, entropy = _plain.row_statistics(logits, action, mask, True)
+    h = None if h is None else h.double()
+    return (
+        log_prob,
+        entropy,
+        _plain.row_gradient(logits, action, mask, entropy, g.double(), h),
+    )
+
+
+def error(result: Tensor, exact: Tensor) -> float:
+    return float((result.double() - exact).abs().max()) if exact.numel() else 0.0
+
+
+@pytest.fixture(params=["portable", "avx2", "avx512"])
+def instruction_set(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Runs the test with each instruction set that this processor has."""
+    name = str(request.param)
+    if name not in _cpu.instruction_sets():
+        pytest.skip(f"this processor has no {name}")
+    index = _cpu.instruction_sets().index(name)
+    monkeypatch.setattr(_cpu, "_instruction_set", lambda _: index)
+    return name
+
+
+@pytest.mark.skipif(not HAS_COMPILER, reason="no C++ compiler")
+def test_library_was_built_where_a_compiler_is_there() -> None:
+    assert _cpu.library() is not None
+    assert _cpu.instruction_sets()[0] == "portable"
+    assert _cpu.instruction_sets()[-1] in _backend.describe()["cpu"]
+
+
+@needs_library
+@pytest.mark.parametrize("categories", SIZES)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("with_entropy", [False, True])
+def test_error_is_at_most_the_plain_definitions_or_its_own_roundings(
+    instruction_set: str, categories: int, dtype: torch.dtype, masked: bool, with_entropy: bool
+) -> None:
+    logits, action, mask, g, h = problem(5, categories, dtype)
+    arguments = (logits, action, mask if masked else None, g, h if with_entropy else None)
+    exact = in_float64(*arguments)
+    plain = _plain.row_objective(*arguments)
+    out = torch.full_like(logits, torch.nan)  # what is not written shows
+    native = _cpu.row_objective(*arguments, out=out)
+    # e^d is good to one unit, its coefficient, their product and the sum to half a unit each: less
+    # than 3 units of the largest entry, which is granted where plain torch is luckily exact.
+    unit = {torch.float32: 2.0**-23, torch.bfloat16: 2.0**-8}
+    for index, name in enumerate(("log_prob", "entropy", "gradient")):
+        ours, theirs, truth = native[index], plain[index], exact[index]
+        if ours is None or theirs is None:
+            assert name == "entropy"
+            assert not with_entropy
+            continue
+        grain = 3 * unit[ours.dtype] * max(1.0, float(truth.abs().max()))
+        assert error(ours, truth) <= max(error(theirs, truth), grain), name
+
+
+@needs_library
+@pytest.mark.parametrize("categories", [4099, 50_257])
+def test_is_more_accurate_than_the_plain_definition_on_long_rows(
+    instruction_set: str, categories: int
+) -> None:
+    arguments = problem(20, categories, torch.float32)
+    exact = in_float64(*arguments)
+    plain, native = _plain.row_objective(*arguments), _cpu.row_objective(*arguments)
+    for ours, theirs, truth in zip(native, plain, exact, strict=True):
+        assert ours is not None
+        assert theirs is not None
+        assert (ours.double() - truth).norm() < (theirs.double() - truth).norm()
+
+
+@needs_library
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_takes_strided_misaligned_and_shared_memory(
+    instruction_set: str, dtype: torch.dtype
+) -> None:
+    logits, action, mask, g, h = problem(6, 37, dtype)
+    expected = _cpu.row_objective(logits, action, mask, g, h)
+    wide = torch.zeros(6, 41, dtype=dtype)
+    wide[:, 3:40] = logits
+    shared = _cpu.row_objective(wide[:, 3:40], action, mask, g, h)
+    turned = _cpu.row_objective(logits.t().contiguous().t(), action, mask, g, h)
+    memory = logits.clone()
+    in_place = _cpu.row_objective(memory, action, mask, g, h, out=memory)
+    for other in (shared, turned):
+        for a, b in zip(other, expected, strict=True):
+            assert torch.equal(a, b)
+    assert in_place[2] is memory
+    # In place, a float32 row takes its exponentials anew, with the same function: no difference.
+    assert torch.equal(memory, expected[2])
+
+
+@needs_library
+def test_one_mask_row_serves_all_rows(instruction_set: str) -> None:
+    logits, action, _, g, h = problem(6, 37, torch.float32)
+    mask = torch.ones(37, dtype=torch.bool)
+    mask[5:9] = False
+    action = action.masked_fill((action >= 5) & (action < 9), 0)
+    one = _cpu.row_objective(logits, action, mask.unsqueeze(0), g, h)
+    many = _cpu.row_objective(logits, action, mask.expand(6, 37), g, h)
+    for a, b in zip(one, many, strict=True):
+        assert torch.equal(a, b)
+    assert not one[2][:, 5:9].any()
+
+
+@needs_library
+def test_nan_and_impossible_actions_are_what_they_are(instruction_set: str) -> None:
+    logits = torch.tensor([[0.0, torch.nan, 1.0], [0.0, -torch.inf, 1.0]])
+    log_prob, entropy, gradient = _cpu.row_objective(
+        logits, torch.tensor([0, 1]), None, torch.ones(2), torch.ones(2)
+    )
+    assert log_prob[0].isnan()
+    assert gradient[0].isnan().all()
+    assert log_prob[1] == -torch.inf
+    assert entropy is not None
+    assert entropy[1].isfinite()
+    assert gradient[1].isfinite().all()
+
+
+@needs_library
+def test_probabilities_below_the_smallest_normal_number_are_kept(instruction_set: str) -> None:
+    logits = torch.tensor([[0.0, -90.0, -100.0, -200.0]])
+    _, _, gradient = _cpu.row_objective(logits, torch.tensor([0]), None, -torch.ones(1), None)
+    exact = torch.softmax(logits.double(), -1)[0, 1:3]
+    assert torch.allclose(gradient[0, 1:3].double(), exact, rtol=0, atol=2.0**-149)
+    assert gradient[0, 2] > 0
+
+
+@needs_library
+def test_threads_change_nothing() -> None:
+    logits, action, mask, g, h = problem(64, 4099, torch.float32)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        one = _cpu.row_objective(logits, action, mask, g, h)
+        torch.set_num_threads(3)
+        three = _cpu.row_objective(logits, action, mask, g, h)
+    finally:
+        torch.set_num_threads(before)
+    for a, b in zip(one, three, strict=True):
+        assert torch.equal(a, b)
+
+
+@needs_library
+def test_a_forked_process_can_use_threads_too() -> None:
+    logits, action, _, g, _ = problem(64, 4099, torch.float32)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        _cpu.row_objective(logits, action, None, g, None)
+        child = multiprocessing.get_context("fork").Process(
+            target=_cpu.row_objective, args=(logits, action, None, g, None)
+        )
+        child.start()
+        child.join(30)
+        assert child.exitcode == 0
+    finally:
+        torch.set_num_threads(before)
+        if child.is_alive():
+            child.kill()
+
+
+def test_no_rows_are_fine() -> None:
+    logits = torch.empty(0, 5, requires_grad=True)
+    empty = torch.empty(0)
+    if _cpu.library() is not None:
+        assert _cpu.row_objective(logits.detach(), empty.long(), None, empty, None)[0].numel() == 0
+    el.reinforce_loss(logits, empty.long(), empty).backward()
+    assert logits.grad is not None
+    assert logits.grad.shape == (0, 5)
+
+
+def test_without_the_library_plain_torch_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    logits, action, mask, g, _ = problem(40, 400, torch.float32)
+    logits.requires_grad_()
+
+    def gradient() -> Tensor:
+        (result,) = torch.autograd.grad(el.reinforce_loss(logits, action, g, mask=mask), logits)
+        return result
+
+    with_library = gradient()
+    monkeypatch.setattr(_cpu, "library", lambda: None)
+    _cpu.instruction_sets.cache_clear()
+    try:
+        assert not _cpu.serves(logits)
+        assert _cpu.instruction_sets() == ()
+        assert "was not built" in _backend.describe()["cpu"]
+        without = gradient()
+    finally:
+        _cpu.instruction_sets.cache_clear()
+    assert torch.allclose(with_library, without, atol=1e-7)
+
+
+@pytest.mark.parametrize("entropy_coef", [0.0, 0.3])
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_fused_loss_equals_the_sum_of_its_rows(entropy_coef: float, reduction: str) -> None:
+    logits, action, mask, advantage, weight = problem(40, 400, torch.float32)
+    weight = weight.abs()
+    weight[3] = 0
+    logits.requires_grad_()
+    options = {"mask": mask, "weight": weight, "entropy_coef": entropy_coef}
+    fused = el.reinforce_loss(logits, action, advantage, reduction=reduction, **options)
+    rows = el.reinforce_loss(logits, action, advantage, reduction="none", **options)
+    loss = rows.mean() if reduction == "mean" else rows.sum()
+    assert fused.grad_fn is not None
+    assert "RowObjective" in fused.grad_fn.name()
+    assert torch.allclose(fused, loss, rtol=1e-5)
+    upstream = torch.tensor(-2.5)
+    (expected,) = torch.autograd.grad(loss, logits, upstream, retain_graph=True)
+    (first,) = torch.autograd.grad(fused, logits, upstream, retain_graph=True)
+    (second,) = torch.autograd.grad(fused, logits, upstream)
+    assert torch.allclose(first, expected, atol=1e-6)
+    assert torch.equal(first, second)
+
+
+def test_fused_loss_is_differentiable_twice() -> None:
+    logits, action, _, advantage, _ = problem(40, 400, torch.float32)
+    logits = logits.clamp(min=-5).double().float().requires_grad_()
+    vector = torch.randn(logits.shape, generator=torch.Generator().manual_seed(1))
+
+    def curvature(loss: Tensor) -> Tensor:
+        (slope,) = torch.autograd.grad(loss, logits, create_graph=True)
+        (result,) = torch.autograd.grad((slope * vector).sum(), logits)
+        return result
+
+    fused = curvature(el.reinforce_loss(logits, action, advantage, entropy_coef=0.1))
+    rows = el.reinforce_loss(logits, action, advantage, entropy_coef=0.1, reduction="none")
+    assert torch.allclose(fused, curvature(rows.mean()), atol=1e-6)
+
+
+def test_inputs_are_left_alone() -> None:
+    logits, action, mask, advantage, _ = problem(40, 400, torch.float32)
+    logits.requires_grad_()
+    before = logits.detach().clone(), action.clone(), advantage.clone()
+    el.reinforce_loss(logits, action, advantage, mask=mask).backward()
+    for tensor, copy in zip((logits, action, advantage), before, strict=True):
+        assert torch.equal(tensor, copy)
