@@ -19,20 +19,32 @@ import eligibility as el
 from eligibility.errors import UnsupportedDistributionError
 from eligibility.rules import fisher
 from tests.rules.cases import CASES, Case
-from tests.rules.test_expectation import outcomes
+from tests.rules.integration import nodes
+
+CLOSED_FORMS = [case for case in CASES if case.distribution in fisher._FORMULAS]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", CLOSED_FORMS, ids=lambda case: case.name)
 def test_is_the_expectation_of_the_outer_product(case: Case) -> None:
-    parameters = case.parameters((2,), seed=9)
+    dist = case.build(**case.parameters((), seed=9))
+    value, mass = nodes(case, dist)
+    eligibilities = el.eligibility(dist, value)
+    for name, information in el.fisher_information(dist, tuple(eligibilities)).items():
+        event = eligibilities[name].shape[1:]
+        flat = eligibilities[name].reshape(len(mass), -1)
+        expected = torch.einsum("m,mi,mj->ij", mass, flat, flat).reshape(event + event)
+        torch.testing.assert_close(information, expected, rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize("case", CLOSED_FORMS, ids=lambda case: case.name)
+def test_has_the_batch_shape_and_twice_the_event_shape(case: Case) -> None:
+    parameters = case.parameters((2, 3), seed=10)
     dist = case.build(**parameters)
-    value = outcomes(dist)
-    mass = dist.log_prob(value).exp()
     for name, information in el.fisher_information(dist).items():
-        eligibility = el.eligibility(dist, value)[name].reshape(*mass.shape, -1)
-        expected = torch.einsum("mb,mbi,mbj->bij", mass, eligibility, eligibility)
-        event = parameters[name].shape[1:]
-        torch.testing.assert_close(information, expected.reshape((2, *event, *event)))
+        event = parameters[name].shape[2:]
+        assert information.shape == (2, 3, *event, *event)
+        one = case.build(**{key: tensor[1, 2] for key, tensor in parameters.items()})
+        torch.testing.assert_close(information[1, 2], el.fisher_information(one, name)[name])
 
 
 @pytest.mark.parametrize("wrt", ["probs", "logits"])

@@ -3,6 +3,36 @@
 Importing this package registers every rule.
 """
 
-from eligibility.rules import bernoulli, binomial, categorical, fisher, multinomial
+from eligibility.rules import (
+    bernoulli,
+    binomial,
+    categorical,
+    circle,
+    counts,
+    fisher,
+    location_scale,
+    matrix,
+    moving_support,
+    multinomial,
+    positive,
+    relaxed,
+    simplex,
+    unit_interval,
+)
 
-__all__ = ["bernoulli", "binomial", "categorical", "fisher", "multinomial"]
+__all__ = [
+    "bernoulli",
+    "binomial",
+    "categorical",
+    "circle",
+    "counts",
+    "fisher",
+    "location_scale",
+    "matrix",
+    "moving_support",
+    "multinomial",
+    "positive",
+    "relaxed",
+    "simplex",
+    "unit_interval",
+]

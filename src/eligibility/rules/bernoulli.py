@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
@@ -10,11 +12,13 @@ from torch.distributions import Bernoulli
 from eligibility.rules import binomial
 from eligibility.rules.registry import register_eligibility
 
+# These formulas lose nothing in float32, so they are not widened further.
+_register = partial(register_eligibility, working=torch.float32)
 _PROBS = {"y": "value", "p": "probs"}
 _LOGITS = {"y": "value", "l": "logits"}
 
 
-@register_eligibility(
+@_register(
     Bernoulli,
     "probs",
     name="Bernoulli unit, probability",
@@ -49,7 +53,7 @@ def eligibility_probs(
     return torch.where(value == 1, 1 / probs, -1 / (1 - probs))
 
 
-@register_eligibility(
+@_register(
     Bernoulli,
     "probs",
     name="Bernoulli unit, probability from the log-odds",
@@ -65,7 +69,7 @@ def eligibility_probs_from_logits(
     return torch.where(value == 1, 1 + torch.exp(-logits), -1 - torch.exp(logits))
 
 
-@register_eligibility(
+@_register(
     Bernoulli,
     "logits",
     name="Bernoulli-logistic unit",
@@ -99,7 +103,7 @@ def eligibility_logits(
     return torch.where(value == 1, torch.sigmoid(-logits), -torch.sigmoid(logits))
 
 
-@register_eligibility(
+@_register(
     Bernoulli,
     "logits",
     name="Bernoulli-logistic unit, from the probability",

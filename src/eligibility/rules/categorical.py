@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -11,6 +13,8 @@ from eligibility.rules import multinomial
 from eligibility.rules.registry import check_value, register_eligibility
 from eligibility.shapes import check_action, check_sample_shape
 
+# These formulas lose nothing in float32, so they are not widened further.
+_register = partial(register_eligibility, working=torch.float32)
 _LOGITS = {"a": "value", "z": "logits"}
 _WEIGHTS = {"a": "value", "w": "probs"}
 
@@ -25,7 +29,7 @@ def _terms_weights(value: Tensor, probs: Tensor) -> dict[str, Tensor]:
     return {"[k = a]/w_k": own, "−1/Σw": through_sum}
 
 
-@register_eligibility(
+@_register(
     Categorical,
     "logits",
     name="categorical, logits",
@@ -54,7 +58,7 @@ def eligibility_logits(
     return multinomial.eligibility_logits(_one_hot(value, logits), logits)
 
 
-@register_eligibility(
+@_register(
     Categorical,
     "logits",
     name="categorical, logits from the weights",
@@ -70,7 +74,7 @@ def eligibility_logits_from_probs(
     return multinomial.eligibility_logits_from_probs(_one_hot(value, probs), probs)
 
 
-@register_eligibility(
+@_register(
     Categorical,
     "probs",
     name="categorical, unnormalised weights",
@@ -88,7 +92,7 @@ def eligibility_weights(
     return multinomial.eligibility_weights(_one_hot(value, probs), probs)
 
 
-@register_eligibility(
+@_register(
     Categorical,
     "probs",
     name="categorical, ambient coordinates",
@@ -105,7 +109,7 @@ def eligibility_ambient(
     return multinomial.eligibility_ambient(_one_hot(value, probs), probs)
 
 
-@register_eligibility(
+@_register(
     Categorical,
     "probs",
     name="categorical, K − 1 free probabilities",
@@ -122,7 +126,7 @@ def eligibility_free(
     return multinomial.eligibility_free(_one_hot(value, probs), probs)
 
 
-@register_eligibility(
+@_register(
     Categorical,
     "probs",
     name="categorical, along the simplex",

@@ -13,6 +13,7 @@ import torch
 from torch.distributions import Distribution
 
 from eligibility.errors import InvalidValueError
+from eligibility.rules.cholesky import scale_tril_of
 
 # Of each of these, a distribution is constructed with one.
 _ALTERNATIVES = (
@@ -69,10 +70,21 @@ def _given(dist: Distribution, names: list[str]) -> list[str]:
         return early
     # Copied by `expand`. What was computed can be computed again, to the last bit; what was given
     # cannot, unless rounding happens to lead back to it.
-    return [name for name in own if not _is_reproduced(dist, name)] or own or names
+    given = [name for name in own if not _is_reproduced(dist, name)]
+    return given or [name for name in own if _leads_to_the_rest(dist, name)] or names
 
 
 def _is_reproduced(dist: Distribution, name: str) -> bool:
+    """Whether what ``dist`` holds under ``name`` follows from the rest of what it holds."""
     lazy = inspect.getattr_static(type(dist), name, None)
     compute = getattr(lazy, "wrapped", None)
     return compute is not None and torch.equal(compute(dist), vars(dist)[name])
+
+
+def _leads_to_the_rest(dist: Distribution, name: str) -> bool:
+    """Whether a constructor, given what is held under ``name``, makes the Cholesky factor held."""
+    factor = vars(dist).get("_unbroadcasted_scale_tril")
+    if factor is None:
+        return True
+    made = scale_tril_of(name, vars(dist)[name])
+    return torch.equal(made, factor.expand_as(made))

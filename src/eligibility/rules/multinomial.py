@@ -21,17 +21,25 @@ over their total, so an almost certain category keeps every digit.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from jaxtyping import Float, Num
 from torch import Tensor
-from torch.distributions import Distribution, Multinomial, OneHotCategorical
+from torch.distributions import (
+    Distribution,
+    Multinomial,
+    OneHotCategorical,
+    OneHotCategoricalStraightThrough,
+)
 
 from eligibility.rules.registry import check_value, register_eligibility, rules_of
 from eligibility.shapes import check_counts, check_sample_shape
 
-FAMILY = (Multinomial, OneHotCategorical)
+# These formulas lose nothing in float32, so they are not widened further.
+_register = partial(register_eligibility, working=torch.float32)
+FAMILY = (Multinomial, OneHotCategorical, OneHotCategoricalStraightThrough)
 REFERENCE = "extends Williams 1992, §4 (the paper has no multinomial unit)"
 _LOGITS = {"y": "value", "z": "logits"}
 _WEIGHTS = {"y": "value", "w": "probs"}
@@ -52,7 +60,7 @@ def terms_weights(value: Tensor, probs: Tensor) -> dict[str, Tensor]:
     return {"y_k/w_k": eligibility_ambient(value, probs), "−n/Σw": total + torch.zeros_like(probs)}
 
 
-@register_eligibility(
+@_register(
     FAMILY,
     "logits",
     name="multinomial, logits",
@@ -81,7 +89,7 @@ def eligibility_logits(
     return eligibility_logits_from_probs(value, exponentiate(logits))
 
 
-@register_eligibility(
+@_register(
     FAMILY,
     "logits",
     name="multinomial, logits from the weights",
@@ -99,7 +107,7 @@ def eligibility_logits_from_probs(
     return value * (sum_of_others(probs) / total) - others * (probs / total)
 
 
-@register_eligibility(
+@_register(
     FAMILY,
     "probs",
     name="multinomial, unnormalised weights",
@@ -137,7 +145,7 @@ def eligibility_weights(
     return own - others / total
 
 
-@register_eligibility(
+@_register(
     FAMILY,
     "probs",
     name="multinomial, ambient coordinates",
@@ -168,7 +176,7 @@ def eligibility_ambient(
     return torch.where(value == 0, torch.zeros_like(probs), value / probs)
 
 
-@register_eligibility(
+@_register(
     FAMILY,
     "probs",
     name="multinomial, K − 1 free probabilities",
@@ -200,7 +208,7 @@ def eligibility_free(
     return ambient[..., :-1] - ambient[..., -1:]
 
 
-@register_eligibility(
+@_register(
     FAMILY,
     "probs",
     name="multinomial, along the simplex",
@@ -269,7 +277,7 @@ def register_from_logits(*classes: type[Distribution]) -> None:
         return from_logits
 
     for rule in [rule for rule in rules_of(classes[0]) if rule.parameter == "probs"]:
-        register_eligibility(
+        _register(
             classes,
             "probs",
             name=f"{rule.name}, from the logits",

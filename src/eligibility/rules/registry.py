@@ -15,9 +15,13 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from eligibility.errors import InvalidValueError, UnsupportedDistributionError
+from eligibility.errors import (
+    InvalidReinforceError,
+    InvalidValueError,
+    UnsupportedDistributionError,
+)
 from eligibility.rules.constructed import check_unambiguous, given_names
-from eligibility.rules.rule import Rule, round_once
+from eligibility.rules.rule import Rule, arguments_after_value, round_once
 from eligibility.shapes import check_sample_shape
 
 Function = TypeVar("Function", bound=Callable[..., object])
@@ -42,7 +46,9 @@ def register_eligibility(
     symbols: Mapping[str, str] | None = None,
     terms: Callable[..., Mapping[str, Tensor]] | None = None,
     coordinates: str | None = None,
-    working: torch.dtype = torch.float32,
+    reads: tuple[str, ...] | None = None,
+    why_biased: Callable[[Distribution], str | None] | None = None,
+    working: torch.dtype = torch.float64,
 ) -> Callable[[Function], Function]:
     """Decorator that registers a closed form, as torch's ``register_kl`` does for divergences.
 
@@ -62,6 +68,8 @@ def register_eligibility(
         terms: Function of the same arguments that returns an ordered dictionary symbol -> tensor;
             their sum is the eligibility.
         coordinates: The name of the convention, where the parameter has several.
+        reads: The attributes that the function reads; default: those its arguments are named after.
+        why_biased: Function of the distribution to the reason why E[eligibility] is not 0, or None.
         working: The formula is evaluated in this dtype or a wider one and rounded once.
 
     Example:
@@ -85,13 +93,23 @@ def register_eligibility(
             return function
         rounded = round_once(function, working)
         summands = None if terms is None else round_once(terms, working)
+        attributes = reads or arguments_after_value(function)
         for cls in classes:
-            title = name or f"{cls.__name__}, {parameter}"
             own = _RULES.setdefault(cls, {}).setdefault(parameter, [])
             rule = Rule(
-                cls, parameter, rounded, title, equation, latex, reference,
-                dict(symbols or {}), coordinates, summands,
-            )  # fmt: skip
+                distribution=cls,
+                parameter=parameter,
+                function=rounded,
+                reads=attributes,
+                name=name or f"{cls.__name__}, {parameter}",
+                equation=equation,
+                latex=latex,
+                reference=reference,
+                symbols=dict(symbols or {}),
+                coordinates=coordinates,
+                summands=summands,
+                why_biased=why_biased,
+            )
             own[:] = [
                 old for old in own if (old.coordinates, old.reads) != (coordinates, rule.reads)
             ]
@@ -159,6 +177,8 @@ def eligibility(
     value: Tensor,
     wrt: str | tuple[str, ...] | None = None,
     coordinates: str | None = None,
+    *,
+    allow_parameter_dependent_support: bool = False,
 ) -> dict[str, Tensor]:
     """Williams' characteristic eligibility ``∂ log p(value) / ∂ parameter``, in closed form.
 
@@ -168,6 +188,8 @@ def eligibility(
         wrt: The parameter, or several; default: what ``dist`` was constructed with.
         coordinates: For the probs of the categorical family: "weights" (default, torch's rule),
             "ambient", "free" or "tangent"; see `eligibility.rules.multinomial`.
+        allow_parameter_dependent_support: Return the number also where E[eligibility] is not 0
+            because the parameter moves the support, as the bounds of a Uniform do.
 
     Returns:
         One tensor a parameter: value's batch shape + the parameter's event shape. One eligibility
@@ -176,10 +198,11 @@ def eligibility(
     Raises:
         UnsupportedDistributionError: No rule for the class or for the parameter.
         ShapeError, InvalidTypeError, InvalidValueError: ``value`` is not an outcome of ``dist``.
+        InvalidReinforceError: E[eligibility] is not 0, so that REINFORCE with it is biased.
 
     Notes:
         A stock torch object has divided its probs by their sum, so there the answer is at Σ = 1.
-        float16 and bfloat16 are computed in float32 inside and rounded once.
+        float16 and bfloat16 are computed in a wider dtype inside and rounded once.
 
     Example:
         >>> import torch
@@ -196,6 +219,9 @@ def eligibility(
         return custom(dist, value)
     names = constructed_parameters(dist) if wrt is None else _as_tuple(wrt)
     rules = {name: find_rule(dist, name, coordinates) for name in names}
+    if not allow_parameter_dependent_support:
+        for rule in rules.values():
+            _check_unbiased(rule, dist)
     return {name: rule(dist, value) for name, rule in rules.items()}
 
 
@@ -260,7 +286,19 @@ def _custom_rule(cls: type[Distribution], parameter: str) -> Rule:
         return results[parameter]
 
     title = f"{cls.__name__}, {parameter}"
-    return Rule(cls, parameter, function, title, f"∂ log p(value)/∂{parameter}")
+    return Rule(cls, parameter, function, ("dist",), title, f"∂ log p(value)/∂{parameter}")
+
+
+def _check_unbiased(rule: Rule, dist: Distribution) -> None:
+    reason = rule.why_biased(dist) if rule.why_biased else None
+    if reason is not None:
+        raise InvalidReinforceError(
+            f"the eligibility of the {rule.parameter} of {type(dist).__name__}",
+            f"an expectation that is not 0: {reason}",
+            "a parameter that does not move the support",
+            "choose the others with wrt, use a pathwise gradient (rsample), or pass "
+            "allow_parameter_dependent_support=True to get the number all the same",
+        )
 
 
 def _unsupported(cls: type[Distribution]) -> UnsupportedDistributionError:

@@ -17,14 +17,15 @@ from torch.distributions import Distribution
 class Rule:
     """One closed form ``∂ log p(value)/∂ parameter`` of one distribution.
 
-    A formula is a pure function ``function(value, *attributes)``: the names of its arguments after
-    ``value`` are the names of the attributes of the distribution that it reads (``dist`` stands for
-    the distribution itself), so nothing stands between a rule and its formula.
+    A formula is a pure function ``function(value, *attributes)``; what it reads are attributes of
+    the distribution, by default those that its arguments are named after (``dist`` stands for the
+    distribution itself), so nothing stands between a rule and its formula.
 
     Attributes:
         distribution: The class it was registered for.
         parameter: The parameter it differentiates with respect to.
         function: The formula, elementwise over samples and batch.
+        reads: The attributes of the distribution that the formula reads, in order.
         name: What the rule is called in a sentence: "Poisson score of the rate".
         equation: The formula in Unicode.
         latex: The formula in LaTeX, without dollar signs.
@@ -33,11 +34,14 @@ class Rule:
         coordinates: The convention, where a parameter has several; else None.
         summands: Function of the arguments of ``function`` to an ordered dictionary
             symbol -> tensor; the tensors sum to the eligibility. None: the formula is one term.
+        why_biased: Function of the distribution to the reason why E[eligibility] is not 0 there,
+            or None if it is 0. None instead of a function: it is 0 everywhere.
     """
 
     distribution: type[Distribution]
     parameter: str
     function: Callable[..., Tensor]
+    reads: tuple[str, ...]
     name: str
     equation: str
     latex: str = ""
@@ -45,11 +49,7 @@ class Rule:
     symbols: Mapping[str, str] = field(default_factory=dict)
     coordinates: str | None = None
     summands: Callable[..., Mapping[str, Tensor]] | None = None
-
-    @functools.cached_property
-    def reads(self) -> tuple[str, ...]:
-        """The attributes of the distribution that the formula reads."""
-        return tuple(inspect.signature(self.function).parameters)[1:]
+    why_biased: Callable[[Distribution], str | None] | None = None
 
     def __call__(self, dist: Distribution, value: Tensor) -> Tensor:
         """The eligibility of each sample: value's batch shape + the parameter's event shape."""
@@ -85,6 +85,11 @@ class Rule:
 def read_parameter(dist: Distribution, name: str) -> Any:
     """The attribute of ``dist`` that a formula reads; a class that keeps it as given, says so."""
     return getattr(dist, name)
+
+
+def arguments_after_value(function: Callable[..., object]) -> tuple[str, ...]:
+    """The names of the arguments of ``function`` after its first."""
+    return tuple(inspect.signature(function).parameters)[1:]
 
 
 def round_once(function: Callable[..., Any], working: torch.dtype) -> Callable[..., Any]:

@@ -1,0 +1,232 @@
+"""Counts without an upper limit: Poisson, Geometric, NegativeBinomial."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.distributions import Geometric, NegativeBinomial, Poisson
+
+from eligibility.rules.registry import register_eligibility
+from eligibility.rules.special import digamma_difference
+
+_PROPOSITION_1 = "Williams 1992, Proposition 1"
+_GEOMETRIC = "derived from p (1 − p)^y"
+_NEGATIVE_BINOMIAL = "derived from Γ(y + r)/(Γ(r) y!) p^y (1 − p)^r"
+_PROBS = {"y": "value", "p": "probs"}
+_LOGITS = {"y": "value", "l": "logits"}
+
+
+def _terms_rate(value: Tensor, rate: Tensor) -> dict[str, Tensor]:
+    return {"y/λ": _ratio(value, rate), "−1": -torch.ones_like(rate)}
+
+
+@register_eligibility(
+    Poisson,
+    "rate",
+    name="Poisson, rate",
+    equation="y/λ − 1",
+    latex=r"\frac{y}{\lambda} - 1",
+    reference=_PROPOSITION_1,
+    symbols={"y": "value", "λ": "rate"},
+    terms=_terms_rate,
+)
+def poisson_rate(value: Tensor, rate: Tensor) -> Tensor:
+    """``y/λ − 1 = (y − λ)/λ``; −1 for y = 0, also at λ = 0.
+
+    Example:
+        >>> poisson_rate(torch.tensor([3.0, 0.0]), torch.tensor([2.0, 0.0]))
+        tensor([ 0.5000, -1.0000])
+    """
+    return torch.where(value == 0, -torch.ones_like(rate), (value - rate) / rate)
+
+
+def _terms_geometric_probs(value: Tensor, probs: Tensor) -> dict[str, Tensor]:
+    return {"1/p": 1 / probs, "−y/(1 − p)": -_ratio(value, 1 - probs)}
+
+
+@register_eligibility(
+    Geometric,
+    "probs",
+    name="geometric, probability",
+    equation="1/p − y/(1 − p)",
+    latex=r"\frac{1}{p} - \frac{y}{1 - p}",
+    reference=_GEOMETRIC,
+    symbols=_PROBS,
+    terms=_terms_geometric_probs,
+)
+def geometric_probs(value: Tensor, probs: Tensor) -> Tensor:
+    """``1/p − y/(1 − p)`` for y failures before the first success."""
+    return 1 / probs - _ratio(value, 1 - probs)
+
+
+@register_eligibility(
+    Geometric,
+    "probs",
+    name="geometric, probability from the log-odds",
+    equation="1/p − y/(1 − p), p = σ(l)",
+    latex=r"\frac{1}{p} - \frac{y}{1 - p}, \quad p = \sigma(l)",
+    reference=_GEOMETRIC,
+    symbols=_LOGITS,
+)
+def geometric_probs_from_logits(value: Tensor, logits: Tensor) -> Tensor:
+    """``1 + e^−l − y (1 + e^l)``."""
+    failures = torch.where(value == 0, 0.0, value * (1 + torch.exp(logits)))
+    return 1 + torch.exp(-logits) - failures
+
+
+def _terms_geometric_logits(value: Tensor, logits: Tensor) -> dict[str, Tensor]:
+    return {"1": torch.ones_like(logits), "−(1 + y) σ(l)": -(1 + value) * torch.sigmoid(logits)}
+
+
+@register_eligibility(
+    Geometric,
+    "logits",
+    name="geometric, log-odds",
+    equation="1 − (1 + y) σ(l)",
+    latex=r"1 - (1 + y)\,\sigma(l)",
+    reference=_GEOMETRIC,
+    symbols=_LOGITS,
+    terms=_terms_geometric_logits,
+)
+def geometric_logits(value: Tensor, logits: Tensor) -> Tensor:
+    """``1 − (1 + y) σ(l) = σ(−l) − y σ(l)``; for y = 1 it is ``−tanh(l/2)``."""
+    difference = torch.sigmoid(-logits) - value * torch.sigmoid(logits)
+    return torch.where(value == 1, -torch.tanh(logits / 2), difference)
+
+
+@register_eligibility(
+    Geometric,
+    "logits",
+    name="geometric, log-odds from the probability",
+    equation="1 − (1 + y) p",
+    latex=r"1 - (1 + y)\,p",
+    reference=_GEOMETRIC,
+    symbols=_PROBS,
+)
+def geometric_logits_from_probs(value: Tensor, probs: Tensor) -> Tensor:
+    """``1 − (1 + y) p = (1 − p) − y p``."""
+    return (1 - probs) - value * probs
+
+
+def _terms_count(value: Tensor, total_count: Tensor, logits: Tensor) -> dict[str, Tensor]:
+    return {
+        "ψ(y + r) − ψ(r)": digamma_difference(total_count, value),
+        "ln(1 − p)": -torch.nn.functional.softplus(logits),
+    }
+
+
+_register_total_count = partial(
+    register_eligibility,
+    NegativeBinomial,
+    "total_count",
+    name="negative binomial, number of failures",
+    reference=_NEGATIVE_BINOMIAL,
+)
+
+
+@_register_total_count(
+    equation="ψ(y + r) − ψ(r) + ln(1 − p)",
+    latex=r"\psi(y + r) - \psi(r) + \ln(1 - p)",
+    symbols={**_PROBS, "r": "total_count"},
+    terms=lambda value, total_count, probs: _terms_count(value, total_count, torch.logit(probs)),
+)
+def negative_binomial_total_count(value: Tensor, total_count: Tensor, probs: Tensor) -> Tensor:
+    """``ψ(y + r) − ψ(r) + ln(1 − p)``; the difference of digammas as a sum of positive terms."""
+    return digamma_difference(total_count, value) + torch.log1p(-probs)
+
+
+@_register_total_count(
+    equation="ψ(y + r) − ψ(r) + ln(1 − p), p = σ(l)",
+    latex=r"\psi(y + r) - \psi(r) + \ln(1 - p), \quad p = \sigma(l)",
+    symbols={**_LOGITS, "r": "total_count"},
+    terms=_terms_count,
+)
+def negative_binomial_total_count_from_logits(
+    value: Tensor, total_count: Tensor, logits: Tensor
+) -> Tensor:
+    """The same with ``ln(1 − p) = −softplus(l)``."""
+    return digamma_difference(total_count, value) - torch.nn.functional.softplus(logits)
+
+
+def _terms_negative_binomial_probs(
+    value: Tensor, total_count: Tensor, probs: Tensor
+) -> dict[str, Tensor]:
+    return {"y/p": _ratio(value, probs), "−r/(1 − p)": -total_count / (1 - probs)}
+
+
+@register_eligibility(
+    NegativeBinomial,
+    "probs",
+    name="negative binomial, probability",
+    equation="y/p − r/(1 − p)",
+    latex=r"\frac{y}{p} - \frac{r}{1 - p}",
+    reference=_NEGATIVE_BINOMIAL,
+    symbols={**_PROBS, "r": "total_count"},
+    terms=_terms_negative_binomial_probs,
+)
+def negative_binomial_probs(value: Tensor, total_count: Tensor, probs: Tensor) -> Tensor:
+    """``y/p − r/(1 − p)`` for y successes before the r-th failure."""
+    return _ratio(value, probs) - total_count / (1 - probs)
+
+
+@register_eligibility(
+    NegativeBinomial,
+    "probs",
+    name="negative binomial, probability from the log-odds",
+    equation="y/p − r/(1 − p), p = σ(l)",
+    latex=r"\frac{y}{p} - \frac{r}{1 - p}, \quad p = \sigma(l)",
+    reference=_NEGATIVE_BINOMIAL,
+    symbols={**_LOGITS, "r": "total_count"},
+)
+def negative_binomial_probs_from_logits(
+    value: Tensor, total_count: Tensor, logits: Tensor
+) -> Tensor:
+    """``y (1 + e^−l) − r (1 + e^l)``."""
+    successes = torch.where(value == 0, 0.0, value * (1 + torch.exp(-logits)))
+    return successes - total_count * (1 + torch.exp(logits))
+
+
+def _terms_negative_binomial_logits(
+    value: Tensor, total_count: Tensor, logits: Tensor
+) -> dict[str, Tensor]:
+    ones = torch.ones_like(logits)
+    return {"y": value * ones, "−(y + r) σ(l)": -(value + total_count) * torch.sigmoid(logits)}
+
+
+@register_eligibility(
+    NegativeBinomial,
+    "logits",
+    name="negative binomial, log-odds",
+    equation="y − (y + r) σ(l)",
+    latex=r"y - (y + r)\,\sigma(l)",
+    reference=_NEGATIVE_BINOMIAL,
+    symbols={**_LOGITS, "r": "total_count"},
+    terms=_terms_negative_binomial_logits,
+)
+def negative_binomial_logits(value: Tensor, total_count: Tensor, logits: Tensor) -> Tensor:
+    """``y σ(−l) − r σ(l)``."""
+    difference = value * torch.sigmoid(-logits) - total_count * torch.sigmoid(logits)
+    return torch.where(value == total_count, -value * torch.tanh(logits / 2), difference)
+
+
+@register_eligibility(
+    NegativeBinomial,
+    "logits",
+    name="negative binomial, log-odds from the probability",
+    equation="y − (y + r) p",
+    latex=r"y - (y + r)\,p",
+    reference=_NEGATIVE_BINOMIAL,
+    symbols={**_PROBS, "r": "total_count"},
+)
+def negative_binomial_logits_from_probs(
+    value: Tensor, total_count: Tensor, probs: Tensor
+) -> Tensor:
+    """``y (1 − p) − r p``."""
+    return value * (1 - probs) - total_count * probs
+
+
+def _ratio(count: Tensor, probability: Tensor) -> Tensor:
+    """``count/probability``, exactly 0 for a count of 0."""
+    return torch.where(count == 0, torch.zeros_like(probability), count / probability)

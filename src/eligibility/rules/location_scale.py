@@ -1,0 +1,280 @@
+"""Location and scale: Normal, Laplace, Cauchy, StudentT, Gumbel, and what is made of the Normal.
+
+Notation: d = y − μ, u = d/s. ``d² − s²`` is always the product ``(|d| − s)(|d| + s)``, whose
+factors are exact where they are small.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.distributions import Cauchy, Gumbel, Laplace, LogNormal, Normal, StudentT
+
+from eligibility.rules.registry import register_eligibility
+from eligibility.rules.special import digamma_half_step, log1p_gap
+
+_NORMAL = "Williams 1992, eq. (12) and the one after it"
+_SYMBOLS = {"y": "value", "μ": "loc", "σ": "scale"}
+_LOC_SCALE = {"y": "value", "μ": "loc", "s": "scale"}
+_STUDENT = {"y": "value", "ν": "df", "μ": "loc", "s": "scale"}
+
+
+@register_eligibility(
+    Normal,
+    "loc",
+    name="Gaussian unit, mean",
+    equation="(y − μ)/σ²",
+    latex=r"\frac{y - \mu}{\sigma^2}",
+    reference=_NORMAL,
+    symbols=_SYMBOLS,
+)
+def normal_loc(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
+    """``(y − μ)/σ²``.
+
+    Example:
+        >>> normal_loc(torch.tensor(3.0), torch.tensor(1.0), torch.tensor(2.0))
+        tensor(0.5000)
+    """
+    return (value - loc) / scale / scale
+
+
+def _terms_normal_scale(value: Tensor, loc: Tensor, scale: Tensor) -> dict[str, Tensor]:
+    return {"(y − μ)²/σ³": ((value - loc) / scale) ** 2 / scale, "−1/σ": -1 / scale}
+
+
+@register_eligibility(
+    Normal,
+    "scale",
+    name="Gaussian unit, standard deviation",
+    equation="((y − μ)² − σ²)/σ³",
+    latex=r"\frac{(y - \mu)^2 - \sigma^2}{\sigma^3}",
+    reference=_NORMAL,
+    symbols=_SYMBOLS,
+    terms=_terms_normal_scale,
+)
+def normal_scale(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
+    """``((y − μ)² − σ²)/σ³``.
+
+    Example:
+        >>> normal_scale(torch.tensor(3.0), torch.tensor(1.0), torch.tensor(1.0))
+        tensor(3.)
+    """
+    return square_minus_one(value - loc, scale) / scale
+
+
+@register_eligibility(
+    LogNormal,
+    "loc",
+    name="log-normal, mean of the logarithm",
+    equation="(ln y − μ)/σ²",
+    latex=r"\frac{\ln y - \mu}{\sigma^2}",
+    reference=f"{_NORMAL}, in ln y",
+    symbols=_SYMBOLS,
+)
+def log_normal_loc(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
+    """``(ln y − μ)/σ²``."""
+    return normal_loc(value.log(), loc, scale)
+
+
+@register_eligibility(
+    LogNormal,
+    "scale",
+    name="log-normal, standard deviation of the logarithm",
+    equation="((ln y − μ)² − σ²)/σ³",
+    latex=r"\frac{(\ln y - \mu)^2 - \sigma^2}{\sigma^3}",
+    reference=f"{_NORMAL}, in ln y",
+    symbols=_SYMBOLS,
+    terms=lambda value, loc, scale: {
+        symbol.replace("y", "ln y"): term
+        for symbol, term in _terms_normal_scale(value.log(), loc, scale).items()
+    },
+)
+def log_normal_scale(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
+    """``((ln y − μ)² − σ²)/σ³``."""
+    return normal_scale(value.log(), loc, scale)
+
+
+@register_eligibility(
+    Laplace,
+    "loc",
+    name="Laplace, location",
+    equation="sign(y − μ)/s",
+    latex=r"\frac{\mathrm{sign}(y - \mu)}{s}",
+    reference="derived from e^(−|u|)/(2s)",
+    symbols=_LOC_SCALE,
+)
+def laplace_loc(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
+    """``sign(y − μ)/s``; 0 at the kink y = μ, the middle of the subgradients."""
+    return torch.sign(value - loc) / scale
+
+
+@register_eligibility(
+    Laplace,
+    "scale",
+    name="Laplace, scale",
+    equation="|y − μ|/s² − 1/s",
+    latex=r"\frac{|y - \mu|}{s^2} - \frac{1}{s}",
+    reference="derived from e^(−|u|)/(2s)",
+    symbols=_LOC_SCALE,
+    terms=lambda value, loc, scale: {
+        "|y − μ|/s²": (value - loc).abs() / scale / scale,
+        "−1/s": -1 / scale,
+    },
+)
+def laplace_scale(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
+    """``(|y − μ| − s)/s²``."""
+    return ((value - loc).abs() - scale) / scale / scale
+
+
+@register_eligibility(
+    Cauchy,
+    "loc",
+    name="Cauchy, location",
+    equation="2(y − μ)/(s² + (y − μ)²)",
+    latex=r"\frac{2 (y - \mu)}{s^2 + (y - \mu)^2}",
+    reference="derived from 1/(π s (1 + u²))",
+    symbols=_LOC_SCALE,
+)
+def cauchy_loc(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
+    """``2d/(s² + d²)``; in units of the larger of the two, so that no square overflows."""
+    difference = value - loc
+    largest = torch.maximum(difference.abs(), scale)
+    d, s = difference / largest, scale / largest
+    return 2 * d / (s * s + d * d) / largest
+
+
+@register_eligibility(
+    Cauchy,
+    "scale",
+    name="Cauchy, scale",
+    equation="((y − μ)² − s²)/(s (s² + (y − μ)²))",
+    latex=r"\frac{(y - \mu)^2 - s^2}{s \left(s^2 + (y - \mu)^2\right)}",
+    reference="derived from 1/(π s (1 + u²))",
+    symbols=_LOC_SCALE,
+)
+def cauchy_scale(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
+    """``(d² − s²)/(s (s² + d²))``; in units of the larger of the two."""
+    size = (value - loc).abs()
+    largest = torch.maximum(size, scale)
+    d, s = size / largest, scale / largest
+    return ((size - scale) / largest) * (d + s) / (s * s + d * d) / scale
+
+
+@register_eligibility(
+    StudentT,
+    "df",
+    name="Student's t, degrees of freedom",
+    equation="½[ψ((ν+1)/2) − ψ(ν/2) − 1/ν − ln(1 + u²/ν) + (ν+1)u²/(ν(ν + u²))], u = (y − μ)/s",
+    latex=(
+        r"\tfrac12 \left[ \psi\left(\tfrac{\nu + 1}{2}\right) - \psi\left(\tfrac{\nu}{2}\right)"
+        r" - \tfrac1\nu - \ln\left(1 + \tfrac{u^2}{\nu}\right)"
+        r" + \tfrac{(\nu + 1) u^2}{\nu (\nu + u^2)} \right], \quad u = \tfrac{y - \mu}{s}"
+    ),
+    reference="derived from Γ((ν+1)/2)/(Γ(ν/2) √(νπ) s) (1 + u²/ν)^(−(ν+1)/2)",
+    symbols=_STUDENT,
+)
+def student_t_df(value: Tensor, df: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
+    """With w = u²/ν: ``½[D(ν/2) − g(−w/(1+w)) + w/(ν(1+w))]``, three terms of order 1/ν².
+
+    D(x) = ψ(x + ½) − ψ(x) − 1/(2x) and g(t) = t − ln(1 + t); nothing of order 1 is subtracted.
+    """
+    u = (value - loc) / scale
+    share = u * u / (df + u * u)  # w/(1 + w)
+    share = torch.where(u.abs() > 1e150, 1.0, share)
+    own = torch.where(share < 0.5, log1p_gap(-share.clamp(max=0.5)), _far_gap(u, df, share))
+    return 0.5 * (digamma_half_step(df / 2) - own + share / df)
+
+
+def _far_gap(u: Tensor, df: Tensor, share: Tensor) -> Tensor:
+    """``ln(1 + u²/ν) − w/(1 + w)``, also where u² overflows."""
+    size = u.abs().clamp(min=1e-300)
+    log = torch.where(size > 1e150, 2 * size.log() - df.log(), torch.log1p(u * u / df))
+    return log - share
+
+
+@register_eligibility(
+    StudentT,
+    "loc",
+    name="Student's t, location",
+    equation="(ν + 1)u/((ν + u²)s), u = (y − μ)/s",
+    latex=r"\frac{(\nu + 1) u}{(\nu + u^2) s}, \quad u = \frac{y - \mu}{s}",
+    reference="derived from (1 + u²/ν)^(−(ν+1)/2)/s",
+    symbols=_STUDENT,
+)
+def student_t_loc(value: Tensor, df: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
+    """``(ν + 1)u/((ν + u²)s)``; for |u| > 1 divided through by u."""
+    u = (value - loc) / scale
+    outer = torch.where(u.abs() > 1, u, 1.0)
+    fraction = torch.where(
+        u.abs() > 1, (df + 1) / (outer + df / outer), (df + 1) * u / (df + u * u)
+    )
+    return fraction / scale
+
+
+@register_eligibility(
+    StudentT,
+    "scale",
+    name="Student's t, scale",
+    equation="((ν + 1)u²/(ν + u²) − 1)/s, u = (y − μ)/s",
+    latex=(
+        r"\frac{1}{s}\left(\frac{(\nu + 1) u^2}{\nu + u^2} - 1\right),"
+        r" \quad u = \frac{y - \mu}{s}"
+    ),
+    reference="derived from (1 + u²/ν)^(−(ν+1)/2)/s",
+    symbols=_STUDENT,
+    terms=lambda value, df, loc, scale: {
+        "(ν + 1)u²/((ν + u²)s)": student_t_loc(value, df, loc, scale) * (value - loc) / scale,
+        "−1/s": -1 / scale,
+    },
+)
+def student_t_scale(value: Tensor, df: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
+    """``ν(u² − 1)/((ν + u²)s)``; for |u| > 1 divided through by u²."""
+    size = (value - loc).abs()
+    u = size / scale
+    outer = torch.where(u > 1, u, 1.0)
+    far = ((size - scale) / size) * (1 + 1 / outer) / (1 / outer / outer + 1 / df)
+    near = square_minus_one(size, scale) / (1 + u * u / df)
+    return torch.where(u > 1, far, near) / scale
+
+
+@register_eligibility(
+    Gumbel,
+    "loc",
+    name="Gumbel, location",
+    equation="(1 − e^−u)/s, u = (y − μ)/s",
+    latex=r"\frac{1 - e^{-u}}{s}, \quad u = \frac{y - \mu}{s}",
+    reference="derived from e^(−u − e^(−u))/s",
+    symbols=_LOC_SCALE,
+    terms=lambda value, loc, scale: {
+        "1/s": 1 / scale,
+        "−e^−u/s": -torch.exp((loc - value) / scale) / scale,
+    },
+)
+def gumbel_loc(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
+    """``−expm1(−u)/s``."""
+    return -torch.expm1((loc - value) / scale) / scale
+
+
+@register_eligibility(
+    Gumbel,
+    "scale",
+    name="Gumbel, scale",
+    equation="(u(1 − e^−u) − 1)/s, u = (y − μ)/s",
+    latex=r"\frac{u (1 - e^{-u}) - 1}{s}, \quad u = \frac{y - \mu}{s}",
+    reference="derived from e^(−u − e^(−u))/s",
+    symbols=_LOC_SCALE,
+    terms=lambda value, loc, scale: {
+        "u(1 − e^−u)/s": gumbel_loc(value, loc, scale) * (value - loc) / scale,
+        "−1/s": -1 / scale,
+    },
+)
+def gumbel_scale(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
+    """``(u(1 − e^−u) − 1)/s``."""
+    u = (value - loc) / scale
+    return (-u * torch.expm1(-u) - 1) / scale
+
+
+def square_minus_one(difference: Tensor, scale: Tensor) -> Tensor:
+    """``(d/s)² − 1`` as ``((|d| − s)/s)((|d| + s)/s)``."""
+    size = difference.abs()
+    return ((size - scale) / scale) * ((size + scale) / scale)

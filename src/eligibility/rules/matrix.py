@@ -1,0 +1,271 @@
+"""Matrix parameters: MultivariateNormal, LowRankMultivariateNormal, Wishart, LKJCholesky.
+
+A symmetric matrix is differentiated as torch does it: every entry is free, and the result is the
+symmetric one. A covariance Σ is factorised, in double precision, from whatever was given.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.distributions import (
+    LKJCholesky,
+    LowRankMultivariateNormal,
+    MultivariateNormal,
+    Wishart,
+)
+
+from eligibility.rules.cholesky import inverse_of_factor, scale_tril_of, transpose
+from eligibility.rules.registry import register_eligibility
+from eligibility.rules.special import digamma_gap, log_ratio
+from eligibility.rules.unit_interval import log_less_mean
+
+_GAUSSIAN = "Gaussian, vector form of Williams 1992, eq. (12)"
+_WISHART = "derived from |X|^((ν−p−1)/2) e^(−tr(V⁻¹X)/2)/(2^(νp/2) |V|^(ν/2) Γ_p(ν/2))"
+_LOW_RANK = {"x": "value", "μ": "loc", "F": "cov_factor", "D": "cov_diag"}
+# A covariance and what it is called in the equations of a Gaussian and of a Wishart.
+_GIVEN = {
+    "covariance_matrix": ("Σ", "V"),
+    "precision_matrix": ("P", "P"),
+    "scale_tril": ("L", "L"),
+}
+
+
+def _outer(left: Tensor, right: Tensor) -> Tensor:
+    return left.unsqueeze(-1) * right.unsqueeze(-2)
+
+
+def _apply(matrix: Tensor, vector: Tensor) -> Tensor:
+    return (matrix @ vector.unsqueeze(-1)).squeeze(-1)
+
+
+def _whiten(given: str, matrix: Tensor, difference: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """L, ``w = L⁻¹ d`` and ``v = Σ⁻¹ d``."""
+    factor = scale_tril_of(given, matrix)
+    w = torch.linalg.solve_triangular(factor, difference.unsqueeze(-1), upper=False)
+    v = torch.linalg.solve_triangular(transpose(factor), w, upper=True).squeeze(-1)
+    if given == "precision_matrix":
+        v = _apply(matrix, difference)
+    return factor, w.squeeze(-1), v
+
+
+def _register_multivariate_normal(given: str) -> None:
+    """The four rules of a MultivariateNormal that was given this matrix."""
+    symbol = _GIVEN[given][0]
+    register = partial(
+        register_eligibility,
+        MultivariateNormal,
+        reference=_GAUSSIAN,
+        symbols={"x": "value", "μ": "loc", symbol: given},
+        reads=("loc", given),
+    )
+
+    @register(
+        "loc",
+        name="multivariate normal, mean",
+        equation="v = Σ⁻¹(x − μ)",
+        latex=r"v = \Sigma^{-1} (x - \mu)",
+    )
+    def _(value: Tensor, loc: Tensor, matrix: Tensor) -> Tensor:
+        return _whiten(given, matrix, value - loc)[2]
+
+    @register(
+        "covariance_matrix",
+        name="multivariate normal, covariance",
+        equation="½(v vᵀ − Σ⁻¹), v = Σ⁻¹(x − μ)",
+        latex=r"\tfrac12 \left( v v^\top - \Sigma^{-1} \right), \quad v = \Sigma^{-1} (x - \mu)",
+    )
+    def _(value: Tensor, loc: Tensor, matrix: Tensor) -> Tensor:
+        factor, _, v = _whiten(given, matrix, value - loc)
+        inverse = inverse_of_factor(factor)
+        precision = matrix if given == "precision_matrix" else transpose(inverse) @ inverse
+        return (_outer(v, v) - precision) / 2
+
+    @register(
+        "precision_matrix",
+        name="multivariate normal, precision",
+        equation="½(P⁻¹ − (x − μ)(x − μ)ᵀ)",
+        latex=r"\tfrac12 \left( P^{-1} - (x - \mu)(x - \mu)^\top \right)",
+    )
+    def _(value: Tensor, loc: Tensor, matrix: Tensor) -> Tensor:
+        factor = scale_tril_of(given, matrix)
+        covariance = matrix if given == "covariance_matrix" else factor @ transpose(factor)
+        return (covariance - _outer(value - loc, value - loc)) / 2
+
+    @register(
+        "scale_tril",
+        name="multivariate normal, Cholesky factor",
+        equation="tril(v wᵀ) − diag(1/L), w = L⁻¹(x − μ), v = L⁻ᵀw",
+        latex=(
+            r"\mathrm{tril}(v w^\top) - \mathrm{diag}(1/L_{ii}),"
+            r" \quad w = L^{-1}(x - \mu), \quad v = L^{-\top} w"
+        ),
+    )
+    def _(value: Tensor, loc: Tensor, matrix: Tensor) -> Tensor:
+        factor, w, v = _whiten(given, matrix, value - loc)
+        diagonal = factor.diagonal(dim1=-2, dim2=-1)
+        return _outer(v, w).tril(-1) + torch.diag_embed(v * w - 1 / diagonal)
+
+
+def _register_wishart(given: str) -> None:
+    """The four rules of a Wishart that was given this matrix."""
+    symbol = _GIVEN[given][1]
+    register = partial(
+        register_eligibility,
+        Wishart,
+        reference=_WISHART,
+        symbols={"X": "value", "ν": "df", symbol: given},
+        reads=("df", given),
+    )
+
+    @register(
+        "df",
+        name="Wishart, degrees of freedom",
+        equation="½(ln |V⁻¹X/2| − Σ_i ψ((ν − i)/2)), i = 0 … p − 1",
+        latex=(
+            r"\tfrac12 \left( \ln \left| \tfrac12 V^{-1} X \right|"
+            r" - \sum_{i=0}^{p-1} \psi\left(\tfrac{\nu - i}{2}\right) \right)"
+        ),
+    )
+    def _(value: Tensor, df: Tensor, matrix: Tensor) -> Tensor:
+        return _wishart_df(value, df, scale_tril_of(given, matrix))
+
+    @register(
+        "covariance_matrix",
+        name="Wishart, scale matrix",
+        equation="½(V⁻¹XV⁻¹ − νV⁻¹)",
+        latex=r"\tfrac12 \left( V^{-1} X V^{-1} - \nu V^{-1} \right)",
+    )
+    def _(value: Tensor, df: Tensor, matrix: Tensor) -> Tensor:
+        inverse = inverse_of_factor(scale_tril_of(given, matrix))
+        precision = matrix if given == "precision_matrix" else transpose(inverse) @ inverse
+        whitened = inverse @ value @ transpose(inverse)
+        return (transpose(inverse) @ whitened @ inverse - df[..., None, None] * precision) / 2
+
+    @register(
+        "precision_matrix",
+        name="Wishart, inverse scale matrix",
+        equation="½(νP⁻¹ − X)",
+        latex=r"\tfrac12 \left( \nu P^{-1} - X \right)",
+    )
+    def _(value: Tensor, df: Tensor, matrix: Tensor) -> Tensor:
+        factor = scale_tril_of(given, matrix)
+        covariance = matrix if given == "covariance_matrix" else factor @ transpose(factor)
+        return (df[..., None, None] * covariance - value) / 2
+
+    @register(
+        "scale_tril",
+        name="Wishart, Cholesky factor of the scale matrix",
+        equation="tril(V⁻¹XL⁻ᵀ) − ν diag(1/L), V = LLᵀ",
+        latex=(
+            r"\mathrm{tril}(V^{-1} X L^{-\top}) - \nu\,\mathrm{diag}(1/L_{ii}),"
+            r" \quad V = L L^\top"
+        ),
+    )
+    def _(value: Tensor, df: Tensor, matrix: Tensor) -> Tensor:
+        factor = scale_tril_of(given, matrix)
+        inverse = inverse_of_factor(factor)
+        slope = transpose(inverse) @ (inverse @ value @ transpose(inverse))
+        diagonal = factor.diagonal(dim1=-2, dim2=-1)
+        return slope.tril() - torch.diag_embed(df.unsqueeze(-1) / diagonal)
+
+
+def _wishart_df(value: Tensor, df: Tensor, factor: Tensor) -> Tensor:
+    """In Bartlett's coordinates: the diagonal of ``L⁻¹ chol(X)`` squared is chi-square, ν − i."""
+    own = torch.linalg.cholesky(value).diagonal(dim1=-2, dim2=-1)
+    order = torch.arange(own.shape[-1], dtype=own.dtype, device=own.device)
+    freedom = df.unsqueeze(-1) - order
+    expected = factor.diagonal(dim1=-2, dim2=-1) * freedom.sqrt()
+    return (log_ratio(own, expected) + digamma_gap(freedom / 2) / 2).sum(-1)
+
+
+for _name in _GIVEN:
+    _register_multivariate_normal(_name)
+    _register_wishart(_name)
+
+
+@register_eligibility(
+    LowRankMultivariateNormal,
+    "loc",
+    name="low-rank normal, mean",
+    equation="v = Σ⁻¹(x − μ), Σ = FFᵀ + diag D",
+    latex=r"v = \Sigma^{-1} (x - \mu), \quad \Sigma = F F^\top + \mathrm{diag}\,D",
+    reference=_GAUSSIAN,
+    symbols=_LOW_RANK,
+)
+def low_rank_loc(value: Tensor, loc: Tensor, cov_factor: Tensor, cov_diag: Tensor) -> Tensor:
+    """``Σ⁻¹ d = (d − F (I + FᵀD⁻¹F)⁻¹ FᵀD⁻¹d)/D`` (Woodbury)."""
+    difference = value - loc
+    solved = _solve_factor(cov_factor, cov_diag)  # Σ⁻¹F
+    return difference / cov_diag - _apply(
+        solved, _apply(transpose(cov_factor), difference / cov_diag)
+    )
+
+
+@register_eligibility(
+    LowRankMultivariateNormal,
+    "cov_factor",
+    name="low-rank normal, factor",
+    equation="v vᵀF − Σ⁻¹F, v = Σ⁻¹(x − μ), Σ = FFᵀ + diag D",
+    latex=(
+        r"v v^\top F - \Sigma^{-1} F, \quad v = \Sigma^{-1} (x - \mu),"
+        r" \quad \Sigma = F F^\top + \mathrm{diag}\,D"
+    ),
+    reference=_GAUSSIAN,
+    symbols=_LOW_RANK,
+)
+def low_rank_factor(value: Tensor, loc: Tensor, cov_factor: Tensor, cov_diag: Tensor) -> Tensor:
+    """``2 G F`` with ``G = ½(v vᵀ − Σ⁻¹)``."""
+    v = low_rank_loc(value, loc, cov_factor, cov_diag)
+    through_v = _outer(v, _apply(transpose(cov_factor), v))
+    return through_v - _solve_factor(cov_factor, cov_diag)
+
+
+@register_eligibility(
+    LowRankMultivariateNormal,
+    "cov_diag",
+    name="low-rank normal, diagonal",
+    equation="½(v² − diag Σ⁻¹), v = Σ⁻¹(x − μ), Σ = FFᵀ + diag D",
+    latex=(
+        r"\tfrac12 \left( v^2 - \mathrm{diag}\,\Sigma^{-1} \right),"
+        r" \quad v = \Sigma^{-1} (x - \mu), \quad \Sigma = F F^\top + \mathrm{diag}\,D"
+    ),
+    reference=_GAUSSIAN,
+    symbols=_LOW_RANK,
+)
+def low_rank_diag(value: Tensor, loc: Tensor, cov_factor: Tensor, cov_diag: Tensor) -> Tensor:
+    """``diag G`` with ``G = ½(v vᵀ − Σ⁻¹)``."""
+    v = low_rank_loc(value, loc, cov_factor, cov_diag)
+    precision = 1 / cov_diag - (_solve_factor(cov_factor, cov_diag) * cov_factor).sum(-1) / cov_diag
+    return (v * v - precision) / 2
+
+
+def _solve_factor(cov_factor: Tensor, cov_diag: Tensor) -> Tensor:
+    """``Σ⁻¹F = D⁻¹F (I + FᵀD⁻¹F)⁻¹``, which costs a matrix of the rank only."""
+    scaled = cov_factor / cov_diag.unsqueeze(-1)
+    rank = cov_factor.shape[-1]
+    identity = torch.eye(rank, dtype=cov_factor.dtype, device=cov_factor.device)
+    capacitance = torch.linalg.cholesky(identity + transpose(cov_factor) @ scaled)
+    return transpose(torch.cholesky_solve(transpose(scaled), capacitance))
+
+
+@register_eligibility(
+    LKJCholesky,
+    "concentration",
+    name="LKJ, concentration",
+    equation="Σ_i [2 ln L_ii − ψ(η + (d − 1 − i)/2) + ψ(η + (d − 1)/2)], i = 1 … d − 1",
+    latex=(
+        r"\sum_{i=1}^{d-1} \left[ 2 \ln L_{ii} - \psi\left(\eta + \tfrac{d - 1 - i}{2}\right)"
+        r" + \psi\left(\eta + \tfrac{d - 1}{2}\right) \right]"
+    ),
+    reference="exponential family; Lewandowski, Kurowicka & Joe 2009",
+    symbols={"L": "value", "η": "concentration", "d": "dim"},
+)
+def lkj_concentration(value: Tensor, concentration: Tensor, dim: int) -> Tensor:
+    """Each ``L_ii²`` is a beta, ``Beta(η + (d − 1 − i)/2, i/2)``: the sum of their scores."""
+    square = value.diagonal(dim1=-2, dim2=-1)[..., 1:] ** 2
+    others = torch.arange(1, dim, dtype=value.dtype, device=value.device) / 2
+    own = concentration.unsqueeze(-1) + (dim - 1) / 2 - others
+    return log_less_mean(square, own, others.expand_as(own)).sum(-1)

@@ -1,0 +1,159 @@
+"""The Concrete laws, relaxations of a coin and of a one-hot vector, and the same in logarithms.
+
+A value y enters through v, its log-odds or its logarithms; the laws that torch builds the relaxed
+ones from have v as their value. The temperature τ is held fixed: torch does not declare it as a
+parameter either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, RelaxedBernoulli, RelaxedOneHotCategorical
+from torch.distributions.relaxed_bernoulli import LogitRelaxedBernoulli
+from torch.distributions.relaxed_categorical import ExpRelaxedCategorical
+
+from eligibility.rules.multinomial import exponentiate, sum_of_others
+from eligibility.rules.registry import register_eligibility
+from eligibility.rules.special import logit
+
+Elementwise = Callable[[Tensor], Tensor]
+
+_REFERENCE = "derived from the densities of Maddison, Mnih & Teh 2017"
+
+
+def identity(tensor: Tensor) -> Tensor:
+    """What is given is what the formula needs."""
+    return tensor
+
+
+def coin_logits(v: Tensor, temperature: Tensor, logits: Tensor) -> Tensor:
+    """``1 − 2σ(l − τv) = −tanh((l − τv)/2)``.
+
+    Example:
+        >>> coin_logits(torch.tensor(0.0), torch.tensor(0.5), torch.tensor(0.0))
+        tensor(-0.)
+    """
+    return -torch.tanh((logits - temperature * v) / 2)
+
+
+def categories_logits(v: Tensor, temperature: Tensor, logits: Tensor) -> Tensor:
+    """``1 − K softmax(z − τv)``, as the share of the others less K − 1 times the own one.
+
+    An entry of y that has underflowed to 0 takes the whole share, as in the limit.
+    """
+    largest = torch.finfo(v.dtype).max
+    weights = exponentiate((logits - temperature * v).clamp(max=largest))
+    total = weights.sum(-1, keepdim=True)
+    return sum_of_others(weights) / total - (v.shape[-1] - 1) * (weights / total)
+
+
+def _register_coin(cls: type[Distribution], v: str, v_latex: str, v_of: Elementwise) -> None:
+    """The rules of a relaxed coin, for the parameterisation that it was constructed with."""
+    score, score_latex = f"1 − 2σ(l − τ {v})", rf"1 - 2 \sigma\left(l - \tau {v_latex}\right)"
+    symbols = {"y": "value", "τ": "temperature"}
+    register = partial(register_eligibility, cls, reference=_REFERENCE)
+    by_logits = {**symbols, "l": "logits"}
+    by_probs = {**symbols, "p": "probs"}
+
+    @register(
+        "logits",
+        name="relaxed coin, log-odds",
+        equation=score,
+        latex=score_latex,
+        symbols=by_logits,
+    )
+    def _(value: Tensor, temperature: Tensor, logits: Tensor) -> Tensor:
+        return coin_logits(v_of(value), temperature, logits)
+
+    @register(
+        "logits",
+        name="relaxed coin, log-odds from the probability",
+        equation=f"{score}, l = logit p",
+        latex=rf"{score_latex}, \quad l = \ln \tfrac{{p}}{{1 - p}}",
+        symbols=by_probs,
+    )
+    def _(value: Tensor, temperature: Tensor, probs: Tensor) -> Tensor:
+        return coin_logits(v_of(value), temperature, logit(probs))
+
+    @register(
+        "probs",
+        name="relaxed coin, probability",
+        equation=f"({score})/(p (1 − p)), l = logit p",
+        latex=rf"\frac{{{score_latex}}}{{p (1 - p)}}, \quad l = \ln \tfrac{{p}}{{1 - p}}",
+        symbols=by_probs,
+    )
+    def _(value: Tensor, temperature: Tensor, probs: Tensor) -> Tensor:
+        return coin_logits(v_of(value), temperature, logit(probs)) / probs / (1 - probs)
+
+    @register(
+        "probs",
+        name="relaxed coin, probability from the log-odds",
+        equation=f"({score})/(p (1 − p)), p = σ(l)",
+        latex=rf"\frac{{{score_latex}}}{{p (1 - p)}}, \quad p = \sigma(l)",
+        symbols=by_logits,
+    )
+    def _(value: Tensor, temperature: Tensor, logits: Tensor) -> Tensor:
+        odds = (1 + torch.exp(logits)) * (1 + torch.exp(-logits))
+        return coin_logits(v_of(value), temperature, logits) * odds
+
+
+def _register_categories(cls: type[Distribution], v: str, v_latex: str, v_of: Elementwise) -> None:
+    """The rules of a relaxed one-hot vector. Weights: the density does not depend on their sum."""
+    score = f"1 − K softmax(z − τ {v})"
+    score_latex = rf"1 - K\,\mathrm{{softmax}}\left(z - \tau {v_latex}\right)"
+    symbols = {"y": "value", "τ": "temperature"}
+    register = partial(register_eligibility, cls, reference=_REFERENCE)
+    by_logits = {**symbols, "z": "logits"}
+    by_weights = {**symbols, "w": "probs"}
+
+    @register(
+        "logits",
+        name="relaxed one-hot, logits",
+        equation=score,
+        latex=score_latex,
+        symbols=by_logits,
+    )
+    def _(value: Tensor, temperature: Tensor, logits: Tensor) -> Tensor:
+        return categories_logits(v_of(value), temperature, logits)
+
+    @register(
+        "logits",
+        name="relaxed one-hot, logits from the weights",
+        equation=f"{score}, z = ln w",
+        latex=rf"{score_latex}, \quad z = \ln w",
+        symbols=by_weights,
+    )
+    def _(value: Tensor, temperature: Tensor, probs: Tensor) -> Tensor:
+        return categories_logits(v_of(value), temperature, probs.log())
+
+    @register(
+        "probs",
+        name="relaxed one-hot, unnormalised weights",
+        equation=f"({score})/w, z = ln w",
+        latex=rf"\frac{{{score_latex}}}{{w}}, \quad z = \ln w",
+        symbols=by_weights,
+    )
+    def _(value: Tensor, temperature: Tensor, probs: Tensor) -> Tensor:
+        return categories_logits(v_of(value), temperature, probs.log()) / probs
+
+    @register(
+        "probs",
+        name="relaxed one-hot, weights from the logits",
+        equation=f"({score})/w, w = softmax(z)",
+        latex=rf"\frac{{{score_latex}}}{{w}}, \quad w = \mathrm{{softmax}}(z)",
+        symbols=by_logits,
+    )
+    def _(value: Tensor, temperature: Tensor, logits: Tensor) -> Tensor:
+        weights = exponentiate(logits)
+        score = categories_logits(v_of(value), temperature, logits)
+        return score / weights * weights.sum(-1, keepdim=True)
+
+
+_register_coin(RelaxedBernoulli, "logit y", r"\ln \tfrac{y}{1 - y}", logit)
+_register_coin(LogitRelaxedBernoulli, "y", "y", identity)
+_register_categories(RelaxedOneHotCategorical, "ln y", r"\ln y", torch.log)
+_register_categories(ExpRelaxedCategorical, "y", "y", identity)
