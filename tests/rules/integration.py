@@ -1,7 +1,7 @@
 """Outcomes and their probabilities: all of a finite support, or the nodes of a quadrature.
 
-Nothing here uses a rule: what the tests average over these nodes is checked by an independent route.
-The mass of each recipe must come out as 1, which every caller asserts.
+Nothing here uses a rule, so that averages over these nodes are an independent route. The mass of
+each recipe must come out as 1.
 """
 
 from __future__ import annotations
