@@ -124,7 +124,7 @@ def supported_distributions() -> tuple[type[Distribution], ...]:
 
     Example:
         >>> [cls.__name__ for cls in supported_distributions()][:3]
-        ['Bernoulli', 'Binomial', 'Categorical']
+        ['Bernoulli', 'Beta', 'Binomial']
     """
     return tuple(sorted({*_RULES, *_COMPOSED, *_CUSTOM}, key=lambda cls: cls.__name__))
 

@@ -18,6 +18,7 @@ _IDENTIFIERS = {
     "rho": "ρ", "sigma": "σ", "tau": "τ", "phi": "φ", "psi": "ψ", "omega": "ω", "Gamma": "Γ",
     "Delta": "Δ", "Lambda": "Λ", "Pi": "Π", "Sigma": "Σ", "Phi": "Φ", "Psi": "Ψ", "Omega": "Ω",
     "partial": "∂", "infty": "∞", "ell": "ℓ", "top": "⊤", "dots": "…", "ldots": "…", "nabla": "∇",
+    "xi": "ξ",
 }  # fmt: skip
 _OPERATORS = {
     "cdot": "·", "times": "×", "odot": "⊙", "circ": "∘", "le": "≤", "leq": "≤", "ge": "≥",
