@@ -6,6 +6,7 @@ explanations then carry a note instead of forward values.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -47,11 +48,56 @@ def variable_of(node: Any) -> Tensor | None:
     return variable if isinstance(variable, Tensor) else None
 
 
-def saved_values(node: Any) -> dict[str, Any]:
-    """What the forward pass saved for the backward: ``{"result": tensor, "dim": -1}``.
+def saved_value(node: Any, name: str) -> Any:
+    """What the forward pass saved for the backward under ``name``; None if there is no such thing.
 
     Raises:
         RuntimeError: The graph was freed by an earlier backward pass.
     """
-    names = [name for name in dir(node) if name.startswith("_saved_")]
-    return {name.removeprefix("_saved_"): getattr(node, name) for name in names}
+    return getattr(node, f"_saved_{name}", None)
+
+
+def is_usual(node: Any, name: str) -> bool:
+    """Whether an operation works as distributions use it: along the last axis, or as a square.
+
+    A sum over another axis, say, normalises something else than the categories. What cannot be
+    read is not usual.
+    """
+    read = _USUAL.get(name)
+    try:
+        return read is None or read(node)
+    except AttributeError:
+        return False
+
+
+def _is_last(axes: Any, dimensions: int) -> bool:
+    """Whether ``axes``, saved as unsigned numbers, is the last of ``dimensions`` alone."""
+    chosen = axes if isinstance(axes, tuple) else (axes,)
+    signed = [axis - 2**64 if axis >= 2**63 else axis for axis in chosen]
+    return len(signed) == 1 and signed[0] in (-1, dimensions - 1)
+
+
+def _sums_last(node: Any) -> bool:
+    dimensions = len(node._saved_self_sym_sizes)
+    return dimensions <= 1 or (
+        hasattr(node, "_saved_dim") and _is_last(node._saved_dim, dimensions)
+    )
+
+
+def _picks_one_of_each(node: Any) -> bool:
+    indices, dimensions = node._saved_indices, len(node._saved_self_sym_sizes)
+    return len(indices) == dimensions and all(index is not None for index in indices)
+
+
+_USUAL: dict[str, Callable[[Any], bool]] = {
+    "sum": _sums_last,
+    "logsumexp": lambda node: _is_last(node._saved_dim, node._saved_self.ndim),
+    "softmax": lambda node: _is_last(node._saved_dim, node._saved_result.ndim),
+    "logsoftmax": lambda node: _is_last(node._saved_dim, node._saved_result.ndim),
+    "gather": lambda node: (
+        _is_last(node._saved_dim, node._saved_self.ndim) and node._saved_index.shape[-1] == 1
+    ),
+    "select": lambda node: _is_last(node._saved_dim, len(node._saved_self_sym_sizes)),
+    "index": _picks_one_of_each,
+    "pow": lambda node: node._saved_exponent == 2,
+}

@@ -13,6 +13,7 @@ from eligibility.explanation.checks import (
     check_finite_differences,
     check_mean,
     check_zero,
+    rounding_of,
 )
 from eligibility.explanation.derivation import (
     Check,
@@ -21,12 +22,20 @@ from eligibility.explanation.derivation import (
     RuleStatement,
     Step,
     Subject,
-    Term,
 )
 from eligibility.explanation.graph import graph_between, run_backward
 from eligibility.explanation.numbers import numbers_of
-from eligibility.explanation.problem import Of, Part, Problem, log_prob_in, start_in
+from eligibility.explanation.problem import (
+    Of,
+    Part,
+    Problem,
+    check_of,
+    like_rows,
+    log_prob_in,
+    start_in,
+)
 from eligibility.explanation.recorder import record
+from eligibility.explanation.statements import statement_of
 from eligibility.explanation.steps import Writer
 from eligibility.explanation.tables import conventions_table, table_of
 from eligibility.rules.registry import find_rule, rules_of
@@ -46,7 +55,7 @@ def explain_problem(
     return Explanation(
         title=reasons.title(problem, names, of),
         subject=_subject(parts),
-        tables=tuple(map(table_of, parts)),
+        tables=tuple(table_of(part, numbers_of(part.result)) for part in parts),
         why=tuple(sentence for part in parts for sentence in reasons.why(part)),
         steps=steps,
         leaves=leaves,
@@ -84,9 +93,8 @@ def _part(problem: Problem, leaf: Leaf, coordinates: str | None, of: Of) -> Part
     start = start_in(problem, name, coordinates).requires_grad_()
     output = log_prob_in(problem, name, coordinates, start)
     (autograd,) = torch.autograd.grad(output.sum(), start)
-    if of == "log_prob":
-        return Part(problem, name, rule, of, eligibility, eligibility, autograd, leaf)
-    factor = problem.log_prob().exp()
+    log_prob = problem.log_prob()
+    factor = torch.ones_like(log_prob) if of == "log_prob" else log_prob.exp()
     if bool((factor == 0).any()):
         raise InvalidValueError(
             "`of`",
@@ -94,8 +102,20 @@ def _part(problem: Problem, leaf: Leaf, coordinates: str | None, of: Of) -> Part
             "an outcome that can happen",
             "ask for the gradient of log_prob, which is defined there",
         )
-    factor = factor.reshape(factor.shape + (1,) * (eligibility.ndim - factor.ndim))
-    return Part(problem, name, rule, of, eligibility, factor * eligibility, factor * autograd, leaf)
+    return Part(
+        problem=problem,
+        name=name,
+        called=name,
+        rule=rule,
+        of=of,
+        asked=of,
+        factor=factor,
+        eligibility=eligibility,
+        parameter=problem.parameters[name],
+        result=like_rows(factor, eligibility) * eligibility,
+        autograd=like_rows(factor, autograd) * autograd,
+        leaf=leaf,
+    )
 
 
 def _subject(parts: list[Part]) -> Subject:
@@ -116,66 +136,34 @@ def _statement_with_others(part: Part) -> RuleStatement:
         rule.coordinates for rule in rules_of(part.problem.family) if rule.parameter == part.name
     )
     others = tuple(
-        _statement(_part(part.problem, part.leaf, name, part.of))
+        statement_of(_part(part.problem, part.leaf, name, check_of(part.of)))
         for name in names
         if name != part.rule.coordinates
     )
-    return replace(_statement(part), conventions=conventions_table(part), others=others)
-
-
-def _statement(part: Part) -> RuleStatement:
-    rule, of_prob = part.rule, part.of == "prob"
-    symbol = next((s for s, held in rule.symbols.items() if held == part.name), part.name)
-    symbol += "_k" if f"{symbol}_k" in rule.equation else ""
-    return RuleStatement(
-        name=rule.name,
-        parameter=part.name,
-        coordinates=rule.coordinates or "",
-        equation=f"∂ p/∂{symbol} = p · ({rule.equation})"
-        if of_prob
-        else f"∂ log p/∂{symbol} = {rule.equation}",
-        latex=rf"\frac{{\partial p}}{{\partial {symbol}}} = p \left({rule.latex}\right)"
-        if of_prob
-        else rf"\frac{{\partial \ln p}}{{\partial {symbol}}} = {rule.latex}",
-        terms=_terms(part),
-        result=numbers_of(part.result),
-        reference=rule.reference,
-    )
-
-
-def _terms(part: Part) -> tuple[Term, ...]:
-    """The symbols of the rule, its summands, and the probability if that is a factor."""
-    problem, given = part.problem, part.problem.as_given()
-    terms = []
-    for symbol, held in part.rule.symbols.items():
-        tensor = problem.value if held == "value" else torch.as_tensor(getattr(given, held))
-        terms.append(Term(symbol, "symbol", held, numbers_of(tensor)))
-    if part.of == "prob":
-        terms.append(Term("p", "factor", "probability", numbers_of(problem.log_prob().exp())))
-    summands = part.rule.terms(given, problem.value)
-    return (*terms, *(Term(s, "summand", "", numbers_of(t)) for s, t in summands.items()))
+    return replace(statement_of(part), conventions=conventions_table(part), others=others)
 
 
 def _checks(part: Part) -> list[Check]:
     problem, coordinates = part.problem, part.rule.coordinates
     summands = torch.stack(list(part.rule.terms(problem.as_given(), problem.value).values()))
-    largest = 1.0 if part.of == "log_prob" else float(problem.log_prob().exp().max())
+    scale = like_rows(part.factor, part.result) * summands.abs().sum(0).amax()
     found: list[Check | None] = [
         check_equal(
             "rule = autograd through torch",
             part.result,
             part.autograd,
-            largest * summands.abs().sum(0),
+            rounding_of(scale, part.result.shape[-1] if part.result.ndim else 1),
             "torch clamps probabilities, and a clamp has derivative 0 outside its bounds",
         ),
         check_finite_differences(problem, part.name, coordinates, part.eligibility),
     ]
-    rows = part.eligibility
     if coordinates == "tangent" or (coordinates is None and _has_categories(part, "logits")):
-        found.append(check_zero("Σ over the categories = 0", rows.sum(-1), rows))
+        found.append(check_zero("Σ over the categories = 0", part.eligibility))
     if coordinates == "weights":
-        products = torch.where(rows == 0, rows, problem.parameters[part.name] * rows)
-        found.append(check_zero("probs · eligibility = 0", products.sum(-1), products))
+        zero = part.eligibility == 0
+        products = problem.parameters[part.name] * part.eligibility
+        products = torch.where(zero, part.eligibility, products)
+        found.append(check_zero("probs · eligibility = 0", products))
     if coordinates != "ambient":
         found.append(check_mean(problem, part.rule))
     return [check for check in found if check is not None]

@@ -20,22 +20,34 @@ _MOST_ENTRIES = 64
 _MOST_OUTCOMES = 4096
 
 
-def check_equal(statement: str, left: Tensor, right: Tensor, scale: Tensor, detail: str) -> Check:
-    """Whether two float64 results agree to the rounding of sums of terms as large as ``scale``."""
+def check_equal(
+    statement: str, left: Tensor, right: Tensor, rounding: Tensor, detail: str
+) -> Check:
+    """Whether two results agree, entry by entry, to the ``rounding`` that they may have."""
     same = (left == right) | (left.isnan() & right.isnan())
-    gap = torch.where(same, torch.zeros_like(left), (left - right).abs())
-    deviation = float(gap.max()) if gap.numel() else 0.0
-    largest = float(scale.abs().nan_to_num(posinf=0.0).max()) if scale.numel() else 0.0
-    tolerance = 8 * _EPSILON * (scale.shape[-1] if scale.ndim else 1) * largest
-    passed = deviation <= tolerance
-    return Check(statement, passed, deviation, tolerance, "" if passed else detail)
+    gap = torch.where(same, torch.zeros_like(left), (left - right).abs()).reshape(-1)
+    allowed = rounding.expand(left.shape).reshape(-1)
+    if not len(gap):
+        return Check(statement, True, 0.0, 0.0)
+    passed = bool((gap <= allowed).all())
+    worst = int((gap - allowed).nan_to_num(nan=math.inf).argmax())
+    return Check(
+        statement, passed, float(gap[worst]), float(allowed[worst]), "" if passed else detail
+    )
 
 
-def check_zero(statement: str, total: Tensor, summands: Tensor) -> Check | None:
-    """Whether a sum of ``summands`` vanishes up to their rounding; None if one is infinite."""
+def check_zero(statement: str, summands: Tensor, epsilon: float = _EPSILON) -> Check | None:
+    """Whether the last axis of ``summands`` adds up to 0; None if one of them is infinite."""
     if not bool(summands.isfinite().all()):
         return None
-    return check_equal(statement, total, torch.zeros_like(total), summands, "the sum is not 0")
+    total = summands.sum(-1)
+    largest = rounding_of(summands.abs().amax(-1), summands.shape[-1], epsilon)
+    return check_equal(statement, total, torch.zeros_like(total), largest, "the sum is not 0")
+
+
+def rounding_of(scale: Tensor, terms: int, epsilon: float = _EPSILON) -> Tensor:
+    """How far a sum of ``terms`` terms as large as ``scale`` may be off."""
+    return 8 * epsilon * terms * scale.nan_to_num(posinf=0.0)
 
 
 def check_finite_differences(
@@ -91,9 +103,8 @@ def check_mean(problem: Problem, rule: Rule) -> Check | None:
     scores = rule(problem.as_given(), outcomes)
     weights = probs.reshape(probs.shape + (1,) * (scores.ndim - probs.ndim))
     summands = torch.where(weights > 0, weights * scores, torch.zeros_like(scores))
-    return check_zero(
-        f"Σ p(y) e(y) over all {len(outcomes)} outcomes = 0", summands.sum(0), summands
-    )
+    statement = f"Σ p(y) e(y) over all {len(outcomes)} outcomes = 0"
+    return check_zero(statement, summands.movedim(0, -1))
 
 
 def enumerate_outcomes(dist: Any) -> Tensor | None:

@@ -6,10 +6,14 @@ import torch
 from torch.distributions import Bernoulli, Binomial, Categorical, Multinomial, OneHotCategorical
 
 from eligibility.explanation.derivation import Expectation
-from eligibility.explanation.problem import Part, counts_of
+from eligibility.explanation.graph import Graph
+from eligibility.explanation.names import Names
+from eligibility.explanation.problem import Part, counts_of, like_rows
 from eligibility.explanation.wording import number, vector
 from eligibility.rules.registry import find_rule
 
+# Names that one sentence lists.
+_MOST_NAMES = 4
 _FAMILY = (Categorical, OneHotCategorical, Multinomial)
 
 
@@ -17,6 +21,26 @@ def expected(part: Part) -> tuple[Expectation, ...]:
     """The expectations that apply to one parameter."""
     found = (_zero_for_the_rest(part), _same_for_logits(part), _vanished(part))
     return tuple(item for item in found if item is not None)
+
+
+def of_non_leaves(names: Names, graph: Graph) -> tuple[Expectation, ...]:
+    """That the user's intermediate results have a ``.grad`` after the backward pass."""
+    inside = set(graph.nodes[:-1])
+    held = [
+        name
+        for (node, _), (name, tensor) in names.places.items()
+        if node in inside and not tensor.retains_grad
+    ]
+    if not held:
+        return ()
+    listed = ", ".join(f"{name}.grad" for name in held[:_MOST_NAMES])
+    return (
+        Expectation(
+            f"a gradient in {listed}.",
+            "It stays None: only leaves keep their gradient, what was computed from them does not. "
+            f"Call {held[0]}.retain_grad() before backward() to keep it; STEPS shows it anyway.",
+        ),
+    )
 
 
 def _zero_for_the_rest(part: Part) -> Expectation | None:
@@ -31,9 +55,9 @@ def _zero_for_the_rest(part: Part) -> Expectation | None:
     else:
         rule = find_rule(part.problem.distribution(), "probs", "ambient")
         ambient = rule(part.problem.as_given(), part.problem.value)
-        factor = part.problem.log_prob().exp() if part.of == "prob" else torch.ones(1)
-        scaled = ambient * factor.reshape(*factor.shape, *[1] * (ambient.ndim - factor.ndim))
-        numbers = f", here {vector(scaled.reshape(-1).tolist())}"
+        scaled = ambient * like_rows(part.factor, ambient)
+        summed = scaled.sum_to_size(part.parameter.shape)
+        numbers = f", here {vector(summed.reshape(-1).tolist())}"
     return Expectation(
         "0 for what was not drawn.",
         "That is the gradient of Σ y log w with the normaliser left out (`--coordinates "
@@ -59,16 +83,17 @@ def _same_for_logits(part: Part) -> Expectation | None:
 
 
 def _vanished(part: Part) -> Expectation | None:
-    """That torch's gradient is the rule's where torch clamps."""
-    if part.leaf.gradient is None or part.rule.coordinates not in (None, "weights"):
+    """That torch has a gradient wherever the rule has one, also where it clamps."""
+    if part.leaf.gradient is None or part.name != "probs":
         return None
-    if torch.allclose(part.autograd, part.result, equal_nan=True):
+    if not bool(((part.autograd == 0) & (part.result != 0)).any()):
         return None
-    shown = vector(part.autograd.reshape(-1).tolist()) if part.autograd.numel() <= 8 else "other"
+    shown = f" {vector(part.autograd.reshape(-1).tolist())}" if part.autograd.numel() <= 8 else " 0"
+    epsilon = torch.finfo(part.autograd.dtype).eps
     return Expectation(
         "a gradient wherever the outcome is improbable.",
-        f"torch gives {shown} here: it clamps probabilities to [ε, 1 − ε], ε = "
-        f"{number(torch.finfo(torch.float64).eps)} in float64 and 1.19e-07 in float32, and a clamp "
-        "has derivative 0 outside. Pass logits, which are not clamped.",
+        f"torch gives{shown} here: it clamps probabilities to [ε, 1 − ε], ε = {number(epsilon)} in "
+        f"{str(part.autograd.dtype).removeprefix('torch.')}, and a clamp has derivative 0 outside. "
+        "Pass logits, which are not clamped.",
         question=6,
     )

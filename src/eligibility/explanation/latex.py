@@ -8,9 +8,8 @@ from eligibility.explanation.derivation import Explanation, Numbers, RuleStateme
 from eligibility.explanation.wording import cell, number, summary
 
 _PREAMBLE = r"""\documentclass{article}
-\usepackage[T1]{fontenc}
 \usepackage[utf8]{inputenc}
-\usepackage{amsmath,amssymb,booktabs}
+\usepackage{amsmath,amssymb}
 \usepackage[margin=2.5cm]{geometry}
 \setlength{\parindent}{0pt}
 \begin{document}
@@ -30,9 +29,9 @@ _SPECIAL = {
 }  # fmt: skip
 
 
-def render_latex(explanation: Explanation) -> str:
+def render_latex(*explanations: Explanation) -> str:
     """A document that compiles with pdflatex."""
-    body = "\n\n".join(_blocks(explanation))
+    body = "\n\n".join(block for item in explanations for block in _blocks(item))
     return f"{_PREAMBLE}\n{body}\n\n\\end{{document}}\n"
 
 
@@ -99,8 +98,8 @@ def _table(table: Table) -> str:
     body = " \\\\\n".join(rows)
     more = f"\n\n{table.omitted} more entries." if table.omitted else ""
     return (
-        f"{escape(table.title)}\n\n\\begin{{tabular}}{{l{'r' * len(table.columns)}}}\n\\toprule\n"
-        f"{titles} \\\\\n\\midrule\n{body} \\\\\n\\bottomrule\n\\end{{tabular}}{more}\n\n"
+        f"{escape(table.title)}\n\n\\begin{{tabular}}{{l{'r' * len(table.columns)}}}\n\\hline\n"
+        f"{titles} \\\\\n\\hline\n{body} \\\\\n\\hline\n\\end{{tabular}}{more}\n\n"
         f"{escape(table.note)}"
     )
 
@@ -134,4 +133,4 @@ def _vector(numbers: Numbers | None) -> str:
     ]
     if not numbers.shape:
         return entries[0]
-    return r"\left[" + r"\;\; ".join(entries) + r"\right]"
+    return r"\left[" + r",\; ".join(entries) + r"\right]"

@@ -69,24 +69,32 @@ def check_of(of: str) -> Of:
 
 @dataclass(frozen=True)
 class Part:
-    """What was found about one parameter of a problem, by rule and by autograd.
+    """What was found about one parameter, by rule and by autograd.
 
     Attributes:
         problem: The outcomes it is about.
         name: The parameter.
+        called: What the reader calls the tensor that holds it.
         rule: Its closed form in the convention that was asked for.
-        of: Whether log p or p is differentiated.
-        eligibility: ∂ log p/∂parameter by the rule.
-        result: What is explained: the eligibility, or p times it.
+        of: What is differentiated: "log_prob", "prob", or a name of the user's.
+        asked: The same if it was asked for by rule; None for a tensor of the user's.
+        factor: ∂(what is differentiated)/∂ log p of each outcome: 1, p, or a weight in a loss.
+        eligibility: ∂ log p/∂parameter by the rule, one row an outcome.
+        parameter: The parameter as the reader has it; rows may share it.
+        result: The factors times the eligibilities, summed to the shape of ``parameter``.
         autograd: The same by autograd, in the same convention.
-        leaf: The gradient's summands in torch's own computation.
+        leaf: Where torch's own computation ends, with the summands.
     """
 
     problem: Problem
     name: str
+    called: str
     rule: Rule
-    of: Of
+    of: str
+    asked: Of | None
+    factor: Tensor
     eligibility: Tensor
+    parameter: Tensor
     result: Tensor
     autograd: Tensor
     leaf: Leaf
@@ -130,6 +138,11 @@ def make_problem(
         event = _event_dim(family, name)
         rows[name] = tensor.expand(batch + tensor.shape[tensor.ndim - event :]).contiguous()
     return Problem(family, rows, constants, outcomes)
+
+
+def like_rows(factor: Tensor, rows: Tensor) -> Tensor:
+    """``factor``, one number a row, shaped so that it multiplies ``rows``."""
+    return factor.reshape(factor.shape + (1,) * (rows.ndim - factor.ndim))
 
 
 def _event_dim(family: type[Any], parameter: str) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from torch import Tensor
 from torch.distributions import (
     Bernoulli,
     Binomial,
@@ -13,10 +14,15 @@ from torch.distributions import (
     OneHotCategorical,
 )
 
+from eligibility.explanation.derivation import Leaf
 from eligibility.explanation.numbers import numbers_of
 from eligibility.explanation.problem import Of, Part, Problem, counts_of
 from eligibility.explanation.wording import number, summary
 
+# Summands that one sentence lists.
+_MOST_SUMMANDS = 3
+# Leaves of an unknown graph that get a sentence each.
+_MOST_LEAVES = 3
 _FAMILY = (Categorical, OneHotCategorical, Multinomial)
 
 
@@ -33,9 +39,39 @@ def why(part: Part) -> tuple[str, ...]:
     """The reason for the gradient of one parameter; a sentence an entry."""
     reason = _REASONS.get((part.problem.family, part.name, part.rule.coordinates))
     sentences = _general(part) if reason is None else reason(part)
-    if part.result.ndim > 1 and part.problem.log_prob().numel() > 1:
-        return ("In numbers, for the first outcome:", *sentences)
+    outcomes = part.problem.log_prob().numel()
+    if outcomes > 1:
+        return (f"In numbers, for the first of {outcomes} outcomes:", *sentences)
     return sentences
+
+
+def loss(of: str, weights: Tensor) -> tuple[str, ...]:
+    """The reason for the gradient of a weighted sum of log-probabilities."""
+    return (
+        f"{of} is a weighted sum of log-probabilities, and its gradient the same sum of their "
+        f"eligibilities: the weights here, ∂ {of}/∂ log π(a), are {summary(numbers_of(weights))}. "
+        "Its own value means nothing; only its gradient does.",
+    )
+
+
+def paths(leaves: Sequence[Leaf], of: str) -> tuple[str, ...]:
+    """The reason for the gradient at the leaves of a graph that is no known distribution."""
+    sentences = []
+    for leaf in leaves[:_MOST_LEAVES]:
+        if not leaf.contributions or leaf.gradient is None:
+            sentences.append(f"No gradient reaches {leaf.name}.")
+        elif len(leaf.contributions) == 1:
+            through = leaf.contributions[0].through
+            sentences.append(f"All of the gradient of {leaf.name} arrives {through}.")
+        else:
+            first = leaf.contributions[:_MOST_SUMMANDS]
+            parts = ", ".join(f"{summary(part.gradient)} {part.through}" for part in first)
+            more = len(leaf.contributions) - len(first)
+            sentences.append(
+                f"{leaf.name} is used {len(leaf.contributions)} times, and its gradient is the "
+                f"sum of what arrives: {parts}" + (f", and {more} more." if more else ".")
+            )
+    return tuple(sentences)
 
 
 class _Drawn:
@@ -52,10 +88,9 @@ class _Drawn:
         self.other = next((k for k, count in enumerate(self.counts) if count == 0), None)
         probs = part.problem.distribution().probs.reshape(-1, width)[0]
         self.probs = probs.tolist()
-        self.factor = (
-            1.0 if part.of == "log_prob" else float(part.problem.log_prob().exp().flatten()[0])
-        )
-        self.result = part.result.reshape(-1, part.result.shape[-1])[0].tolist()
+        self.factor = float(part.factor.reshape(-1)[0])
+        first = part.eligibility.reshape(-1, part.eligibility.shape[-1])[0]
+        self.result = (self.factor * first).tolist()
 
 
 def _weights(part: Part) -> tuple[str, ...]:
@@ -166,10 +201,10 @@ def _general(part: Part) -> tuple[str, ...]:
 
 
 def _times_probability(part: Part) -> str:
-    if part.of == "log_prob":
+    if part.asked == "log_prob":
         return ""
-    p = float(part.problem.log_prob().exp().reshape(-1)[0])
-    return f" The gradient of prob is prob = {number(p)} times that."
+    factor = number(float(part.factor.reshape(-1)[0]))
+    return f" The gradient of {part.of} is {factor} times that, its slope in log p."
 
 
 def _is_binomial(part: Part) -> bool:

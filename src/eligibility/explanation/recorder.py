@@ -6,6 +6,7 @@ import linecache
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,10 @@ _TELLING = tuple(f"{_TORCH}/{part}/" for part in ("distributions", "nn")) + tupl
 )
 
 
+# The recording that was made last, or nothing.
+_latest: list[Recording] = []
+
+
 @dataclass(frozen=True)
 class Operation:
     """One operation that ran: its name without overload ("div"), its results, and where."""
@@ -40,6 +45,12 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch
         self._operations: dict[int, list[Operation]] = {}
+        self.is_paused = False
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Else torch wraps the method below for its compiler, which takes seconds to import.
+        return False
 
     def __torch_dispatch__(
         self,
@@ -49,11 +60,19 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        if torch.is_grad_enabled() and not autograd_internals.is_inside_backward():
+        if (
+            not self.is_paused
+            and torch.is_grad_enabled()
+            and not autograd_internals.is_inside_backward()
+        ):
             number = autograd_internals.latest_sequence_number()
             if number is not None:
                 self._operations.setdefault(number, []).append(_operation(func, result))
         return result
+
+    def forget(self) -> None:
+        """Drop what was recorded: the graphs it belongs to are gone."""
+        self._operations.clear()
 
     def find(self, node: Any) -> Operation | None:
         """The operation that made the autograd node ``node``, if it ran under this recording."""
@@ -68,22 +87,31 @@ def record() -> Recording:
 
     Returns:
         A context manager; what runs inside it is recorded, with the lines of the caller's file.
+        `explain` finds the recording that was made last by itself.
 
     Notes:
         It sees what reaches torch's dispatcher: not the inside of custom ``autograd.Function`` or
         compiled functions. Each value is copied, the first 256 numbers of it.
 
     Example:
-        >>> import torch
+        >>> import torch, eligibility as el
         >>> weights = torch.tensor([3.0, 1.0], requires_grad=True)
-        >>> with record() as recording:
+        >>> with el.record() as recording:
         ...     share = weights / weights.sum()
-        >>> recording.find(share.grad_fn).values[0].values
-        (0.75, 0.25)
+        >>> [(step.name, step.value.values) for step in el.explain(share, wrt=weights).steps]
+        [('normalisation', (0.75, 0.25))]
     """
-    return Recording()
+    recording = Recording()
+    _latest[:] = [recording]
+    return recording
 
 
+def latest_recording() -> Recording | None:
+    """What `record` made last in this process; kept, so that it may be used without a name."""
+    return _latest[0] if _latest else None
+
+
+@lru_cache(maxsize=4096)
 def base_name(node_name: str) -> str:
     """``DivBackward0`` and ``div_`` → ``div``: one spelling for nodes and operations."""
     stem = node_name.rsplit("::", 1)[-1].split("Backward")[0]
@@ -112,5 +140,6 @@ def _sources() -> tuple[Source, ...]:
     return tuple(source for source in (user, library) if source is not None)
 
 
+@lru_cache(maxsize=4096)
 def _source(file: str, line: int, role: Any) -> Source:
     return Source(file, line, linecache.getline(file, line).strip(), role)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -13,13 +14,13 @@ from eligibility.explanation.derivation import Contribution, Edge, Leaf, Numbers
 from eligibility.explanation.graph import Flow, Graph, Node
 from eligibility.explanation.numbers import KEPT, numbers_of
 from eligibility.explanation.operations import Description, describe
+from eligibility.explanation.patterns import Match, Place
 from eligibility.explanation.recorder import Recording
-
-# A place that a gradient can arrive at: an output of a node.
-Place = tuple[Node, int]
 
 # The attribute in which autograd saves the value of an input, by the number of that input.
 _SAVED_INPUTS = {"self": 0, "other": 1}
+# Of a long graph, so many steps next to the leaves and next to the output are not folded.
+_SHOWN_FIRST, _SHOWN_LAST = 6, 12
 
 
 class Writer:
@@ -50,25 +51,70 @@ class Writer:
         }
         self._saved = self._saved_inputs()
 
-    def steps(self) -> tuple[Step, ...]:
-        """Every node that a gradient went through, in forward order."""
-        return tuple(map(self._step, self._nodes))
+    def steps(self, matches: Sequence[Match] = ()) -> tuple[Step, ...]:
+        """Every node that a gradient went through, in forward order, known subgraphs folded."""
+        single = {node: self._step(node) for node in self._nodes}
+        inside = {node: match for match in matches for node in match.nodes}
+        groups = {
+            id(match): f"g{index}"
+            for index, match in enumerate(sorted(matches, key=self._position), 1)
+            if len(match.nodes) > 1
+        }
+        folded_ids = {
+            self._step_ids[match.nodes[-1]]: groups[id(match)]
+            for match in matches
+            if id(match) in groups
+        }
+        outer = []
+        for node, step in single.items():
+            match = inside.get(node)
+            if match is None or node is match.nodes[-1]:
+                if match is not None:
+                    step = self._group(match, single, groups.get(id(match)))
+                edges = (replace(e, target=folded_ids.get(e.target, e.target)) for e in step.edges)
+                outer.append(replace(step, edges=tuple(edges)))
+        return _fold_middle(outer)
+
+    def _position(self, match: Match) -> int:
+        return int(self._step_ids[match.nodes[-1]][1:])
+
+    def _group(self, match: Match, single: Mapping[Node, Step], group: str | None) -> Step:
+        """The steps of a known subgraph as one; a single node has no id for a group."""
+        last = single[match.nodes[-1]]
+        if group is None:
+            return replace(last, name=match.name, formula=match.formula, latex=match.latex)
+        inner = tuple(single[node] for node in match.nodes)
+        ids = {step.id for step in inner}
+        return replace(
+            last,
+            id=group,
+            name=match.name,
+            formula=match.formula,
+            latex=match.latex,
+            variable=last.variable or next((s.variable for s in inner if s.variable), ""),
+            edges=tuple(
+                Edge(edge.target, edge.gradient)
+                for step in reversed(inner)
+                for edge in step.edges
+                if edge.target not in ids
+            ),
+            inner=inner,
+        )
 
     def leaves(self) -> tuple[Leaf, ...]:
         """Every end with the summands of its gradient."""
         leaves = []
         for end, name in zip(self._graph.ends, self._leaf_names, strict=True):
             arrivals = self._graph.arrivals(end)
-            names = [_noun(arrival.node) for arrival in arrivals]
-            repeated = {noun for noun, times in Counter(names).items() if times > 1}
+            names = [through(arrival.node) for arrival in arrivals]
+            repeated = {name for name, times in Counter(names).items() if times > 1}
             contributions = tuple(
                 Contribution(
                     step=self._step_ids[arrival.node],
-                    through=f"through the {noun}"
-                    + (f" {self._step_ids[arrival.node]}" if noun in repeated else ""),
+                    through=way + (f" {self._step_ids[arrival.node]}" if way in repeated else ""),
                     gradient=numbers_of(arrival.gradient),
                 )
-                for arrival, noun in zip(arrivals, names, strict=True)
+                for arrival, way in zip(arrivals, names, strict=True)
             )
             total = sum(arrival.gradient for arrival in arrivals) if arrivals else None
             gradient = numbers_of(total) if isinstance(total, Tensor) else None
@@ -85,7 +131,7 @@ class Writer:
         value = ran.values[output] if ran is not None and output < len(ran.values) else None
         return Step(
             id=self._step_ids[node],
-            name=_noun(node),
+            name=noun(node),
             operation=node.name(),
             formula=description.formula if description else "",
             latex=description.latex if description else "",
@@ -124,20 +170,41 @@ class Writer:
             return {}
         values: dict[Place, Numbers] = {}
         for node in self._nodes:
-            saved = autograd_internals.saved_values(node)
-            if isinstance(saved.get("result"), Tensor):
-                values[node, 0] = numbers_of(saved["result"])
+            result = autograd_internals.saved_value(node, "result")
+            if isinstance(result, Tensor):
+                values[node, 0] = numbers_of(result)
             for name, index in _SAVED_INPUTS.items():
-                tensor = saved.get(name)
+                tensor = autograd_internals.saved_value(node, name)
                 if isinstance(tensor, Tensor) and index < len(node.next_functions):
                     values.setdefault(node.next_functions[index], numbers_of(tensor))
         return values
 
 
-def _noun(node: Node) -> str:
-    """What a node is called in a sentence; its raw name if it is not listed."""
+def _fold_middle(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """``steps`` if they are few; else the first and the last, what is between folded into one."""
+    if len(steps) <= _SHOWN_FIRST + _SHOWN_LAST + 1:
+        return tuple(steps)
+    middle = steps[_SHOWN_FIRST:-_SHOWN_LAST]
+    times = Counter(step.name for step in middle).most_common()
+    fold = Step(
+        id="middle",
+        name=f"{len(middle)} more steps",
+        operation="",
+        formula=", ".join(f"{count} × {name}" for name, count in times),
+        inner=tuple(middle),
+    )
+    return (*steps[:_SHOWN_FIRST], fold, *steps[-_SHOWN_LAST:])
+
+
+def noun(node: Node) -> str:
+    """What a node is called; its raw name if it is not listed."""
     description = describe(node.name())
     return description.name if description else node.name()
+
+
+def through(node: Node) -> str:
+    """The edge that leaves a node, in a sentence."""
+    return f"through {'the ' if describe(node.name()) else ''}{noun(node)}"
 
 
 def _local_derivatives(node: Node, flow: Flow) -> tuple[Numbers | None, ...]:

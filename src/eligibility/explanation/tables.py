@@ -17,24 +17,25 @@ from eligibility.rules.registry import find_rule, rules_of
 _MOST_ROWS = 24
 
 
-def table_of(part: Part) -> Table:
+def table_of(part: Part, gradient: Numbers) -> Table:
     """The table of one parameter: what it is, what was drawn, the summands, the gradient."""
-    columns = [_column(part.name, "parameter", part.problem.parameters[part.name])]
-    categories = _categories(part)
-    if categories is not None:
+    columns = [_column(part.called, "parameter", part.parameter)]
+    counts = _counts(part)
+    if counts is not None:
         dist = part.problem.distribution()
-        columns.append(_column("probability", "probability", dist.probs))
-        columns.append(_column("drawn", "outcome", categories))
-    else:
+        if part.parameter.shape == dist.probs.shape:
+            columns.append(_column("probability", "probability", dist.probs))
+        columns.append(_column("drawn", "outcome", counts))
+    elif part.parameter.shape == part.problem.value.shape:
         columns.append(_column("value", "outcome", part.problem.value.double()))
     columns += _summands(part)
-    columns.append(_column("gradient", "gradient", part.result))
-    size = part.problem.parameters[part.name].numel()
-    selected = [] if categories is None else categories.reshape(-1).nonzero().reshape(-1).tolist()
+    columns.append(_numbers_column("gradient", "gradient", gradient))
+    size = part.parameter.numel()
+    selected = [] if counts is None else counts.reshape(-1).nonzero().reshape(-1).tolist()
     return Table(
-        title=f"∂ {part.of} / ∂ {part.name}",
-        axis="entry" if categories is None else "category",
-        rows=row_labels(part.problem.parameters[part.name].shape),
+        title=f"∂ {part.of} / ∂ {part.called}",
+        axis="entry" if counts is None else "category",
+        rows=row_labels(part.parameter.shape),
         columns=tuple(columns),
         selected=tuple(index for index in selected if index < _MOST_ROWS),
         omitted=max(0, size - _MOST_ROWS),
@@ -58,6 +59,23 @@ def leaf_table(leaf: Leaf, of: str) -> Table:
         rows=row_labels(leaf.value.shape),
         columns=tuple(columns),
         omitted=max(0, leaf.value.size - _MOST_ROWS),
+    )
+
+
+def leaf_summary(leaves: Sequence[Leaf], of: str) -> Table:
+    """Many leaves in one table, a row a leaf."""
+    shown = [leaf for leaf in leaves if leaf.gradient is not None]
+    extremes = [leaf.gradient for leaf in shown if leaf.gradient is not None]
+    return Table(
+        title=f"∂ {of} / ∂ each leaf",
+        axis="leaf",
+        rows=tuple(leaf.name for leaf in shown[:_MOST_ROWS]),
+        columns=(
+            Column("entries", "outcome", tuple(float(leaf.value.size) for leaf in shown)),
+            Column("least gradient", "gradient", tuple(n.minimum for n in extremes)),
+            Column("greatest gradient", "gradient", tuple(n.maximum for n in extremes)),
+        ),
+        omitted=max(0, len(shown) - _MOST_ROWS),
     )
 
 
@@ -115,21 +133,24 @@ def _summands(part: Part) -> list[Column]:
     ]
 
 
-def _categories(part: Part) -> Tensor | None:
-    """What was drawn, as counts, if the parameter has one entry for each category."""
-    if part.problem.parameters[part.name].ndim <= part.problem.log_prob().ndim:
+def _counts(part: Part) -> Tensor | None:
+    """How often each entry of the parameter was drawn, if it has one for each category."""
+    rows = part.problem.parameters[part.name]
+    if part.name not in ("probs", "logits") or rows.ndim <= part.problem.log_prob().ndim:
         return None
-    if part.name not in ("probs", "logits"):
-        return None
-    return counts_of(part.problem, part.problem.parameters[part.name].shape[-1])
+    return counts_of(part.problem, rows.shape[-1]).sum_to_size(part.parameter.shape)
 
 
 def _note(part: Part) -> str:
     """What the gradient of p is where that of log p was asked for, and the other way round."""
-    if part.result.numel() > 8 or not bool(part.eligibility.isfinite().all()):
+    if (
+        part.asked is None
+        or part.eligibility.numel() > 8
+        or not bool(part.eligibility.isfinite().all())
+    ):
         return ""
     probability = part.problem.log_prob().exp()
-    if part.of == "prob":
+    if part.asked == "prob":
         return (
             "This is prob times the characteristic eligibility, "
             f"{vector(part.eligibility.reshape(-1).tolist())}."

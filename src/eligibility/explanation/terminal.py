@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable, Iterator
 
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
+from rich.rule import Rule
 from rich.table import Table as Grid
 from rich.text import Text
 
@@ -22,18 +24,46 @@ from eligibility.explanation.derivation import (
     Step,
     Table,
 )
+from eligibility.explanation.script import ScriptExplanation
 from eligibility.explanation.wording import cell, number, summary
 
 # Local derivatives of at most so many numbers are shown beside their formula.
 _SHORT = 4
+# So many leaves and summands of a leaf are shown.
+_LEAVES, _SUMMANDS = 12, 6
+# Graphs of at most so many operations show the inside of what is folded.
+_UNFOLDED = 14
 
 
 def render_text(explanation: Explanation, width: int = 80) -> str:
     """The explanation as plain text, no line longer than ``width``."""
+    return to_text(render(explanation), width)
+
+
+def to_text(renderable: RenderableType, width: int) -> str:
+    """What Rich would print, without colour, no line longer than ``width``."""
     stream = io.StringIO()
     console = Console(file=stream, width=width, color_system=None, highlight=False)
-    console.print(render(explanation))
+    console.print(renderable)
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+
+
+def render_script(script: ScriptExplanation) -> RenderableType:
+    """The missing gradients of a script, then its backward passes one after the other."""
+    missing = [
+        Text(f"line {item.line}: {item.name}.grad is None: {item.reason}")
+        for item in script.missing
+    ]
+    parts = _section("WHY .grad IS None", list(missing))
+    for call in script.calls:
+        where = f"line {call.line}" if call.line else "never called; it would give"
+        times = f", called {call.times} times, the first one" if call.times > 1 else ""
+        parts += [Rule(style="dim"), Text(f"{call.code}   ({where}{times})", style="bold cyan")]
+        parts += [render(call.explanation), Text()]
+    parts += _section("NOTES", [Text(note) for note in script.notes])
+    if not script.calls and not script.missing:
+        parts.append(Text("The script computes nothing that has a gradient."))
+    return Group(*parts)
 
 
 def render(explanation: Explanation) -> RenderableType:
@@ -81,24 +111,46 @@ def _entry(column: Column, index: int) -> str:
 
 def _steps(explanation: Explanation) -> list[RenderableType]:
     """The steps as the gradient meets them: the last operation of the program first."""
-    names = {step.id: f"{step.id} {step.name}" for step in explanation.steps}
+    names = {step.id: f"{step.id} {step.name}" for step in _all_steps(explanation.steps)}
+    unfolded = len(names) <= _UNFOLDED
+    seen: set[Source] = set()
     lines: list[RenderableType] = []
     for step in reversed(explanation.steps):
-        lines += _step(step, names)
-    return lines + [_sum(leaf) for leaf in explanation.leaves if leaf.gradient is not None]
+        if step.inner and unfolded:
+            lines.append(_head(step, names))
+            inner = [line for part in reversed(step.inner) for line in _step(part, names, seen)]
+            lines += [Padding(line, (0, 0, 0, 2)) for line in inner]
+        else:
+            lines += _step(step, names, seen)
+    return lines + [
+        _sum(leaf) for leaf in explanation.leaves[:_LEAVES] if leaf.gradient is not None
+    ]
 
 
-def _step(step: Step, names: dict[str, str]) -> list[RenderableType]:
+def _all_steps(steps: Iterable[Step]) -> Iterator[Step]:
+    for step in steps:
+        yield step
+        yield from _all_steps(step.inner)
+
+
+def _step(step: Step, names: dict[str, str], seen: set[Source]) -> list[RenderableType]:
+    """One step; a line of code is shown where it is met first."""
+    lines: list[RenderableType] = [_head(step, names)]
+    new = [source for source in step.sources if source not in seen]
+    seen.update(new)
+    lines += [Padding(_source(source), (0, 0, 0, 5)) for source in new]
+    lines += [Padding(_edge(step, edge, names), (0, 0, 0, 5)) for edge in step.edges]
+    return lines
+
+
+def _head(step: Step, names: dict[str, str]) -> Text:
     head = Text(names[step.id], style="bold")
     holder = f"{step.variable} = " if step.variable else ""
     if step.formula:
         head.append(f":  {holder}{step.formula}", style="not bold")
     if step.value is not None:
         head.append(f" = {summary(step.value)}", style="not bold")
-    lines: list[RenderableType] = [head]
-    lines += [Padding(_source(source), (0, 0, 0, 5)) for source in step.sources]
-    lines += [Padding(_edge(step, edge, names), (0, 0, 0, 5)) for edge in step.edges]
-    return lines
+    return head
 
 
 def _edge(step: Step, edge: Edge, names: dict[str, str]) -> Text:
@@ -113,9 +165,11 @@ def _sum(leaf: Leaf) -> RenderableType:
     """The summands of a leaf's gradient under each other, and their sum."""
     grid = Grid.grid(padding=(0, 1))
     single = len(leaf.contributions) == 1
-    for index, part in enumerate(() if single else leaf.contributions):
+    for index, part in enumerate(() if single else leaf.contributions[:_SUMMANDS]):
         start = "+" if index else f"{leaf.name} gets"
         grid.add_row(Text(start, justify="right"), summary(part.gradient), part.through)
+    if len(leaf.contributions) > _SUMMANDS:
+        grid.add_row("", f"+ {len(leaf.contributions) - _SUMMANDS} more", "")
     start = f"{leaf.name} gets" if single else "="
     grid.add_row(Text(start, justify="right"), Text(summary(leaf.gradient), style="bold"), "")
     return grid

@@ -1,0 +1,252 @@
+"""An explanation by graph: any tensor, edge by edge down to its leaves."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from eligibility.errors import InvalidValueError
+from eligibility.explanation import autograd_internals, expectations, reasons
+from eligibility.explanation.checks import check_equal, check_zero, rounding_of
+from eligibility.explanation.derivation import (
+    Check,
+    Expectation,
+    Explanation,
+    Leaf,
+    Subject,
+    Table,
+)
+from eligibility.explanation.graph import Graph, graph_between, run_backward
+from eligibility.explanation.names import Names
+from eligibility.explanation.patterns import Match, recognise
+from eligibility.explanation.problem import Part, like_rows
+from eligibility.explanation.recognised import parts_of
+from eligibility.explanation.recorder import Recording, latest_recording
+from eligibility.explanation.statements import statement_of
+from eligibility.explanation.steps import Writer
+from eligibility.explanation.tables import conventions_table, leaf_summary, leaf_table, table_of
+
+# Leaves of more entries than this, or more leaves than this, are summarised in one table.
+_FULL_TABLE_ENTRIES, _FULL_TABLES = 24, 3
+
+
+def explain_tensor(
+    tensor: Tensor,
+    wrt: Sequence[Tensor] | None,
+    names: Names,
+    gradient: Tensor | None = None,
+) -> Explanation:
+    """Explain where the gradient of ``tensor`` at ``wrt`` comes from; None: at every leaf."""
+    _check_has_graph(tensor, names)
+    graph = graph_between(tensor.grad_fn, wrt)
+    _check_reached(graph, wrt, names)
+    start = torch.ones_like(tensor) if gradient is None else gradient
+    targets = [end.tensor for end in graph.ends]
+    with graph.watch(), _retained_gradients_kept():
+        gradients = _run(tensor, targets, start)
+    recording = latest_recording()
+    if recording is not None and not any(recording.find(node) for node in graph.nodes[-3:]):
+        recording = None
+    writer = Writer(graph, names.unique(targets), recording, names.places)
+    matches = recognise(graph)
+    leaves = writer.leaves()
+    of = names.of(tensor) or "output"
+    parts = parts_of(graph, matches, dict(zip(map(id, targets), leaves, strict=True)), names, of)
+    return Explanation(
+        title=f"∂ {of} / ∂ {_listed([leaf.name for leaf in leaves])}",
+        subject=Subject("graph", of, tuple(leaf.name for leaf in leaves)),
+        tables=_tables(parts, leaves, targets, of),
+        why=_why(parts, leaves, matches, of),
+        steps=writer.steps(matches),
+        leaves=leaves,
+        rules=tuple(
+            replace(statement_of(part), conventions=conventions_table(part)) for part in parts
+        ),
+        checks=(_check_edges(graph, gradients), *(c for part in parts for c in _checks(part))),
+        expected=_expected(parts, names, graph),
+        notes=_notes(tensor, recording),
+    )
+
+
+def _check_has_graph(tensor: Tensor, names: Names) -> None:
+    if tensor.grad_fn is not None:
+        return
+    got = "a leaf: nothing computed it" if tensor.requires_grad else "a tensor without a graph"
+    raise InvalidValueError(
+        f"`{names.of(tensor) or 'subject'}`",
+        got,
+        "a tensor that was computed from one with requires_grad=True",
+        "explain what you call .backward() on; detach(), .item(), no_grad() and integer "
+        "operations end a graph",
+    )
+
+
+def _check_reached(graph: Graph, wrt: Sequence[Tensor] | None, names: Names) -> None:
+    for tensor in wrt or ():
+        if not any(end.tensor is tensor for end in graph.ends):
+            raise InvalidValueError(
+                f"`wrt` = `{names.of(tensor) or 'a tensor'}`",
+                "a tensor that the explained one does not depend on",
+                "a leaf or an intermediate result of its graph",
+                "look for a detach() between them, or for a copy that was made after",
+            )
+
+
+def _run(tensor: Tensor, targets: Sequence[Tensor], start: Tensor) -> tuple[Tensor | None, ...]:
+    try:
+        return run_backward(tensor, targets, start)
+    except RuntimeError as error:
+        if "second time" in str(error):
+            raise InvalidValueError(
+                "the graph",
+                "freed by an earlier backward pass",
+                "a graph that is still whole",
+                "explain before calling .backward(), or call .backward(retain_graph=True); more: "
+                "eligibility explain --question 9",
+            ) from error
+        if "inplace operation" in str(error):
+            raise InvalidValueError(
+                "the graph",
+                "a saved tensor that was changed in place afterwards",
+                "the values of the forward pass",
+                "replace the in-place operation, for instance x += 1 by x = x + 1",
+            ) from error
+        raise
+
+
+@contextmanager
+def _retained_gradients_kept() -> Iterator[None]:
+    """Put back what ``retain_grad()`` writes: explaining changes no ``.grad``."""
+    kinds = _subclasses(Tensor)
+    tensors = [item for item in gc.get_objects() if type(item) in kinds]
+    kept = [(tensor, tensor.grad) for tensor in tensors if tensor.retains_grad]
+    for tensor, _ in kept:
+        tensor.grad = None
+    try:
+        yield
+    finally:
+        for tensor, gradient in kept:
+            tensor.grad = gradient
+
+
+def _subclasses(kind: type) -> set[type]:
+    found: set[type] = {kind}
+    direct: list[type] = type.__subclasses__(kind)
+    for inner in direct:
+        found |= _subclasses(inner)
+    return found
+
+
+def _tables(
+    parts: Sequence[Part], leaves: Sequence[Leaf], targets: Sequence[Tensor], of: str
+) -> tuple[Table, ...]:
+    """The parameters of known distributions first, then the other leaves."""
+    first = [table_of(part, part.leaf.gradient) for part in parts if part.leaf.gradient is not None]
+    shown = {part.leaf.id for part in parts}
+    rest = [(leaf, t) for leaf, t in zip(leaves, targets, strict=True) if leaf.id not in shown]
+    full = len(rest) <= _FULL_TABLES and all(
+        leaf.value.size <= _FULL_TABLE_ENTRIES for leaf, _ in rest
+    )
+    if full:
+        return (*first, *(leaf_table(leaf, of) for leaf, _ in rest))
+    return (*first, leaf_summary([leaf for leaf, _ in rest], of))
+
+
+def _why(
+    parts: Sequence[Part], leaves: Sequence[Leaf], matches: Sequence[Match], of: str
+) -> tuple[str, ...]:
+    sentences: list[str] = []
+    if parts and any(match.kind == "loss" for match in matches):
+        weights = torch.cat([part.factor.reshape(-1) for part in parts])
+        sentences += reasons.loss(of, weights)
+    for part in parts:
+        sentences += reasons.why(part)
+    return tuple(sentences) or reasons.paths(leaves, of)
+
+
+def _check_edges(graph: Graph, gradients: Sequence[Tensor | None]) -> Check:
+    """Whether at each leaf the gradients of its edges add up to what autograd returns."""
+    worst = Check("at every leaf, the edges add up to autograd's gradient", True, 0.0, 0.0)
+    for end, gradient in zip(graph.ends, gradients, strict=True):
+        if gradient is None:
+            continue
+        arrived = torch.stack([_widened(a.gradient) for a in graph.arrivals(end)])
+        epsilon = torch.finfo(gradient.dtype).eps
+        check = check_equal(
+            worst.statement,
+            arrived.sum(0),
+            _widened(gradient),
+            rounding_of(arrived.abs().sum(0), len(arrived), epsilon),
+            "a hook on the tensor changes what arrives",
+        )
+        if not check.passed:
+            return check
+        worst = check if check.deviation > worst.deviation else worst
+    return worst
+
+
+def _widened(tensor: Tensor) -> Tensor:
+    """``tensor`` in double precision, real or complex."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float64))
+
+
+def _checks(part: Part) -> list[Check]:
+    """The rule against autograd, and what its entries add up to."""
+    epsilon = torch.finfo(part.autograd.dtype).eps
+    autograd = part.autograd.double()
+    scale = (like_rows(part.factor, part.eligibility) * part.eligibility).abs()
+    largest = scale.sum_to_size(part.parameter.shape).amax(-1, keepdim=True)
+    terms = part.parameter.shape[-1]
+    found: list[Check | None] = [
+        check_equal(
+            f"rule = autograd, at {part.called}",
+            part.result,
+            autograd,
+            rounding_of(largest, terms, epsilon),
+            "torch clamps probabilities, and a clamp has derivative 0 outside its bounds",
+        )
+    ]
+    if part.rule.coordinates == "weights":
+        products = part.parameter.double() * autograd
+        found.append(check_zero(f"{part.called} · gradient = 0", products, epsilon))
+    elif part.name == "logits":
+        found.append(check_zero("Σ over the categories = 0", autograd, epsilon))
+    return [check for check in found if check is not None]
+
+
+def _expected(parts: Sequence[Part], names: Names, graph: Graph) -> tuple[Expectation, ...]:
+    found = [item for part in parts for item in expectations.expected(part)]
+    found += expectations.of_non_leaves(names, graph)
+    return tuple(dict.fromkeys(found))
+
+
+def _notes(tensor: Tensor, recording: Recording | None) -> tuple[str, ...]:
+    notes = []
+    if tensor.numel() > 1:
+        notes.append(
+            f"The explained tensor has {tensor.numel()} entries; its gradient here is that of "
+            "their sum."
+        )
+    missing = autograd_internals.missing_names()
+    if missing:
+        notes.append(
+            f"torch {torch.__version__} lacks {', '.join(missing)}: nothing can be recorded, and "
+            "the values are those that autograd saved."
+        )
+    elif recording is None:
+        notes.append(
+            "Nothing was recorded: the values are those that autograd saved. Compute inside "
+            "`with eligibility.record():` to see every value and the lines that made it."
+        )
+    return tuple(notes)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are."""
+    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+    return ", ".join(names[:4]) + more

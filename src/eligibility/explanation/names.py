@@ -1,0 +1,79 @@
+"""What the reader calls each tensor: the variables of the frame that asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from eligibility.explanation.graph import Node
+
+
+class Names:
+    """Names of tensors, and of the places in a graph that they hold the value of."""
+
+    def __init__(self, named: Iterator[tuple[str, Tensor]]) -> None:
+        self._by_id: dict[int, str] = {}
+        self.places: dict[tuple[Node, int], tuple[str, Tensor]] = {}
+        for name, tensor in named:
+            self._by_id.setdefault(id(tensor), name)
+            if tensor.grad_fn is not None:
+                self.places.setdefault((tensor.grad_fn, tensor.output_nr), (name, tensor))
+
+    @classmethod
+    def of_variables(cls, variables: Mapping[str, Any]) -> Names:
+        """The tensors that can be reached from ``variables`` by a short name."""
+        return cls(_named(variables))
+
+    def of(self, tensor: Tensor) -> str | None:
+        """The name of ``tensor``, or None if it has none."""
+        return self._by_id.get(id(tensor))
+
+    def unique(self, tensors: Sequence[Tensor]) -> list[str]:
+        """A name for each: its own, or "leaf1", "leaf2", … in order."""
+        anonymous = 0
+        names: list[str] = []
+        for tensor in tensors:
+            name = self.of(tensor)
+            if name is None:
+                anonymous += 1
+                name = f"leaf{anonymous}"
+            names.append(name)
+        return names
+
+
+def names_in(frame: FrameType) -> Names:
+    """The tensors that ``frame`` can reach by a short name, its locals before its globals."""
+    return Names.of_variables({**frame.f_globals, **frame.f_locals})
+
+
+def _named(variables: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:
+    visible = {name: value for name, value in variables.items() if not name.startswith("_")}
+    for name, value in visible.items():
+        if isinstance(value, Tensor):
+            yield name, value
+    for name, value in visible.items():
+        if isinstance(value, torch.nn.Module):
+            yield from _parameters(name, value)
+        elif isinstance(value, (list, tuple)):
+            yield from ((f"{name}[{i}]", t) for i, t in enumerate(value) if isinstance(t, Tensor))
+        elif isinstance(value, dict):
+            yield from ((f"{name}[{k!r}]", t) for k, t in value.items() if isinstance(t, Tensor))
+        elif name == "self":
+            yield from _attributes(value)
+
+
+def _attributes(value: Any) -> Iterator[tuple[str, Tensor]]:
+    """The tensors and the modules' parameters that an object holds."""
+    for name, held in getattr(value, "__dict__", {}).items():
+        if isinstance(held, Tensor):
+            yield f"self.{name}", held
+        elif isinstance(held, torch.nn.Module):
+            yield from _parameters(f"self.{name}", held)
+
+
+def _parameters(name: str, module: torch.nn.Module) -> Iterator[tuple[str, Tensor]]:
+    yield from ((f"{name}.{inner}", tensor) for inner, tensor in module.named_parameters())

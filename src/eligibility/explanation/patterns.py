@@ -1,0 +1,326 @@
+"""Known subgraphs: ``Categorical(probs=).log_prob`` is sum, division, clamp, log and selection.
+
+A pattern is written as the expression that it recognises. It matches when every node inside is
+used by nothing outside, so that folding it hides no edge; what matches nothing stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from eligibility.explanation import autograd_internals
+from eligibility.explanation.graph import Graph, Node
+from eligibility.explanation.recorder import base_name
+
+# A place that a gradient can arrive at: an output of a node. (None, 0) is a constant.
+Place = tuple[Node, int]
+Kind = Literal["log_prob", "entropy", "divergence", "other", "loss"]
+
+# They move numbers to other places and change none; a pattern looks through them.
+_TRANSPARENT = frozenset(
+    (
+        "alias", "clone", "expand", "permute", "reshapealias", "squeeze", "t", "tocopy",
+        "transpose", "unsafeview", "unsqueeze", "view",
+    )
+)  # fmt: skip
+# Through these a loss stays a weighted sum of what goes in.
+_LINEAR = _TRANSPARENT | frozenset(
+    ("add", "cat", "div", "mean", "mul", "neg", "select", "slice", "stack", "sub", "sum")
+)
+
+
+@dataclass(frozen=True)
+class Var:
+    """Stands for anything; the same name twice stands for the same place."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Op:
+    """A node by its base name, or one of several, and what its first inputs must be."""
+
+    names: tuple[str, ...]
+    inputs: tuple[Pattern | None, ...]
+    any_axis: bool = False
+
+
+@dataclass(frozen=True)
+class Outside:
+    """An input that must be what ``pattern`` says, but belongs to another match."""
+
+    name: str
+    pattern: Pattern
+
+
+@dataclass(frozen=True)
+class Either:
+    """The first of several patterns that matches."""
+
+    options: tuple[Pattern, ...]
+
+
+Pattern = Var | Op | Outside | Either
+
+
+@dataclass(frozen=True)
+class Match:
+    """A recognised subgraph.
+
+    Attributes:
+        name: What it is called: "Categorical(probs=).log_prob".
+        kind: What its value is.
+        nodes: The nodes inside, in forward order; the last one makes its value.
+        inputs: Where its named inputs come from.
+        formula: What it computes.
+        latex: The same in LaTeX.
+    """
+
+    name: str
+    kind: Kind
+    nodes: tuple[Node, ...]
+    inputs: Mapping[str, Place]
+    formula: str = ""
+    latex: str = ""
+
+
+@dataclass
+class _Trial:
+    """The nodes and the variables that one attempt to match has claimed so far."""
+
+    claimed: list[Node] = field(default_factory=list)
+    bound: dict[str, Place] = field(default_factory=dict)
+
+
+def _op(names: str, *inputs: Pattern | None) -> Op:
+    return Op(tuple(names.split("|")), inputs)
+
+
+def _either(*options: Pattern) -> Either:
+    return Either(options)
+
+
+_X = Var("x")
+_LOC, _SCALE = Var("loc"), Var("scale")
+_SOFTMAX = _op("softmax", _X)
+_LOG_SOFTMAX = _op("logsoftmax", _X)
+_NORMALISED_LOGITS = _op("sub", _X, _op("logsumexp", _X))
+_NORMALISED_PROBS = _op("div", _X, _op("sum", _X))
+_CLAMPED_LOG = _op("log", _op("clamp", _X))
+_COIN = _op("sub", _CLAMPED_LOG, _op("log1p", _op("neg", _op("clamp", _X))))
+_SQUARE = _op("pow", _op("sub", Var("value"), _LOC))
+_LOG_PROBS = _either(
+    _op("sub", Var("z"), _op("logsumexp", Var("z"))),
+    _op("logsoftmax", Var("z")),
+    _op("log", _op("clamp", _op("div", Var("w"), _op("sum", Var("w"))))),
+)
+_OTHER_LOG_PROBS = _either(
+    _op("sub", Var("q"), _op("logsumexp", Var("q"))),
+    _op("logsoftmax", Var("q")),
+    _op("log", _op("clamp", _op("div", Var("q"), _op("sum", Var("q"))))),
+)
+
+
+def _selected(inner: Pattern) -> Either:
+    """One entry of each row, picked in any of torch's ways."""
+    picked = "gather|index|select"
+    return _either(_op(picked, inner), _op(picked, Op(("select",), (inner,), any_axis=True)))
+
+
+# Larger patterns first: a node belongs to the first that takes it.
+_PATTERNS: tuple[tuple[str, Kind, Pattern, str, str], ...] = (
+    ("Categorical(probs=).log_prob", "log_prob",
+     _selected(_op("log", _op("clamp", _NORMALISED_PROBS))),
+     "log(x_a / Σx)", r"\ln\frac{x_a}{\sum_k x_k}"),
+    ("Categorical(logits=).log_prob", "log_prob", _selected(_NORMALISED_LOGITS),
+     "x_a − log Σ exp(x)", r"x_a-\ln\sum_k e^{x_k}"),
+    ("log_softmax and selection", "log_prob", _selected(_LOG_SOFTMAX),
+     "x_a − log Σ exp(x)", r"x_a-\ln\sum_k e^{x_k}"),
+    ("log of softmax and selection", "log_prob",
+     _either(_selected(_op("log", _SOFTMAX)), _op("log", _selected(_SOFTMAX))),
+     "log softmax(x)_a", r"\ln\operatorname{softmax}(x)_a"),
+    ("cross_entropy", "log_prob", _op("nllloss", _LOG_SOFTMAX),
+     "−(x_a − log Σ exp(x))", r"-x_a+\ln\sum_k e^{x_k}"),
+    ("Bernoulli(probs=).log_prob", "log_prob",
+     _op("neg", _op("binarycrossentropywithlogits", _COIN)),
+     "y log x + (1 − y) log(1 − x)", r"y\ln x+(1-y)\ln(1-x)"),
+    ("Bernoulli(logits=).log_prob", "log_prob", _op("neg", _op("binarycrossentropywithlogits", _X)),
+     "y x − log(1 + eˣ)", r"yx-\ln(1+e^x)"),
+    ("Normal.log_prob", "log_prob",
+     _op("sub", _op("sub", _op("div", _op("neg", _SQUARE), _op("mul", _op("pow", _SCALE))),
+                    _op("log", _SCALE)), None),
+     "−(y − μ)²/(2σ²) − log σ − log √(2π)",
+     r"-\frac{(y-\mu)^2}{2\sigma^2}-\ln\sigma-\ln\sqrt{2\pi}"),
+    ("Gaussian log-density of fixed scale", "log_prob",
+     _op("sub", _op("sub", _op("div", _op("neg", _SQUARE), None), None), None),
+     "−(y − μ)²/c − constants", r"-\frac{(y-\mu)^2}{c}-\text{constants}"),
+    ("Categorical.entropy", "entropy",
+     _op("neg", _op("sum", _op("mul", _op("clamp", Outside("logs", _LOG_PROBS)),
+                               _op("softmax", Var("logs"))))),
+     "−Σ π log π", r"-\sum_k\pi_k\ln\pi_k"),
+    ("Categorical.entropy", "entropy",
+     _op("neg", _op("sum", _op("mul", _op("clamp", _op("log", _op("clamp", _X))),
+                               Outside("x", _op("div", Var("w"), _op("sum", Var("w"))))))),
+     "−Σ π log π", r"-\sum_k\pi_k\ln\pi_k"),
+    ("entropy", "entropy",
+     _op("neg", _op("sum", _either(
+         _op("mul", _SOFTMAX, _LOG_SOFTMAX), _op("mul", _LOG_SOFTMAX, _SOFTMAX),
+         _op("mul", Outside("p", _SOFTMAX), _op("log", Var("p")))))),
+     "−Σ π log π", r"-\sum_k\pi_k\ln\pi_k"),
+    ("kl_divergence of two Categoricals", "divergence",
+     _op("sum", _op("indexput", _op("indexput", _either(
+         _op("mul", _op("softmax", Outside("p", _LOG_PROBS)),
+             _op("sub", Var("p"), Outside("q", _OTHER_LOG_PROBS))),
+         _op("mul", Outside("p", _op("div", Var("w"), _op("sum", Var("w")))),
+             _op("sub", _op("log", _op("clamp", Var("p"))), Outside("q", _OTHER_LOG_PROBS))))))),
+     "Σ p (log p − log q)", r"\sum_k p_k(\ln p_k-\ln q_k)"),
+    ("selected log-probability", "log_prob", _selected(Outside("logs", _LOG_PROBS)),
+     "x_a", "x_a"),
+    ("Categorical(logits=)", "other", _NORMALISED_LOGITS,
+     "x − log Σ exp(x)", r"x-\ln\sum_k e^{x_k}"),
+    ("normalisation", "other", _NORMALISED_PROBS, "x / Σx", r"x/\sum_k x_k"),
+    ("clamped logarithm", "other", _CLAMPED_LOG, "log(x held between bounds)",
+     r"\ln\operatorname{clamp}(x)"),
+    ("linear layer", "other", _op("addmm", Var("bias"), _X, _op("t", Var("weight"))),
+     "x Wᵀ + b", r"xW^\top+b"),
+    ("linear layer", "other", _op("mm", _X, _op("t", Var("weight"))), "x Wᵀ", r"xW^\top"),
+)  # fmt: skip
+
+
+def recognise(graph: Graph) -> list[Match]:
+    """The known subgraphs of ``graph``; no node is in two of them."""
+    users = _users(graph.nodes)
+    by_name: dict[str, list[Node]] = {}
+    for node in reversed(graph.nodes):
+        by_name.setdefault(base_name(node.name()), []).append(node)
+    order = {node: index for index, node in enumerate(graph.nodes)}
+    ends = {end.node for end in graph.ends}
+    taken: set[Node] = set()
+    found: list[Match] = []
+    for name, kind, pattern, formula, latex in _PATTERNS:
+        for node in [node for root in _roots(pattern) for node in by_name.get(root, ())]:
+            trial = _Trial()
+            if node in taken or not _matches(pattern, (node, 0), trial, order):
+                continue
+            inside = sorted(_with_reshapes_above(node, trial.claimed, users), key=order.__getitem__)
+            if taken.isdisjoint(inside) and _is_closed(inside, users, ends):
+                taken |= set(inside)
+                found.append(Match(name, kind, tuple(inside), trial.bound, formula, latex))
+    return found + _loss(graph, found, users, order)
+
+
+def _roots(pattern: Pattern) -> tuple[str, ...]:
+    """The base names that a match of ``pattern`` can end in."""
+    if isinstance(pattern, Op):
+        return pattern.names
+    options = pattern.options if isinstance(pattern, Either) else ()
+    return tuple(dict.fromkeys(name for option in options for name in _roots(option)))
+
+
+def _matches(
+    pattern: Pattern | None, place: Place, trial: _Trial, order: Mapping[Node, int]
+) -> bool:
+    """Whether ``place`` is what ``pattern`` says; what it claims and binds goes into ``trial``."""
+    if pattern is None:
+        return True
+    if isinstance(pattern, Var):
+        return trial.bound.setdefault(pattern.name, place) == place
+    if isinstance(pattern, Outside):
+        within = _Trial([], dict(trial.bound))
+        return trial.bound.setdefault(pattern.name, place) == place and _matches(
+            pattern.pattern, place, within, order
+        )
+    if isinstance(pattern, Either):
+        for option in pattern.options:
+            attempt = _Trial(list(trial.claimed), dict(trial.bound))
+            if _matches(option, place, attempt, order):
+                trial.claimed, trial.bound = attempt.claimed, attempt.bound
+                return True
+        return False
+    return _matches_operation(pattern, place[0], trial, order)
+
+
+def _matches_operation(pattern: Op, node: Node, trial: _Trial, order: Mapping[Node, int]) -> bool:
+    """Whether ``node``, below reshapes, is the operation and has the inputs of ``pattern``."""
+    skipped = []
+    while node in order and base_name(node.name()) not in pattern.names:
+        if base_name(node.name()) not in _TRANSPARENT:
+            return False
+        skipped.append(node)
+        node = node.next_functions[0][0]
+    if node not in order or len(node.next_functions) < len(pattern.inputs):
+        return False
+    if not (pattern.any_axis or autograd_internals.is_usual(node, base_name(node.name()))):
+        return False
+    trial.claimed += [*skipped, node]
+    inputs = zip(pattern.inputs, node.next_functions, strict=False)
+    return all(_matches(inner, target, trial, order) for inner, target in inputs)
+
+
+def _with_reshapes_above(
+    root: Node, inside: list[Node], users: Mapping[Node, set[Node]]
+) -> set[Node]:
+    """``inside`` and the reshapes that its value goes through next, if it goes nowhere else."""
+    nodes = set(inside)
+    above = users.get(root, set())
+    while len(above) == 1 and base_name((node := next(iter(above))).name()) in _TRANSPARENT:
+        nodes.add(node)
+        above = users.get(node, set())
+    return nodes
+
+
+def _is_closed(inside: list[Node], users: Mapping[Node, set[Node]], ends: set[Node]) -> bool:
+    """Whether only the last node is used from outside, and no gradient is collected inside."""
+    return all(
+        users.get(node, set()) <= set(inside) and node not in ends for node in inside[:-1]
+    ) and not any(node in ends for node in inside[-1:])
+
+
+def _loss(
+    graph: Graph, found: list[Match], users: Mapping[Node, set[Node]], order: Mapping[Node, int]
+) -> list[Match]:
+    """The operations that make the explained tensor a weighted sum of log-probabilities."""
+    tops = {match.nodes[-1]: match for match in found}
+    inside: list[Node] = []
+    terms: list[Match] = []
+    pending = list(graph.nodes[-1:])
+    while pending:
+        node = pending.pop()
+        if node in inside or tops.get(node) in terms:
+            continue
+        if node in tops and tops[node].kind != "other":
+            terms.append(tops[node])
+            continue
+        carrying = [target for target, _ in node.next_functions if target is not None]
+        name = base_name(node.name())
+        product = name in ("mul", "div") and len(carrying) != 1
+        if node not in order or name not in _LINEAR or product:
+            return []
+        inside.append(node)
+        pending += carrying
+    inside.sort(key=order.__getitem__)
+    kinds = {match.kind for match in terms}
+    if not inside or "log_prob" not in kinds or not _is_closed(inside, users, set()):
+        return []
+    weighted = any(base_name(node.name()) in ("mul", "div") for node in inside)
+    name = "REINFORCE loss" if weighted else "sum of log-probabilities"
+    extra = "".join(f" + {word}" for kind, word in _BONUS.items() if kind in kinds)
+    formula = f"Σ w log π(a){extra}"
+    latex = r"\sum_i w_i\ln\pi(a_i)" + "".join(
+        rf"+\text{{{word}}}" for kind, word in _BONUS.items() if kind in kinds
+    )
+    return [Match(name + extra, "loss", tuple(inside), {}, formula, latex)]
+
+
+_BONUS = {"entropy": "entropy", "divergence": "KL"}
+
+
+def _users(nodes: Iterable[Node]) -> dict[Node, set[Node]]:
+    users: dict[Node, set[Node]] = {}
+    for node in nodes:
+        for target, _ in node.next_functions:
+            if target is not None:
+                users.setdefault(target, set()).add(node)
+    return users

@@ -1,0 +1,52 @@
+"""RULE: a closed form as a statement, with the reader's numbers in it."""
+
+from __future__ import annotations
+
+import torch
+
+from eligibility.explanation.derivation import RuleStatement, Term
+from eligibility.explanation.numbers import numbers_of
+from eligibility.explanation.problem import Part
+
+
+def statement_of(part: Part) -> RuleStatement:
+    """The rule of one parameter, with the factor that multiplies it."""
+    rule = part.rule
+    symbol = next((s for s, held in rule.symbols.items() if held == part.name), part.name)
+    symbol += "_k" if f"{symbol}_k" in rule.equation else ""
+    left, factor = _SIDES.get(part.asked or "", (part.of, "g"))
+    latex_left = _LATEX_SIDES.get(part.asked or "", rf"\text{{{part.of}}}".replace("_", r"\_"))
+    body = f"{factor} · ({rule.equation})" if factor else rule.equation
+    latex_body = rf"{factor} \left({rule.latex}\right)" if factor else rule.latex
+    return RuleStatement(
+        name=rule.name,
+        parameter=part.called,
+        coordinates=rule.coordinates or "",
+        equation=f"∂ {left}/∂{symbol} = {body}",
+        latex=rf"\frac{{\partial {latex_left}}}{{\partial {symbol}}} = {latex_body}",
+        terms=_terms(part, factor),
+        result=numbers_of(part.result),
+        reference=rule.reference,
+    )
+
+
+# What is differentiated -> how the equation writes it, and the factor that it puts before the rule.
+_SIDES = {"log_prob": ("log p", ""), "prob": ("p", "p")}
+_LATEX_SIDES = {"log_prob": r"\ln p", "prob": "p"}
+
+
+def _terms(part: Part, factor: str) -> tuple[Term, ...]:
+    """The symbols of the rule, its summands, and the factor before it."""
+    problem, given = part.problem, part.problem.as_given()
+    terms = []
+    for symbol, held in part.rule.symbols.items():
+        if held == part.name:
+            terms.append(Term(symbol, "symbol", part.called, numbers_of(part.parameter)))
+            continue
+        tensor = problem.value if held == "value" else torch.as_tensor(getattr(given, held))
+        terms.append(Term(symbol, "symbol", held, numbers_of(tensor)))
+    if factor:
+        meaning = "probability" if part.asked == "prob" else f"∂ {part.of}/∂ log p"
+        terms.append(Term(factor, "factor", meaning, numbers_of(part.factor)))
+    summands = part.rule.terms(given, problem.value)
+    return (*terms, *(Term(s, "summand", "", numbers_of(t)) for s, t in summands.items()))
