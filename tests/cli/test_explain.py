@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -176,3 +177,23 @@ def test_bad_input_is_one_line_and_status_2(capsys, arguments: str, message: str
     status, out, err = run(capsys, "explain", *arguments.split())
     assert (status, out) == (2, "")
     assert err == f"error: {message}\n"
+
+
+SCRIPTS = Path(__file__).parents[1] / "explanation" / "scripts"
+
+
+def test_a_script_is_explained_and_its_own_output_kept_apart(capsys) -> None:
+    status, out, err = run(capsys, "explain", str(SCRIPTS / "forum_with_backward.py"), "--json")
+    assert status == 0
+    (call,) = json.loads(out)["calls"]
+    assert call["line"] == 24
+    assert "probs-grad: tensor([[ 0.3100, -0.6900, -0.6900, -0.6900]])" in err
+
+
+def test_a_missing_script_is_one_line_and_status_2(capsys) -> None:
+    assert run(capsys, "explain", "nope.py") == (
+        2,
+        "",
+        "error: `nope.py`: got no such file, expected a Python script; check the name and the "
+        "folder\n",
+    )

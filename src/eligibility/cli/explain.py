@@ -12,13 +12,20 @@ from eligibility.files import write_atomically
 
 if TYPE_CHECKING:
     from eligibility.explanation.derivation import Explanation
+    from eligibility.explanation.script import ScriptExplanation
 
 
 def explain(
-    family: Annotated[
+    subject: Annotated[
         str,
-        typer.Argument(help="categorical, onehotcategorical, multinomial, bernoulli or binomial."),
+        typer.Argument(
+            metavar="DISTRIBUTION|SCRIPT.py",
+            help="categorical, onehotcategorical, multinomial, bernoulli or binomial; or a script.",
+        ),
     ],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="The script's own arguments, after `--`.")
+    ] = None,
     probs: Annotated[
         str | None,
         typer.Option(help="Probabilities, separated by commas; weights need not sum to 1."),
@@ -41,6 +48,14 @@ def explain(
         str | None,
         typer.Option(help="The convention for probs: weights, ambient, free or tangent."),
     ] = None,
+    line: Annotated[
+        int | None, typer.Option(help="Script: only the backward pass that this line calls.")
+    ] = None,
+    tensor: Annotated[
+        str | None, typer.Option(help="Script: only backward passes of this variable.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(help="Script: seconds until it is stopped.")] = 120.0,
+    memory: Annotated[float, typer.Option(help="Script: GiB of memory it may take.")] = 8.0,
     json: Annotated[bool, typer.Option("--json", help="Print the record as JSON.")] = False,
     latex: Annotated[bool, typer.Option("--latex", help="Print a LaTeX document.")] = False,
     html: Annotated[
@@ -49,24 +64,39 @@ def explain(
 ) -> None:
     """Show where every entry of a gradient comes from.
 
-    Example: eligibility explain categorical --probs 0.69,0.1,0.2,0.01 --action 0 --of prob
+    For a script, it runs the script unmodified and explains each of its backward passes, and why
+    a .grad that it reads is None. What the script prints goes to standard error.
+
+    Examples: eligibility explain categorical --probs 0.69,0.1,0.2,0.01 --action 0 --of prob;
+    eligibility explain train.py --line 40 -- --seed 1
     """
     if json and latex:
         raise InvalidValueError("`--json`, `--latex`", "both", "one of them", "choose one format")
+    if subject.endswith(".py"):
+        from eligibility.explanation.script import explain_script
+
+        found = explain_script(
+            subject, arguments or [], line=line, tensor=tensor, timeout=timeout, memory=memory
+        )
+        typer.echo(found.output, err=True, nl=False)
+        if html is not None:
+            write_atomically(html, found.html())
+        _show(found, json, latex)
+        return
     from eligibility.cli.problems import read_problem
     from eligibility.explanation.by_rule import explain_problem
     from eligibility.explanation.problem import check_of
 
     parameters = {"probs": probs, "logits": logits}
     outcome = {"--action": action, "--counts": counts, "--value": value}
-    problem = read_problem(family, parameters, outcome, total_count)
+    problem = read_problem(subject, parameters, outcome, total_count)
     explanation = explain_problem(problem, None, coordinates, check_of(of))
     if html is not None:
         write_atomically(html, explanation.html())
     _show(explanation, json, latex)
 
 
-def _show(explanation: Explanation, json: bool, latex: bool) -> None:
+def _show(explanation: Explanation | ScriptExplanation, json: bool, latex: bool) -> None:
     """The explanation on standard output: coloured and as wide as the terminal, or plain."""
     if json:
         typer.echo(explanation.to_json())

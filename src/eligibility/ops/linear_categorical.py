@@ -28,8 +28,7 @@ from torch.utils import _pytree
 from eligibility.ops._linear_arguments import LinearCall, check_policy_coefficients
 from eligibility.ops._linear_autograd import statistics
 from eligibility.ops._linear_objective import PolicyObjective
-
-Reduction = Literal["none", "mean", "sum"]
+from eligibility.ops.categorical import Reduction
 
 
 @dataclass(frozen=True)
