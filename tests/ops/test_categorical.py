@@ -374,7 +374,8 @@ Z, A = torch.zeros(2, 3), torch.tensor([0, 1])
             # unwrapped: the checks of annotations during tests would come first
             lambda: inspect.unwrap(el.reinforce_loss)(Z, A, torch.zeros(2), reduction="average"),
             InvalidValueError,
-            "`reduction`: got 'average', expected 'mean', 'sum' or 'none'; choose one of them",
+            "`reduction`: got 'average', expected 'mean', 'sum', 'sequence' or 'none'; "
+            "choose one of them",
         ),
         (
             lambda: el.categorical_entropy(torch.zeros(2, 0)),

@@ -22,6 +22,10 @@ functions = {
     "entropy": lambda z: el.categorical_entropy(z, mask=mask).sum(),
     "statistics": lambda z: el.categorical_statistics(z, action).entropy.sum(),
     "kl": lambda z: el.categorical_kl(z, other, mask=mask).sum(),
+    "clipped": lambda z: el.clipped_policy_loss(
+        z, action, advantage, -advantage.abs(), ref_logits=other, kl_coef=0.1, kl_estimator="exact",
+        weight=advantage.abs(), temperature=0.7, softcap=3.0, ignore_index=2, z_loss_coef=0.01,
+    ),
     "loss": lambda z: el.reinforce_loss(z, action, advantage, mask=mask, entropy_coef=0.1),
 }
 for name, plain in functions.items():
@@ -39,4 +43,4 @@ for name, plain in functions.items():
 def test_operations_compile_without_graph_breaks() -> None:
     result = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
-    assert result.stdout.split() == ["log_prob", "entropy", "statistics", "kl", "loss"]
+    assert result.stdout.split() == ["log_prob", "entropy", "statistics", "kl", "clipped", "loss"]

@@ -88,8 +88,8 @@ class PolicyObjective:
         return silent if self.token_weight is None else silent | (self.token_weight == 0)
 
     def loss(
-        self, log_prob: Float[Tensor, " N"], entropy: Float[Tensor, " N"]
-    ) -> Float[Tensor, " N"]:
+        self, log_prob: Float[Tensor, "*batch"], entropy: Float[Tensor, "*batch"]
+    ) -> Float[Tensor, "*batch"]:
         """The loss of each token, in operations that torch differentiates."""
         value = -self._surrogate(log_prob)
         if self.needs_entropy:

@@ -38,6 +38,18 @@ def masked(
     return logits if mask is None else torch.where(mask, logits, float("-inf"))
 
 
+def softcapped(logits: Float[Tensor, "*batch K"], softcap: float) -> Float[Tensor, "*batch K"]:
+    """``c tanh(z/c)``; what is forbidden by −∞ stays so."""
+    wide = logits.to(compute_dtype(logits))
+    forbidden = wide == float("-inf")
+    return (softcap * torch.tanh(wide / softcap)).masked_fill(forbidden, float("-inf"))
+
+
+def cooled(logits: Float[Tensor, "*batch K"], temperature: float) -> Float[Tensor, "*batch K"]:
+    """``z / temperature``."""
+    return logits.to(compute_dtype(logits)) / temperature
+
+
 def at_action(
     rows: Float[Tensor, "*batch K"], action: Int[Tensor, "*batch"]
 ) -> Float[Tensor, "*batch"]:

@@ -28,7 +28,8 @@ from torch.utils import _pytree
 from eligibility.ops._linear_arguments import LinearCall, check_policy_coefficients
 from eligibility.ops._linear_autograd import statistics
 from eligibility.ops._linear_objective import PolicyObjective
-from eligibility.ops.categorical import Reduction
+
+Reduction = Literal["none", "mean", "sum"]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,256 @@
+r"""Policy-gradient losses over logits: REINFORCE, and the clipped loss of PPO and its relatives.
+
+The gradient of any of them at the logits of a row is ``g (y − π) − h π (log π + H)`` with two
+numbers g and h, the slopes of the loss in log π(a) and in the entropy, so a loss and its gradient
+need one pass over the logits each. What a mask, −∞ and half precision mean is said in
+`eligibility.ops.categorical`.
+
+A row of weight 0, or with the action ``ignore_index``, contributes exactly 0 to loss and gradient,
+whatever stands in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from eligibility.errors import InvalidValueError
+from eligibility.ops import _backend, _plain
+from eligibility.ops._categorical_call import CategoricalCall, checked_logits
+from eligibility.ops._linear_arguments import check_policy_coefficients
+from eligibility.ops._linear_objective import PolicyObjective
+from eligibility.ops._objective import objective as linear_objective
+from eligibility.shapes import check_floating, check_shape
+
+Reduction = Literal["none", "sequence", "mean", "sum"]
+KLEstimator = Literal["k1", "k2", "k3", "exact"]
+
+
+def reinforce_loss(
+    logits: Tensor,
+    action: Tensor,
+    advantage: Tensor,
+    *,
+    mask: Tensor | None = None,
+    weight: Tensor | None = None,
+    entropy_coef: float = 0.0,
+    temperature: float = 1.0,
+    softcap: float | None = None,
+    ignore_index: int | None = None,
+    z_loss_coef: float = 0.0,
+    reduction: Reduction = "mean",
+) -> Tensor:
+    r"""The REINFORCE loss ``w (−A log π(a) − β H + ζ (log Σ exp z)²)``, to be minimised.
+
+    Args:
+        logits: z, shape ``[*batch, K]``; −∞ forbids an action.
+        action: The chosen indices in [0, K), shape ``[*batch]``.
+        advantage: A, the reinforcement minus its baseline, shape ``[*batch]``.
+        mask: True where an action is legal, ``[*batch, K]`` or ``[K]``.
+        weight: w, shape ``[*batch]``, default 1; 0 for padding.
+        entropy_coef: β >= 0, the bonus on the entropy H.
+        temperature: Divides the logits, > 0; after the soft-cap.
+        softcap: c > 0 turns logits z into ``c tanh(z/c)``.
+        ignore_index: Rows with this action do not count.
+        z_loss_coef: ζ >= 0, keeps the normaliser of the softmax near 1.
+        reduction: "mean" divides the sum by the number of rows that are not ignored (never by the
+            weights); of no rows it is 0. "sum"; "sequence" sums over the last axis of ``[*batch]``
+            only; "none".
+
+    Returns:
+        The loss: a scalar, or shape ``[*batch]``, or that without its last axis; float32 for
+        half-precision logits.
+
+    Raises:
+        ShapeError, InvalidTypeError, InvalidValueError: The arguments do not fit together, or an
+            action that counts is out of range or illegal.
+
+    Notes:
+        The gradient at the logits is ``w (−A (y − π) + β π (log π + H) + 2 ζ π log Σ exp z)``.
+        Nothing is detached: an advantage that requires gradients receives ``−w log π(a)``, which
+        is seldom wanted.
+
+    Example:
+        >>> z = torch.zeros(1, 4, requires_grad=True)
+        >>> reinforce_loss(z, torch.tensor([0]), torch.tensor([2.0])).backward()
+        >>> z.grad
+        tensor([[-1.5000,  0.5000,  0.5000,  0.5000]])
+
+    References:
+        Williams 1992, Machine Learning 8:229-256, §4; extended to the categorical unit.
+    """
+    call = CategoricalCall.check(logits, action, mask, temperature, softcap, ignore_index)
+    objective = _objective(call, advantage, weight, entropy_coef)
+    if z_loss_coef == 0.0 and reduction in ("mean", "sum") and _is_fusible(call, objective):
+        return _fused_loss(call, objective, reduction)
+    return _reduced(call, _row_losses(call, objective, z_loss_coef), reduction)
+
+
+def clipped_policy_loss(
+    logits: Tensor,
+    action: Tensor,
+    advantage: Tensor,
+    old_log_prob: Tensor,
+    *,
+    clip: tuple[float, float] = (0.2, 0.2),
+    ref_log_prob: Tensor | None = None,
+    ref_logits: Tensor | None = None,
+    kl_coef: float = 0.0,
+    kl_estimator: KLEstimator = "k3",
+    mask: Tensor | None = None,
+    weight: Tensor | None = None,
+    entropy_coef: float = 0.0,
+    temperature: float = 1.0,
+    softcap: float | None = None,
+    ignore_index: int | None = None,
+    z_loss_coef: float = 0.0,
+    reduction: Reduction = "mean",
+) -> Tensor:
+    r"""The clipped loss ``w (−min(r A, clip(r, 1−ε₋, 1+ε₊) A) + κ KL − β H + ζ (log Σ exp z)²)``.
+
+    Args:
+        logits, action, advantage, mask, weight, entropy_coef: As `reinforce_loss`.
+        temperature, softcap, ignore_index, z_loss_coef, reduction: As `reinforce_loss`.
+        old_log_prob: log π_old(a) of the policy that sampled, shape ``[*batch]``;
+            ``r = exp(log π − log π_old)``.
+        clip: (ε₋, ε₊), how far below and above 1 the ratio counts; 0 <= ε₋ <= 1, ε₊ >= 0.
+        ref_log_prob: log π_ref(a) of a reference policy, for the estimators, shape ``[*batch]``.
+        ref_logits: The logits of the reference policy, for the exact KL, shape of ``logits``; soft-
+            cap, temperature and mask apply to them too.
+        kl_coef: κ >= 0, the weight of KL(π ‖ π_ref).
+        kl_estimator: With ``d = log π − log π_ref``: "k1" is d, "k2" is d²/2, "k3" is
+            ``exp(−d) − 1 + d``; "exact" sums over all actions. As a loss, k1 has an expected
+            gradient of 0 on its own samples.
+
+    Returns:
+        The loss: a scalar, or shape ``[*batch]``, or that without its last axis; float32 for
+        half-precision logits.
+
+    Raises:
+        ShapeError, InvalidTypeError, InvalidValueError: As `reinforce_loss`, or a coefficient is
+            out of its range, or the reference is not given in the form that the estimator needs.
+
+    Example:
+        >>> old = torch.tensor([0.25]).log()  # the ratio is 2, beyond 1.2
+        >>> clipped_policy_loss(torch.zeros(1, 2), torch.tensor([0]), torch.tensor([1.0]), old)
+        tensor(-1.2000)
+
+    References:
+        Schulman et al. 2017, Proximal policy optimization algorithms, arXiv:1707.06347, eq. (7).
+        Schulman 2020, Approximating KL divergence (the estimators k1, k2, k3).
+    """
+    call = CategoricalCall.check(logits, action, mask, temperature, softcap, ignore_index)
+    objective = _objective(call, advantage, weight, entropy_coef, old_log_prob, ref_log_prob)
+    objective = replace(objective, clip=clip)
+    if kl_estimator != "exact":
+        check_policy_coefficients(clip, kl_coef, kl_estimator, ref_log_prob)
+        objective = replace(objective, kl_coef=kl_coef, kl_estimator=kl_estimator)
+        return _reduced(call, _row_losses(call, objective, z_loss_coef), reduction)
+    check_policy_coefficients(clip, 0.0, "k3", None)
+    if ref_logits is None:
+        raise InvalidValueError(
+            "`kl_estimator`",
+            "'exact' without ref_logits",
+            "the logits of the reference policy",
+            "pass ref_logits, or estimate from ref_log_prob with 'k1', 'k2' or 'k3'",
+        )
+    check_shape(ref_logits, logits.shape, "ref_logits", "the shape of logits")
+    reference = checked_logits(ref_logits, mask, temperature, softcap, "ref_logits")
+    divergence = _plain.kl(_plain.log_pmf(call.logits, mask), _plain.log_pmf(reference, mask))
+    loss = _row_losses(call, objective, z_loss_coef) + _counted(
+        call, objective, kl_coef * divergence
+    )
+    return _reduced(call, loss, reduction)
+
+
+def _objective(
+    call: CategoricalCall,
+    advantage: Tensor,
+    weight: Tensor | None,
+    entropy_coef: float,
+    old_log_prob: Tensor | None = None,
+    ref_log_prob: Tensor | None = None,
+) -> PolicyObjective:
+    """The loss of a row, from arguments that fit; what stands in rows that do not count is 0."""
+    given = {
+        "advantage": advantage,
+        "weight": weight,
+        "old_log_prob": old_log_prob,
+        "ref_log_prob": ref_log_prob,
+    }
+    for name, tensor in given.items():
+        if tensor is not None:
+            check_floating(tensor, name)
+            check_shape(tensor, call.action.shape, name, "one number for each row of logits")
+    counts = call.counting(weight)
+    if counts is not None:
+        given = {
+            name: None if tensor is None else torch.where(counts, tensor, 0.0)
+            for name, tensor in given.items()
+        }
+    given["token_weight"] = given.pop("weight")
+    return PolicyObjective(entropy_coef=entropy_coef, **given)  # type: ignore[arg-type]  # advantage is given
+
+
+def _is_fusible(call: CategoricalCall, objective: PolicyObjective) -> bool:
+    """Whether the gradient at the logits is all that is wanted, and can be taken right away."""
+    constants = not any(tensor.requires_grad for tensor in objective.tensors)
+    wanted = torch.is_grad_enabled() and call.logits.requires_grad
+    return wanted and constants and _backend.pays(call.logits)
+
+
+def _fused_loss(call: CategoricalCall, objective: PolicyObjective, reduction: str) -> Tensor:
+    """The REINFORCE loss with its gradient taken on the way forward, in one pass."""
+    weight, counts = objective.token_weight, call.counting(objective.token_weight)
+    rows = _rows(call) if reduction == "mean" else 1
+    by_log_prob = -(objective.advantage if weight is None else objective.advantage * weight) / rows
+    by_entropy = None
+    if objective.needs_entropy:
+        scale = torch.ones_like(by_log_prob) if weight is None else weight
+        scale = scale if counts is None else torch.where(counts, scale, 0.0)
+        by_entropy = -objective.entropy_coef * scale / rows
+    loss, log_prob = linear_objective(call.logits, call.action, call.mask, by_log_prob, by_entropy)
+    call.check_possible(log_prob, counts)
+    return loss
+
+
+def _row_losses(call: CategoricalCall, objective: PolicyObjective, z_loss_coef: float) -> Tensor:
+    counts = call.counting(objective.token_weight)
+    log_prob, entropy = call.statistics(objective.needs_entropy, counts)
+    # 0 · −∞ has no value: an impossible action with the advantage 0 contributes 0.
+    vain = objective.silent_rows() & (log_prob == float("-inf"))
+    loss = objective.loss(log_prob.masked_fill(vain, 0.0), log_prob if entropy is None else entropy)
+    if z_loss_coef == 0.0:
+        return loss
+    normalizer = call.log_normalizer(log_prob)
+    return loss + _counted(call, objective, z_loss_coef * normalizer**2)
+
+
+def _counted(call: CategoricalCall, objective: PolicyObjective, loss: Tensor) -> Tensor:
+    """A part of the loss of each row, times its weight; 0 where the row does not count."""
+    counts, weight = call.counting(objective.token_weight), objective.token_weight
+    if counts is not None:
+        loss = torch.where(counts, loss, 0.0)
+    return loss if weight is None else loss * weight
+
+
+def _reduced(call: CategoricalCall, loss: Tensor, reduction: str) -> Tensor:
+    if reduction == "mean":
+        return loss.sum() / _rows(call)
+    if reduction == "sum":
+        return loss.sum()
+    if reduction == "sequence":
+        return loss.sum(-1)
+    if reduction == "none":
+        return loss
+    raise InvalidValueError(
+        "`reduction`", repr(reduction), "'mean', 'sum', 'sequence' or 'none'", "choose one of them"
+    )
+
+
+def _rows(call: CategoricalCall) -> Tensor | int:
+    """How many rows are not ignored; 1 for none, whose sum is 0."""
+    return max(1, call.action.numel()) if call.kept is None else call.kept.sum().clamp_min(1)
