@@ -110,16 +110,58 @@ class Slow(Bandit):
         return float(action)
 
 
-for environment in (
+class Indices(Bandit):
+    """Two indices; pays 1 for each that is right: 2 and 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = spaces.MultiDiscrete([3, 4])
+
+    def pay(self, action: Any) -> float:
+        """The number of indices that are right."""
+        return float((action == [2, 1]).sum())
+
+
+class Bits(Bandit):
+    """Three bits in a column; pays 1 for each that is right: 1, 0 and 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = spaces.MultiBinary((3, 1))
+
+    def pay(self, action: Any) -> float:
+        """The number of bits that are right."""
+        assert self.action_space.contains(action)
+        return float((action[:, 0] == [1, 0, 1]).sum())
+
+
+class Target(Bandit):
+    """Two numbers in bounds of their own; pays minus the squared distance from 1.5 and -3."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = spaces.Box(np.array([0, -10], "f"), np.array([2, 10], "f"))
+
+    def pay(self, action: Any) -> float:
+        """In units of the bounds, so that both axes matter equally."""
+        assert self.action_space.contains(action)
+        return -float((action[0] - 1.5) ** 2 + ((action[1] + 3) / 10) ** 2)
+
+
+_ENVIRONMENTS = (
     Bandit,
+    Bits,
     Contextual,
-    Endless,
-    NotANumber,
     Crashing,
     CrashesLater,
+    Endless,
+    Indices,
+    NotANumber,
     Pictures,
     Slow,
-):
+    Target,
+)
+for environment in _ENVIRONMENTS:
     name = f"{environment.__name__}-v0"
     if name not in gymnasium.registry:  # a second import under another name changes nothing
         gymnasium.register(id=name, entry_point=environment)

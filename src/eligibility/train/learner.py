@@ -75,8 +75,8 @@ class Reinforce:
     """REINFORCE on a Gymnasium environment, with the habits of Stable-Baselines3.
 
     Args:
-        env: The id of a Gymnasium environment: Discrete actions; Box (one axis) or Discrete
-            observations.
+        env: The id of a Gymnasium environment: Discrete, MultiDiscrete, MultiBinary or Box
+            actions; Box (one axis) or Discrete observations.
         **options: The fields of `eligibility.train.config.Config`, such as ``seed=1``.
 
     Attributes:
@@ -105,9 +105,7 @@ class Reinforce:
             vector, self._policy, self._observations, horizon(vector, config.max_episode_steps)
         )
         generator = derive(config.seed, Stream.INITIALISATION)[1]
-        self.network = Network(
-            self._observations, config.hidden_sizes, self._policy.size, generator
-        )
+        self.network = Network(self._observations, config.hidden_sizes, self._policy, generator)
         self._prediction = derive(config.seed, Stream.PREDICTION)[1]
         self._optimizer = torch.optim.Adam(
             self.network.parameters(), lr=config.learning_rate, fused=True

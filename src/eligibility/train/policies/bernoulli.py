@@ -1,0 +1,54 @@
+"""``MultiBinary``: Williams' Bernoulli-logistic units, one a bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from eligibility.rules import bernoulli
+from eligibility.train.policies.policy import Policy
+
+
+class BernoulliPolicy(Policy):
+    """Independent bits; the outputs are their log-odds.
+
+    References:
+        Williams 1992, Machine Learning 8:229-256, eq. (7).
+    """
+
+    action_dtype = torch.int8
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+        self.size = int(np.prod(shape))
+        self.noise_shape = self.action_shape = (self.size,)
+
+    def fill_noise(self, noise: Tensor, generator: torch.Generator) -> None:
+        """Standard logistic noise: the log-odds of a uniform number."""
+        noise.uniform_(generator=generator).logit_()
+
+    def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
+        """1 where ``l + noise > 0``, which has probability σ(l)."""
+        return self.mode(outputs + noise)
+
+    def mode(self, outputs: Tensor) -> Tensor:
+        """1 where ``l > 0``."""
+        return (outputs > 0).to(self.action_dtype)
+
+    def eligibility(self, outputs: Tensor, action: Tensor) -> Tensor:
+        """``y − σ(l)``."""
+        return bernoulli.eligibility_logits(action, outputs)
+
+    def entropy(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
+        """``H = Σ softplus(l) − l σ(l)`` and ``∂H/∂l = −l σ(l) σ(−l)``."""
+        ones = torch.sigmoid(outputs)
+        entropy = (softplus(outputs) - outputs * ones).sum(-1)
+        return entropy, -outputs * ones * torch.sigmoid(-outputs)
+
+    def to_environment(self, action: Tensor) -> Any:
+        """Bits in the shape of the space."""
+        return action.numpy().reshape(-1, *self.shape)

@@ -1,0 +1,56 @@
+"""The interface between the network's outputs and the environment's actions.
+
+A policy has no weights. It says what the network's outputs mean: how an action is drawn from
+them, and what gradient an action sends back to them, Williams' characteristic eligibility.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Policy(ABC):
+    """The interface. ``N`` is any number of steps, ``P`` the network's outputs.
+
+    Attributes:
+        size: P, the number of outputs that the network must have.
+        constants: How many of them, the last ones, are weights of their own and do not depend on
+            the observation.
+        noise_shape: The shape of the noise that one action consumes.
+        action_shape: The shape of one action as stored.
+        action_dtype: Its dtype as stored.
+    """
+
+    size: int
+    constants: int = 0
+    noise_shape: tuple[int, ...]
+    action_shape: tuple[int, ...]
+    action_dtype: torch.dtype
+
+    @abstractmethod
+    def fill_noise(self, noise: Tensor, generator: torch.Generator) -> None:
+        """Draw the noise of many steps at once, in place: ``[N, *noise_shape]``."""
+
+    @abstractmethod
+    def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
+        """The actions ``[N, *action_shape]`` that outputs ``[N, P]`` and noise determine."""
+
+    @abstractmethod
+    def mode(self, outputs: Tensor) -> Tensor:
+        """The most probable actions ``[N, *action_shape]``."""
+
+    @abstractmethod
+    def eligibility(self, outputs: Tensor, action: Tensor) -> Tensor:
+        """``∂ log π(action) / ∂ outputs``, ``[N, P]``."""
+
+    @abstractmethod
+    def entropy(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
+        """The entropy ``[N]`` in nats, and its gradient at the outputs ``[N, P]``."""
+
+    @abstractmethod
+    def to_environment(self, action: Tensor) -> Any:
+        """The actions in the form that the vector environment takes."""
