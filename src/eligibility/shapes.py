@@ -3,7 +3,8 @@
 Axes: ``S`` samples, ``B`` batch, ``T`` time, ``K`` categories, ``V`` vocabulary, ``D`` features.
 In annotations ``*batch`` is any number of leading axes.
 
-A check raises; it never changes, clamps or broadcasts what it is given. Each takes the ``name``
+A check raises; it never changes, clamps or broadcasts what it is given. What reads numbers of
+outcomes is skipped where there are none to read: see `are_values_readable`. Each takes the ``name``
 that the user wrote, so that the message speaks of the user's argument.
 """
 
@@ -180,7 +181,7 @@ def check_log_odds(logits: Tensor, name: str = "logits") -> None:
 def check_action(action: Tensor, categories: int, name: str = "action") -> None:
     """Raise unless ``action`` holds integer indices in [0, ``categories``)."""
     check_integer(action, name)
-    if action.numel() == 0:
+    if action.numel() == 0 or not are_values_readable(action):
         return
     low, high = int(action.min()), int(action.max())
     if low < 0 or high >= categories:
@@ -222,7 +223,7 @@ def check_allowed(action: Tensor, mask: Tensor, name: str = "action") -> None:
 def check_counts(counts: Tensor, total_count: Tensor | int | None, name: str = "counts") -> None:
     """Raise unless ``counts`` ``[*batch, K]`` are whole, >= 0, and sum to ``total_count``."""
     check_whole(counts, name)
-    if total_count is None:
+    if total_count is None or not are_values_readable(counts):
         return
     total = torch.as_tensor(total_count, device=counts.device)
     sums = counts.sum(-1)
@@ -240,6 +241,8 @@ def check_counts(counts: Tensor, total_count: Tensor | int | None, name: str = "
 
 def check_whole(value: Tensor, name: str = "value", maximum: Tensor | int | None = None) -> None:
     """Raise unless every entry of ``value`` is a whole number >= 0 and <= ``maximum``."""
+    if not are_values_readable(value):
+        return
     if value.is_floating_point() and bool((value != value.round()).any()):
         raise InvalidValueError(
             f"`{name}`", "numbers that are not whole", "whole numbers", "pass counts"

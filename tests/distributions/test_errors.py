@@ -181,6 +181,23 @@ def test_an_index_out_of_range_is_an_error_without_validation_too() -> None:
         policy.log_prob(torch.tensor([[0], [1]]))
 
 
+def test_eligibility_is_as_strict_as_log_prob() -> None:
+    mask = torch.tensor([True, True, False])
+    masked = el.Categorical(logits=torch.zeros(2, 3), mask=mask)
+    for dist, value in (
+        (ONE_HOT, torch.tensor([1, 0, 0])),
+        (COUNTS, torch.ones(2, 3)),
+        (COINS, torch.tensor([0, 5])),
+        (masked, torch.tensor([0, 2])),
+        (POLICY, torch.tensor([0.0, 1.0])),
+    ):
+        with pytest.raises(EligibilityError) as by_log_prob:
+            dist.log_prob(value)
+        with pytest.raises(EligibilityError) as by_eligibility:
+            el.eligibility(dist, value)
+        assert str(by_eligibility.value) == str(by_log_prob.value)
+
+
 def test_one_value_may_serve_the_whole_batch() -> None:
     assert POLICY.log_prob(torch.tensor(1)).shape == (2,)
     assert COINS.log_prob(torch.tensor(1.0)).shape == (2,)

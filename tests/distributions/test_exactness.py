@@ -204,3 +204,11 @@ def test_kl_of_binomials_with_different_counts() -> None:
         "expected equal numbers of draws; "
         "a divergence between different numbers of draws has no closed form"
     )
+
+
+def test_impossible_outcomes_of_coins_are_never_drawn() -> None:
+    probs = torch.tensor([0.0, 1.0, 1e-300], dtype=torch.float64)
+    for dist, top in ((el.Bernoulli(probs=probs), 1.0), (el.Binomial(5, probs=probs), 5.0)):
+        drawn = dist.sample((100_000,))
+        assert torch.equal(drawn.amin(0), torch.tensor([0.0, top, 0.0]).double())
+        assert torch.equal(drawn.amax(0), torch.tensor([0.0, top, 0.0]).double())

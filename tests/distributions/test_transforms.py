@@ -70,6 +70,14 @@ def test_hessian_of_the_entropy_of_a_fair_coin() -> None:
     torch.testing.assert_close(curvature, torch.tensor(-0.25).double())
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("by", ["probs", "logits"])
+def test_eligibilities_under_vmap(name: str, by: str) -> None:
+    raw, value = problem(name, by)
+    each = vmap(lambda raw, value: make(name, by, raw).eligibility(value)[by])(raw, value)
+    torch.testing.assert_close(each, make(name, by, raw).eligibility(value)[by])
+
+
 def test_samples_under_vmap() -> None:
     probs = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
     draw = vmap(lambda p: el.Categorical(probs=p).sample((3,)), randomness="different")

@@ -7,7 +7,7 @@ import torch
 from scipy.stats import chisquare
 
 from eligibility.ops import sampling
-from eligibility.ops.sampling import draw_categories
+from eligibility.ops.sampling import draw_categories, draw_counts
 
 
 @pytest.mark.parametrize("weights", [[1.0, 2.0, 3.0, 4.0], [0.0, 5.0, 0.0, 1e-3, 1.0, 0.0]])
@@ -52,3 +52,28 @@ def test_any_batch_shape_and_a_seeded_generator() -> None:
 def test_rows_of_unnormalised_weights_are_each_their_own() -> None:
     weights = torch.tensor([[0.0, 1e-30], [1e30, 0.0]])
     assert torch.equal(draw_categories(weights, torch.Size([3])), torch.tensor([[1, 0]] * 3))
+
+
+@pytest.mark.parametrize("draws", [3, 40])
+def test_counts_have_the_moments_of_the_multinomial(draws: int) -> None:
+    """3 draws of 4 categories are drawn one by one, 40 category by category."""
+    pi = torch.tensor([0.1, 0.0, 0.6, 0.3], dtype=torch.float64)
+    samples = 20_000
+    generator = torch.Generator().manual_seed(0)
+    y = draw_counts(5 * pi, torch.tensor(draws), torch.Size([samples]), generator)
+    assert torch.equal(y.sum(-1), torch.full((samples,), float(draws)).double())
+    assert torch.equal(y[:, 1], torch.zeros(samples).double())
+    variance = draws * pi * (1 - pi)
+    assert ((y.mean(0) - draws * pi).abs() <= 5 * (variance / samples).sqrt()).all()
+    covariance = draws * (torch.diag(pi) - torch.outer(pi, pi))
+    # the standard error of a sample covariance is at most about 2 · variance / sqrt(samples)
+    assert (torch.cov(y.T) - covariance).abs().max() <= 10 * variance.max() / samples**0.5
+
+
+def test_counts_of_rows_with_different_totals() -> None:
+    weights = torch.tensor([[1.0, 2.0, 0.0], [0.0, 0.0, 1e-30]])
+    for totals in (torch.tensor([2, 0]), torch.tensor([1_000_000, 7])):
+        y = draw_counts(weights, totals, torch.Size([50]), torch.Generator().manual_seed(1))
+        assert torch.equal(y.sum(-1), totals.double().expand(50, 2))
+        assert not y[..., 0, 2].any()
+        assert not y[..., 1, :2].any()

@@ -10,7 +10,7 @@ from torch.distributions import Distribution
 
 from eligibility.errors import InvalidValueError, ShapeError
 from eligibility.rules.fisher import fisher_information
-from eligibility.rules.registry import eligibility
+from eligibility.rules.registry import check_value, eligibility
 from eligibility.shapes import are_values_readable
 
 NO_SHAPE = torch.Size()
@@ -32,6 +32,10 @@ class DropIn(Distribution):
         """The Fisher information of the parameters; see `eligibility.fisher_information`."""
         return fisher_information(self, wrt)
 
+    def _check_value(self, value: Tensor) -> None:
+        """Raise unless ``value`` is an outcome; its values are read only if validation is on."""
+        raise NotImplementedError
+
     def _describe(
         self, batch_shape: torch.Size, event_shape: torch.Size, validate: bool | None
     ) -> None:
@@ -44,6 +48,11 @@ class DropIn(Distribution):
     def _may_check(self, *tensors: Tensor) -> bool:
         """Whether values are to be checked: validation is on, and the numbers can be read."""
         return self._validate_args and are_values_readable(*tensors)
+
+
+@check_value.register
+def _(dist: DropIn, value: Tensor) -> None:
+    dist._check_value(value)
 
 
 def one_of(probs: Any, logits: Any) -> tuple[Any, bool]:

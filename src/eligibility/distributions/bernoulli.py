@@ -10,6 +10,7 @@ from torch.distributions.utils import broadcast_all, lazy_property
 
 from eligibility.distributions._drop_in import NO_SHAPE, DropIn, one_of, safe_log
 from eligibility.ops import _plain
+from eligibility.ops.sampling import fine_dtype
 from eligibility.shapes import (
     check_floating,
     check_log_odds,
@@ -105,6 +106,7 @@ class Bernoulli(DropIn, torch.distributions.Bernoulli):
         shape = self._extended_shape(sample_shape)
         with torch.no_grad():
             probs = self._wide if self._is_from_probs else torch.sigmoid(self._wide)
+            probs = probs.to(fine_dtype(probs.device))
             drawn = torch.rand(shape, dtype=probs.dtype, device=probs.device, generator=generator)
             return (drawn < probs).to(self._param.dtype)
 
@@ -117,9 +119,7 @@ class Bernoulli(DropIn, torch.distributions.Bernoulli):
         Raises:
             ShapeError, InvalidValueError: ``value`` holds no such outcomes.
         """
-        check_sample_shape(value, self._batch_shape, self._event_shape)
-        if self._may_check(value):
-            check_whole(value, "value", maximum=1)
+        self._check_value(value)
         one, wide = value == 1, self._wide
         if self._is_from_probs:
             success, failure = torch.where(one, wide, 1.0), torch.where(one, 0.0, wide)
@@ -127,6 +127,11 @@ class Bernoulli(DropIn, torch.distributions.Bernoulli):
         else:
             log_prob = torch.nn.functional.logsigmoid(torch.where(one, wide, -wide))
         return log_prob.to(self._param.dtype)
+
+    def _check_value(self, value: Tensor) -> None:
+        check_sample_shape(value, self._batch_shape, self._event_shape)
+        if self._may_check(value):
+            check_whole(value, "value", maximum=1)
 
     def entropy(self) -> Tensor:
         """−p log p − (1 − p) log(1 − p) in nats, shape ``[*batch]``."""

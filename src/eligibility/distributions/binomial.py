@@ -11,6 +11,7 @@ from torch.distributions.utils import broadcast_all, lazy_property
 from eligibility.distributions._drop_in import NO_SHAPE, DropIn, one_of
 from eligibility.distributions.bernoulli import log_failure_and_success
 from eligibility.ops import _plain
+from eligibility.ops.sampling import fine_dtype
 from eligibility.shapes import (
     check_floating,
     check_log_odds,
@@ -108,6 +109,7 @@ class Binomial(DropIn, torch.distributions.Binomial):
         shape = self._extended_shape(sample_shape)
         with torch.no_grad():
             probs = self._wide if self._is_from_probs else torch.sigmoid(self._wide)
+            probs = probs.to(fine_dtype(probs.device))
             count = self.total_count.to(probs.dtype)
             drawn = torch.binomial(count.expand(shape), probs.expand(shape), generator=generator)
             return drawn.to(self._param.dtype)
@@ -121,9 +123,7 @@ class Binomial(DropIn, torch.distributions.Binomial):
         Raises:
             ShapeError, InvalidValueError: ``value`` holds no such counts.
         """
-        check_sample_shape(value, self._batch_shape, self._event_shape)
-        if self._may_check(value):
-            check_whole(value, "value", maximum=self.total_count)
+        self._check_value(value)
         wide = self._wide
         ones = value.to(wide.dtype)
         zeros = self.total_count - ones
@@ -133,6 +133,11 @@ class Binomial(DropIn, torch.distributions.Binomial):
         else:
             failure, success = log_failure_and_success(wide, from_probs=False)
         return log_mass(ones, zeros, failure, success).to(self._param.dtype)
+
+    def _check_value(self, value: Tensor) -> None:
+        check_sample_shape(value, self._batch_shape, self._event_shape)
+        if self._may_check(value):
+            check_whole(value, "value", maximum=self.total_count)
 
     def entropy(self) -> Tensor:
         """−Σ P log P over 0 … n in nats, shape ``[*batch]``; n may differ from row to row."""

@@ -193,6 +193,14 @@ class Categorical(DropIn, torch.distributions.Categorical):
             check_allowed(value, self.mask, "value")
         return rounded(log_prob, self._param.dtype)
 
+    def _check_value(self, value: Tensor) -> None:
+        check_sample_shape(value, self._batch_shape, self._event_shape)
+        check_integer(value, "value")
+        if self._may_check(value):
+            check_action(value, self._num_events, "value")
+            if self.mask is not None:
+                check_allowed(value, self.mask, "value")
+
     def _at(self, rows: Tensor, value: Tensor) -> Tensor:
         if value.shape != self._batch_shape:
             rows = rows.expand(*value.shape, self._num_events)

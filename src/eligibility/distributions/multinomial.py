@@ -13,7 +13,7 @@ from eligibility.distributions.binomial import log_mass_table
 from eligibility.distributions.categorical import Categorical
 from eligibility.errors import InvalidValueError
 from eligibility.ops import _plain
-from eligibility.ops.sampling import draw_categories
+from eligibility.ops.sampling import draw_counts
 from eligibility.rules.rule import read_parameter
 from eligibility.shapes import check_counts, check_shape, check_whole
 
@@ -107,18 +107,12 @@ class Multinomial(DropIn, torch.distributions.Multinomial):
     def sample(
         self, sample_shape: Any = NO_SHAPE, *, generator: torch.Generator | None = None
     ) -> Tensor:
-        """Draw counts, shape ``[*sample_shape, *batch, K]``, one draw at a time."""
-        shape = torch.Size(sample_shape)
-        counts = self._count.expand(self._batch_shape).long()
-        draws = int(counts.max()) if counts.numel() else 0
+        """Draw counts, shape ``[*sample_shape, *batch, K]``; 0 where the probability is."""
         base = self._categorical
         weights = base.probs if base.weights is None else base.weights
-        result = torch.zeros(self._extended_shape(shape)).to(self._param)
-        for draw in range(draws):
-            index = draw_categories(weights, shape, generator)
-            taken = (draw < counts).to(result.dtype).expand(index.shape)
-            result.scatter_add_(-1, index.unsqueeze(-1), taken.unsqueeze(-1))
-        return result
+        count = self._count.expand(self._batch_shape)
+        drawn = draw_counts(weights, count, torch.Size(sample_shape), generator)
+        return drawn.to(self._param.dtype)
 
     def log_prob(self, value: Tensor) -> Tensor:
         """log P(value), shape ``[*samples, *batch]``.
@@ -129,10 +123,7 @@ class Multinomial(DropIn, torch.distributions.Multinomial):
         Raises:
             ShapeError, InvalidValueError: ``value`` holds no such counts.
         """
-        check_full_shape(self, value)
-        if self._may_check(value):
-            check_counts(value, self.total_count, "value")
-            self._check_allowed(value)
+        self._check_value(value)
         base = self._categorical
         if base.weights is None:
             wide = base._log_pmf
@@ -145,7 +136,11 @@ class Multinomial(DropIn, torch.distributions.Multinomial):
         orders = torch.lgamma(counts.sum(-1) + 1) - torch.lgamma(counts + 1).sum(-1)
         return (orders + powers).to(self._param.dtype)
 
-    def _check_allowed(self, value: Tensor) -> None:
+    def _check_value(self, value: Tensor) -> None:
+        check_full_shape(self, value)
+        if not self._may_check(value):
+            return
+        check_counts(value, self.total_count, "value")
         if self.mask is not None and bool(((value > 0) & ~self.mask).any()):
             raise InvalidValueError(
                 "`value`",

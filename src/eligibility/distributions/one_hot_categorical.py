@@ -85,6 +85,12 @@ class OneHotCategorical(DropIn, torch.distributions.OneHotCategorical):
             check_counts(value, 1, "value")
         return self._categorical.log_prob(value.argmax(-1))
 
+    def _check_value(self, value: Tensor) -> None:
+        check_full_shape(self, value)
+        if self._may_check(value):
+            check_counts(value, 1, "value")
+            self._categorical._check_value(value.argmax(-1))
+
     def __repr__(self) -> str:
         return repr(self._categorical).replace("Categorical", type(self).__name__, 1)
 

@@ -1,9 +1,9 @@
-"""Drawing categories from weights by inverting their cumulative sum, in float64."""
+"""Drawing categories and counts from weights, in float64; never what has no weight."""
 
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 _ONE = torch.Size()
@@ -38,7 +38,7 @@ def draw_categories(
     """
     batch, categories = weights.shape[:-1], weights.shape[-1]
     rows, samples, device = batch.numel(), sample_shape.numel(), weights.device
-    wide = torch.float32 if device.type == "mps" else torch.float64  # that device has no float64
+    wide = fine_dtype(device)
     table = weights.detach().reshape(rows, categories)
     steps = table.cumsum(-1, dtype=wide)
     if device.type != "cpu":
@@ -48,3 +48,60 @@ def draw_categories(
     threshold.mul_(steps.narrow(-1, categories - 1, 1))
     drawn = torch.searchsorted(steps, threshold, right=True)
     return (drawn if samples == 1 else drawn.T).reshape(sample_shape + batch)
+
+
+def draw_counts(
+    weights: Float[Tensor, "*batch K"],
+    total_count: Shaped[Tensor, "*batch"],
+    sample_shape: torch.Size = _ONE,
+    generator: torch.Generator | None = None,
+) -> Float[Tensor, ...]:
+    r"""Draw multinomial counts: of n draws, how many fall on each category.
+
+    Either draw by draw, or category by category, ``y_k ~ Binomial(n − Σ_{j<k} y_j,
+    w_k / Σ_{j>=k} w_j)``: whichever takes fewer steps.
+
+    Args:
+        weights: w >= 0 with a positive sum, shape ``[*batch, K]``. Not differentiated.
+        total_count: n >= 0, whole, shape ``[*batch]``.
+        sample_shape: How many to draw for each row.
+        generator: The source of randomness; default: torch's own.
+
+    Returns:
+        Counts, float64 where the device has it, shape ``[*sample_shape, *batch, K]``.
+
+    Example:
+        >>> draw_counts(torch.tensor([0.0, 1.0]), torch.tensor(5))
+        tensor([0., 5.], dtype=torch.float64)
+    """
+    draws = int(total_count.max()) if total_count.numel() else 0
+    wide = weights.detach().to(fine_dtype(weights.device))
+    shape = sample_shape + weights.shape
+    if draws > weights.shape[-1]:
+        return _draw_each_category(wide, total_count.to(wide.dtype).expand(shape[:-1]), generator)
+    result = torch.zeros(shape, dtype=wide.dtype, device=wide.device)
+    for draw in range(draws):
+        index = draw_categories(wide, sample_shape, generator)
+        taken = (draw < total_count).to(wide.dtype).expand(index.shape)
+        result.scatter_add_(-1, index.unsqueeze(-1), taken.unsqueeze(-1))
+    return result
+
+
+def _draw_each_category(weights: Tensor, left: Tensor, generator: torch.Generator | None) -> Tensor:
+    positive = weights > 0
+    tail = weights.flip(-1).cumsum(-1).flip(-1)
+    chance = torch.where(positive, weights / tail, 0.0)
+    # The last category that has weight takes what is left, however the sum was rounded.
+    is_last = positive & (positive.flip(-1).cumsum(-1).flip(-1) == 1)
+    chance = torch.where(is_last, 1.0, chance).clamp(max=1.0)
+    counts = []
+    for column in chance.unbind(-1):
+        drawn = torch.binomial(left, column.expand(left.shape), generator=generator)
+        counts.append(drawn)
+        left = left - drawn
+    return torch.stack(counts, -1)
+
+
+def fine_dtype(device: torch.device) -> torch.dtype:
+    """What to draw uniform numbers in: float64, where the device has it."""
+    return torch.float32 if device.type == "mps" else torch.float64

@@ -22,7 +22,7 @@ from eligibility.errors import (
 )
 from eligibility.rules.constructed import check_unambiguous, given_names
 from eligibility.rules.rule import Rule, arguments_after_value, round_once
-from eligibility.shapes import check_sample_shape
+from eligibility.shapes import are_values_readable, check_sample_shape
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -244,7 +244,9 @@ def check_value(dist: Distribution, value: Tensor) -> None:
     """Raise unless ``value`` is an outcome of ``dist``; families register their own checks."""
     check_sample_shape(value, dist.batch_shape, dist.event_shape)
     support = dist.support
-    if support is not None and not bool(support.check(value).all()):  # type: ignore[no-untyped-call]  # torch
+    if support is None or not are_values_readable(value):
+        return
+    if not bool(support.check(value).all()):  # type: ignore[no-untyped-call]  # torch
         raise InvalidValueError(
             "`value`",
             f"outcomes outside the support of {type(dist).__name__}",
