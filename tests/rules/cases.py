@@ -29,6 +29,7 @@ from torch.distributions import (
     Gumbel,
     HalfCauchy,
     HalfNormal,
+    Independent,
     InverseGamma,
     Kumaraswamy,
     Laplace,
@@ -36,6 +37,7 @@ from torch.distributions import (
     LogisticNormal,
     LogNormal,
     LowRankMultivariateNormal,
+    MixtureSameFamily,
     Multinomial,
     MultivariateNormal,
     NegativeBinomial,
@@ -47,6 +49,7 @@ from torch.distributions import (
     RelaxedBernoulli,
     RelaxedOneHotCategorical,
     StudentT,
+    TransformedDistribution,
     Uniform,
     VonMises,
     Weibull,
@@ -54,6 +57,7 @@ from torch.distributions import (
 )
 from torch.distributions.relaxed_bernoulli import LogitRelaxedBernoulli
 from torch.distributions.relaxed_categorical import ExpRelaxedCategorical
+from torch.distributions.transforms import AffineTransform, ExpTransform
 
 Draw = Callable[[tuple[int, ...], torch.Generator], Tensor]
 
@@ -256,5 +260,70 @@ CASES = [
         LKJCholesky,
         {"concentration": uniform(0.5, 3)},
         lambda concentration: LKJCholesky(3, concentration),
+    ),
+]
+
+
+def mixture(**parameters: Tensor) -> Distribution:
+    """A mixture of three normals or, with one more axis, of diagonal ones."""
+    inside = {path.rpartition(".")[2]: tensor for path, tensor in parameters.items()}
+    weights = {name: inside.pop(name) for name in ("probs", "logits") if name in inside}
+    component: Distribution = Normal(**inside)
+    if component.batch_shape != next(iter(weights.values())).shape:
+        component = Independent(component, 1)
+    return MixtureSameFamily(Categorical(**weights), component)
+
+
+COMPOSED = [
+    Case(
+        Independent,
+        {"loc": uniform(-1, 1, 2), "scale": uniform(0.5, 2, 2)},
+        lambda loc, scale: Independent(Normal(loc, scale), 1),
+    ),
+    Case(
+        Independent,
+        {"probs": uniform(0.1, 0.9, 2, 2)},
+        lambda probs: Independent(Bernoulli(probs), 2),
+    ),
+    Case(
+        TransformedDistribution,
+        {"loc": LOCATION, "scale": SCALE},
+        lambda loc, scale: TransformedDistribution(
+            Normal(loc, scale), [ExpTransform(), AffineTransform(1.0, 2.0)]
+        ),
+    ),
+    Case(
+        TransformedDistribution,
+        {"concentration": uniform(1, 3, 2), "rate": uniform(0.5, 2, 2)},
+        lambda concentration, rate: TransformedDistribution(
+            Independent(Gamma(concentration, rate), 1), AffineTransform(0.0, 3.0)
+        ),
+    ),
+    Case(
+        MixtureSameFamily,
+        {
+            "mixture_distribution.logits": uniform(-1, 1, 3),
+            "component_distribution.loc": uniform(-2, 2, 3),
+            "component_distribution.scale": uniform(0.5, 2, 3),
+        },
+        mixture,
+    ),
+    Case(
+        MixtureSameFamily,
+        {
+            "mixture_distribution.probs": simplex(3),
+            "component_distribution.loc": uniform(-2, 2, 3, 2),
+            "component_distribution.scale": uniform(0.5, 2, 3, 2),
+        },
+        mixture,
+    ),
+    Case(
+        TransformedDistribution,
+        {
+            "mixture_distribution.probs": simplex(3),
+            "component_distribution.loc": uniform(-2, 2, 3),
+            "component_distribution.scale": uniform(0.5, 2, 3),
+        },
+        lambda **parameters: TransformedDistribution(mixture(**parameters), ExpTransform()),
     ),
 ]

@@ -15,14 +15,16 @@ from torch.distributions import (
     Binomial,
     Categorical,
     Distribution,
+    Independent,
     Multinomial,
     OneHotCategorical,
+    TransformedDistribution,
 )
 
 from eligibility.errors import UnsupportedDistributionError
 from eligibility.rules.constructed import given_names
 from eligibility.rules.multinomial import exponentiate, sum_of_others
-from eligibility.rules.registry import constructed_parameters, find_rule
+from eligibility.rules.registry import constructed_parameters, find_rule, nearest_entry
 from eligibility.rules.rule import double_precision, read_parameter
 
 Formula = Callable[[Distribution], Tensor]
@@ -90,6 +92,10 @@ def _information(dist: Distribution, parameter: str) -> Tensor:
     for cls in type(dist).__mro__:
         if parameter in _FORMULAS.get(cls, {}):
             return _FORMULAS[cls][parameter](dist).to(rule.dtype(dist))
+    if nearest_entry(type(dist)) is Independent:
+        return _block_diagonal(dist, _information(dist.base_dist, parameter))  # type: ignore[attr-defined]  # of its class
+    if nearest_entry(type(dist)) is TransformedDistribution:
+        return _information(dist.base_dist, parameter)  # type: ignore[attr-defined]  # of its class
     if dist.has_enumerate_support:
         return _by_enumeration(dist, parameter)
     raise UnsupportedDistributionError(
@@ -98,6 +104,18 @@ def _information(dist: Distribution, parameter: str) -> Tensor:
         "one with either",
         "estimate it as the mean of e eᵀ over samples, with e = eligibility(dist, samples)",
     )
+
+
+def _block_diagonal(dist: Distribution, blocks: Tensor) -> Tensor:
+    """``[*batch, *events, *e, *e]`` to ``[*batch, *events, *e, *events, *e]``, 0 between events."""
+    batch = len(dist.batch_shape)
+    events = dist.reinterpreted_batch_ndims  # type: ignore[attr-defined]  # of its class
+    own = (blocks.ndim - batch - events) // 2
+    shape = blocks.shape[batch : batch + events]
+    flat = blocks.flatten(batch, batch + events - 1) if events else blocks.unsqueeze(batch)
+    square = torch.diag_embed(flat.movedim(batch, -1), dim1=batch, dim2=batch + 1 + own)
+    half = batch + events + own
+    return square.reshape(blocks.shape[:half] + shape + blocks.shape[half:])
 
 
 def _by_enumeration(dist: Distribution, parameter: str) -> Tensor:
@@ -117,18 +135,18 @@ def _by_enumeration(dist: Distribution, parameter: str) -> Tensor:
 @register_fisher((Bernoulli, Binomial), "probs")
 def coin_probs(dist: Distribution) -> Tensor:
     """``n / (p (1 − p))``."""
-    p, q = _coin(dist)
+    p, q = coin(dist)
     return _draws(dist) / (p * q)
 
 
 @register_fisher((Bernoulli, Binomial), "logits")
 def coin_logits(dist: Distribution) -> Tensor:
     """``n p (1 − p)``."""
-    p, q = _coin(dist)
+    p, q = coin(dist)
     return _draws(dist) * (p * q)
 
 
-def _coin(dist: Distribution) -> tuple[Tensor, Tensor]:
+def coin(dist: Distribution) -> tuple[Tensor, Tensor]:
     """p and 1 − p, neither of them by a subtraction that loses it."""
     if "probs" in given_names(dist, ("probs", "logits")):
         probs = read(dist, "probs")

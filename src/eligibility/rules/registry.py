@@ -8,8 +8,9 @@ functions of a whole distribution that a user registers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import singledispatch
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -26,11 +27,25 @@ from eligibility.shapes import are_values_readable, check_sample_shape
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
+
+@dataclass(frozen=True)
+class Composition:
+    """The rules of a distribution that is made of others.
+
+    Attributes:
+        parameters: Function of the distribution to what it was constructed with.
+        rule: Function of (distribution, parameter, coordinates) to the rule.
+    """
+
+    parameters: Callable[[Any], tuple[str, ...]]
+    rule: Callable[[Any, str, str | None], Rule]
+
+
 # class -> parameter -> its rules in registered order: one for each of its coordinates, and one for
 # each parameterisation that the distribution may be given in
 _RULES: dict[type[Distribution], dict[str, list[Rule]]] = {}
-# class -> function of (distribution, parameter, coordinates) that makes the rule
-_COMPOSED: dict[type[Distribution], Callable[[Distribution, str, str | None], Rule]] = {}
+# class -> how to make the rules of a distribution that is made of others
+_COMPOSED: dict[type[Distribution], Composition] = {}
 # class -> a user's function of the whole distribution
 _CUSTOM: dict[type[Distribution], Callable[[Distribution, Tensor], dict[str, Tensor]]] = {}
 
@@ -119,6 +134,11 @@ def register_eligibility(
     return register
 
 
+def register_composition(distribution: type[Distribution], composition: Composition) -> None:
+    """Register how to make the rules of a distribution that is made of others."""
+    _COMPOSED[distribution] = composition
+
+
 def supported_distributions() -> tuple[type[Distribution], ...]:
     """The classes with a registered rule, by name. Their subclasses are supported too.
 
@@ -156,7 +176,7 @@ def find_rule(dist: Distribution, parameter: str, coordinates: str | None = None
         if cls in _CUSTOM:
             return _custom_rule(cls, parameter)
         if cls in _COMPOSED:
-            return _COMPOSED[cls](dist, parameter, coordinates)
+            return _COMPOSED[cls].rule(dist, parameter, coordinates)
         if parameter in _RULES.get(cls, {}):
             rules = _in_coordinates(_RULES[cls][parameter], coordinates)
             given = given_names(dist, tuple(_RULES[cls]))
@@ -213,10 +233,10 @@ def eligibility(
     References:
         Williams 1992, Machine Learning 8:229-256, §4.
     """
+    nearest = nearest_entry(type(dist))
     check_value(dist, value)
-    custom = next((_CUSTOM[cls] for cls in _entries(type(dist)) if cls in _CUSTOM), None)
-    if wrt is None and custom is not None:
-        return custom(dist, value)
+    if wrt is None and nearest in _CUSTOM:
+        return _CUSTOM[nearest](dist, value)
     names = constructed_parameters(dist) if wrt is None else _as_tuple(wrt)
     rules = {name: find_rule(dist, name, coordinates) for name in names}
     if not allow_parameter_dependent_support:
@@ -225,7 +245,6 @@ def eligibility(
     return {name: rule(dist, value) for name, rule in rules.items()}
 
 
-@singledispatch
 def constructed_parameters(dist: Distribution) -> tuple[str, ...]:
     """The names of the parameters that ``dist`` was constructed with, as far as they have rules.
 
@@ -233,6 +252,9 @@ def constructed_parameters(dist: Distribution) -> tuple[str, ...]:
         InvalidValueError: ``dist`` was expanded after both probs and logits (or two of its
             matrices) had been computed, and cannot tell any more which was given.
     """
+    nearest = nearest_entry(type(dist))
+    if nearest in _COMPOSED:
+        return _COMPOSED[nearest].parameters(dist)
     names = dict.fromkeys(rule.parameter for rule in rules_of(type(dist)))
     given = given_names(dist, tuple(names))
     check_unambiguous(given)
@@ -242,6 +264,11 @@ def constructed_parameters(dist: Distribution) -> tuple[str, ...]:
 @singledispatch
 def check_value(dist: Distribution, value: Tensor) -> None:
     """Raise unless ``value`` is an outcome of ``dist``; families register their own checks."""
+    check_support(dist, value)
+
+
+def check_support(dist: Distribution, value: Tensor) -> None:
+    """Raise unless ``value`` has the shape of an outcome and lies in the support of ``dist``."""
     check_sample_shape(value, dist.batch_shape, dist.event_shape)
     support = dist.support
     if support is None or not are_values_readable(value):
@@ -255,10 +282,12 @@ def check_value(dist: Distribution, value: Tensor) -> None:
         )
 
 
-def _entries(cls: type[Distribution]) -> list[type[Distribution]]:
-    """The nearest class of the method resolution order with an entry, as a list of one or none."""
-    known = [base for base in cls.__mro__ if base in _CUSTOM or base in _COMPOSED or base in _RULES]
-    return known[:1]
+def nearest_entry(cls: type[Distribution]) -> type[Distribution]:
+    """The first class of the method resolution order that anything was registered for."""
+    for base in cls.__mro__:
+        if base in _CUSTOM or base in _COMPOSED or base in _RULES:
+            return base
+    raise _unsupported(cls)
 
 
 def _in_coordinates(rules: list[Rule], coordinates: str | None) -> list[Rule]:
