@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from torch import Tensor
 from torch.distributions import Binomial, Categorical, Distribution, Multinomial, OneHotCategorical
 
 import eligibility as el
+from eligibility.explanation import wording
 from eligibility.explanation.by_rule import explain_problem
 from eligibility.explanation.derivation import Explanation
 from eligibility.explanation.problem import make_problem
@@ -101,20 +104,14 @@ def texts(browser: Chrome) -> dict[str, str]:
     return {"title": browser.title, "h1": browser.find_element(By.TAG_NAME, "h1").text, **said}
 
 
-def numbers(browser: Chrome) -> list[float]:
-    """Every number of every table, unrounded."""
-    script = "return [...document.querySelectorAll('data')].map((node) => Number(node.value))"
-    found: list[float] = browser.execute_script(script)
-    return found
+def numbers(browser: Chrome, selector: str = "data") -> list[float]:
+    """Every number of the tables, or of some of their cells, unrounded."""
+    script = "return [...document.querySelectorAll(arguments[0])].map((node) => node.value)"
+    return list(map(float, browser.execute_script(script, selector)))
 
 
 def gradient(browser: Chrome) -> list[float]:
-    script = (
-        "return [...document.querySelectorAll('[data-section=gradient] td.gradient data')]"
-        ".map((node) => Number(node.value))"
-    )
-    found: list[float] = browser.execute_script(script)
-    return found
+    return numbers(browser, "[data-section=gradient] td.gradient data")
 
 
 def bars(browser: Chrome) -> list[list[str]]:
@@ -174,6 +171,18 @@ def test_page_follows_weights_that_do_not_sum_to_one(
     assert_same_page(browser, moved, tmp_path)
 
 
+def test_page_follows_to_where_torch_is_wrong(browser: Chrome, tmp_path: Path) -> None:
+    """An impossible outcome: the eligibility is infinite, and torch's clamp makes it vanish."""
+    given = el.explain(Categorical(probs=PROBS), value=torch.tensor(0))
+    show(browser, given, tmp_path)
+    enter(browser, "own-0", 0.0)
+    weights = torch.tensor([0.0, 0.1, 0.2, 0.01], dtype=torch.float64)
+    problem = make_problem(Categorical, {"probs": weights}, {}, torch.tensor(0))
+    assert gradient(browser)[0] == math.inf
+    assert browser.find_element(By.CSS_SELECTOR, ".checks li").get_attribute("class") == "fails"
+    assert_same_page(browser, explain_problem(problem), tmp_path)
+
+
 @pytest.mark.parametrize(
     ("family", "first", "second"),
     [
@@ -230,6 +239,21 @@ def test_slider_moves_by_keyboard_and_everything_follows(browser: Chrome, tmp_pa
     moved = explain_problem(problem, of="prob")
     assert weights[0] < 0.69
     assert gradient(browser) == pytest.approx(moved.rules[0].result.values, abs=1e-6)
+
+
+def test_script_writes_numbers_as_the_library_does(browser: Chrome) -> None:
+    generator = torch.Generator().manual_seed(0)
+    exponents = torch.linspace(-12, 12, 400, dtype=torch.float64)
+    digits = torch.rand(400, generator=generator, dtype=torch.float64) - 0.5
+    values = [0.0, -0.0, 1.0, -1e-3, 99999.96, 9.99996e-5, 0.99996, 1e-4, 1e5, 1e22, 2.5e-310]
+    values += (digits * 10**exponents).tolist()
+    script = (files("eligibility.explanation.page") / "assets" / "numbers.js").read_text("utf-8")
+    written = browser.execute_script(
+        f"{script}; return [arguments[0].map(number), arguments[0].map(cell)]", values
+    )
+    assert written == [list(map(wording.number, values)), list(map(wording.cell, values))]
+    extremes = browser.execute_script(f"{script}; return [NaN, 1 / 0, -1 / 0].map(number)")
+    assert extremes == list(map(wording.number, [math.nan, math.inf, -math.inf]))
 
 
 def test_checks_are_computed_again(browser: Chrome, tmp_path: Path) -> None:

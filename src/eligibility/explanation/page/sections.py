@@ -19,7 +19,7 @@ from eligibility.explanation.page.markup import Markup, element, join
 from eligibility.explanation.page.mathml import math
 from eligibility.explanation.page.picture import picture
 from eligibility.explanation.page.tables import table_html
-from eligibility.explanation.wording import number, summary
+from eligibility.explanation.wording import summary
 
 
 def section(name: str, heading: str, *body: Markup | None) -> Markup | None:
@@ -177,7 +177,8 @@ def _rule(rule: RuleStatement) -> Markup:
 def _check(check: Check) -> Markup:
     mark = element("span", "✓" if check.passed else "✗", aria_hidden="true", class_="mark")
     spoken = element("span", "passes: " if check.passed else "fails: ", class_="spoken")
-    measured = f"off by {number(check.deviation)}, rounding allows {number(check.tolerance)}"
+    sign = "≤" if check.passed else "not within"
+    measured = f"off by {check.deviation:.1e} {sign} {check.tolerance:.1e}"
     detail = f"{measured}; {check.detail}" if check.detail else measured
     return element(
         "li",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from eligibility.explanation.derivation import Column, Table
 from eligibility.explanation.page.markup import Markup, element, join
-from eligibility.explanation.wording import cell
+from eligibility.explanation.wording import cell, number
 
 # Columns whose numbers are gradients share one scale; probabilities have their own, from 0 to 1.
 _GRADIENTS = ("contribution", "gradient", "convention")
@@ -101,19 +101,23 @@ def _cell(column: Column, index: int, scale: tuple[float, float]) -> Markup:
     elif column.role == "probability":
         drawn = bar(value, (0.0, 1.0))
     # The element `data` keeps the exact number for programs, beside the rounded one for readers.
-    number = (
+    shown = (
         element("span", class_="number")
         if value is None
-        else element("data", cell(value), class_="number", value=repr(value))
+        else element("data", _written(value, column), class_="number", value=repr(value))
     )
     return element(
         "td",
-        number,
+        shown,
         drawn,
         role="cell",
         class_=column.role,
         data_label=column.title,
     )
+
+
+def _written(value: float, column: Column) -> str:
+    return number(value) if column.role == "outcome" else cell(value)
 
 
 def _entry(values: Sequence[float | None], index: int) -> float | None:

@@ -14,6 +14,13 @@ function number(value) {
   return trimmed(value.toFixed(3 - power));
 }
 
+/** A deviation in two significant digits: ``3.7e-11``. */
+function scientific(value) {
+  if (!Number.isFinite(value)) return number(value).toLowerCase();
+  const [digits, exponent] = value.toExponential(1).split("e");
+  return `${digits}e${exponent[0]}${exponent.slice(1).padStart(2, "0")}`;
+}
+
 function trimmed(digits) {
   return digits.includes(".") ? digits.replace(/\.?0+$/, "") : digits;
 }

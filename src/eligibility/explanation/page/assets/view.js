@@ -77,10 +77,11 @@ function fillTable(table, columns, selected) {
     if (selected.includes(k)) header.append(make("span", { class: "drawn" }, "drawn"));
     const cells = columns.map(({ title: label, role, values }) => {
       const value = k < values.length ? values[k] : null;
+      const write = role === "outcome" ? number : cell;
       const text =
         value === null
           ? make("span", { class: "number" })
-          : make("data", { class: "number", value: String(value) }, cell(value));
+          : make("data", { class: "number", value: String(value) }, write(value));
       const data = make("td", { role: "cell", class: role, "data-label": label }, text);
       const drawsBar = value !== null && !Number.isNaN(value);
       if (drawsBar && GRADIENTS.includes(role)) data.append(makeBar(value, scale));
@@ -200,7 +201,8 @@ function outcomeSummary(state) {
 function showChecks(state, torch) {
   const items = checksOf(state, torch).map(([statement, deviation, tolerance]) => {
     const passed = deviation <= tolerance;
-    const detail = `off by ${number(deviation)}, rounding allows ${number(tolerance)}`;
+    const sign = passed ? "≤" : "not within";
+    const detail = `off by ${scientific(deviation)} ${sign} ${scientific(tolerance)}`;
     return make(
       "li",
       { class: passed ? "passes" : "fails" },
