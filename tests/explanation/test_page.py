@@ -17,7 +17,7 @@ from torch.distributions import Bernoulli, Categorical, Multinomial
 import eligibility as el
 from eligibility.cli.app import main
 from eligibility.errors import UnsupportedDistributionError
-from eligibility.explanation.derivation import Explanation, Leaf, Source, Step
+from eligibility.explanation.derivation import Explanation, Source
 from eligibility.explanation.operations import _OPERATIONS
 from eligibility.explanation.page.markup import Markup, element, join
 from eligibility.explanation.page.mathml import math
@@ -182,14 +182,12 @@ def test_save_chooses_html_by_the_suffix(tmp_path: Path) -> None:
 
 
 def chain(length: int) -> Explanation:
-    """A graph of ``length`` steps, each handing on to the one before it."""
-    steps: list[Step] = []
+    """An unrecorded graph of ``length`` operations, all of them different in kind."""
+    leaf = torch.ones(2, requires_grad=True)
+    value = leaf
     for index in range(length):
-        target = f"s{index}" if index else "x"
-        edges = (replace(FORUM.steps[2].edges[0], target=target),)
-        steps.append(replace(FORUM.steps[2], id=f"s{index + 1}", edges=edges))
-    leaf = Leaf("x", "x", FORUM.leaves[0].value, FORUM.leaves[0].gradient)
-    return replace(FORUM, steps=tuple(steps), leaves=(leaf,), rules=())
+        value = (value.sin, value.cos, value.tanh)[index % 3]()
+    return el.explain(value, wrt=leaf)
 
 
 def test_picture_has_a_box_a_step_and_an_arrow_an_edge() -> None:
@@ -202,11 +200,25 @@ def test_picture_has_a_box_a_step_and_an_arrow_an_edge() -> None:
     assert len([e for e in image.iter() if "edge" in e.get("data-key", "")]) == edges
 
 
-def test_picture_of_a_huge_graph_is_left_out_and_its_steps_are_not() -> None:
-    assert picture(chain(MOST_BOXES - 1)) is not None
+def test_picture_of_a_known_subgraph_is_unfolded_if_it_is_small() -> None:
+    probs = torch.tensor([0.69, 0.1, 0.2, 0.01], requires_grad=True)
+    prob = Categorical(probs=probs).log_prob(torch.tensor(0)).exp()
+    explanation = el.explain(prob, wrt=probs)
+    inner = [step.name for group in explanation.steps for step in group.inner]
+    assert len(inner) > 3
+    image = "".join(ElementTree.fromstring(str(picture(explanation))).itertext())
+    assert all(name in image for name in inner)
+
+
+def test_picture_of_a_huge_graph_stays_readable_and_its_steps_are_all_listed() -> None:
     huge = chain(1000)
-    assert picture(huge) is None
-    assert "s1000" in huge.html()
+    assert len(huge.steps) < MOST_BOXES
+    image = ElementTree.fromstring(str(picture(huge)))
+    assert "outside this graph" not in "".join(image.itertext())
+    assert len(list(image.iter("path"))) == sum(len(step.edges) for step in huge.steps)
+    assert huge.html().count('class="step-name"') > 1000
+    wide = replace(huge, steps=tuple(part for step in huge.steps for part in step.inner))
+    assert picture(wide) is None
 
 
 def formulas() -> set[str]:

@@ -21,7 +21,9 @@ _MOST_CATEGORIES = 12
 def is_live(explanation: Explanation) -> bool:
     """Whether the script can follow: one outcome of the categorical family, few categories."""
     subject = explanation.subject
-    if subject.family not in _FAMILY or len(subject.parameters) != 1 or len(explanation.rules) != 1:
+    if subject.kind != "rule" or subject.family not in _FAMILY:
+        return False
+    if len(subject.parameters) != 1 or len(explanation.rules) != 1:
         return False
     name, given = subject.parameters[0]
     one_row = math.prod(given.shape[:-1]) == 1 and len(given.values) == given.size
@@ -72,7 +74,7 @@ def controls(explanation: Explanation) -> Markup | None:
         element("table", _head(name, subject.family), element("tbody", *rows)),
         _conventions(explanation.rules[0]),
         element("p", "", class_="problem", role="alert", id="problem"),
-        element("button", "Put the given numbers back", type="reset"),
+        element("button", "Put the given numbers back", type="button"),
         id="controls",
         aria_labelledby="controls-heading",
         hidden=True,

@@ -6,7 +6,7 @@ on; those that go to the box above run straight up, the others through lanes at 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from eligibility.explanation.derivation import Edge, Explanation, Leaf, Numbers, Step
 from eligibility.explanation.page.markup import Markup, element
@@ -14,10 +14,13 @@ from eligibility.explanation.wording import summary
 
 # A picture of more boxes than this helps nobody; the list of steps remains.
 MOST_BOXES = 60
+# Known subgraphs are drawn operation by operation if no more boxes than this come of it.
+MOST_UNFOLDED = 16
 # Sizes in units of the picture, which is drawn about one to one.
 _WIDTH, _BOX, _ROW, _GAP, _LANE = 420, 42, 17, 13, 13
-# Characters of numbers that fit on a line, and of a factor beside them.
-_MOST_NUMBERS, _MOST_FACTOR = 40, 12
+# Widths of a character: of numbers, which are monospaced, and of words on average.
+_DIGIT, _LETTER = 6.7, 6.0
+_MOST_NUMBERS = 40
 
 
 @dataclass(frozen=True)
@@ -72,11 +75,28 @@ def _in_order(explanation: Explanation) -> list[Step | Leaf]:
     """The steps in forward order, each leaf just above the first step that uses it."""
     waiting = {leaf.id: leaf for leaf in explanation.leaves}
     boxes: list[Step | Leaf] = []
-    for step in explanation.steps:
+    for step in _drawn(explanation.steps):
         targets = dict.fromkeys(edge.target for edge in step.edges)
         boxes += [waiting.pop(target) for target in targets if target in waiting]
         boxes.append(step)
     return boxes
+
+
+def _drawn(steps: tuple[Step, ...]) -> list[Step]:
+    """The steps that get a box: those of a known subgraph one by one, if they are few."""
+    single = [part for step in steps for part in (step.inner or (step,))]
+    if len(single) <= MOST_UNFOLDED:
+        moved = {step.id: step.inner[-1].id for step in steps if step.inner}
+    else:
+        single = list(steps)
+        moved = {part.id: step.id for step in steps for part in step.inner}
+    return [
+        replace(
+            step,
+            edges=tuple(replace(e, target=moved.get(e.target, e.target)) for e in step.edges),
+        )
+        for step in single
+    ]
 
 
 def _lanes(boxes: list[Step | Leaf], place: dict[str, int]) -> list[_Lane]:
@@ -98,33 +118,35 @@ def _lanes(boxes: list[Step | Leaf], place: dict[str, int]) -> list[_Lane]:
 
 def _box(box: Step | Leaf, left: int, top: int) -> list[Markup]:
     """A step's name, formula and value, or a leaf's name, value and gradient."""
-    is_leaf = isinstance(box, Leaf)
-    outline = element(
-        "rect",
-        class_="leaf" if is_leaf else "step",
-        x=left,
-        y=top,
-        width=_WIDTH - left - 2,
-        height=_BOX,
-        rx=5,
-    )
-    first, second, right = top + 17, top + 34, _WIDTH - 12
+    width = _WIDTH - left - 2
+    kind = "leaf" if isinstance(box, Leaf) else "step"
+    outline = element("rect", class_=kind, x=left, y=top, width=width, height=_BOX, rx=5)
+    first, second = top + 17, top + 34
     if isinstance(box, Leaf):
+        room = width - 30 - _LETTER * len(box.name)
         return [
             outline,
             _line(box.name, left + 10, first, "name"),
-            _line(_short(box.value), right, first, "value end", key=f"{box.id}.value"),
+            _numbers(box.value, first, room, "value", f"{box.id}.value"),
             _line("gradient", left + 10, second, "name"),
-            _line(_short(box.gradient), right, second, "total end", key=f"{box.id}.gradient"),
+            _numbers(box.gradient, second, width - 85, "total", f"{box.id}.gradient"),
         ]
-    formula = element("tspan", box.formula, class_="formula", dx=8) if box.formula else None
+    room = width - 60 - _LETTER * (len(box.name) + len(box.id))
+    formula = _fitting(box.formula, room) if box.formula else ""
     held = box.variable or "value"
     return [
         outline,
-        element("text", box.name, formula, x=left + 10, y=first, class_="name"),
-        _line(box.id, right, first, "aside end"),
+        element(
+            "text",
+            box.name,
+            element("tspan", formula, class_="formula", dx=8) if formula else None,
+            x=left + 10,
+            y=first,
+            class_="name",
+        ),
+        _line(box.id, _WIDTH - 12, first, "aside end"),
         _line(held, left + 10, second, "aside"),
-        _line(_short(box.value), right, second, "value end", key=f"{box.id}.value"),
+        _numbers(box.value, second, width - 30 - _LETTER * len(held), "value", f"{box.id}.value"),
     ]
 
 
@@ -142,15 +164,17 @@ def _edges(step: Step, above: str, names: dict[str, str], left: int, top: int) -
 
 
 def _handed_on(key: str, edge: Edge, names: dict[str, str], x: int, y: int) -> Markup:
-    """One gradient, where it goes, and the local factor that made it if that is short."""
-    handed = _short(edge.gradient)
-    beside = f"to {names.get(edge.target, 'outside this graph')}"
-    if 0 < len(edge.factor) <= _MOST_FACTOR:
-        beside = f"{beside}, × {edge.factor}"
+    """One gradient, where it goes, and the local factor that made it, as far as they fit."""
+    handed, most = _shortened(edge.gradient, _WIDTH - x - 100)
+    # Whatever numbers the script puts here, what stands beside them stays on the line.
+    room = _WIDTH - x - 30 - _DIGIT * 0.9 * min(most, _MOST_NUMBERS)
+    target = f"to {names.get(edge.target, 'outside this graph')}"
+    whole = f"{target}, × {edge.factor}" if edge.factor else target
+    beside = whole if _LETTER * len(whole) <= room else _fitting(target, room)
     return element(
         "text",
         "↑ ",
-        element("tspan", handed, data_key=key),
+        element("tspan", handed, data_key=key, data_most=most),
         element("tspan", beside, class_="aside", dx=8),
         x=x,
         y=y,
@@ -166,12 +190,26 @@ def _lane_path(lane: _Lane, tops: list[int], left: int) -> Markup:
     return element("path", d=f"{corners}m-5 -4l5 4l-5 4", class_="edge")
 
 
-def _line(content: str, x: int, y: int, class_: str, key: str | None = None) -> Markup:
-    """A line of text; the script keeps it up to date if it has a ``key``."""
-    return element("text", content, x=x, y=y, class_=class_, data_key=key)
+def _numbers(numbers: Numbers | None, y: int, room: float, class_: str, key: str) -> Markup:
+    """Numbers at the right side of a box; the script keeps them up to date."""
+    shown, most = _shortened(numbers, room)
+    return element(
+        "text", shown, x=_WIDTH - 12, y=y, class_=f"{class_} end", data_key=key, data_most=most
+    )
 
 
-def _short(numbers: Numbers | None) -> str:
-    """All the numbers if they fit on a line, else their shape and range."""
+def _line(content: str, x: int, y: int, class_: str) -> Markup:
+    return element("text", content, x=x, y=y, class_=class_)
+
+
+def _shortened(numbers: Numbers | None, room: float) -> tuple[str, int]:
+    """All the numbers if they fit, else their shape and range; and how many characters fit."""
+    most = min(_MOST_NUMBERS, int(room / _DIGIT))
     whole = summary(numbers)
-    return whole if len(whole) <= _MOST_NUMBERS else summary(numbers, most=0)
+    return (whole if len(whole) <= most else summary(numbers, most=0)), most
+
+
+def _fitting(text: str, room: float) -> str:
+    """As much of a text as fits."""
+    most = max(0, int(room / _LETTER))
+    return text if len(text) <= most else f"{text[: most - 1]}…" if most > 3 else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 
 from eligibility.explanation.derivation import (
     Check,
@@ -50,7 +51,7 @@ def steps(explanation: Explanation) -> Markup | None:
     """The graph as a picture, then every step in words, as the gradient meets them."""
     if not explanation.steps:
         return None
-    names = {step.id: step.name for step in explanation.steps}
+    names = {step.id: step.name for step in _all_steps(explanation.steps)}
     listed = [_step(step, names) for step in reversed(explanation.steps)]
     return section(
         "steps",
@@ -63,6 +64,12 @@ def steps(explanation: Explanation) -> Markup | None:
             *map(_leaf, explanation.leaves),
         ),
     )
+
+
+def _all_steps(steps: Iterable[Step]) -> Iterator[Step]:
+    for step in steps:
+        yield step
+        yield from _all_steps(step.inner)
 
 
 def rules(explanation: Explanation) -> Markup | None:
@@ -105,7 +112,7 @@ def _step(step: Step, names: dict[str, str]) -> Markup:
     edges = [_edge(step.id, index, edge, names) for index, edge in enumerate(step.edges)]
     inner = None
     if step.inner:
-        folded = [_step(part, names | {s.id: s.name for s in step.inner}) for part in step.inner]
+        folded = [_step(part, names) for part in step.inner]
         inner = element(
             "details",
             element("summary", f"{len(folded)} operations folded into this step"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from eligibility.explanation.derivation import Column, Table
 from eligibility.explanation.page.markup import Markup, element, join
@@ -11,11 +12,13 @@ from eligibility.explanation.wording import cell, number
 
 # Columns whose numbers are gradients share one scale; probabilities have their own, from 0 to 1.
 _GRADIENTS = ("contribution", "gradient", "convention")
-_MORE = "… and {} more"
+# A leaf that is used more often than this has its further summands in the list of steps.
+_MOST_SUMMANDS = 4
 
 
 def table_html(table: Table) -> Markup:
     """A table; every element has its role, since on a phone its rows are laid out as cards."""
+    table, summands = _without_most_summands(table)
     scale = scale_of(
         value for column in table.columns if column.role in _GRADIENTS for value in column.values
     )
@@ -39,9 +42,19 @@ def table_html(table: Table) -> Markup:
         element("tbody", *body, role="rowgroup"),
         role="table",
     )
-    more = element("p", _MORE.format(table.omitted), class_="aside") if table.omitted else None
+    more = element("p", f"… and {table.omitted} more", class_="aside") if table.omitted else None
+    left_out = f"The other {summands} summands are listed below the steps." if summands else None
     note = element("p", table.note, class_="aside note") if table.note else None
-    return element("div", grid, more, note, class_="table")
+    others = element("p", left_out, class_="aside") if left_out else None
+    return element("div", grid, more, others, note, class_="table")
+
+
+def _without_most_summands(table: Table) -> tuple[Table, int]:
+    """The table with at most so many columns of summands, and how many were left out."""
+    summands = [column for column in table.columns if column.role == "contribution"]
+    left_out = summands[_MOST_SUMMANDS:]
+    kept = tuple(column for column in table.columns if column not in left_out)
+    return replace(table, columns=kept), len(left_out)
 
 
 def scale_of(values: Iterable[float | None]) -> tuple[float, float]:

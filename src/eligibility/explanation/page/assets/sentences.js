@@ -117,15 +117,15 @@ function expectations(state, torch) {
     ]);
   }
   const result = gradientOf(state);
-  const close = (a, b) => a === b || Math.abs(a - b) <= 1e-8 + 1e-5 * Math.abs(b);
-  const usual = state.coordinates === "" || state.coordinates === "weights";
-  if (usual && !torch.every((entry, k) => close(entry, result[k]))) {
-    const shown = torch.length <= 8 ? vector(torch) : "other";
+  const mean = sum(torch) / torch.length;
+  const reached = { weights: torch, tangent: torch.map((entry) => entry - mean) };
+  const autograd = reached[state.coordinates] ?? result;
+  if (state.parameter === "probs" && autograd.some((g, k) => g === 0 && result[k] !== 0)) {
     found.push([
       "a gradient wherever the outcome is improbable.",
-      `torch gives ${shown} here: it clamps probabilities to [ε, 1 − ε], ε = ${number(EPSILON)} in ` +
-        "float64 and 1.19e-07 in float32, and a clamp has derivative 0 outside. Pass logits, which " +
-        "are not clamped.",
+      `torch gives${autograd.length <= 8 ? ` ${vector(autograd)}` : " 0"} here: it clamps ` +
+        `probabilities to [ε, 1 − ε], ε = ${number(EPSILON)} in float64, and a clamp has ` +
+        "derivative 0 outside. Pass logits, which are not clamped.",
       6,
     ]);
   }

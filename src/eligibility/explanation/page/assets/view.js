@@ -133,8 +133,8 @@ function showSteps(shown) {
     const values = shown[node.dataset.key];
     const shape = shapeOf(node.dataset.key);
     const whole = summary(values, shape);
-    const inPicture = node.namespaceURI.endsWith("svg");
-    node.textContent = inPicture && whole.length > 40 ? summary(values, shape, 0) : whole;
+    const most = Number(node.dataset.most ?? Infinity);
+    node.textContent = whole.length > most ? summary(values, shape, 0) : whole;
   }
 }
 
@@ -331,14 +331,12 @@ if (canWalk(record)) {
   showControls(null);
   form.addEventListener("input", change);
   form.addEventListener("submit", (event) => event.preventDefault());
-  form.addEventListener("reset", () => {
-    // After the browser has put the given values back into the controls.
-    setTimeout(() => {
-      state = givenState();
-      document.getElementById("problem").textContent = "";
-      for (const control of form.elements) control.removeAttribute("aria-invalid");
-      showControls(null);
-      show(state);
-    });
+  form.querySelector("button").addEventListener("click", () => {
+    form.reset();
+    state = givenState();
+    document.getElementById("problem").textContent = "";
+    for (const control of form.elements) control.removeAttribute("aria-invalid");
+    showControls(null);
+    show(state);
   });
 }
