@@ -57,7 +57,7 @@ def test_train_and_evaluate_from_the_first_command_to_the_last(tmp_path: Path) -
         "run",
     ]  # fmt: skip
     assert evaluation["episodes"] == 100
-    assert evaluation["mean_return"] >= 475
+    assert evaluation["mean_return"] >= 400
     assert errors.startswith("CartPole-v1, 100 episodes: mean return ")
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from eligibility.errors import EligibilityError
 from eligibility.train.config import Config
+from eligibility.train.presets import PRESETS
 
 
 @pytest.mark.parametrize(
@@ -89,3 +90,10 @@ def test_no_hidden_layers_are_allowed() -> None:
 
 def test_every_field_has_a_help_text() -> None:
     assert all(field.metadata["help"] for field in Config.__dataclass_fields__.values())
+
+
+@pytest.mark.parametrize("env", sorted(PRESETS))
+def test_a_preset_is_between_the_defaults_and_the_users_options(env: str) -> None:
+    name, value = next(iter(PRESETS[env].items()))
+    assert getattr(Config.from_options(env, {}), name) == value
+    assert getattr(Config.from_options(env, {name: getattr(Config(env), name)}), name) != value

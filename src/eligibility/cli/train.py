@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 def train(env: str, *, out: Path | None, json_: bool, **options: Any) -> int:
     """Train a policy by REINFORCE on a Gymnasium environment.
 
-    The run folder receives the config, the learning curve (CSV and PNG), TensorBoard events and
-    the checkpoint. Ctrl-C keeps what was trained so far.
+    Options that are not given come from the environment's preset, if there is one, else they have
+    the defaults below. The run folder receives the config, the learning curve (CSV and PNG),
+    TensorBoard events and the checkpoint. Ctrl-C keeps what was trained so far.
     """
+    options = {name: value for name, value in options.items() if value is not None}
     Config.from_options(env, options)  # a mistake is answered before torch is loaded
     from rich.console import Console
 
@@ -99,7 +101,10 @@ def _default_folder(config: Config) -> Path:
 
 
 def _options() -> Iterator[inspect.Parameter]:
-    """The fields of the config and what only the command line has, as Typer reads them."""
+    """The fields of the config and what only the command line has, as Typer reads them.
+
+    The value of an option that is not given is None, so that presets can be told from wishes.
+    """
     hints = get_type_hints(Config)
     for option in fields(Config):
         kind = str if option.name == "hidden_sizes" else hints[option.name]
@@ -107,14 +112,19 @@ def _options() -> Iterator[inspect.Parameter]:
         if option.default is MISSING:
             yield _parameter(option.name, Annotated[kind, typer.Argument(help=text)])
             continue
-        default = option.default
-        if option.name == "hidden_sizes":
-            default = ",".join(map(str, default))
-        yield _parameter(option.name, Annotated[kind, typer.Option(help=text)], default)
+        if option.default is not None:
+            text += f" Default: {_as_written(option.default)}."
+        explained = typer.Option(help=text, show_default=False)
+        yield _parameter(option.name, Annotated[kind | None, explained], None)
     folder = "Run folder. Default: runs/ENV-SEED-TIME."
     yield _parameter("out", Annotated[Path | None, typer.Option(help=folder)], None)
     alone = "Print the result as JSON on standard output, everything else on standard error."
     yield _parameter("json_", Annotated[bool, typer.Option("--json", help=alone)], False)
+
+
+def _as_written(default: Any) -> str:
+    """A default as one would write it on the command line."""
+    return ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
 
 
 def _parameter(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from eligibility.errors import EligibilityError, InvalidTypeError, InvalidValueError
+from eligibility.train.presets import PRESETS
 
 BASELINE_NAMES = ("none", "moving-average", "leave-one-out", "time-dependent-leave-one-out")
 
@@ -41,7 +42,7 @@ class Config:
         True, "Divide the advantages of an update by their standard deviation."
     )
     entropy_coef: float = _option(0.0, "Weight of the policy's entropy in what is maximised.")
-    learning_rate: float = _option(0.03, "Step size of Adam.")
+    learning_rate: float = _option(0.005, "Step size of Adam.")
     hidden_sizes: tuple[int, ...] = _option((64, 64), "Widths of the tanh layers, as in 64,64.")
     threads: int = _option(1, "Threads of torch while training; small networks want 1.")
 
@@ -79,14 +80,18 @@ class Config:
 
     @classmethod
     def from_options(cls, env: str, options: dict[str, Any]) -> Config:
-        """A config of keywords that a user wrote: an unknown one is answered with a suggestion."""
+        """A config of keywords that a user wrote, over the environment's preset and the defaults.
+
+        Raises:
+            InvalidValueError: An unknown keyword, answered with a suggestion, or a wrong value.
+        """
         known = [field.name for field in fields(cls) if field.name != "env"]
         for name in options:
             if name not in known:
                 raise InvalidValueError(
                     f"`{name}`", "an unknown option", ", ".join(known), suggestion(name, known)
                 )
-        return cls(env, **options)
+        return cls(env, **{**PRESETS.get(env, {}), **options})
 
 
 _LARGEST = 1e300

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from torch import Tensor
+from torch import nn
 
 from eligibility.train.rollout import Collector
 from eligibility.train.seeding import Stream, derive
@@ -36,7 +35,7 @@ class Evaluation:
 
 
 def evaluate(
-    collector: Collector, network: Callable[[Tensor], Tensor], seed: int, deterministic: bool
+    collector: Collector, network: nn.Module, seed: int, deterministic: bool
 ) -> Evaluation:
     """One episode of each of the collector's environments."""
     reset_seed, generator = derive(seed, Stream.EVALUATION)

@@ -1,9 +1,11 @@
-"""The default network: an encoding of the observation, tanh layers, one linear head."""
+"""The default network: an encoding of the observation, hidden layers, one linear head."""
 
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -42,6 +44,60 @@ class Network(nn.Module):
         if self.constants is None:
             return outputs
         return torch.cat([outputs, self.constants.expand(len(outputs), -1)], -1)
+
+
+class ArrayForward:
+    """The same function on NumPy arrays: ``network(torch.from_numpy(x)).numpy()`` up to rounding.
+
+    A rollout calls the network once a step with a few rows. There torch spends most of its time
+    on getting to the arithmetic; NumPy gets there three times as fast.
+
+    Args:
+        network: Its present weights are copied; make a new one after each update.
+        rows: The number of observations in each call.
+    """
+
+    def __init__(self, network: Network, rows: int) -> None:
+        self._encode = network.observations.encode
+        linear = [layer for layer in network.layers if isinstance(layer, nn.Linear)]
+        self._weights = [np.ascontiguousarray(layer.weight.detach().numpy().T) for layer in linear]
+        self._biases = [layer.bias.detach().numpy().copy() for layer in linear]
+        sizes = [len(bias) for bias in self._biases]
+        constants = None if network.constants is None else network.constants.detach().numpy()
+        outputs = np.empty((rows, sizes[-1] + (0 if constants is None else len(constants))), "f")
+        if constants is not None:
+            outputs[:, sizes[-1] :] = constants
+        self._buffers = [np.empty((rows, size), "f") for size in sizes[:-1]]
+        self._buffers.append(outputs[:, : sizes[-1]])
+        self._outputs = torch.from_numpy(outputs)
+
+    def __call__(self, observation: Tensor) -> Tensor:
+        """The outputs of each observation; the next call overwrites them."""
+        values: np.ndarray[Any, Any] = self._encode(observation).numpy()
+        with np.errstate(
+            over="ignore", invalid="ignore"
+        ):  # as torch: the learner says so when numbers are no longer finite
+            for weight, bias, buffer in zip(
+                self._weights, self._biases, self._buffers, strict=True
+            ):
+                np.matmul(values, weight, out=buffer)
+                values = np.add(buffer, bias, out=buffer)
+                if buffer is not self._buffers[-1]:
+                    np.tanh(buffer, out=buffer)
+        return self._outputs
+
+    @staticmethod
+    def pays_off(network: nn.Module, rows: int) -> bool:
+        """Whether it is the faster one: small layers, for which BLAS does not start threads."""
+        return isinstance(network, Network) and all(
+            rows * layer.in_features * layer.out_features <= _SMALL_PRODUCT
+            for layer in network.layers
+            if isinstance(layer, nn.Linear)
+        )
+
+
+# Multiplications in a matrix product up to which the BLAS of NumPy works in the calling thread.
+_SMALL_PRODUCT = 64**3
 
 
 def _linear(inputs: int, outputs: int, scale: float, generator: torch.Generator) -> nn.Linear:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from eligibility.errors import EligibilityError, InvalidValueError
+from eligibility.train.network import ArrayForward, Network
 from eligibility.train.observations import Observations
 from eligibility.train.policies import Policy
 
@@ -83,7 +84,7 @@ class Collector:
 
     def collect(
         self,
-        network: Callable[[Tensor], Tensor],
+        network: nn.Module,
         reset_seed: int,
         generator: torch.Generator | None,
     ) -> Rollout:
@@ -93,12 +94,16 @@ class Collector:
             EligibilityError: The environment raised an exception.
             InvalidValueError: A reward or an observation is not a finite number.
         """
-        alive = np.ones(self.vector.num_envs, bool)
+        number = self.vector.num_envs
+        forward: Callable[[Tensor], Tensor] = torch.inference_mode()(network.__call__)
+        if ArrayForward.pays_off(network, number):
+            forward = ArrayForward(cast(Network, network), number)
+        alive = np.ones(number, bool)
         observation = self._environment(self.vector.reset, seed=reset_seed)[0]
         row = 0
         while row < self.horizon and alive.any():
             np.copyto(self._observations[row], observation, casting="same_kind")
-            action = self._act(network, row, generator)
+            action = self._act(forward, row, generator)
             observation, reward, terminated, truncated, _ = self._environment(
                 self.vector.step, self.policy.to_environment(action)
             )
@@ -108,12 +113,11 @@ class Collector:
             row += 1
         return self._rollout(row)
 
-    @torch.inference_mode()
     def _act(
-        self, network: Callable[[Tensor], Tensor], row: int, generator: torch.Generator | None
+        self, forward: Callable[[Tensor], Tensor], row: int, generator: torch.Generator | None
     ) -> Tensor:
         """Choose the actions of a row from its observations, and note them down."""
-        outputs = network(self._seen[row])
+        outputs = forward(self._seen[row])
         if generator is None:
             action = self.policy.mode(outputs)
         else:
