@@ -177,6 +177,37 @@ def test_command_line_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "0.3100" in capsys.readouterr().out
 
 
+SCRIPT = """
+import torch
+probs = torch.tensor([0.69, 0.1, 0.2, 0.01], requires_grad=True)
+log_prob = torch.distributions.Categorical(probs=probs).log_prob(torch.tensor(0))
+for _ in range(2):
+    log_prob.exp().backward(retain_graph=True)
+print(log_prob.grad)
+"""
+
+
+def test_page_of_a_script_says_what_is_missing_and_explains_each_pass(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "<script>.py"
+    script.write_text(SCRIPT, encoding="utf-8")
+    with pytest.raises(SystemExit) as exit_status:
+        main(["explain", str(script), "--html", str(tmp_path / "page.html")])
+    assert exit_status.value.code == 0
+    capfd.readouterr()
+    outline = Outline((tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert outline.open == []
+    assert "script" not in [tag for tag, _ in outline.elements]
+    for said in (
+        "The gradients of <script>.py",
+        "Why .grad is None log_prob.grad , line 7 it is not a leaf",
+        "log_prob.exp().backward(retain_graph=True) line 6, called 2 times; this is the first",
+        "stands in the numerator as well",
+    ):
+        assert said in outline.text
+
+
 def test_save_chooses_html_by_the_suffix(tmp_path: Path) -> None:
     assert FORUM.save(tmp_path / "x.html").read_text(encoding="utf-8") == FORUM.html()
 

@@ -85,20 +85,10 @@ class ScriptExplanation:
         return render_latex(*(call.explanation for call in self.calls))
 
     def html(self) -> str:
-        """The one backward pass that was explained as a self-contained HTML page.
+        """The explanations as one self-contained HTML page."""
+        from eligibility.explanation.page import render_script
 
-        Raises:
-            InvalidValueError: There is none, or more than one.
-        """
-        if len(self.calls) != 1:
-            lines = ", ".join(str(call.line) for call in self.calls)
-            raise InvalidValueError(
-                "`--html`",
-                f"{len(self.calls)} backward passes" + (f" in lines {lines}" if lines else ""),
-                "one",
-                "choose one with `--line`",
-            )
-        return self.calls[0].explanation.html()
+        return render_script(self)
 
     def to_json(self) -> str:
         """The record as JSON."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 from importlib.resources import files
+from pathlib import Path
 
 import eligibility
 from eligibility.explanation.derivation import Explanation
 from eligibility.explanation.page import live, sections
 from eligibility.explanation.page.markup import Markup, element, join
 from eligibility.explanation.page.tables import table_html
+from eligibility.explanation.script import BackwardCall, ScriptExplanation
 
 _SCRIPTS = ("numbers.js", "rules.js", "steps.js", "sentences.js", "checks.js", "view.js")
 
@@ -19,26 +21,43 @@ def render_page(explanation: Explanation) -> str:
     """One self-contained HTML page: no network, and no script needed to read it.
 
     Where the record is of one outcome of the categorical family, a script lets the reader change
-    the numbers. The page's own policy forbids every other script, style and connection.
+    the numbers.
     """
-    style = _asset("style.css")
     controls = live.controls(explanation)
-    scripts = [] if controls is None else [live.data(explanation), element("script", _script())]
-    policy = (
-        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(_script())}'; "
-        "base-uri 'none'; form-action 'none'"
+    main = element(
+        "main",
+        _header(explanation.title),
+        *_answer(explanation),
+        controls,
+        *_derivation(explanation),
+        _footer(),
+        class_=None if controls is None else "with-controls",
     )
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=policy),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("title", explanation.title),
-        element("style", style),
+    return _document(explanation.title, main, None if controls is None else live.data(explanation))
+
+
+def render_script(script: ScriptExplanation) -> str:
+    """One self-contained HTML page of a script: missing gradients, then each backward pass."""
+    title = Path(script.script).name
+    articles = [
+        element(
+            "article",
+            element("h2", element("code", call.code or "backward()"), class_="call"),
+            element("p", _where(call), class_="aside"),
+            *_answer(call.explanation),
+            *_derivation(call.explanation),
+        )
+        for call in script.calls
+    ]
+    main = element(
+        "main",
+        _header(f"The gradients of {title}"),
+        sections.missing(script.missing),
+        *articles,
+        sections.notes(script.notes),
+        _footer(),
     )
-    body = element("body", _main(explanation, controls), *scripts, class_="eligibility page")
-    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
+    return _document(title, main)
 
 
 def render_notebook(explanation: Explanation) -> str:
@@ -55,27 +74,59 @@ def render_notebook(explanation: Explanation) -> str:
     )
 
 
-def _main(explanation: Explanation, controls: Markup | None) -> Markup:
-    header = element(
-        "header",
-        element("p", "eligibility · where every entry of a gradient comes from", class_="kicker"),
-        element("h1", explanation.title),
+def _document(title: str, main: Markup, data: Markup | None = None) -> str:
+    """The page around ``main``; its own policy forbids every other script, style and connection."""
+    style = _asset("style.css")
+    script = None if data is None else _script()
+    allowed = "'none'" if script is None else f"'{_digest(script)}'"
+    policy = (
+        f"default-src 'none'; style-src '{_digest(style)}'; script-src {allowed}; "
+        "base-uri 'none'; form-action 'none'"
     )
-    footer = element("footer", element("p", f"Made by eligibility {eligibility.__version__}."))
-    return element(
-        "main",
-        header,
-        sections.gradient(explanation),
-        sections.why(explanation),
-        controls,
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=policy),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", title),
+        element("style", style),
+    )
+    scripts = [data, None if script is None else element("script", script)]
+    body = element("body", main, *scripts, class_="eligibility page")
+    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
+
+
+def _header(title: str) -> Markup:
+    kicker = "eligibility · where every entry of a gradient comes from"
+    return element("header", element("p", kicker, class_="kicker"), element("h1", title))
+
+
+def _answer(explanation: Explanation) -> list[Markup | None]:
+    """What the reader came for."""
+    return [sections.gradient(explanation), sections.why(explanation)]
+
+
+def _derivation(explanation: Explanation) -> list[Markup | None]:
+    """How it comes about."""
+    return [
         sections.steps(explanation),
         sections.rules(explanation),
         sections.checks(explanation),
         sections.expected(explanation),
-        sections.notes(explanation),
-        footer,
-        class_=None if controls is None else "with-controls",
-    )
+        sections.notes(explanation.notes),
+    ]
+
+
+def _where(call: BackwardCall) -> str:
+    if not call.line:
+        return "never called; this is what it would give"
+    times = f", called {call.times} times; this is the first" if call.times > 1 else ""
+    return f"line {call.line}{times}"
+
+
+def _footer() -> Markup:
+    return element("footer", element("p", f"Made by eligibility {eligibility.__version__}."))
 
 
 def _asset(name: str) -> Markup:

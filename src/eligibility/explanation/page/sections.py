@@ -20,6 +20,7 @@ from eligibility.explanation.page.markup import Markup, element, join
 from eligibility.explanation.page.mathml import math
 from eligibility.explanation.page.picture import picture
 from eligibility.explanation.page.tables import table_html
+from eligibility.explanation.script import MissingGradient
 from eligibility.explanation.wording import summary
 
 
@@ -90,9 +91,24 @@ def expected(explanation: Explanation) -> Markup | None:
     return section("expected", "You expected", *map(_expectation, explanation.expected))
 
 
-def notes(explanation: Explanation) -> Markup | None:
+def notes(sentences: tuple[str, ...]) -> Markup | None:
     """What a reader must know about how this was found."""
-    return section("notes", "Notes", *(element("p", _code(note)) for note in explanation.notes))
+    return section("notes", "Notes", *(element("p", _code(note)) for note in sentences))
+
+
+def missing(gradients: tuple[MissingGradient, ...]) -> Markup | None:
+    """Why gradients that a script looked for are None."""
+    if not gradients:
+        return None
+    items = [
+        part
+        for gradient in gradients
+        for part in (
+            element("dt", element("code", f"{gradient.name}.grad"), f", line {gradient.line}"),
+            element("dd", _code(gradient.reason)),
+        )
+    ]
+    return section("missing", "Why .grad is None", element("dl", *items))
 
 
 def _keyed(numbers: Numbers | None, key: str) -> Markup:
