@@ -15,7 +15,7 @@ ORDER = [
     {"rules"},
     {"ops"},
     {"distributions", "reinforce"},
-    {"explanation", "audit", "train"},
+    {"explanation", "audit", "train", "bench"},
     {"cli"},
     {"__main__"},
 ]

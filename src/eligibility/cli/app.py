@@ -13,6 +13,7 @@ import typer
 
 import eligibility
 from eligibility.cli.audit import audit
+from eligibility.cli.bench import bench
 from eligibility.cli.evaluate import evaluate
 from eligibility.cli.explain import explain
 from eligibility.cli.train import train
@@ -47,6 +48,7 @@ app.command()(explain)
 app.command()(audit)
 app.command()(train)
 app.command()(evaluate)
+app.command()(bench)
 
 
 def main(arguments: list[str] | None = None) -> None:

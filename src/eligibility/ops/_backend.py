@@ -60,6 +60,11 @@ def pays(logits: Tensor) -> bool:
 def describe() -> dict[str, str]:
     """What serves logits on each kind of device, for people."""
     sets = _cpu.instruction_sets()
-    native = f"native kernel, {sets[-1]}, {torch.get_num_threads()} threads" if sets else ""
-    reason = "plain torch (the native kernel was not built: no C++ compiler at installation)"
-    return {"cpu": native or reason, "other": "plain torch"}
+    plain = "plain torch, in pieces that stay in the cache"
+    if not sets:
+        reason = "the native kernel was not built: no C++ compiler at installation"
+        return {"cpu": f"{plain} ({reason})", "other devices": plain}
+    threads = torch.get_num_threads()
+    noun = "thread" if threads == 1 else "threads"
+    native = f"native kernel for float32 and bfloat16 ({sets[-1]}, {threads} {noun})"
+    return {"cpu": f"{native}; else {plain}", "other devices": plain}

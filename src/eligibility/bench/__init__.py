@@ -1,0 +1,1 @@
+"""Measurements of the operations beside what else is installed: time, memory, accuracy."""

@@ -1,0 +1,204 @@
+"""The benchmark over logits: its cases, its figures, and how they are measured."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from eligibility.bench.contestants import OURS, contestants, left_out
+from eligibility.bench.machine import Machine, describe_machine
+from eligibility.bench.measurement import (
+    Problem,
+    Step,
+    clock_for,
+    extra_peak,
+    gradient_error,
+    new_problem,
+    step_of,
+    times_in_turn,
+)
+from eligibility.errors import InvalidValueError
+from eligibility.ops import _backend, _cpu
+
+COPY = "a copy"  # the yardstick: read the logits once, write as much once, into reused memory
+NEW_COPY = "a copy, new memory"
+KERNEL = "our kernel, reused memory"
+ENTROPY_COEFS = (0.0, 0.01)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One size of problem."""
+
+    dtype: str
+    rows: int
+    categories: int
+
+
+CASES: tuple[Case, ...] = (
+    Case("float32", 64, 4),
+    Case("float32", 256, 4),
+    Case("float32", 256, 64),
+    Case("float32", 256, 1024),
+    Case("float32", 2048, 32768),
+    Case("bfloat16", 2048, 32768),
+    Case("float32", 256, 151936),
+)
+QUICK_CASES: tuple[Case, ...] = (
+    Case("float32", 64, 4),
+    Case("float32", 256, 1024),
+    Case("bfloat16", 256, 1024),
+)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What one contestant needs for the loss and its gradient."""
+
+    name: str
+    milliseconds: float
+    of_copy: float  # ratio to COPY, the median over rounds
+    extra_peak: float | None  # at the most at once, in units of the logits' own size
+    gradient_error: float | None  # relative rms against float64
+
+
+@dataclass(frozen=True)
+class Table:
+    """All contestants at one size."""
+
+    case: Case
+    entropy_coef: float
+    figures: tuple[Figure, ...]
+
+    def slowdown(self, name: str) -> float:
+        """How many times as long as this library the contestant takes."""
+        ratios = {figure.name: figure.of_copy for figure in self.figures}
+        return ratios[name] / ratios[OURS]
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """The result of one run."""
+
+    date: str
+    threads: int
+    rounds: int
+    clock: str
+    backends: dict[str, str]
+    left_out: dict[str, str]
+    machine: Machine
+    tables: tuple[Table, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def read_cases(sizes: str, dtype: str) -> tuple[Case, ...]:
+    """``"256x4 64x1024"`` -> cases.
+
+    Raises:
+        InvalidValueError: A size is not N x V, or the dtype is not one that is measured.
+    """
+    if dtype not in ("float32", "bfloat16"):
+        raise InvalidValueError("`--dtype`", repr(dtype), "float32 or bfloat16", "choose one")
+    cases = []
+    for size in sizes.replace(",", " ").split():
+        numbers = size.lower().replace("×", "x").split("x")
+        if len(numbers) != 2 or not all(n.isdecimal() and int(n) > 0 for n in numbers):
+            raise InvalidValueError(
+                "`--sizes`", repr(size), "rows x categories", "write it as 256x1024"
+            )
+        cases.append(Case(dtype, int(numbers[0]), int(numbers[1])))
+    if not cases:
+        raise InvalidValueError("`--sizes`", "nothing", "rows x categories", "write it as 256x1024")
+    return tuple(cases)
+
+
+def measure(
+    cases: Sequence[Case],
+    *,
+    rounds: int = 9,
+    threads: int = 1,
+    with_compile: bool = True,
+    progress: Callable[[str], None] = lambda line: None,
+) -> Benchmark:
+    """Measure every contestant at every size, without and with an entropy bonus."""
+    for name, number in (("--rounds", rounds), ("--threads", threads)):
+        if number < 1:
+            raise InvalidValueError(f"`{name}`", str(number), "at least 1", "pass a larger number")
+    tables = []
+    with _torch_threads(threads):
+        for case in cases:
+            for beta in ENTROPY_COEFS:
+                bonus = f", entropy bonus {beta:g}" if beta else ""
+                progress(f"{case.dtype} {case.rows} × {case.categories}{bonus}")
+                tables.append(_measure_table(case, beta, rounds, threads, with_compile))
+        backends = _backend.describe()
+    return Benchmark(
+        date=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        threads=threads,
+        rounds=rounds,
+        clock="process time" if threads == 1 else "wall time",
+        backends=backends,
+        left_out=left_out(with_compile),
+        machine=describe_machine(),
+        tables=tuple(tables),
+    )
+
+
+def _measure_table(case: Case, beta: float, rounds: int, threads: int, with_compile: bool) -> Table:
+    torch.compiler.reset()  # every size is compiled for itself
+    problem = new_problem(case.rows, case.categories, getattr(torch, case.dtype), beta)
+    losses = contestants(with_compile)
+    steps = {name: step_of(loss, problem) for name, loss in losses.items()}
+    errors, peaks = {}, {}
+    for name, loss in losses.items():
+        peaks[name] = extra_peak(loss, problem) / problem.logits.detach().nbytes
+        errors[name] = gradient_error(problem)
+    problem.logits.grad = None
+    steps |= _yardsticks(problem)
+    times = times_in_turn(steps, rounds, clock_for(threads))
+    figures = (
+        Figure(
+            name,
+            times.median(name) * 1e3,
+            times.ratio(name, COPY),
+            peaks.get(name),
+            errors.get(name),
+        )
+        for name in steps
+    )
+    return Table(case, beta, tuple(figures))
+
+
+def _yardsticks(problem: Problem) -> dict[str, Step]:
+    logits = problem.logits.detach()
+    memory = torch.zeros_like(logits)
+    steps: dict[str, Step] = {
+        COPY: lambda: memory.copy_(logits),
+        NEW_COPY: lambda: logits.clone(),
+    }
+    if _cpu.serves(logits):
+        bonus = None
+        if problem.entropy_coef:
+            bonus = torch.full_like(problem.advantage, problem.entropy_coef)
+        steps[KERNEL] = lambda: _cpu.row_objective(
+            logits, problem.action, None, problem.advantage, bonus, out=memory
+        )
+    return steps
+
+
+@contextmanager
+def _torch_threads(threads: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

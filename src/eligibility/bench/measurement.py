@@ -1,0 +1,149 @@
+"""Time, memory and error of one step: a loss over logits and its gradient."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.profiler import profile
+
+from eligibility.bench.contestants import Loss
+from eligibility.ops import _plain
+
+Step = Callable[[], object]
+ROUND_SECONDS = 2e-3  # quick steps are repeated for so long, so that the clock does not show
+_CHECKED_ROWS = 16
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What every contestant is given."""
+
+    logits: Tensor  # [N, V], standard normal times 3, a leaf that requires gradients
+    action: Tensor  # [N]
+    advantage: Tensor  # [N]
+    entropy_coef: float
+
+
+def new_problem(rows: int, categories: int, dtype: torch.dtype, entropy_coef: float) -> Problem:
+    """The same numbers on every call."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(rows, categories, generator=generator).mul_(3).to(dtype)
+    return Problem(
+        logits.requires_grad_(),
+        torch.randint(categories, (rows,), generator=generator),
+        torch.randn(rows, generator=generator),
+        entropy_coef,
+    )
+
+
+def step_of(loss: Loss, problem: Problem) -> Step:
+    """Forward and backward from an empty gradient."""
+
+    def step() -> None:
+        problem.logits.grad = None
+        value = loss(problem.logits, problem.action, problem.advantage, problem.entropy_coef)
+        value.backward()  # type: ignore[no-untyped-call]  # torch
+
+    return step
+
+
+def times_in_turn(steps: Mapping[str, Step], rounds: int, clock: Callable[[], float]) -> Times:
+    """Seconds of every step in every round; they take turns, so that a disturbance meets all."""
+    repeats = {}
+    for name, step in steps.items():
+        step()  # what is loaded or compiled at the first call
+        once = _seconds(step, 1, clock)
+        repeats[name] = max(1, min(1000, int(ROUND_SECONDS / max(once, 1e-6))))
+    found: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(rounds):
+        for name, step in steps.items():
+            found[name].append(_seconds(step, repeats[name], clock))
+    return Times(found)
+
+
+def _seconds(step: Step, repeats: int, clock: Callable[[], float]) -> float:
+    start = clock()
+    for _ in range(repeats):
+        step()
+    return (clock() - start) / repeats
+
+
+@dataclass(frozen=True)
+class Times:
+    """Name -> seconds in every round."""
+
+    seconds: dict[str, list[float]]
+
+    def median(self, name: str) -> float:
+        """Median seconds of one step."""
+        return statistics.median(self.seconds[name])
+
+    def ratio(self, name: str, base: str) -> float:
+        """Median over the rounds of the ratio to ``base`` in the same round."""
+        pairs = zip(self.seconds[name], self.seconds[base], strict=True)
+        return statistics.median(a / b for a, b in pairs)
+
+
+def clock_for(threads: int) -> Callable[[], float]:
+    """Process time of one thread, which others on the machine do not lengthen; else wall time."""
+    return time.process_time if threads == 1 else time.perf_counter
+
+
+def extra_peak(loss: Loss, problem: Problem) -> int:
+    """The most bytes that torch's allocator holds during a step beyond those before it."""
+    step = step_of(loss, problem)
+    step()
+    problem.logits.grad = None
+    with _silent_native_code(), profile(profile_memory=True) as recording:
+        step()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        recording.export_chrome_trace(str(path))
+        events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
+    changes = [event for event in events if event.get("name") == "[memory]"]
+    held = peak = 0
+    for event in sorted(changes, key=lambda event: event["ts"]):
+        held += event["args"]["Bytes"]
+        peak = max(peak, held)
+    return peak
+
+
+@contextmanager
+def _silent_native_code() -> Iterator[None]:
+    """torch's profiler writes about itself to the descriptor of standard error."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+def gradient_error(problem: Problem) -> float:
+    """Relative rms error of the gradient that a step left, against float64, on the first rows."""
+    assert problem.logits.grad is not None  # a step was made
+    part = slice(0, _CHECKED_ROWS)
+    factor = -1.0 / len(problem.action)
+    exact = _plain.gradient(
+        problem.logits.detach()[part].double(),
+        problem.action[part],
+        None,
+        factor * problem.advantage[part].double(),
+        torch.full_like(problem.advantage[part].double(), factor * problem.entropy_coef),
+    )
+    found = problem.logits.grad[part].double()
+    return float((found - exact).norm() / exact.norm())

@@ -1,0 +1,89 @@
+"""``eligibility bench``: how fast is it here, and beside what else is installed?"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from eligibility.errors import InvalidValueError
+
+
+def bench(
+    sizes: Annotated[
+        str | None, typer.Option(help='Rows x categories, for instance "256x4 256x1024".')
+    ] = None,
+    dtype: Annotated[
+        str | None, typer.Option(help="Of --sizes: float32 (the default) or bfloat16.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Three small sizes, without torch.compile; seconds.")
+    ] = False,
+    rounds: Annotated[int, typer.Option(help="Rounds in which all take turns.")] = 9,
+    threads: Annotated[int, typer.Option(help="Threads of torch and of the kernel.")] = 1,
+    with_compile: Annotated[
+        bool, typer.Option("--compile/--no-compile", help="Also measure torch.compile.")
+    ] = True,
+    backends: Annotated[
+        bool, typer.Option("--backends", help="Say what serves which logits, and stop.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Write the result as JSON.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw it: .png, .svg or .pdf.")] = None,
+) -> None:
+    """Measure the policy gradient over logits: time beside a copy, memory, error.
+
+    Every contestant computes the loss −mean(A · log π(a)), once without and once with an entropy
+    bonus, and its gradient. A copy of the logits is the roofline.
+    """
+    from eligibility.bench.logits import CASES, QUICK_CASES, measure, read_cases
+
+    if backends:
+        _print_backends(as_json)
+        return
+    if sizes is None and dtype is not None:
+        raise InvalidValueError(
+            "`--dtype`", "no --sizes", "both", "add --sizes, for instance 256x1024"
+        )
+    chosen = QUICK_CASES if quick else CASES
+    cases = chosen if sizes is None else read_cases(sizes, dtype or "float32")
+    if plot is not None:
+        from eligibility.bench.picture import check_format, draw
+
+        check_format(plot)
+    from eligibility.files import write_atomically
+
+    result = measure(
+        cases,
+        rounds=rounds,
+        threads=threads,
+        with_compile=with_compile and not quick,
+        progress=lambda line: typer.echo(f"measuring {line}", err=True),
+    )
+    text = json.dumps(result.to_dict(), indent=2) + "\n"
+    if out is not None:
+        write_atomically(out, text)
+    if plot is not None:
+        write_atomically(plot, draw(result, plot.suffix))
+    if as_json:
+        sys.stdout.write(text)
+    else:
+        from rich.console import Console
+
+        from eligibility.bench.terminal import renderable
+
+        Console().print(renderable(result))
+
+
+def _print_backends(as_json: bool) -> None:
+    from eligibility.ops._backend import describe
+
+    found = describe()
+    if as_json:
+        sys.stdout.write(json.dumps(found) + "\n")
+        return
+    for device, backend in found.items():
+        typer.echo(f"{device}: {backend}")
