@@ -68,6 +68,20 @@ def test_train_and_evaluate_from_the_first_command_to_the_last(tmp_path: Path) -
             ("CartPole-v1", "--discount", "2"),
             "`discount`: got 2.0, expected a number in [0, 1]; choose another value",
         ),
+        (
+            (),
+            "the command: got neither ENV nor --resume, expected the id of an environment, or the "
+            "folder of a run to go on with; for instance eligibility train CartPole-v1",
+        ),
+        (
+            ("CartPole-v1", "--resume", "run"),
+            "the command: got both ENV and --resume, expected the id of an environment, or the "
+            "folder of a run to go on with; for instance eligibility train CartPole-v1",
+        ),
+        (
+            ("--resume", "elsewhere"),
+            "`--out`: got run, expected no --out with --resume; the run stays in its folder",
+        ),
         (("CartPole-v1", "--steps", "many"), "Invalid value for '--steps'"),
         (("CartPole-v1", "--frobnicate"), "No such option: --frobnicate"),
         (
@@ -119,6 +133,12 @@ def test_a_signal_ends_training_and_keeps_the_checkpoint(
     status, output, _ = run("evaluate", "run", "--episodes", "2", "--json", folder=tmp_path)
     assert status == 0
     assert json.loads(output)["episodes"] == 2
+    more = str(result["steps"] + 1)
+    status, output, errors = run(
+        "train", "--resume", "run", "--steps", more, "--json", folder=tmp_path
+    )
+    assert status == 0, errors
+    assert json.loads(output)["updates"] == result["updates"] + 1
 
 
 def test_a_missing_extra_names_the_remedy(tmp_path: Path) -> None:

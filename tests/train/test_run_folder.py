@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
-from eligibility.errors import OutputError
+from eligibility.errors import InvalidValueError, OutputError
 from eligibility.train.learner import Progress, Reinforce
 from eligibility.train.progress import ProgressDisplay
 from eligibility.train.run_folder import RunFolder
@@ -74,11 +74,64 @@ def test_a_run_that_never_had_a_rollout_leaves_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
+def test_a_run_that_was_stopped_and_resumed_is_one_that_never_stopped(tmp_path: Path) -> None:
+    run(tmp_path / "whole")
+    model = Reinforce("CartPole-v1", seed=1, steps=4000)
+    stopped = RunFolder(tmp_path / "part", model)
+    model.learn(callback=lambda progress: stopped(progress) or progress.updates < 1)
+    seconds = stopped.finish()["training_seconds"]
+    model = Reinforce.load(tmp_path / "part")
+    resumed = RunFolder(tmp_path / "part", model, resume=True)
+    model.learn(callback=resumed)
+    assert resumed.finish()["training_seconds"] > seconds
+    for file in ("curve.csv", "checkpoint.safetensors", "config.json", "curve.png"):
+        one, two = ((tmp_path / name / file).read_bytes() for name in ("whole", "part"))
+        assert one == two, file
+
+
+def test_rows_after_the_checkpoint_of_a_killed_run_are_forgotten(tmp_path: Path) -> None:
+    run(tmp_path / "run")
+    whole = (tmp_path / "run" / "curve.csv").read_text()
+    (tmp_path / "run" / "curve.csv").write_text(whole + "99,99999,6400,1.0,1.0,0.1,0.1\n")
+    RunFolder(tmp_path / "run", Reinforce.load(tmp_path / "run"), resume=True).finish()
+    assert (tmp_path / "run" / "curve.csv").read_text() == whole
+
+
+def test_a_finished_run_goes_on_with_more_steps(tmp_path: Path) -> None:
+    before = run(tmp_path / "run")
+    model = Reinforce.load(tmp_path / "run", steps=before["steps"] + 1)
+    resumed = RunFolder(tmp_path / "run", model, resume=True)
+    model.learn(callback=resumed)
+    assert resumed.finish()["steps"] > before["steps"]
+
+
+@pytest.mark.parametrize("file", ["curve.csv", "result.json"])
+def test_a_damaged_record_is_refused(file: str, tmp_path: Path) -> None:
+    run(tmp_path / "run")
+    (tmp_path / "run" / file).write_text("updates\nmany")
+    text = (
+        f"the record `{tmp_path}/run/{file}`: got a missing or damaged file, expected what the "
+        "stopped run had written; restore it from a copy, or train again"
+    )
+    with pytest.raises(InvalidValueError, match=f"^{re.escape(text)}$"):
+        RunFolder(tmp_path / "run", Reinforce.load(tmp_path / "run"), resume=True)
+
+
+def test_resuming_with_another_kind_of_change_is_refused(tmp_path: Path) -> None:
+    text = (
+        "`discount`: got a new value for a saved model, expected changes of steps, stop_at, "
+        "threads; train a new model"
+    )
+    with pytest.raises(InvalidValueError, match=f"^{re.escape(text)}$"):
+        Reinforce.load(tmp_path, discount=0.5)
+
+
 def test_a_folder_with_a_run_in_it_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     text = (
         f"the run folder `{tmp_path}`: got a folder that holds a run already, expected a new "
-        "folder, or an empty one; choose another with --out, or remove this one"
+        "folder, or an empty one; go on with that run by --resume, choose another folder with "
+        "--out, or remove this one"
     )
     with pytest.raises(OutputError, match=f"^{re.escape(text)}$"):
         RunFolder(tmp_path, Reinforce("CartPole-v1"))

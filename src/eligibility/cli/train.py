@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from eligibility.errors import EligibilityError
+from eligibility.errors import EligibilityError, InvalidValueError
 from eligibility.train.config import Config
 
 if TYPE_CHECKING:
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from eligibility.train.learner import Progress
 
 
-def train(env: str, *, out: Path | None, json_: bool, **options: Any) -> int:
+def train(
+    env: str | None, *, out: Path | None, resume: Path | None, json_: bool, **options: Any
+) -> int:
     """Train a policy by REINFORCE on a Gymnasium environment.
 
     Options that are not given come from the environment's preset, if there is one, else they have
@@ -34,16 +36,20 @@ def train(env: str, *, out: Path | None, json_: bool, **options: Any) -> int:
     TensorBoard events and the checkpoint. Ctrl-C keeps what was trained so far.
     """
     options = {name: value for name, value in options.items() if value is not None}
-    Config.from_options(env, options)  # a mistake is answered before torch is loaded
+    _check(env, out, resume, options)  # a mistake is answered before torch is loaded
     from rich.console import Console
 
     from eligibility.train.learner import Reinforce
     from eligibility.train.progress import ProgressDisplay
     from eligibility.train.run_folder import RunFolder
 
-    model = Reinforce(env, **options)
+    if resume is not None:
+        model = Reinforce.load(resume, **options)
+        folder = RunFolder(resume, model, resume=True)
+    else:
+        model = Reinforce(str(env), **options)
+        folder = RunFolder(out or _default_folder(model.config), model)
     console = Console(stderr=True)
-    folder = RunFolder(out or _default_folder(model.config), model)
     display = ProgressDisplay(console, model.config.steps, model.stop_at)
     received: list[int] = []
 
@@ -63,6 +69,23 @@ def train(env: str, *, out: Path | None, json_: bool, **options: Any) -> int:
         sys.stdout.write(json.dumps(result) + "\n")
     _report(console if json_ else Console(), model.config.env, result)
     return 128 + received[0] if received else 0
+
+
+def _check(env: str | None, out: Path | None, resume: Path | None, options: dict[str, Any]) -> None:
+    """Raise unless the options say either what to train or what to go on with."""
+    if (env is None) == (resume is None):
+        raise InvalidValueError(
+            "the command",
+            "neither ENV nor --resume" if env is None else "both ENV and --resume",
+            "the id of an environment, or the folder of a run to go on with",
+            "for instance eligibility train CartPole-v1",
+        )
+    if env is not None:
+        Config.from_options(env, options)
+    elif out is not None:
+        raise InvalidValueError(
+            "`--out`", str(out), "no --out with --resume", "the run stays in its folder"
+        )
 
 
 @contextmanager
@@ -110,7 +133,8 @@ def _options() -> Iterator[inspect.Parameter]:
         kind = str if option.name == "hidden_sizes" else hints[option.name]
         text = option.metadata["help"]
         if option.default is MISSING:
-            yield _parameter(option.name, Annotated[kind, typer.Argument(help=text)])
+            argument = typer.Argument(help=text, show_default=False)
+            yield _parameter(option.name, Annotated[kind | None, argument], None)
             continue
         if option.default is not None:
             text += f" Default: {_as_written(option.default)}."
@@ -118,6 +142,8 @@ def _options() -> Iterator[inspect.Parameter]:
         yield _parameter(option.name, Annotated[kind | None, explained], None)
     folder = "Run folder. Default: runs/ENV-SEED-TIME."
     yield _parameter("out", Annotated[Path | None, typer.Option(help=folder)], None)
+    again = "Go on with the run in this folder; only --steps, --stop-at, --threads may change."
+    yield _parameter("resume", Annotated[Path | None, typer.Option(help=again)], None)
     alone = "Print the result as JSON on standard output, everything else on standard error."
     yield _parameter("json_", Annotated[bool, typer.Option("--json", help=alone)], False)
 

@@ -39,6 +39,8 @@ from eligibility.train.seeding import Stream, derive
 
 # The number of episodes in the mean that decides whether an environment is solved.
 WINDOW = 100
+# The options that say how long to train, not what to train.
+_CHANGEABLE = {"steps", "stop_at", "threads"}
 
 
 @dataclass(frozen=True)
@@ -290,14 +292,28 @@ class Reinforce:
         return write_checkpoint(path, tensors, facts)
 
     @classmethod
-    def load(cls, path: str | Path) -> Reinforce:
+    def load(cls, path: str | Path, **changes: Any) -> Reinforce:
         """The model of a checkpoint file, or of the run folder that holds one.
 
+        Training goes on from there bit for bit as if it had never stopped: a rollout depends on
+        the seed, its number and the weights, and on nothing else.
+
+        Args:
+            path: The file or the folder.
+            **changes: New values of ``steps``, ``stop_at`` or ``threads``.
+
         Raises:
-            InvalidValueError: There is none, or it is damaged.
+            InvalidValueError: There is none, it is damaged, or another option is to be changed.
         """
+        for name in changes.keys() - _CHANGEABLE:
+            raise InvalidValueError(
+                f"`{name}`",
+                "a new value for a saved model",
+                "changes of " + ", ".join(sorted(_CHANGEABLE)),
+                "train a new model",
+            )
         tensors, facts = read_checkpoint(path)
-        model = cls(**facts["config"])
+        model = cls(**{**facts["config"], **changes})
         model.network.load_state_dict(_part(tensors, "network"))
         state: dict[int, dict[str, Tensor]] = {}
         for name, tensor in _part(tensors, "optimizer").items():
@@ -307,7 +323,9 @@ class Reinforce:
         model._optimizer.load_state_dict({"state": state, "param_groups": groups})
         model._baseline.load_state_dict(_part(tensors, "baseline"))
         model._recent.extend(facts["recent"])
-        model.progress = Progress(**facts["progress"])
+        progress = Progress(**facts["progress"])
+        solved = len(model._recent) == WINDOW and progress.mean_return >= model.stop_at
+        model.progress = replace(progress, solved=solved)
         return model
 
 

@@ -14,16 +14,17 @@ The first rollout creates them: a run that fails before it leaves nothing.
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import json
 import os
 import tempfile
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from eligibility.errors import OutputError
+from eligibility.errors import InvalidValueError, OutputError
 from eligibility.files import write_atomically
 from eligibility.train.checkpoint import FILE_NAME
 from eligibility.train.environments import missing
@@ -39,6 +40,7 @@ _CURVE = {
     "entropy": "policy/entropy",
     "gradient_norm": "policy/gradient_norm",
 }
+_TYPES = {name: int if name in ("updates", "steps", "episodes") else float for name in _CURVE}
 _SECONDS_BETWEEN_CHECKPOINTS = 30.0
 
 
@@ -48,28 +50,32 @@ class RunFolder:
     Args:
         path: The folder; made if it does not exist. One that holds a run already is refused.
         model: The model that is going to be trained.
+        resume: The folder holds a run, and the model was loaded from it: go on with the record.
 
     Raises:
-        OutputError: The folder cannot be written, or holds a run.
+        OutputError: The folder cannot be written, or holds a run that is not to be resumed.
+        InvalidValueError: The record to go on with is damaged.
         MissingDependencyError: matplotlib, tensorboard or safetensors is not installed.
     """
 
-    def __init__(self, path: str | Path, model: Reinforce) -> None:
-        for package in ("matplotlib", "safetensors", "tensorboard"):
-            if importlib.util.find_spec(package) is None:
-                raise missing(package)
+    def __init__(self, path: str | Path, model: Reinforce, *, resume: bool = False) -> None:
         self.path, self._model = Path(path), model
+        _check_packages()
+        self._created = False
         self._rows: list[Progress] = []
+        if resume:
+            _prove_writable(self.path)
+            self._rows = _read_curve(self.path / "curve.csv", model.progress.updates)
+            seconds = _read_seconds(self.path / "result.json")
+            model.progress = replace(model.progress, training_seconds=seconds)
+        else:
+            self._created = _make_writable(self.path)
         self._events: Any = None
         self._saved = time.monotonic()
-        self._created = _make_writable(self.path)
-        # Loaded before the training, so that it is not a part of the training's time.
-        import tensorboard.compat.proto.event_pb2
-        import tensorboard.summary.writer.event_file_writer  # noqa: F401
 
     def __call__(self, progress: Progress) -> None:
         """Record one rollout; every 30 seconds also write the checkpoint and the curve."""
-        if not self._rows:
+        if self._events is None:
             config = json.dumps(asdict(self._model.config), indent=2)
             write_atomically(self.path / "config.json", config + "\n")
         self._rows.append(progress)
@@ -82,8 +88,23 @@ class RunFolder:
 
         With no rollout recorded nothing is written, and a folder made for this run is removed.
         """
-        last = self._rows[-1] if self._rows else self._model.progress
-        result = {
+        if self._events is not None:
+            self._events.close()
+        if not self._rows:
+            if self._created:
+                self.path.rmdir()
+            return self._result()
+        self._save()
+        from eligibility.train.curve import draw_curve
+
+        title = f"REINFORCE on {self._model.config.env}, seed {self._model.config.seed}"
+        picture = draw_curve(self._rows, self._model.stop_at, title)
+        write_atomically(self.path / "curve.png", picture)
+        return self._result()
+
+    def _result(self) -> dict[str, Any]:
+        last = self._model.progress
+        return {
             "solved": last.solved,
             "training_seconds": round(last.training_seconds, 6),
             "steps": last.steps,
@@ -91,36 +112,27 @@ class RunFolder:
             "mean_return": last.mean_return if last.episodes else None,
             "run": str(self.path),
         }
-        if self._events is not None:
-            self._events.close()
-        if not self._rows:
-            if self._created:
-                self.path.rmdir()
-            return result
-        self._save()
-        from eligibility.train.curve import draw_curve
-
-        title = f"REINFORCE on {self._model.config.env}, seed {self._model.config.seed}"
-        write_atomically(
-            self.path / "curve.png", draw_curve(self._rows, self._model.stop_at, title)
-        )
-        write_atomically(self.path / "result.json", json.dumps(result, indent=2) + "\n")
-        return result
 
     def _save(self) -> None:
-        self._model.save(self.path / FILE_NAME)
+        """The checkpoint last: what it goes on from is then always there."""
         lines = [",".join(_CURVE)]
         lines += [",".join(repr(getattr(row, name)) for name in _CURVE) for row in self._rows]
         write_atomically(self.path / "curve.csv", "\n".join(lines) + "\n")
+        result = json.dumps(self._result(), indent=2)
+        write_atomically(self.path / "result.json", result + "\n")
+        self._model.save(self.path / FILE_NAME)
         self._saved = time.monotonic()
 
     def _write_events(self, progress: Progress) -> None:
-        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
         from tensorboard.compat.proto.summary_pb2 import Summary
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
         if self._events is None:
             self._events = EventFileWriter(str(self.path))
+            # TensorBoard forgets what a run that was killed had written after its checkpoint.
+            start = SessionLog(status=SessionLog.START)
+            self._events.add_event(Event(step=progress.steps, session_log=start))
         values = [
             Summary.Value(tag=tag, simple_value=getattr(progress, name))
             for name, tag in _CURVE.items()
@@ -137,6 +149,43 @@ class RunFolder:
         )
 
 
+def _check_packages() -> None:
+    """Raise unless what the record needs is installed; load it before the training's clock runs."""
+    for package in ("matplotlib", "safetensors", "tensorboard"):
+        if importlib.util.find_spec(package) is None:
+            raise missing(package)
+    import tensorboard.compat.proto.event_pb2
+    import tensorboard.summary.writer.event_file_writer  # noqa: F401
+
+
+def _read_curve(path: Path, updates: int) -> list[Progress]:
+    """The rows up to the checkpoint: a run that was killed may have written more."""
+    rows: list[Progress] = []
+    try:
+        for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
+            values: dict[str, Any] = {name: _TYPES[name](row[name]) for name in _CURVE}
+            rows.append(Progress(**values))
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise _damaged(path) from error
+    return [row for row in rows if row.updates <= updates]
+
+
+def _read_seconds(path: Path) -> float:
+    try:
+        return float(json.loads(path.read_text(encoding="utf-8"))["training_seconds"])
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise _damaged(path) from error
+
+
+def _damaged(path: Path) -> InvalidValueError:
+    return InvalidValueError(
+        f"the record `{path}`",
+        "a missing or damaged file",
+        "what the stopped run had written",
+        "restore it from a copy, or train again",
+    )
+
+
 def _make_writable(path: Path) -> bool:
     """Make the folder, prove that a file can be made in it; True if it did not exist before."""
     if path.exists() and (not path.is_dir() or (path / "config.json").exists()):
@@ -144,9 +193,14 @@ def _make_writable(path: Path) -> bool:
             f"the run folder `{path}`",
             "a folder that holds a run already" if path.is_dir() else "a file",
             "a new folder, or an empty one",
-            "choose another with --out, or remove this one",
+            "go on with that run by --resume, choose another folder with --out, or remove this one",
         )
     created = not path.exists()
+    _prove_writable(path)
+    return created
+
+
+def _prove_writable(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):
@@ -158,4 +212,3 @@ def _make_writable(path: Path) -> bool:
             "a folder that can be written",
             "choose another with --out, or change its permissions",
         ) from error
-    return created
