@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from eligibility.ops.categorical import reinforce_loss
+from eligibility.ops.policy_loss import reinforce_loss
 
 Loss = Callable[[Tensor, Tensor, Tensor, float], Tensor]  # logits, action, advantage, entropy_coef
 
