@@ -14,7 +14,7 @@ from torch import Tensor
 
 import eligibility as el
 from eligibility.errors import InvalidTypeError, InvalidValueError, ShapeError
-from eligibility.ops import _linear_plain
+from eligibility.ops import _linear_rows, _linear_sweep
 from eligibility.ops.linear_categorical import LinearStatistics
 
 # Forward-mode differentiation in torch 2.13 compiles its decompositions with torch.jit.
@@ -94,11 +94,11 @@ def variant(request: pytest.FixtureRequest) -> Callable[[Case], dict[str, Any]]:
 def _chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks of 4 rows, blocks of 2, slabs of 5: nothing divides anything."""
     if request.param == "many chunks":
-        monkeypatch.setattr(_linear_plain, "_CHUNK_BYTES", 4 * V * 8)
-        monkeypatch.setattr(_linear_plain, "_CHUNK_SHARE", 1 << 30)
-        monkeypatch.setattr(_linear_plain, "_BLOCK_ELEMENTS", 2 * V)
-        monkeypatch.setattr(_linear_plain, "_SLAB_BYTES", 5 * D * 8)
-        monkeypatch.setattr(_linear_plain, "_TILE_ROWS", 3)
+        monkeypatch.setattr(_linear_sweep, "_CHUNK_BYTES", 4 * V * 8)
+        monkeypatch.setattr(_linear_sweep, "_CHUNK_SHARE", 1 << 30)
+        monkeypatch.setattr(_linear_rows, "_BLOCK_ELEMENTS", 2 * V)
+        monkeypatch.setattr(_linear_sweep, "_SLAB_BYTES", 5 * D * 8)
+        monkeypatch.setattr(_linear_sweep, "_TILE_ROWS", 3)
 
 
 def gradients(scalar: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:

@@ -9,10 +9,19 @@ import torch
 from torch import Tensor
 
 import eligibility as el
-from eligibility.ops import _linear_plain
+from eligibility.ops import _cpu, _linear_sweep
 
 ROWS, VOCABULARY, FEATURES = 96, 257, 32
 LOW = [torch.bfloat16, torch.float16, torch.float32]
+
+
+@pytest.fixture(params=["torch", "native"], autouse=True)
+def _rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test with the native kernel over rows, where it is built, and without it."""
+    if request.param == "torch":
+        monkeypatch.setattr(_cpu, "serves", lambda logits: False)
+    elif _cpu.library() is None:
+        pytest.skip("the native kernel is not built")
 
 
 def statistics(hidden: Tensor, weight: Tensor, token: Tensor) -> tuple[Tensor, Tensor]:
@@ -57,10 +66,10 @@ def test_errors_are_at_most_those_of_the_plain_way(
     dtype: torch.dtype, chunks: int, scale: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row_bytes = VOCABULARY * dtype.itemsize
-    monkeypatch.setattr(_linear_plain, "_CHUNK_BYTES", ROWS // chunks * row_bytes)
-    monkeypatch.setattr(_linear_plain, "_CHUNK_SHARE", 1 << 30)
-    monkeypatch.setattr(_linear_plain, "_SLAB_BYTES", 100 * FEATURES * 4)
-    monkeypatch.setattr(_linear_plain, "_TILE_ROWS", 30)
+    monkeypatch.setattr(_linear_sweep, "_CHUNK_BYTES", ROWS // chunks * row_bytes)
+    monkeypatch.setattr(_linear_sweep, "_CHUNK_SHARE", 1 << 30)
+    monkeypatch.setattr(_linear_sweep, "_SLAB_BYTES", 100 * FEATURES * 4)
+    monkeypatch.setattr(_linear_sweep, "_TILE_ROWS", 30)
     inputs = problem(dtype, scale)
     exact = run("plain", *(x.double() if x.is_floating_point() else x for x in inputs))
     ours, plain = run("ours", *inputs), run("plain", *inputs)
@@ -90,3 +99,32 @@ def test_statistics_are_float32_and_no_log_probability_is_positive(dtype: torch.
     assert result.log_prob.dtype == result.entropy.dtype == torch.float32
     assert bool((result.log_prob <= 0).all())
     assert bool((result.entropy >= 0).all())
+
+
+@pytest.mark.parametrize("dtype", LOW, ids=str)
+@pytest.mark.parametrize("masked", [False, True])
+def test_masks_temperature_and_clipping_hold_in_every_dtype(
+    dtype: torch.dtype, masked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_linear_sweep, "_CHUNK_BYTES", 10 * VOCABULARY * dtype.itemsize)
+    monkeypatch.setattr(_linear_sweep, "_CHUNK_SHARE", 1 << 30)
+    hidden, weight, token, advantage = problem(dtype, 1.0)
+    mask = torch.arange(VOCABULARY) % 3 != 1
+    options = {"mask": mask, "temperature": 0.8} if masked else {}
+    token = torch.where(mask[token], token, 0)
+    exact = [x.double().requires_grad_() for x in (hidden, weight)]
+    low = [x.clone().requires_grad_() for x in (hidden, weight)]
+    old = el.linear_log_prob(*exact, token, **options).detach() + 0.3 * advantage.double()
+
+    def run(inputs: list[Tensor], scalars: torch.dtype) -> tuple[Tensor, tuple[Tensor, ...]]:
+        loss = el.linear_clipped_policy_loss(
+            *inputs, token, advantage.to(scalars), old.to(scalars), clip=(0.1, 0.15), **options
+        )
+        return loss.detach(), torch.autograd.grad(loss, inputs)
+
+    (found, gradients), (truth, wanted) = run(low, torch.float32), run(exact, torch.float64)
+    # A few roundings to the dtype, of logits (|z| < 8) and of the gradient.
+    eps = torch.finfo(dtype).eps
+    assert abs(float(found - truth)) < 8 * eps
+    for a, b in zip(gradients, wanted, strict=True):
+        assert rms(a, b) < 8 * eps * float(b.square().mean().sqrt())

@@ -11,7 +11,7 @@ from torch.autograd import forward_ad
 
 from eligibility.ops._linear_head import Head
 from eligibility.ops._linear_objective import Objective, PolicyObjective, Upstream
-from eligibility.ops._linear_plain import Sweep, Wants, sweep
+from eligibility.ops._linear_sweep import Sweep, Wants, sweep
 from eligibility.shapes import are_values_readable
 
 

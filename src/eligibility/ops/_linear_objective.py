@@ -1,7 +1,7 @@
 """Losses of one token as functions of its log-probability and its entropy, and their slopes.
 
 Whatever the loss, its gradient at the logits of a row is fixed by the slopes, one number each:
-that is why one product with the unembedding is enough (see ``_linear_plain``).
+that is why one product with the unembedding is enough (see ``_linear_sweep``).
 """
 
 from __future__ import annotations
@@ -35,6 +35,11 @@ class Upstream:
     def needs_entropy(self) -> bool:
         """The gradient of the entropy contains the entropy."""
         return self.entropy is not None
+
+    @property
+    def is_linear(self) -> bool:
+        """The slopes do not depend on the statistics: they are what arrived."""
+        return True
 
     def at(self, rows: Tensor | slice) -> Upstream:
         """The same for some of the tokens."""
@@ -73,6 +78,11 @@ class PolicyObjective:
     def needs_entropy(self) -> bool:
         """Whether the entropy takes part."""
         return self.entropy_coef != 0.0
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the slopes are the same whatever the statistics are."""
+        return self.old_log_prob is None and self.kl_coef == 0.0
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
