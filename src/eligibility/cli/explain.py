@@ -20,7 +20,7 @@ def explain(
         str,
         typer.Argument(
             metavar="DISTRIBUTION|SCRIPT.py",
-            help="categorical, onehotcategorical, multinomial, bernoulli or binomial; or a script.",
+            help="categorical, multinomial, bernoulli, binomial, normal, … or a Python script.",
         ),
     ],
     arguments: Annotated[
@@ -42,6 +42,14 @@ def explain(
     ] = None,
     total_count: Annotated[
         str | None, typer.Option(help="The number of trials (binomial; checked for multinomial).")
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(help="A parameter of any other distribution: loc=0, or matrix=1,0;0,1."),
+    ] = None,
+    wrt: Annotated[
+        list[str] | None,
+        typer.Option(help="The parameter to differentiate with respect to; default: all given."),
     ] = None,
     of: Annotated[str, typer.Option(help="What is differentiated: log_prob or prob.")] = "log_prob",
     coordinates: Annotated[
@@ -83,14 +91,15 @@ def explain(
             write_atomically(html, found.html())
         _show(found, json, latex)
         return
-    from eligibility.cli.problems import read_problem
+    from eligibility.cli.problems import read_assignments, read_problem
     from eligibility.explanation.by_rule import explain_problem
     from eligibility.explanation.problem import check_of
 
-    parameters = {"probs": probs, "logits": logits}
+    parameters = {"probs": probs, "logits": logits, **read_assignments(param or ())}
     outcome = {"--action": action, "--counts": counts, "--value": value}
     problem = read_problem(subject, parameters, outcome, total_count)
-    explanation = explain_problem(problem, None, coordinates, check_of(of))
+    names = tuple(wrt) if wrt else None
+    explanation = explain_problem(problem, names, coordinates, check_of(of))
     if html is not None:
         write_atomically(html, explanation.html())
     _show(explanation, json, latex)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,7 +19,8 @@ from torch.distributions import (
 
 from eligibility import shapes
 from eligibility.errors import InvalidValueError
-from eligibility.explanation.problem import Problem, make_problem
+from eligibility.explanation.problem import Problem, make_problem, problem_of
+from eligibility.rules.registry import supported_distributions
 
 # The families, and the option that says what was drawn.
 _FAMILIES: dict[str, tuple[type[Distribution], str]] = {
@@ -39,7 +42,7 @@ def read_problem(
 
     Args:
         family: What the user calls the distribution.
-        parameters: "probs" and "logits" as they were typed.
+        parameters: The parameters as they were typed; "probs" and "logits" may be None.
         outcomes: The options that say what was drawn, as they were typed.
         total_count: The number of trials as it was typed.
 
@@ -47,13 +50,18 @@ def read_problem(
         InvalidValueError: Something is missing, or is not what the family takes.
     """
     name = family.lower().replace("-", "").replace("_", "")
-    if name not in _FAMILIES:
+    others = {cls.__name__.lower(): cls for cls in supported_distributions()}
+    if name not in _FAMILIES and name not in others:
         raise InvalidValueError(
             "the distribution",
             repr(family),
-            "one of " + ", ".join(_FAMILIES),
-            "see `eligibility explain --help`",
+            "one of " + ", ".join(sorted({*_FAMILIES, *others})),
+            "or the name of a script that ends in .py",
         )
+    if name not in _FAMILIES:
+        given = {key: text for key, text in parameters.items() if text is not None}
+        text = _read_outcome(name, "--value", outcomes)
+        return _general(others[name], given, read_array("--value", text))
     cls, option = _FAMILIES[name]
     parameter, entries = _read_parameter(parameters)
     drawn = read_numbers(option, _read_outcome(name, option, outcomes))
@@ -61,6 +69,30 @@ def read_problem(
     if cls in (Bernoulli, Binomial):
         return _coin(cls, parameter, entries, drawn, total)
     return _categories(cls, parameter, entries, drawn, total)
+
+
+def read_assignments(texts: Iterable[str]) -> dict[str, str]:
+    """``loc=0`` as a name and its text."""
+    assignments = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (name and equals and value):
+            raise InvalidValueError(
+                "`--param`", repr(text), "name=numbers", "for example --param loc=0 --param scale=1"
+            )
+        assignments[name] = value
+    return assignments
+
+
+def read_array(option: str, text: str) -> Tensor:
+    """A number, numbers separated by commas, or rows of them separated by semicolons."""
+    rows = [read_numbers(option, row) for row in text.split(";")]
+    if len({len(row) for row in rows}) != 1:
+        raise InvalidValueError(
+            f"`{option}`", "rows of different lengths", "a matrix", "for example 1,0;0,1"
+        )
+    array = torch.stack(rows) if len(rows) > 1 else rows[0]
+    return array[0] if array.numel() == 1 else array
 
 
 def read_numbers(option: str, text: str) -> Tensor:
@@ -75,6 +107,36 @@ def read_numbers(option: str, text: str) -> Tensor:
             "for example 0.69,0.1,0.2,0.01",
         ) from None
     return torch.tensor(numbers, dtype=torch.float64)
+
+
+def _general(cls: type[Distribution], given: Mapping[str, str], value: Tensor) -> Problem:
+    """One outcome of any other family, built from its own parameters."""
+    signature = inspect.signature(cls).parameters
+    known = [name for name in signature if name not in ("validate_args", "lims")]
+    missing = [
+        name for name in known if signature[name].default is inspect.Parameter.empty
+        and name not in given
+    ]  # fmt: skip
+    unknown = [name for name in given if name not in known]
+    if missing or unknown:
+        raise InvalidValueError(
+            f"`--param` of {cls.__name__}",
+            "no " + ", ".join(missing) if missing else ", ".join(unknown),
+            ", ".join(known),
+            "give each as --param name=numbers",
+        )
+    arguments: dict[str, Any] = {n: read_array(f"--param {n}", text) for n, text in given.items()}
+    if "dim" in arguments:
+        arguments["dim"] = _read_whole("--param dim", given["dim"])
+    build: Any = cls
+    try:
+        dist: Distribution = build(**arguments, validate_args=True)
+    except (ValueError, RuntimeError) as error:
+        problem = " ".join(str(error).split()).split(", but found")[0]
+        raise InvalidValueError(
+            f"`--param` of {cls.__name__}", problem, ", ".join(known), "correct the numbers"
+        ) from None
+    return problem_of(dist, value)
 
 
 def _coin(

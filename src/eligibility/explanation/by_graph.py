@@ -12,7 +12,12 @@ from torch import Tensor
 
 from eligibility.errors import InvalidValueError
 from eligibility.explanation import autograd_internals, expectations, reasons
-from eligibility.explanation.checks import check_equal, check_zero, rounding_of
+from eligibility.explanation.checks import (
+    check_equal,
+    check_zero,
+    rounding_of,
+    why_autograd_differs,
+)
 from eligibility.explanation.derivation import (
     Check,
     Expectation,
@@ -208,7 +213,7 @@ def _checks(part: Part) -> list[Check]:
             part.result,
             autograd,
             rounding_of(largest, terms, epsilon),
-            "torch clamps probabilities, and a clamp has derivative 0 outside its bounds",
+            why_autograd_differs(part),
         )
     ]
     if part.rule.coordinates == "weights":

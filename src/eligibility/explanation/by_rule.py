@@ -14,6 +14,7 @@ from eligibility.explanation.checks import (
     check_mean,
     check_zero,
     rounding_of,
+    why_autograd_differs,
 )
 from eligibility.explanation.derivation import (
     Check,
@@ -60,7 +61,7 @@ def explain_problem(
         steps=steps,
         leaves=leaves,
         rules=tuple(map(_statement_with_others, parts)),
-        checks=tuple(check for part in parts for check in _checks(part)),
+        checks=tuple(check for part in parts for check in _checks(part, len(steps))),
         expected=tuple(item for part in parts for item in expectations.expected(part)),
     )
 
@@ -93,6 +94,8 @@ def _part(problem: Problem, leaf: Leaf, coordinates: str | None, of: Of) -> Part
     start = start_in(problem, name, coordinates).requires_grad_()
     output = log_prob_in(problem, name, coordinates, start)
     (autograd,) = torch.autograd.grad(output.sum(), start)
+    if name == "scale_tril":
+        autograd = autograd.tril()  # stock Wishart gives a slope to entries that it does not read
     log_prob = problem.log_prob()
     factor = torch.ones_like(log_prob) if of == "log_prob" else log_prob.exp()
     if bool((factor == 0).any()):
@@ -143,7 +146,8 @@ def _statement_with_others(part: Part) -> RuleStatement:
     return replace(statement_of(part), conventions=conventions_table(part), others=others)
 
 
-def _checks(part: Part) -> list[Check]:
+def _checks(part: Part, operations: int) -> list[Check]:
+    """The checks of one parameter; autograd rounds in each of torch's ``operations``."""
     problem, coordinates = part.problem, part.rule.coordinates
     summands = torch.stack(list(part.rule.terms(problem.as_given(), problem.value).values()))
     scale = like_rows(part.factor, part.result) * summands.abs().sum(0).amax()
@@ -152,8 +156,8 @@ def _checks(part: Part) -> list[Check]:
             "rule = autograd through torch",
             part.result,
             part.autograd,
-            rounding_of(scale, part.result.shape[-1] if part.result.ndim else 1),
-            "torch clamps probabilities, and a clamp has derivative 0 outside its bounds",
+            rounding_of(scale, max(operations, *part.result.shape[-1:], 1)),
+            why_autograd_differs(part),
         ),
         check_finite_differences(problem, part.name, coordinates, part.eligibility),
     ]

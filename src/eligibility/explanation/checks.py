@@ -11,12 +11,14 @@ from torch import Tensor
 from torch.distributions import Binomial, Multinomial
 
 from eligibility.explanation.derivation import Check
-from eligibility.explanation.problem import Problem, log_prob_in, start_in
+from eligibility.explanation.problem import Part, Problem, log_prob_in, start_in
 from eligibility.rules.rule import Rule
 
 _EPSILON = torch.finfo(torch.float64).eps
 # Entries that finite differences perturb, and outcomes that an enumeration visits, at most.
 _MOST_ENTRIES = 64
+# Matrices that stay symmetric when they change: both mirrored entries move, by half each.
+_SYMMETRIC = ("covariance_matrix", "precision_matrix")
 _MOST_OUTCOMES = 4096
 
 
@@ -50,6 +52,13 @@ def rounding_of(scale: Tensor, terms: int, epsilon: float = _EPSILON) -> Tensor:
     return 8 * epsilon * terms * scale.nan_to_num(posinf=0.0)
 
 
+def why_autograd_differs(part: Part) -> str:
+    """The reason that fits, for a rule and an autograd that disagree."""
+    if part.name == "probs" and bool((part.autograd == 0).any()):
+        return "torch clamps probabilities, and a clamp has derivative 0 outside its bounds"
+    return "torch's own log_prob is less accurate than the rule here"
+
+
 def check_finite_differences(
     problem: Problem, name: str, coordinates: str | None, rule: Tensor
 ) -> Check:
@@ -64,9 +73,11 @@ def check_finite_differences(
         for index in chosen.tolist():
             nudge = torch.zeros(size, dtype=torch.float64)
             nudge[index] = width.reshape(-1)[index]
+            shift = nudge.reshape(start.shape)
+            if name in _SYMMETRIC:
+                shift = (shift + shift.mT) / 2
             high, low = (
-                log_prob_in(problem, name, coordinates, start + sign * nudge.reshape(start.shape))
-                for sign in (1, -1)
+                log_prob_in(problem, name, coordinates, start + sign * shift) for sign in (1, -1)
             )
             values.append((high - low).nan_to_num(nan=0.0).sum() / (2 * nudge[index]))
         return torch.stack(values), width.reshape(-1)[chosen]

@@ -19,7 +19,7 @@ _FAMILY = (Categorical, OneHotCategorical, Multinomial)
 
 def expected(part: Part) -> tuple[Expectation, ...]:
     """The expectations that apply to one parameter."""
-    found = (_zero_for_the_rest(part), _same_for_logits(part), _vanished(part))
+    found = (_zero_for_the_rest(part), _same_for_logits(part), _vanished(part), _unbiased(part))
     return tuple(item for item in found if item is not None)
 
 
@@ -96,4 +96,16 @@ def _vanished(part: Part) -> Expectation | None:
         f"{str(part.autograd.dtype).removeprefix('torch.')}, and a clamp has derivative 0 outside. "
         "Pass logits, which are not clamped.",
         question=6,
+    )
+
+
+def _unbiased(part: Part) -> Expectation | None:
+    """That REINFORCE works with every eligibility."""
+    reason = part.rule.why_biased(part.problem.distribution()) if part.rule.why_biased else None
+    if reason is None:
+        return None
+    return Expectation(
+        f"REINFORCE to learn the {part.called} with this.",
+        f"The number is right, and its expectation is not 0: {reason}. REINFORCE with it is "
+        "biased; use a pathwise gradient (rsample) instead.",
     )

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from eligibility.errors import InvalidValueError
+from eligibility.errors import InvalidValueError, UnsupportedDistributionError
 from eligibility.explanation.derivation import Leaf
-from eligibility.rules.registry import check_value, constructed_parameters
+from eligibility.rules.registry import check_value, constructed_parameters, find_rule
 from eligibility.rules.rule import Rule
 
 Of = Literal["log_prob", "prob"]
@@ -104,19 +104,42 @@ def problem_of(dist: Distribution, value: Tensor, wrt: tuple[str, ...] | None = 
     """The problem that a distribution object and an outcome pose, as a function of ``wrt``.
 
     Raises:
-        UnsupportedDistributionError: There is no rule for the distribution.
+        UnsupportedDistributionError: There is no rule for the distribution, or it is no kind of a
+            distribution of torch, so that there is nothing to compare the rule with.
         ShapeError, InvalidTypeError, InvalidValueError: ``value`` is not an outcome of ``dist``.
     """
     check_value(dist, value)
-    family = next(c for c in type(dist).__mro__ if c.__module__.startswith("torch.distributions"))
     given = constructed_parameters(dist)
-    for name, other in (("probs", "logits"), ("logits", "probs")):
-        if name in (wrt or ()):
-            given = tuple(name if item == other else item for item in given)
-    arguments = inspect.signature(family).parameters
-    others = [n for n in arguments if n not in (*given, "probs", "logits", "validate_args")]
-    constants = {name: getattr(dist, name) for name in others}
-    return make_problem(family, {name: getattr(dist, name) for name in given}, constants, value)
+    family = next(c for c in type(dist).__mro__ if c.__module__.startswith("torch.distributions"))
+    if family is Distribution:
+        raise UnsupportedDistributionError(
+            "`dist`",
+            type(dist).__name__,
+            "a distribution of torch, or a subclass of one",
+            "explain its log-probability by graph: eligibility.explain(dist.log_prob(value))",
+        )
+    for group in _ALTERNATIVES:
+        asked = next((name for name in group if name in (wrt or ())), None)
+        given = tuple(asked if asked and name in group else name for name in given)
+    arguments = tuple(inspect.signature(family).parameters)
+    excluded = {*given, *_OPTIONS}.union(*(g for g in _ALTERNATIVES if set(g) & set(given)))
+    needed = [name for name in arguments if name not in excluded]
+    constants = {name: getattr(dist, name) for name in needed}
+    return make_problem(family, {name: _as_given(dist, name) for name in given}, constants, value)
+
+
+# Of each of these, a distribution is constructed with one.
+_ALTERNATIVES = (("probs", "logits"), ("covariance_matrix", "precision_matrix", "scale_tril"))
+# Arguments that change nothing of what is explained.
+_OPTIONS = ("validate_args", "lims")
+
+
+def _as_given(dist: Distribution, name: str) -> Tensor:
+    """A parameter; the drop-in distributions keep the weights that they were given."""
+    tensor = getattr(dist, "weights", None) if name == "probs" else None
+    given = getattr(dist, name) if tensor is None else tensor
+    assert isinstance(given, Tensor)
+    return given
 
 
 def make_problem(
@@ -125,29 +148,43 @@ def make_problem(
     constants: Mapping[str, Any],
     value: Tensor,
 ) -> Problem:
-    """The same in float64, with one row of parameters for each outcome."""
+    """The same in float64, with one row of parameters for each outcome.
+
+    Raises:
+        UnsupportedDistributionError: torch's own log-probability fails in float64.
+    """
     wide = {name: tensor.detach().double() for name, tensor in parameters.items()}
-    dist = family(**wide, **constants, validate_args=False)
-    value = value.double() if value.is_floating_point() else value
-    outcomes = value if value.ndim > len(dist.event_shape) else value.expand(
-        dist.batch_shape + dist.event_shape
-    )  # fmt: skip
-    batch = outcomes.shape[: outcomes.ndim - len(dist.event_shape)]
-    rows = {}
-    for name, tensor in wide.items():
-        event = _event_dim(family, name)
-        rows[name] = tensor.expand(batch + tensor.shape[tensor.ndim - event :]).contiguous()
-    return Problem(family, rows, constants, outcomes)
+    fixed = {name: _widened(constant) for name, constant in constants.items()}
+    dist = family(**wide, **fixed, validate_args=False)
+    value = _widened(value)
+    whole = value.ndim > len(dist.event_shape)
+    outcomes = value if whole else value.expand(dist.batch_shape + dist.event_shape)
+    rows = {
+        name: tensor.expand(find_rule(dist, name)(dist, outcomes).shape).contiguous()
+        for name, tensor in wide.items()
+    }
+    problem = Problem(family, rows, fixed, outcomes)
+    try:
+        problem.log_prob()
+    except RuntimeError as error:
+        raise UnsupportedDistributionError(
+            f"the log_prob of torch's {family.__name__}",
+            f"an error in float64: {' '.join(str(error).split())}",
+            "a number to compare the rule with",
+            "use eligibility.eligibility, which does not need it",
+        ) from error
+    return problem
+
+
+def _widened(constant: Any) -> Any:
+    """A floating-point tensor in float64; anything else as it is."""
+    is_tensor = isinstance(constant, Tensor) and constant.is_floating_point()
+    return constant.detach().double() if is_tensor else constant
 
 
 def like_rows(factor: Tensor, rows: Tensor) -> Tensor:
     """``factor``, one number a row, shaped so that it multiplies ``rows``."""
     return factor.reshape(factor.shape + (1,) * (rows.ndim - factor.ndim))
-
-
-def _event_dim(family: type[Any], parameter: str) -> int:
-    constraint: Any = family.arg_constraints[parameter]
-    return int(constraint.event_dim)
 
 
 def log_prob_in(problem: Problem, name: str, coordinates: str | None, leaf: Tensor) -> Tensor:
