@@ -166,11 +166,6 @@ def test_families(capsys, arguments: str, values: list[float]) -> None:
             "categorical --probs 0.5,0.5 --action 0 --json --latex",
             "`--json`, `--latex`: got both, expected one of them; choose one format",
         ),
-        (
-            "zeta --probs 0.5,0.5 --action 0",
-            "the distribution: got 'zeta', expected one of categorical, onehotcategorical, "
-            "multinomial, bernoulli, binomial; see `eligibility explain --help`",
-        ),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(capsys, arguments: str, message: str) -> None:
@@ -197,3 +192,83 @@ def test_a_missing_script_is_one_line_and_status_2(capsys) -> None:
         "error: `nope.py`: got no such file, expected a Python script; check the name and the "
         "folder\n",
     )
+
+
+def test_questions_are_listed_and_answered(capsys) -> None:
+    status, out, err = run(capsys, "explain", "--question")
+    assert (status, err) == (0, "")
+    assert len(out.splitlines()) == 10
+    status, out, err = run(capsys, "explain", "--question", "6")
+    assert (status, err) == (0, "")
+    assert out.startswith("6. Why is the gradient exactly 0, and my agent repeats one action?\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            "--question 11",
+            "`--question`: got 11, expected a number from 1 to 10; `eligibility explain "
+            "--question` lists them",
+        ),
+        (
+            "--question why",
+            "`--question`: got 'why', expected a number; `--question` alone lists them",
+        ),
+        (
+            "",
+            "the subject: got nothing, expected a distribution or a script; see `eligibility "
+            "explain --help`",
+        ),
+        (
+            "normal --param loc=0 --value 1",
+            "`--param` of Normal: got no scale, expected loc, scale; give each as --param "
+            "name=numbers",
+        ),
+        (
+            "normal --param loc=0 --param scale=1 --param df=1 --value 1",
+            "`--param` of Normal: got df, expected loc, scale; give each as --param name=numbers",
+        ),
+        (
+            "normal --param loc=0 --param scale=-1 --value 1",
+            "`--param scale`: got numbers outside GreaterThan(lower_bound=0.0), expected numbers "
+            "inside it; correct them",
+        ),
+        (
+            "normal --param loc --value 1",
+            "`--param`: got 'loc', expected name=numbers; for example --param loc=0 --param "
+            "scale=1",
+        ),
+        (
+            "normal --param loc=0 --param scale=1 --value 1 --wrt df",
+            "`wrt` of Normal: got 'df', expected 'loc' or 'scale'; register a rule for it with "
+            "eligibility.register_eligibility",
+        ),
+        (
+            "exponential --param rate=1 --value=-1",
+            "`value`: got outcomes outside the support of Exponential, expected "
+            "GreaterThanEq(lower_bound=0.0); pass what the distribution can sample",
+        ),
+        (
+            "multivariatenormal --param loc=0,0 --param covariance_matrix=1,0;0 --value 1,2",
+            "`--param covariance_matrix`: got rows of different lengths, expected a matrix; for "
+            "example 1,0;0,1",
+        ),
+    ],
+)
+def test_bad_questions_and_parameters_are_one_line(capsys, arguments: str, message: str) -> None:
+    assert run(capsys, "explain", *arguments.split()) == (2, "", f"error: {message}\n")
+
+
+def test_any_supported_distribution_is_explained_by_its_parameters(capsys) -> None:
+    arguments = "multivariatenormal --param loc=0,0 --param covariance_matrix=2,0;0,1 --value 1,2"
+    status, out, err = run(capsys, "explain", *arguments.split(), "--wrt", "loc", "--json")
+    assert (status, err) == (0, "")
+    assert json.loads(out)["rules"][0]["result"]["values"] == pytest.approx([0.5, 2.0])
+
+
+def test_an_unknown_distribution_names_those_that_are_known(capsys) -> None:
+    status, out, err = run(capsys, "explain", "zeta", "--value", "1")
+    assert (status, out) == (2, "")
+    assert err.startswith("error: the distribution: got 'zeta', expected one of bernoulli, beta, ")
+    assert err.endswith("; or the name of a script that ends in .py\n")

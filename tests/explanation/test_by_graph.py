@@ -287,7 +287,8 @@ def test_a_thousand_nodes_are_folded_to_a_readable_text() -> None:
             InvalidValueError,
             "`X`: got a leaf: nothing computed it, expected a tensor that was computed from one "
             "with requires_grad=True; explain what you call .backward() on; detach(), .item(), "
-            "no_grad() and integer operations end a graph",
+            "no_grad() and integer operations end a graph; and so does sample(), see eligibility "
+            "explain --question 8",
         ),
         (
             lambda: el.explain(X.sum(), wrt=Y),

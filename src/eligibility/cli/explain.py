@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
 
 def explain(
     subject: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="DISTRIBUTION|SCRIPT.py",
             help="categorical, multinomial, bernoulli, binomial, normal, … or a Python script.",
         ),
-    ],
+    ] = None,
     arguments: Annotated[
         list[str] | None, typer.Argument(help="The script's own arguments, after `--`.")
     ] = None,
@@ -64,6 +65,10 @@ def explain(
     ] = None,
     timeout: Annotated[float, typer.Option(help="Script: seconds until it is stopped.")] = 120.0,
     memory: Annotated[float, typer.Option(help="Script: GiB of memory it may take.")] = 8.0,
+    question: Annotated[
+        bool,
+        typer.Option("--question", help="List the worked questions; with a number, answer that."),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the record as JSON.")] = False,
     latex: Annotated[bool, typer.Option("--latex", help="Print a LaTeX document.")] = False,
     html: Annotated[
@@ -75,34 +80,61 @@ def explain(
     For a script, it runs the script unmodified and explains each of its backward passes, and why
     a .grad that it reads is None. What the script prints goes to standard error.
 
+    A question from the list of worked ones is answered by its number.
+
     Examples: eligibility explain categorical --probs 0.69,0.1,0.2,0.01 --action 0 --of prob;
-    eligibility explain train.py --line 40 -- --seed 1
+    eligibility explain normal --param loc=0 --param scale=1 --value 0.3;
+    eligibility explain train.py --line 40 -- --seed 1; eligibility explain --question 6
     """
     if json and latex:
         raise InvalidValueError("`--json`, `--latex`", "both", "one of them", "choose one format")
-    if subject.endswith(".py"):
+    found: Explanation | ScriptExplanation
+    if question:
+        found = _answer(subject, json)
+    elif subject is None:
+        raise InvalidValueError(
+            "the subject",
+            "nothing",
+            "a distribution or a script",
+            "see `eligibility explain --help`",
+        )
+    elif subject.endswith(".py"):
         from eligibility.explanation.script import explain_script
 
         found = explain_script(
             subject, arguments or [], line=line, tensor=tensor, timeout=timeout, memory=memory
         )
         typer.echo(found.output, err=True, nl=False)
-        if html is not None:
-            write_atomically(html, found.html())
-        _show(found, json, latex)
-        return
-    from eligibility.cli.problems import read_assignments, read_problem
-    from eligibility.explanation.by_rule import explain_problem
-    from eligibility.explanation.problem import check_of
+    else:
+        from eligibility.cli.problems import read_assignments, read_problem
+        from eligibility.explanation.by_rule import explain_problem
+        from eligibility.explanation.problem import check_of
 
-    parameters = {"probs": probs, "logits": logits, **read_assignments(param or ())}
-    outcome = {"--action": action, "--counts": counts, "--value": value}
-    problem = read_problem(subject, parameters, outcome, total_count)
-    names = tuple(wrt) if wrt else None
-    explanation = explain_problem(problem, names, coordinates, check_of(of))
+        parameters = {"probs": probs, "logits": logits, **read_assignments(param or ())}
+        outcome = {"--action": action, "--counts": counts, "--value": value}
+        problem = read_problem(subject, parameters, outcome, total_count)
+        found = explain_problem(problem, tuple(wrt) if wrt else None, coordinates, check_of(of))
     if html is not None:
-        write_atomically(html, explanation.html())
-    _show(explanation, json, latex)
+        write_atomically(html, found.html())
+    _show(found, json, latex)
+
+
+def _answer(number: str | None, json: bool) -> Explanation:
+    """The answer to one worked question; without a number, the list of them, and the end."""
+    from eligibility.explanation.questions import QUESTIONS, answer_question
+
+    if number is not None:
+        if not number.isdigit():
+            raise InvalidValueError(
+                "`--question`", repr(number), "a number", "`--question` alone lists them"
+            )
+        return answer_question(int(number))
+    if json:
+        listed = [{"number": q.number, "asked": q.asked, "where": q.where} for q in QUESTIONS]
+        typer.echo(dumps(listed, ensure_ascii=False))
+    else:
+        typer.echo("\n".join(f"{q.number:>3}. {q.asked}" for q in QUESTIONS))
+    raise typer.Exit
 
 
 def _show(explanation: Explanation | ScriptExplanation, json: bool, latex: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -132,11 +133,21 @@ def _general(cls: type[Distribution], given: Mapping[str, str], value: Tensor) -
     try:
         dist: Distribution = build(**arguments, validate_args=True)
     except (ValueError, RuntimeError) as error:
-        problem = " ".join(str(error).split()).split(", but found")[0]
-        raise InvalidValueError(
-            f"`--param` of {cls.__name__}", problem, ", ".join(known), "correct the numbers"
-        ) from None
+        raise _refusal(cls, " ".join(str(error).split()), known) from None
     return problem_of(dist, value)
+
+
+def _refusal(cls: type[Distribution], message: str, known: Iterable[str]) -> InvalidValueError:
+    """What torch says about a parameter, without the tensors that it prints."""
+    found = re.search(r"Expected parameter (\w+) .*to satisfy the constraint (.+?), but", message)
+    if found is None:
+        return InvalidValueError(
+            f"`--param` of {cls.__name__}", message, ", ".join(known), "correct the numbers"
+        )
+    name, constraint = found.groups()
+    return InvalidValueError(
+        f"`--param {name}`", f"numbers outside {constraint}", "numbers inside it", "correct them"
+    )
 
 
 def _coin(

@@ -20,7 +20,6 @@ from eligibility.explanation.checks import (
 )
 from eligibility.explanation.derivation import (
     Check,
-    Expectation,
     Explanation,
     Leaf,
     Subject,
@@ -73,7 +72,11 @@ def explain_tensor(
             replace(statement_of(part), conventions=conventions_table(part)) for part in parts
         ),
         checks=(_check_edges(graph, gradients), *(c for part in parts for c in _checks(part))),
-        expected=_expected(parts, names, graph),
+        expected=(
+            *dict.fromkeys(item for part in parts for item in expectations.expected(part)),
+            *expectations.of_graph(matches, leaves, of),
+            *expectations.of_non_leaves(names, graph),
+        ),
         notes=_notes(tensor, recording),
     )
 
@@ -87,7 +90,7 @@ def _check_has_graph(tensor: Tensor, names: Names) -> None:
         got,
         "a tensor that was computed from one with requires_grad=True",
         "explain what you call .backward() on; detach(), .item(), no_grad() and integer "
-        "operations end a graph",
+        "operations end a graph; and so does sample(), see eligibility explain --question 8",
     )
 
 
@@ -222,12 +225,6 @@ def _checks(part: Part) -> list[Check]:
     elif part.name == "logits":
         found.append(check_zero("Σ over the categories = 0", autograd, epsilon))
     return [check for check in found if check is not None]
-
-
-def _expected(parts: Sequence[Part], names: Names, graph: Graph) -> tuple[Expectation, ...]:
-    found = [item for part in parts for item in expectations.expected(part)]
-    found += expectations.of_non_leaves(names, graph)
-    return tuple(dict.fromkeys(found))
 
 
 def _notes(tensor: Tensor, recording: Recording | None) -> tuple[str, ...]:

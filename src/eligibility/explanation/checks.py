@@ -38,6 +38,11 @@ def check_equal(
     )
 
 
+def check_that(statement: str, holds: bool) -> Check:
+    """A statement that is true or false, not nearly true."""
+    return Check(statement, holds, 0.0 if holds else math.nan, 0.0, "" if holds else "it does not")
+
+
 def check_zero(statement: str, summands: Tensor, epsilon: float = _EPSILON) -> Check | None:
     """Whether the last axis of ``summands`` adds up to 0; None if one of them is infinite."""
     if not bool(summands.isfinite().all()):

@@ -254,7 +254,7 @@ class Subject:
     """What was asked: enough to ask it again.
 
     Attributes:
-        kind: "rule" or "graph".
+        kind: "rule", "graph", or "question" for a worked answer.
         of: What is differentiated: "log_prob", "prob", or the name of the user's tensor.
         wrt: The parameters or leaves it is differentiated with respect to.
         family: The distribution's class name; "" for a graph.
@@ -263,7 +263,7 @@ class Subject:
         coordinates: The convention that was asked for; "" if the parameter has one only.
     """
 
-    kind: Literal["rule", "graph"]
+    kind: Literal["rule", "graph", "question"]
     of: str
     wrt: tuple[str, ...]
     family: str = ""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import torch
 from torch.distributions import Bernoulli, Binomial, Categorical, Multinomial, OneHotCategorical
 
-from eligibility.explanation.derivation import Expectation
+from eligibility.explanation.derivation import Expectation, Leaf
 from eligibility.explanation.graph import Graph
 from eligibility.explanation.names import Names
+from eligibility.explanation.patterns import Match
 from eligibility.explanation.problem import Part, counts_of, like_rows
 from eligibility.explanation.wording import number, vector
 from eligibility.rules.registry import find_rule
@@ -41,6 +45,41 @@ def of_non_leaves(names: Names, graph: Graph) -> tuple[Expectation, ...]:
             f"Call {held[0]}.retain_grad() before backward() to keep it; STEPS shows it anyway.",
         ),
     )
+
+
+def of_graph(matches: Sequence[Match], leaves: Sequence[Leaf], of: str) -> tuple[Expectation, ...]:
+    """The expectations that what was recognised in a graph, and its gradients, call for."""
+    kinds = {match.kind for match in matches}
+    found = []
+    if "loss" in kinds:
+        found.append(
+            Expectation(
+                f"the value of {of} to say how well it learns.",
+                "It says nothing: only its gradient is built to be the one of the expected reward. "
+                "It may be 0, negative, or go up while the policy improves.",
+                question=10,
+            )
+        )
+    if "divergence" in kinds:
+        found.append(
+            Expectation(
+                "the gradient of Σ p log(p/q) as one writes it by hand.",
+                "The distributions divide their probs by the sum first, so theirs is the projected "
+                "gradient: the two differ by a constant, and agree after a softmax.",
+                question=2,
+            )
+        )
+    if any(leaf.gradient is not None and math.isnan(leaf.gradient.minimum or 0) for leaf in leaves):
+        found.append(
+            Expectation(
+                "a number.",
+                "A NaN arose on the way. The usual place is 0 · (−∞): the entropy or a divergence "
+                "of a category that cannot happen. The first step whose gradient out is NaN while "
+                "its gradient in is not, read from the top, is where.",
+                question=5,
+            )
+        )
+    return tuple(found)
 
 
 def _zero_for_the_rest(part: Part) -> Expectation | None:

@@ -103,7 +103,7 @@ def graph_between(root: Node, wrt: Sequence[Tensor] | None = None) -> Graph:
         nodes = _in_forward_order(inputs, set(inputs))
         used = {target: i for i, n in reversed(list(enumerate(nodes))) for target in inputs[n]}
         return Graph(nodes, sorted(ends, key=lambda end: used[end.node]))
-    chosen = [end for end in ends if any(end.tensor is tensor for tensor in wrt)]
+    chosen = [end for tensor in wrt for end in ends if end.tensor is tensor]
     chosen += [End(t, t.grad_fn, t.output_nr) for t in wrt if t.grad_fn in inputs]
     between = _ancestors(inputs, {end.node for end in chosen})
     return Graph(_in_forward_order(inputs, between), chosen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator
 
 from eligibility.explanation.derivation import Explanation, Numbers, RuleStatement, Step, Table
@@ -19,13 +20,12 @@ _SPECIAL = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "_": r"\_", "^": r"\textasciicircum{}",
     "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "~": r"\textasciitilde{}",
     "<": "$<$", ">": "$>$", "|": "$|$", "−": "$-$", "∂": r"$\partial$", "Σ": r"$\Sigma$",
-    "π": r"$\pi$", "σ": r"$\sigma$", "ε": r"$\varepsilon$", "μ": r"$\mu$", "λ": r"$\lambda$",
-    "ψ": r"$\psi$", "Γ": r"$\Gamma$", "α": r"$\alpha$", "β": r"$\beta$", "ν": r"$\nu$",
-    "κ": r"$\kappa$", "τ": r"$\tau$", "δ": r"$\delta$", "θ": r"$\theta$", "γ": r"$\gamma$",
+    "Γ": r"$\Gamma$", "‖": r"$\|$", "λ": r"$\lambda$",
     "×": r"$\times$", "·": r"$\cdot$", "→": r"$\to$", "≤": r"$\le$", "≥": r"$\ge$", "≠": r"$\ne$",
     "∞": r"$\infty$", "√": r"$\sqrt{}$", "∝": r"$\propto$", "¬": r"$\lnot$", "∈": r"$\in$",
     "½": r"$\tfrac12$", "²": r"$^2$", "³": r"$^3$", "⁻": r"$^-$", "¹": r"$^1$", "ᵀ": r"$^\top$",
     "ˣ": r"$^x$", "ᵃ": r"$^a$", "…": r"\dots{}", "—": "---", "–": "--", "✓": r"$\checkmark$",
+    "\N{COMBINING TILDE}": r"$\tilde{}$",
 }  # fmt: skip
 
 
@@ -41,8 +41,23 @@ def render_notebook(explanation: Explanation) -> str:
 
 
 def escape(text: str) -> str:
-    """``text`` for LaTeX's text mode; a letter that it has no name for becomes "?"."""
-    return "".join(_SPECIAL.get(letter, letter if ord(letter) < 256 else "?") for letter in text)
+    """``text`` for LaTeX's text mode; a letter that has no name here as its code point."""
+    return "".join(_SPECIAL.get(letter) or _letter(letter) for letter in text)
+
+
+def _letter(letter: str) -> str:
+    """Greek letters and subscripts by their Unicode names; Latin letters as they are."""
+    if ord(letter) < 256:
+        return letter
+    kind, _, name = unicodedata.name(letter, "").rpartition(" ")
+    if kind == "GREEK SMALL LETTER":
+        return rf"$\{name.lower()}$"
+    if kind == "SUBSCRIPT" and name in _DIGITS:
+        return f"$_{_DIGITS.index(name)}$"
+    return f"[U+{ord(letter):04X}]"
+
+
+_DIGITS = ("ZERO", "ONE", "TWO", "THREE", "FOUR", "FIVE", "SIX", "SEVEN", "EIGHT", "NINE")
 
 
 def _blocks(explanation: Explanation) -> Iterator[str]:

@@ -132,7 +132,7 @@ _OPERATIONS: dict[str, Description] = {
         (Factor("1, summed over the copies", r"\textstyle\sum g"),),
     ),
     "where": Description(
-        "choice", "x if c else y", r"c\,?\,x:y",
+        "choice", "x if c else y", r"x\text{ if }c\text{ else }y",
         (Factor("1 where c holds", "[c]"), Factor("1 where c does not", r"[\lnot c]")),
     ),
     "clone": Description("copy", "x", "x", (Factor("1", "1"),), True),

@@ -15,6 +15,8 @@ from eligibility.rules.registry import find_rule, rules_of
 
 # Rows that a table shows; a reader who wants the rest has the tensors.
 _MOST_ROWS = 24
+# Summands of a gradient that have a column each; STEPS lists them all.
+_MOST_SUMMANDS = 3
 
 
 def table_of(part: Part, gradient: Numbers) -> Table:
@@ -46,7 +48,7 @@ def table_of(part: Part, gradient: Numbers) -> Table:
 def leaf_table(leaf: Leaf, of: str) -> Table:
     """The table of one leaf of a graph."""
     columns = [_numbers_column("value", "parameter", leaf.value)]
-    if len(leaf.contributions) > 1:
+    if 2 <= len(leaf.contributions) <= _MOST_SUMMANDS:
         columns += [
             _numbers_column(part.through, "contribution", part.gradient)
             for part in leaf.contributions
@@ -125,7 +127,7 @@ def _summands(part: Part) -> list[Column]:
         if part.leaf.gradient is None:
             return []
         return [_numbers_column("torch's rule", "convention", part.leaf.gradient)]
-    if len(part.leaf.contributions) < 2:
+    if not 2 <= len(part.leaf.contributions) <= _MOST_SUMMANDS:
         return []
     return [
         _numbers_column(summand.through, "contribution", summand.gradient)

@@ -203,6 +203,10 @@ def _rule(rule: RuleStatement) -> list[RenderableType]:
 def _check(check: Check) -> Text:
     mark = Text("✓ " if check.passed else "✗ FAILS ", style="green" if check.passed else "bold red")
     sign = "≤" if check.passed else "not within"
+    if check.deviation == check.tolerance == 0 or check.deviation != check.deviation:
+        return mark.append(check.statement, style="not bold").append(
+            f"; {check.detail}" if check.detail else ""
+        )
     measured = f"  (off by {check.deviation:.1e} {sign} {check.tolerance:.1e})"
     mark.append(check.statement, style="not bold").append(measured, style="dim")
     return mark.append(f"; {check.detail}" if check.detail else "")
