@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import re
+import shutil
+import subprocess
 
 import pytest
 import torch
@@ -101,3 +103,12 @@ def test_numbers_are_written_for_reading(value: float, sentence: str, entry: str
 def test_long_tensors_are_summarised() -> None:
     assert summary(numbers_of(torch.arange(1000.0))) == "1000 numbers from 0 to 999"
     assert summary(numbers_of(torch.zeros(3, 4))) == "3×4 numbers, each 0"
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
+def test_latex_compiles(tmp_path) -> None:
+    source = EXPLANATION.save(tmp_path / "derivation.tex")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", source.name]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert (tmp_path / "derivation.pdf").stat().st_size > 10_000

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator
 
 from eligibility.explanation.derivation import Explanation, Numbers, RuleStatement, Step, Table
+from eligibility.explanation.letters import math_letter
 from eligibility.explanation.wording import cell, number, summary
 
 _PREAMBLE = r"""\documentclass{article}
@@ -20,7 +20,7 @@ _SPECIAL = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "_": r"\_", "^": r"\textasciicircum{}",
     "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "~": r"\textasciitilde{}",
     "<": "$<$", ">": "$>$", "|": "$|$", "−": "$-$", "∂": r"$\partial$", "Σ": r"$\Sigma$",
-    "Γ": r"$\Gamma$", "‖": r"$\|$", "λ": r"$\lambda$",
+    "Γ": r"$\Gamma$", "‖": r"$\|$",
     "×": r"$\times$", "·": r"$\cdot$", "→": r"$\to$", "≤": r"$\le$", "≥": r"$\ge$", "≠": r"$\ne$",
     "∞": r"$\infty$", "√": r"$\sqrt{}$", "∝": r"$\propto$", "¬": r"$\lnot$", "∈": r"$\in$",
     "½": r"$\tfrac12$", "²": r"$^2$", "³": r"$^3$", "⁻": r"$^-$", "¹": r"$^1$", "ᵀ": r"$^\top$",
@@ -46,18 +46,11 @@ def escape(text: str) -> str:
 
 
 def _letter(letter: str) -> str:
-    """Greek letters and subscripts by their Unicode names; Latin letters as they are."""
+    """A letter as it is, in math mode if text fonts lack it, or as its code point."""
     if ord(letter) < 256:
         return letter
-    kind, _, name = unicodedata.name(letter, "").rpartition(" ")
-    if kind == "GREEK SMALL LETTER":
-        return rf"$\{name.lower()}$"
-    if kind == "SUBSCRIPT" and name in _DIGITS:
-        return f"$_{_DIGITS.index(name)}$"
-    return f"[U+{ord(letter):04X}]"
-
-
-_DIGITS = ("ZERO", "ONE", "TWO", "THREE", "FOUR", "FIVE", "SIX", "SEVEN", "EIGHT", "NINE")
+    symbol = math_letter(letter)
+    return f"[U+{ord(letter):04X}]" if symbol == letter else f"${symbol}$"
 
 
 def _blocks(explanation: Explanation) -> Iterator[str]:

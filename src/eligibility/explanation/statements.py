@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from eligibility.explanation.derivation import RuleStatement, Term
+from eligibility.explanation.letters import math_letter
 from eligibility.explanation.numbers import numbers_of
 from eligibility.explanation.problem import Part
 
@@ -12,10 +13,14 @@ from eligibility.explanation.problem import Part
 def statement_of(part: Part) -> RuleStatement:
     """The rule of one parameter, with the factor that multiplies it."""
     rule = part.rule
-    symbol = next((s for s, held in rule.symbols.items() if held == part.name), part.name)
-    symbol += "_k" if f"{symbol}_k" in rule.equation else ""
+    symbol = next((s for s, held in rule.symbols.items() if held == part.name), None)
+    if symbol is None:
+        symbol, latex_symbol = part.name, _as_text(part.name)
+    else:
+        symbol += "_k" if f"{symbol}_k" in rule.equation else ""
+        latex_symbol = "".join(map(math_letter, symbol))
     left, factor = _SIDES.get(part.asked or "", (part.of, "g"))
-    latex_left = _LATEX_SIDES.get(part.asked or "", rf"\text{{{part.of}}}".replace("_", r"\_"))
+    latex_left = _LATEX_SIDES.get(part.asked or "", _as_text(part.of))
     body = f"{factor} · ({rule.equation})" if factor else rule.equation
     latex_body = rf"{factor} \left({rule.latex}\right)" if factor else rule.latex
     return RuleStatement(
@@ -23,11 +28,15 @@ def statement_of(part: Part) -> RuleStatement:
         parameter=part.called,
         coordinates=rule.coordinates or "",
         equation=f"∂ {left}/∂{symbol} = {body}",
-        latex=rf"\frac{{\partial {latex_left}}}{{\partial {symbol}}} = {latex_body}",
+        latex=rf"\frac{{\partial {latex_left}}}{{\partial {latex_symbol}}} = {latex_body}",
         terms=_terms(part, factor),
         result=numbers_of(part.result),
         reference=rule.reference,
     )
+
+
+def _as_text(name: str) -> str:
+    return rf"\text{{{name}}}".replace("_", r"\_")
 
 
 # What is differentiated -> how the equation writes it, and the factor that it puts before the rule.
