@@ -2,21 +2,26 @@
 
 For K = 4 actions and N = 64 states: construct the distribution from logits or from probs, sample,
 take log_prob, and run the backward pass of −mean(A log_prob), with `eligibility.Categorical` and
-torch's own, each with and without validation. The contestants take turns, so that what else the
-machine does meets all of them; the medians over many rounds are compared.
+torch's own, each with and without validation. The contestants take turns; a ratio is the median of
+the ratios within one round, so that what else the machine does meets both sides of it.
 
-    taskset -c 1 python benchmarks/hot_path.py [--rounds N] [--json FILE]
+    taskset -c 1 python benchmarks/hot_path.py [--rounds N]
+
+The result, with date, machine and versions, goes to benchmarks/results/.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import statistics
 import time
 from collections.abc import Callable
+from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,10 +29,13 @@ from torch import Tensor
 import eligibility as el
 
 STATES, ACTIONS = 64, 4
-CALLS = 50  # in a row, so that the clock's own time does not show
+CALLS = 30  # in a row, so that the clock's own time does not show
+WARM_UP = 5  # rounds that do not count
+VALIDATION = {"validated": True, "unvalidated": False}
+RESULT = Path(__file__).parent / "results" / "hot_path.json"
 
 
-def step(cls: type, by: str, validate: bool | None) -> Callable[[], Tensor]:
+def step(cls: type, by: str, validate: bool) -> Callable[[], Tensor]:
     """One step of a policy whose output is a leaf: everything else is left out."""
     generator = torch.Generator().manual_seed(0)
     output = torch.rand(STATES, ACTIONS, generator=generator).requires_grad_()
@@ -42,61 +50,69 @@ def step(cls: type, by: str, validate: bool | None) -> Callable[[], Tensor]:
     return run
 
 
-def contestants() -> dict[str, Callable[[], Tensor]]:
-    """Name -> what is timed."""
-    stock = torch.distributions.Categorical
-    return {
-        f"{by}, {owner}, {'with' if validate else 'without'} validation": step(cls, by, validate)
-        for by in ("logits", "probs")
-        for owner, cls in (("eligibility", el.Categorical), ("torch", stock))
-        for validate in (True, False)
+def measure(by: str, rounds: int) -> dict[str, list[float]]:
+    """Contestant -> microseconds of one step in each round."""
+    owners = {"eligibility": el.Categorical, "torch": torch.distributions.Categorical}
+    runs = {
+        f"{owner}, {validation}": step(cls, by, validate)
+        for owner, cls in owners.items()
+        for validation, validate in VALIDATION.items()
     }
-
-
-def measure(rounds: int) -> dict[str, float]:
-    """Name -> median microseconds of one step."""
-    runs = contestants()
     times: dict[str, list[float]] = {name: [] for name in runs}
-    for repetition in range(rounds + 3):
+    for number in range(WARM_UP + rounds):
         for name, run in runs.items():
             start = time.perf_counter()
             for _ in range(CALLS):
                 run()
-            if repetition >= 3:  # the first ones warm up
+            if number >= WARM_UP:
                 times[name].append((time.perf_counter() - start) / CALLS * 1e6)
-    return {name: statistics.median(values) for name, values in times.items()}
+    return times
 
 
-def ratios(medians: dict[str, float]) -> dict[str, float]:
-    """How many times faster than torch with the same arguments; more than 1 is faster."""
+def ratios(times: dict[str, list[float]]) -> dict[str, float]:
+    """How many times as fast as torch: ours and theirs, validated and not, all four pairs."""
     return {
-        name: medians[name.replace("eligibility", "torch")] / microseconds
-        for name, microseconds in medians.items()
-        if "eligibility" in name
+        f"{ours} / torch, {theirs}": statistics.median(
+            stock / own
+            for stock, own in zip(
+                times[f"torch, {theirs}"], times[f"eligibility, {ours}"], strict=True
+            )
+        )
+        for ours in VALIDATION
+        for theirs in VALIDATION
     }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--rounds", type=int, default=100)
-    parser.add_argument("--json", type=Path, help="also write the numbers to this file")
-    arguments = parser.parse_args()
+    """Measure, print a table, write the result."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=200)
+    rounds = parser.parse_args().rounds
     torch.set_num_threads(1)
-    medians = measure(arguments.rounds)
-    faster = ratios(medians)
-    for name, microseconds in medians.items():
-        beside = f"   {faster[name]:.2f} x as fast as torch's" if name in faster else ""
-        print(f"{name:42} {microseconds:7.1f} µs{beside}")
-    if arguments.json:
-        record = {
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-            "states": STATES,
-            "actions": ACTIONS,
-            "microseconds": medians,
-            "times_as_fast": faster,
-        }
-        arguments.json.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    record: dict[str, Any] = {
+        "date": f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC",
+        "system": platform.platform(),
+        "cores": os.cpu_count(),
+        "load_average": os.getloadavg(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "states": STATES,
+        "actions": ACTIONS,
+        "rounds": rounds,
+    }
+    for by in ("logits", "probs"):
+        times = measure(by, rounds)
+        medians = {name: round(statistics.median(each), 1) for name, each in times.items()}
+        faster = {name: round(ratio, 2) for name, ratio in ratios(times).items()}
+        record[by] = {"median_microseconds": medians, "times_as_fast": faster}
+        print(f"from {by}:")
+        for name, microseconds in medians.items():
+            print(f"  {name:34} {microseconds:8.1f} µs")
+        for name, ratio in faster.items():
+            print(f"  {name:34} {ratio:8.2f} times as fast")
+    RESULT.parent.mkdir(exist_ok=True)
+    RESULT.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    print(f"written to {RESULT}")
 
 
 if __name__ == "__main__":
