@@ -212,3 +212,9 @@ def test_impossible_outcomes_of_coins_are_never_drawn() -> None:
         drawn = dist.sample((100_000,))
         assert torch.equal(drawn.amin(0), torch.tensor([0.0, top, 0.0]).double())
         assert torch.equal(drawn.amax(0), torch.tensor([0.0, top, 0.0]).double())
+
+
+def test_explanations_show_the_weights_as_given() -> None:
+    policy = el.Categorical(probs=torch.tensor([1.0, 2.0, 3.0]))
+    explanation = el.explain(policy, value=torch.tensor(1))
+    assert "Categorical(probs=[1 2 3]) at 1" in explanation.text()

@@ -17,7 +17,13 @@ NO_SHAPE = torch.Size()
 
 
 class DropIn(Distribution):
-    """Mixed in before one of torch's classes."""
+    """Mixed in before one of torch's classes.
+
+    Attributes:
+        given_parameter: "probs" or "logits", whichever it was constructed with.
+    """
+
+    given_parameter: str
 
     def eligibility(
         self,

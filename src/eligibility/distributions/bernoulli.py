@@ -58,10 +58,7 @@ class Bernoulli(DropIn, torch.distributions.Bernoulli):
         (given,) = broadcast_all(given)
         name = "probs" if from_probs else "logits"
         check_floating(given, name)
-        if from_probs:
-            self.probs = given
-        else:
-            self.logits = given
+        self.given_parameter = name
         self._param = given
         self._describe(given.shape, torch.Size(), validate_args)
         if self._may_check(given):
@@ -71,23 +68,24 @@ class Bernoulli(DropIn, torch.distributions.Bernoulli):
         """The same distribution for a larger batch, without new memory."""
         new: Self = type(self).__new__(type(self)) if _instance is None else _instance
         new._param = self._param.expand(batch_shape)
-        if self._is_from_probs:
-            new.probs = new._param
-        else:
-            new.logits = new._param
+        new.given_parameter = self.given_parameter
         new._describe(torch.Size(batch_shape), torch.Size(), self._validate_args)
         return new
 
     @property
     def _is_from_probs(self) -> bool:
-        return vars(self).get("probs") is self._param
+        return self.given_parameter == "probs"
 
     @lazy_property
     def logits(self) -> Tensor:
+        if not self._is_from_probs:
+            return self._param
         return torch.logit(self._wide).to(self._param.dtype)
 
     @lazy_property
     def probs(self) -> Tensor:
+        if self._is_from_probs:
+            return self._param
         return torch.sigmoid(self._wide).to(self._param.dtype)
 
     @property
@@ -138,8 +136,7 @@ class Bernoulli(DropIn, torch.distributions.Bernoulli):
         return _plain.entropy(self._log_pmf).to(self._param.dtype)
 
     def __repr__(self) -> str:
-        name = "probs" if self._is_from_probs else "logits"
-        return f"{type(self).__name__}({name}: {list(self._batch_shape)})"
+        return f"{type(self).__name__}({self.given_parameter}: {list(self._batch_shape)})"
 
 
 def log_failure_and_success(parameter: Tensor, from_probs: bool) -> tuple[Tensor, Tensor]:

@@ -59,10 +59,7 @@ class Binomial(DropIn, torch.distributions.Binomial):
         name = "probs" if from_probs else "logits"
         check_floating(given, name)
         self.total_count = count.type_as(given)
-        if from_probs:
-            self.probs = given
-        else:
-            self.logits = given
+        self.given_parameter = name
         self._param = given
         self._describe(given.shape, torch.Size(), validate_args)
         if self._may_check(given, count):
@@ -74,23 +71,24 @@ class Binomial(DropIn, torch.distributions.Binomial):
         new: Self = type(self).__new__(type(self)) if _instance is None else _instance
         new.total_count = self.total_count.expand(batch_shape)
         new._param = self._param.expand(batch_shape)
-        if self._is_from_probs:
-            new.probs = new._param
-        else:
-            new.logits = new._param
+        new.given_parameter = self.given_parameter
         new._describe(torch.Size(batch_shape), torch.Size(), self._validate_args)
         return new
 
     @property
     def _is_from_probs(self) -> bool:
-        return vars(self).get("probs") is self._param
+        return self.given_parameter == "probs"
 
     @lazy_property
     def logits(self) -> Tensor:
+        if not self._is_from_probs:
+            return self._param
         return torch.logit(self._wide).to(self._param.dtype)
 
     @lazy_property
     def probs(self) -> Tensor:
+        if self._is_from_probs:
+            return self._param
         return torch.sigmoid(self._wide).to(self._param.dtype)
 
     @property
@@ -146,8 +144,7 @@ class Binomial(DropIn, torch.distributions.Binomial):
         return _plain.entropy(table.movedim(0, -1)).to(self._param.dtype)
 
     def __repr__(self) -> str:
-        name = "probs" if self._is_from_probs else "logits"
-        return f"{type(self).__name__}({name}: {list(self._batch_shape)})"
+        return f"{type(self).__name__}({self.given_parameter}: {list(self._batch_shape)})"
 
 
 def log_mass(ones: Tensor, zeros: Tensor, failure: Tensor, success: Tensor) -> Tensor:

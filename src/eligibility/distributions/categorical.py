@@ -70,7 +70,7 @@ class Categorical(DropIn, torch.distributions.Categorical):
 
     weights: Tensor | None
     mask: Tensor | None
-    _total: Tensor  # Σw, shape [*batch, 1]; only beside weights
+    _total: Tensor  # Σw, shape [*batch]; only beside weights
 
     def __init__(
         self,
@@ -86,16 +86,14 @@ class Categorical(DropIn, torch.distributions.Categorical):
         check_categories(given, name)
         if mask is not None:
             check_mask(mask, given, of=name)
+        self.given_parameter = name
+        self._param = given
         if from_probs:
             self.weights = given if mask is None else torch.where(mask, given, 0.0)
-            self._total = self.weights.sum(-1, keepdim=True, dtype=_plain.compute_dtype(given))
-            self.probs = rounded(self.weights / self._total, given.dtype)
-            self._param = self.probs
+            self._total = self.weights.sum(-1, dtype=_plain.compute_dtype(given))
         else:
             self.weights = None
             self._log_pmf = _plain.log_pmf(given, mask)
-            self.logits = rounded(self._log_pmf, given.dtype)
-            self._param = self.logits
         self.mask = mask
         self._num_events = given.shape[-1]
         self._describe(given.shape[:-1], torch.Size(), validate_args)
@@ -123,7 +121,7 @@ class Categorical(DropIn, torch.distributions.Categorical):
         else:
             check_probs(self.weights.detach())
         raise InvalidValueError(
-            "`probs`" if self.weights is not None else "`logits`",
+            f"`{self.given_parameter}`",
             "a row that cannot be normalised",
             "numbers whose sum is finite",
             "divide the weights by their maximum",
@@ -134,16 +132,14 @@ class Categorical(DropIn, torch.distributions.Categorical):
         new: Self = type(self).__new__(type(self)) if _instance is None else _instance
         batch_shape = torch.Size(batch_shape)
         shape = torch.Size((*batch_shape, self._num_events))
+        new.given_parameter = self.given_parameter
+        new._param = self._param.expand(shape)
         new.weights = None
-        if self.weights is not None:
-            new.weights = self.weights.expand(shape)
-            new._total = self._total.expand(*batch_shape, 1)
-            new.probs = self.probs.expand(shape)
-            new._param = new.probs
-        else:
+        if self.weights is None:
             new._log_pmf = self._log_pmf.expand(shape)
-            new.logits = self.logits.expand(shape)
-            new._param = new.logits
+        else:
+            new.weights = self.weights.expand(shape)
+            new._total = self._total.expand(batch_shape)
         new.mask = None if self.mask is None else self.mask.expand(shape)
         new._num_events = self._num_events
         new._describe(batch_shape, torch.Size(), self._validate_args)
@@ -153,7 +149,8 @@ class Categorical(DropIn, torch.distributions.Categorical):
     def _log_pmf(self) -> Tensor:
         """log(w/Σw) in the dtype to compute in."""
         assert self.weights is not None  # given logits set it
-        return safe_log(self.weights.to(self._total.dtype)) - self._total.log()
+        wide = self.weights.to(self._total.dtype)
+        return safe_log(wide) - self._total.log().unsqueeze(-1)
 
     @lazy_property
     def logits(self) -> Tensor:
@@ -161,7 +158,9 @@ class Categorical(DropIn, torch.distributions.Categorical):
 
     @lazy_property
     def probs(self) -> Tensor:
-        return rounded(self._log_pmf.exp(), self._param.dtype)
+        if self.weights is None:
+            return rounded(self._log_pmf.exp(), self._param.dtype)
+        return rounded(self.weights / self._total.unsqueeze(-1), self._param.dtype)
 
     def sample(
         self, sample_shape: Any = NO_SHAPE, *, generator: torch.Generator | None = None
@@ -188,7 +187,7 @@ class Categorical(DropIn, torch.distributions.Categorical):
             log_prob = self._at(self._log_pmf, value)
         else:
             chosen = rounded(self._at(self.weights, value), self._total.dtype)
-            log_prob = chosen.log() - self._total.squeeze(-1).log()
+            log_prob = chosen.log() - self._total.log()
         if self.mask is not None and self._may_check(log_prob) and _has_impossible(log_prob):
             check_allowed(value, self.mask, "value")
         return rounded(log_prob, self._param.dtype)
@@ -219,9 +218,8 @@ class Categorical(DropIn, torch.distributions.Categorical):
         return rounded(_plain.entropy(self._log_pmf), self._param.dtype)
 
     def __repr__(self) -> str:
-        name = "logits" if self.weights is None else "probs"
         masked = "" if self.mask is None else ", masked"
-        return f"{type(self).__name__}({name}: {list(self._param.shape)}{masked})"
+        return f"{type(self).__name__}({self.given_parameter}: {list(self._param.shape)}{masked})"
 
 
 def _has_impossible(log_prob: Tensor) -> bool:

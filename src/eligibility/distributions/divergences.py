@@ -63,14 +63,14 @@ def _kl_of_one_draw(p: Distribution, q: Distribution) -> Tensor:
 
 def _log_pmf(dist: Distribution) -> Tensor:
     """The log-probabilities of the outcomes of one draw on the last axis, wide enough to add."""
+    single = getattr(dist, "_categorical", dist)
+    if isinstance(single, Bernoulli | Binomial | Categorical):
+        return single._log_pmf
     if isinstance(dist, torch.distributions.Bernoulli | torch.distributions.Binomial):
         from_probs = "probs" in vars(dist)
         parameter = dist.probs if from_probs else dist.logits
         wide = parameter.to(_plain.compute_dtype(parameter))
         return torch.stack(log_failure_and_success(wide, from_probs), -1)
-    single = getattr(dist, "_categorical", dist)
-    if isinstance(single, Categorical):
-        return single._log_pmf
     logits: Tensor = single.logits  # type: ignore[union-attr]  # a categorical of torch's own
     return logits.to(_plain.compute_dtype(logits))
 

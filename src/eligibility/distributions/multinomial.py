@@ -75,6 +75,11 @@ class Multinomial(DropIn, torch.distributions.Multinomial):
         return self._categorical._param
 
     @property
+    def given_parameter(self) -> str:  # type: ignore[override]  # what it holds knows
+        """ "probs" or "logits", whichever it was constructed with."""
+        return self._categorical.given_parameter
+
+    @property
     def weights(self) -> Tensor | None:
         """The weights as they were given; None if logits were."""
         return self._categorical.weights
@@ -132,7 +137,7 @@ class Multinomial(DropIn, torch.distributions.Multinomial):
         else:
             counts = value.to(base._total.dtype)
             wide = torch.where(counts == 0, 1.0, base.weights.to(base._total.dtype)).log()
-            powers = (counts * wide).sum(-1) - counts.sum(-1) * base._total.squeeze(-1).log()
+            powers = (counts * wide).sum(-1) - counts.sum(-1) * base._total.log()
         orders = torch.lgamma(counts.sum(-1) + 1) - torch.lgamma(counts + 1).sum(-1)
         return (orders + powers).to(self._param.dtype)
 

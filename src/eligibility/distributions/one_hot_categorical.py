@@ -48,6 +48,11 @@ class OneHotCategorical(DropIn, torch.distributions.OneHotCategorical):
         self._describe(self._categorical.batch_shape, event_shape, validate_args)
 
     @property
+    def given_parameter(self) -> str:  # type: ignore[override]  # what it holds knows
+        """ "probs" or "logits", whichever it was constructed with."""
+        return self._categorical.given_parameter
+
+    @property
     def weights(self) -> Tensor | None:
         """The weights as they were given; None if logits were."""
         return self._categorical.weights

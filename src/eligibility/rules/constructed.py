@@ -2,7 +2,8 @@
 
 A stock object computes the other ones on first use and then holds them as if they had been given
 (``probs`` beside ``logits``), and ``expand`` copies all of them. What was given is read from the
-object, without computing anything that it does not hold yet.
+object, without computing anything that it does not hold yet. A class may say it itself, in an
+attribute ``given_parameter``.
 """
 
 from __future__ import annotations
@@ -61,6 +62,9 @@ def _holder(dist: Distribution) -> Distribution:
 
 
 def _given(dist: Distribution, names: list[str]) -> list[str]:
+    known = getattr(dist, "given_parameter", None)
+    if known in names:
+        return [known]
     held = list(vars(dist))
     own = [name for name in names if name in held]
     # A constructor stores what it is given before it calls its base, which stores the batch
