@@ -129,6 +129,15 @@ def test_relative_links_and_images_exist(path: Path) -> None:
     assert not missing
 
 
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_links_within_a_file_lead_to_a_heading(path: Path) -> None:
+    text = FENCE.sub("", path.read_text(encoding="utf-8"))
+    headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    # GitHub keeps letters, digits, hyphens and underscores of a heading, and joins with hyphens.
+    anchors = {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
+    assert set(re.findall(r"\]\(#([^)]+)\)", text)) <= anchors
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [
