@@ -31,6 +31,7 @@ _PUBLIC = {
     "categorical_kl": "eligibility.ops.categorical",
     "categorical_log_prob": "eligibility.ops.categorical",
     "categorical_statistics": "eligibility.ops.categorical",
+    "categorical_sample": "eligibility.ops.sampling",
     "clipped_policy_loss": "eligibility.ops.policy_loss",
     "reinforce_loss": "eligibility.ops.policy_loss",
     "linear_log_prob": "eligibility.ops.linear_categorical",

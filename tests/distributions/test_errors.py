@@ -181,6 +181,18 @@ def test_an_index_out_of_range_is_an_error_without_validation_too() -> None:
         policy.log_prob(torch.tensor([[0], [1]]))
 
 
+def test_nothing_is_drawn_from_nan_without_validation_too() -> None:
+    bad = torch.tensor([[0.0, 1.0], [float("nan"), 1.0]])
+    for dist in (
+        el.Categorical(logits=bad, validate_args=False),
+        el.Categorical(probs=bad, validate_args=False),
+        el.OneHotCategorical(probs=-bad, validate_args=False),
+        el.Multinomial(3, probs=bad, validate_args=False),
+    ):
+        with pytest.raises(InvalidValueError, match="got NaN, expected numbers"):
+            dist.sample()
+
+
 def test_eligibility_is_as_strict_as_log_prob() -> None:
     mask = torch.tensor([True, True, False])
     masked = el.Categorical(logits=torch.zeros(2, 3), mask=mask)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
+import eligibility as el
 from eligibility.ops import sampling
 from eligibility.ops.sampling import draw_categories, draw_counts
 
@@ -77,3 +78,32 @@ def test_counts_of_rows_with_different_totals() -> None:
         assert torch.equal(y.sum(-1), totals.double().expand(50, 2))
         assert not y[..., 0, 2].any()
         assert not y[..., 1, :2].any()
+
+
+def test_a_sample_comes_with_its_differentiable_log_probability() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(4000, 5, generator=generator).requires_grad_()
+    mask = torch.tensor([True, True, False, True, True])
+    options = {"mask": mask, "temperature": 0.5, "softcap": 3.0}
+    action, log_prob = el.categorical_sample(logits, **options, generator=generator)
+    assert not (action == 2).any()
+    expected = el.categorical_log_prob(logits, action, **options)
+    torch.testing.assert_close(log_prob, expected)
+    (ours,) = torch.autograd.grad(log_prob.sum(), logits)
+    (theirs,) = torch.autograd.grad(expected.sum(), logits)
+    torch.testing.assert_close(ours, theirs)
+    # E[−log π(a)] is the entropy
+    surprise = -log_prob.detach()
+    entropy = el.categorical_entropy(logits, **options).mean()
+    assert (surprise.mean() - entropy).abs() < 5 * surprise.std() / 4000**0.5
+
+
+def test_sampling_from_nan_or_from_nothing_is_an_error() -> None:
+    with pytest.raises(el.errors.InvalidValueError) as caught:
+        el.categorical_sample(torch.tensor([0.0, float("nan")]))
+    assert str(caught.value) == (
+        "`logits`: got NaN, expected numbers; "
+        "find where the NaN arises, for instance 0 · inf or 0 / 0"
+    )
+    with pytest.raises(el.errors.InvalidValueError, match="a row without a legal action"):
+        el.categorical_sample(torch.zeros(2), mask=torch.tensor([False, False]))

@@ -98,11 +98,11 @@ class Categorical(DropIn, torch.distributions.Categorical):
         self._num_events = given.shape[-1]
         self._describe(given.shape[:-1], torch.Size(), validate_args)
         if self._may_check(given):
-            self._check_parameter(given)
+            self._check_parameter()
 
-    def _check_parameter(self, given: Tensor) -> None:
+    def _check_parameter(self) -> None:
         """One number for each row tells whether all is well; if not, find out what is wrong."""
-        if given.numel() == 0:
+        if self._param.numel() == 0:
             return
         if self.weights is None:
             # A NaN, an infinity or a row of −∞ makes NaN of each log-probability of its row.
@@ -117,7 +117,7 @@ class Categorical(DropIn, torch.distributions.Categorical):
         if self.mask is not None:
             check_mask_rows(self.mask)
         if self.weights is None:
-            check_logits(_plain.masked(given.detach(), self.mask))
+            check_logits(_plain.masked(self._param.detach(), self.mask))
         else:
             check_probs(self.weights.detach())
         raise InvalidValueError(
@@ -166,9 +166,13 @@ class Categorical(DropIn, torch.distributions.Categorical):
         self, sample_shape: Any = NO_SHAPE, *, generator: torch.Generator | None = None
     ) -> Tensor:
         """Draw indices, shape ``[*sample_shape, *batch]``; never one of probability 0."""
-        shape = torch.Size(sample_shape)
-        weights = self._log_pmf.detach().exp() if self.weights is None else self.weights
-        return draw_categories(weights, shape, generator)
+        return draw_categories(self._to_draw_from(), torch.Size(sample_shape), generator)
+
+    def _to_draw_from(self) -> Tensor:
+        """Weights that can be drawn from: from NaN nothing can be, validated or not."""
+        if not self._validate_args and are_values_readable(self._param):
+            self._check_parameter()
+        return self._log_pmf.detach().exp() if self.weights is None else self.weights
 
     def log_prob(self, value: Tensor) -> Tensor:
         """log P(value), shape of ``value``.

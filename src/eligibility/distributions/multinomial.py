@@ -113,8 +113,7 @@ class Multinomial(DropIn, torch.distributions.Multinomial):
         self, sample_shape: Any = NO_SHAPE, *, generator: torch.Generator | None = None
     ) -> Tensor:
         """Draw counts, shape ``[*sample_shape, *batch, K]``; 0 where the probability is."""
-        base = self._categorical
-        weights = base.probs if base.weights is None else base.weights
+        weights = self._categorical._to_draw_from()
         count = self._count.expand(self._batch_shape)
         drawn = draw_counts(weights, count, torch.Size(sample_shape), generator)
         return drawn.to(self._param.dtype)

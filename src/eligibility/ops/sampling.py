@@ -6,7 +6,52 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
+from eligibility.ops import _plain
+from eligibility.ops._categorical_call import checked_logits
+from eligibility.shapes import are_values_readable, check_logits, check_mask_rows
+
 _ONE = torch.Size()
+
+
+def categorical_sample(
+    logits: Tensor,
+    *,
+    mask: Tensor | None = None,
+    temperature: float = 1.0,
+    softcap: float | None = None,
+    generator: torch.Generator | None = None,
+) -> tuple[Tensor, Tensor]:
+    r"""Draw an action from ``softmax(z)`` together with its log-probability.
+
+    Args:
+        logits: z, shape ``[*batch, K]``; −∞ forbids an action.
+        mask: True where an action is legal, ``[*batch, K]`` or ``[K]``.
+        temperature: Divides the logits, > 0; after the soft-cap.
+        softcap: c > 0 turns logits z into ``c tanh(z/c)``.
+        generator: The source of randomness; default: torch's own.
+
+    Returns:
+        The action, int64 ``[*batch]``, and log π(action), ``[*batch]``, which is differentiable and
+        that of `eligibility.categorical_log_prob`.
+
+    Raises:
+        ShapeError, InvalidTypeError: The arguments do not fit together.
+        InvalidValueError: A row has a NaN, or allows nothing.
+
+    Example:
+        >>> action, log_prob = categorical_sample(torch.tensor([[0.0, 9.0], [9.0, float("-inf")]]),
+        ...                                       mask=torch.tensor([True, False]))
+        >>> action, log_prob
+        (tensor([0, 0]), tensor([0., 0.]))
+    """
+    shaped = checked_logits(logits, mask, temperature, softcap)
+    log_probs = _plain.log_pmf(shaped, mask)
+    if are_values_readable(logits):
+        if mask is not None:
+            check_mask_rows(mask)
+        check_logits(_plain.masked(logits.detach(), mask))
+    action = draw_categories(log_probs.detach().exp(), generator=generator)
+    return action, _plain.at_action(log_probs, action)
 
 
 def draw_categories(
