@@ -14,7 +14,16 @@ from eligibility.explanation.page.markup import Markup, element, join
 from eligibility.explanation.page.tables import table_html
 from eligibility.explanation.script import BackwardCall, ScriptExplanation
 
-_SCRIPTS = ("numbers.js", "rules.js", "steps.js", "sentences.js", "checks.js", "view.js")
+_SCRIPTS = (
+    "numbers.js",
+    "rules.js",
+    "steps.js",
+    "sentences.js",
+    "checks.js",
+    "tables.js",
+    "view.js",
+    "controls.js",
+)
 
 
 def render_page(explanation: Explanation) -> str:

@@ -1,106 +1,28 @@
-/* The controls, and the page that follows them. Text is set as text, never as HTML. */
+/* The sections of the page, for the reader's numbers. All text is set as text; the only markup is the
+   MathML of the equations, which the page brings with it. */
 
-const page = JSON.parse(document.getElementById("explanation").textContent);
-const { record, statements } = page;
-const form = document.getElementById("controls");
+const { record, statements } = JSON.parse(document.getElementById("explanation").textContent);
 const [parameter, given] = record.subject.parameters[0];
-const categories = given.values.length;
 const sectionOf = (name) => document.querySelector(`[data-section=${name}]`);
-const field = (name, k) => form.elements.namedItem(`${name}-${k}`);
 
-/** The state that the record was made for. */
-function givenState() {
-  const { family, outcome, coordinates, of } = record.subject;
-  const entries = (numbers) => numbers.values.map(Number);
-  const counts =
-    family === "Categorical"
-      ? given.values.map((_, k) => (outcome.values[0] === k ? 1 : 0))
-      : entries(outcome);
-  return { parameter, of, coordinates, values: entries(given), counts };
-}
-
-/* Making elements. */
-
-function make(name, attributes = {}, ...children) {
-  const node = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  node.append(...children);
-  return node;
-}
-
-function makeBar(value, [low, high]) {
-  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  const shapes = [
-    ["axis", 0, 8, 10],
-    [value < 0 ? "down" : "up", 2, 0, 6],
-  ];
-  const at = (v) => (1000 * (Math.min(Math.max(v, low), high) - low)) / (high - low);
-  const [zeroAt, end] = [at(0), at(value)];
-  for (const [name, y, width, height] of shapes) {
-    const rect = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-    const isAxis = name === "axis";
-    const place = {
-      class: name,
-      x: (isAxis ? zeroAt - 4 : Math.min(zeroAt, end)).toFixed(1),
-      y,
-      width: isAxis ? width : Math.abs(end - zeroAt).toFixed(1),
-      height,
-    };
-    for (const [key, v] of Object.entries(place)) rect.setAttribute(key, v);
-    svg.append(rect);
+/** key -> the shape that the record gives to those numbers. */
+function shapesOf({ leaves, steps }) {
+  const found = new Map();
+  const note = (key, numbers) => found.set(key, numbers?.shape ?? []);
+  for (const leaf of leaves) {
+    note(`${leaf.id}.value`, leaf.value);
+    note(`${leaf.id}.gradient`, leaf.gradient);
+    leaf.contributions.forEach((part, i) => note(`${leaf.id}.contribution.${i}`, part.gradient));
   }
-  const frame = { class: "bar", viewBox: "-4 0 1008 10", preserveAspectRatio: "none" };
-  for (const [key, v] of Object.entries(frame)) svg.setAttribute(key, v);
-  svg.setAttribute("aria-hidden", "true");
-  return svg;
+  for (const step of steps) {
+    note(`${step.id}.value`, step.value);
+    note(`${step.id}.gradient`, step.gradient);
+    step.edges.forEach((edge, i) => note(`${step.id}.edge.${i}`, edge.gradient));
+  }
+  return found;
 }
 
-const GRADIENTS = ["contribution", "gradient", "convention"];
-
-function scaleOf(columns) {
-  const values = columns.filter((c) => GRADIENTS.includes(c.role)).flatMap((c) => c.values);
-  const finite = values.filter((v) => v !== null && v !== undefined && Number.isFinite(v));
-  const [low, high] = [Math.min(0, ...finite), Math.max(0, ...finite)];
-  return high > low ? [low, high] : [0, 1];
-}
-
-/** Fills a table of the page with other columns; its caption and axis stay. */
-function fillTable(table, columns, selected) {
-  const scale = scaleOf(columns);
-  const axis = table.tHead.rows[0].cells[0];
-  const titles = columns.map((column) =>
-    make("th", { scope: "col", role: "columnheader", class: column.role }, column.title),
-  );
-  table.tHead.rows[0].replaceChildren(axis, ...titles);
-  const rows = Array.from({ length: categories }, (_, k) => {
-    const header = make("th", { scope: "row", role: "rowheader" }, String(k));
-    if (selected.includes(k)) header.append(make("span", { class: "drawn" }, "drawn"));
-    const cells = columns.map(({ title: label, role, values }) => {
-      const value = k < values.length ? values[k] : null;
-      const write = role === "outcome" ? number : cell;
-      const text =
-        value === null
-          ? make("span", { class: "number" })
-          : make("data", { class: "number", value: String(value) }, write(value));
-      const data = make("td", { role: "cell", class: role, "data-label": label }, text);
-      const drawsBar = value !== null && !Number.isNaN(value);
-      if (drawsBar && GRADIENTS.includes(role)) data.append(makeBar(value, scale));
-      if (drawsBar && role === "probability") data.append(makeBar(value, [0, 1]));
-      return data;
-    });
-    const attributes = selected.includes(k) ? { role: "row", class: "selected" } : { role: "row" };
-    return make("tr", attributes, header, ...cells);
-  });
-  table.tBodies[0].replaceChildren(...rows);
-}
-
-/** Text with `backticks` as code. */
-function paragraph(text) {
-  const parts = text.split(/`([^`]*)`/);
-  return make("p", {}, ...parts.map((part, i) => (i % 2 ? make("code", {}, part) : part)));
-}
-
-/* The sections. */
+const SHAPES = shapesOf(record);
 
 function showGradient(state, shown) {
   const [leaf] = record.leaves;
@@ -131,29 +53,10 @@ function showGradient(state, shown) {
 function showSteps(shown) {
   for (const node of document.querySelectorAll("[data-key]")) {
     const values = shown[node.dataset.key];
-    const shape = shapeOf(node.dataset.key);
+    const shape = SHAPES.get(node.dataset.key);
     const whole = summary(values, shape);
     const most = Number(node.dataset.most ?? Infinity);
     node.textContent = whole.length > most ? summary(values, shape, 0) : whole;
-  }
-}
-
-/** The shape that the record gives to a quantity of the page. */
-const shapes = new Map();
-function shapeOf(key) {
-  return shapes.get(key);
-}
-
-function rememberShapes() {
-  const [leaf] = record.leaves;
-  shapes.set(`${leaf.id}.value`, leaf.value.shape).set(`${leaf.id}.gradient`, leaf.gradient.shape);
-  leaf.contributions.forEach((part, i) => {
-    shapes.set(`${leaf.id}.contribution.${i}`, part.gradient.shape);
-  });
-  for (const step of record.steps) {
-    shapes.set(`${step.id}.value`, step.value?.shape ?? []);
-    shapes.set(`${step.id}.gradient`, step.gradient?.shape ?? []);
-    step.edges.forEach((edge, i) => shapes.set(`${step.id}.edge.${i}`, edge.gradient?.shape ?? []));
   }
 }
 
@@ -248,95 +151,4 @@ function show(state) {
   showRule(state);
   showChecks(state, torch);
   showExpected(state, torch);
-}
-
-/* The controls. */
-
-let state = givenState();
-
-/** The other way to say entry k: the log of a weight, or the probability of a logit. */
-function otherOf(current, k) {
-  if (parameter === "probs") return Math.log(current.values[k]);
-  return probabilitiesOf(current)[k];
-}
-
-/** The entry k that the other way to say it stands for. */
-function ownFromOther(current, k, other) {
-  if (parameter === "probs") return Math.exp(other);
-  const rest = current.values.filter((_, j) => j !== k);
-  const largest = Math.max(...rest);
-  const logRest = largest + Math.log(sum(rest.map((logit) => Math.exp(logit - largest))));
-  return Math.log(other / (1 - other)) + logRest;
-}
-
-/** Writes the state into every control but the one that is being edited. */
-function showControls(except) {
-  const put = (control, value) => {
-    if (control !== except) control.value = Number.isFinite(value) ? number(value) : "";
-  };
-  state.values.forEach((value, k) => {
-    const slider = field("slider", k);
-    if (value > Number(slider.max)) slider.max = value;
-    if (value < Number(slider.min)) slider.min = value;
-    put(slider, value);
-    put(field("own", k), value);
-    put(field("other", k), otherOf(state, k));
-  });
-}
-
-/** What is wrong with a state, or "". */
-function problemOf({ values, counts, of }) {
-  if (!values.every(Number.isFinite)) return "Every entry must be a finite number.";
-  if (parameter === "probs" && values.some((weight) => weight < 0)) {
-    return "A weight cannot be negative.";
-  }
-  if (parameter === "probs" && sum(values) === 0) return "At least one weight must be positive.";
-  if (!counts.every((count) => Number.isInteger(count) && count >= 0 && count <= 99)) {
-    return "A count is a whole number from 0 to 99.";
-  }
-  if (sum(counts) === 0) return "At least one draw is needed.";
-  if (of === "prob" && counts.some((count, k) => count > 0 && values[k] === 0)) {
-    return "The gradient of prob needs an outcome that can happen.";
-  }
-  return "";
-}
-
-function read(target) {
-  const next = { ...state, values: [...state.values], counts: [...state.counts] };
-  const [name, index] = target.name.split("-");
-  const k = Number(index);
-  const value = target.value.trim() === "" ? NaN : Number(target.value);
-  if (name === "slider" || name === "own") next.values[k] = value;
-  if (name === "other") next.values[k] = ownFromOther(state, k, value);
-  if (name === "count") next.counts[k] = value;
-  if (name === "drawn") next.counts = next.counts.map((_, j) => (j === value ? 1 : 0));
-  if (name === "coordinates") next.coordinates = target.value;
-  return next;
-}
-
-function change(event) {
-  const next = read(event.target);
-  const problem = problemOf(next);
-  document.getElementById("problem").textContent = problem;
-  event.target.setAttribute("aria-invalid", problem ? "true" : "false");
-  if (problem) return;
-  state = next;
-  showControls(event.target);
-  show(state);
-}
-
-if (canWalk(record)) {
-  rememberShapes();
-  form.hidden = false;
-  showControls(null);
-  form.addEventListener("input", change);
-  form.addEventListener("submit", (event) => event.preventDefault());
-  form.querySelector("button").addEventListener("click", () => {
-    form.reset();
-    state = givenState();
-    document.getElementById("problem").textContent = "";
-    for (const control of form.elements) control.removeAttribute("aria-invalid");
-    showControls(null);
-    show(state);
-  });
 }
