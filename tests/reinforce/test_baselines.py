@@ -16,6 +16,7 @@ from eligibility.reinforce.baselines import (
     LeaveOneOut,
     MovingAverage,
     NoBaseline,
+    StateValue,
     TimeDependentLeaveOneOut,
 )
 from eligibility.reinforce.returns import rewards_to_go
@@ -72,7 +73,8 @@ class Corridor:
             alive = alive.bool()
             no = torch.zeros_like(alive)
             returns = rewards_to_go(rewards, 1.0, terminated=no, truncated=no)
-            advantage = (returns - baseline(returns, alive))[alive]
+            states = torch.arange(3.0).reshape(3, 1, 1).expand(3, BATCH, 1)
+            advantage = (returns - baseline(returns, alive, states))[alive]
             e = eligibility_logits(actions[alive].long(), self.logits.expand(len(advantage), 2))
             total += chance * (e * advantage.unsqueeze(-1)).sum(0) / BATCH
         return total
@@ -83,6 +85,8 @@ def test_the_gradient_is_unbiased_over_every_batch(name: str) -> None:
     baseline = BASELINES[name]()
     if isinstance(baseline, MovingAverage):
         baseline = FrozenAverage()
+    if isinstance(baseline, StateValue):
+        baseline = FrozenValue()
     got = Corridor().expected_gradient(baseline)
     torch.testing.assert_close(got, Corridor().exact_gradient(), rtol=1e-12, atol=1e-12)
 
@@ -90,16 +94,31 @@ def test_the_gradient_is_unbiased_over_every_batch(name: str) -> None:
 class FrozenAverage(MovingAverage):
     """A moving average with a past, which every enumerated batch meets anew."""
 
-    def __call__(self, returns: Tensor, alive: Tensor | None = None) -> Tensor:
+    def __call__(
+        self, returns: Tensor, alive: Tensor | None = None, observations: Tensor | None = None
+    ) -> Tensor:
         """The baseline of a batch that comes after batches of mean 2.5."""
         self.average = torch.tensor(2.5, dtype=torch.float64)
         return super().__call__(returns, alive)
 
 
+class FrozenValue(StateValue):
+    """A state value with a past, which every enumerated batch meets anew."""
+
+    def __call__(
+        self, returns: Tensor, alive: Tensor | None = None, observations: Tensor | None = None
+    ) -> Tensor:
+        """V of weights that came from elsewhere."""
+        self.weights = torch.tensor([0.7, -1.1, 0.4, 3.0, -2.0, 5.0], dtype=torch.float64)
+        return super().__call__(returns, alive, observations)
+
+
 class BatchMean(Baseline):
     """The mistake that leave-one-out avoids: the own episode is in its baseline."""
 
-    def __call__(self, returns: Tensor, alive: Tensor | None = None) -> Tensor:
+    def __call__(
+        self, returns: Tensor, alive: Tensor | None = None, observations: Tensor | None = None
+    ) -> Tensor:
         """The mean over all episodes."""
         assert alive is not None
         return torch.where(alive, returns[alive].mean(), 0)
@@ -174,3 +193,49 @@ def test_a_rate_outside_its_domain_is_refused() -> None:
 
 def test_the_names_of_the_command_line_are_those_of_the_classes() -> None:
     assert tuple(BASELINES) == BASELINE_NAMES
+
+
+def test_state_value_recovers_what_is_linear_in_its_features() -> None:
+    generator = torch.Generator().manual_seed(0)
+    states = torch.randn(20, 30, 2, generator=generator, dtype=torch.float64)
+    time = torch.arange(20.0, dtype=torch.float64).unsqueeze(-1)
+    returns = 3 + states @ torch.tensor([1.0, -2.0], dtype=torch.float64) + 0.5 * time
+    baseline = StateValue(ridge=1e-12)
+    assert not baseline(returns, None, states).any()
+    torch.testing.assert_close(baseline(returns, None, states), returns, rtol=1e-6, atol=1e-6)
+
+
+def test_state_value_forgets_nothing_through_its_state() -> None:
+    states, returns = torch.arange(6.0).reshape(2, 3, 1), torch.arange(6.0).reshape(2, 3)
+    one, other = StateValue(), StateValue()
+    one(returns, None, states)
+    other.load_state_dict(one.state_dict())
+    assert torch.equal(one(returns, None, states), other(returns, None, states))
+
+
+def test_state_value_ignores_what_is_not_alive() -> None:
+    states, returns = torch.arange(6.0).reshape(2, 3, 1), torch.arange(6.0).reshape(2, 3)
+    alive = torch.tensor([[True, True, True], [True, True, False]])
+    one, other = StateValue(), StateValue()
+    one(returns, alive, states)
+    other(torch.where(alive, returns, 1e6), alive, states)
+    assert torch.equal(one.weights, other.weights)
+    assert one(returns, alive, states)[1, 2] == 0
+
+
+@pytest.mark.parametrize(
+    ("observations", "got"), [(None, "None"), (torch.zeros(2, 1, 1), "shape [2, 1, 1]")]
+)
+def test_state_value_needs_the_observations(observations: Tensor | None, got: str) -> None:
+    text = (
+        f"`observations`: got {got}, expected [2, 3, D]; "
+        "pass the observation before each action, as numbers"
+    )
+    with pytest.raises(ShapeError, match=f"^{re.escape(text)}$"):
+        StateValue()(torch.ones(2, 3), None, observations)
+
+
+def test_a_ridge_outside_its_domain_is_refused() -> None:
+    text = "`ridge`: got 0, expected a finite number > 0; it keeps the solution unique"
+    with pytest.raises(InvalidValueError, match=f"^{re.escape(text)}$"):
+        StateValue(ridge=0.0)

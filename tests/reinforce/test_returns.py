@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from eligibility.errors import InvalidTypeError, InvalidValueError, ShapeError
-from eligibility.reinforce.returns import rewards_to_go
+from eligibility.reinforce.returns import generalized_advantages, rewards_to_go
 
 
 def backwards(
@@ -129,3 +129,37 @@ def test_refuses(error: type[Exception], arguments: dict[str, object], text: str
     given = {"rewards": REWARD, "discount": 0.9, "terminated": FLAG, "truncated": FLAG} | arguments
     with pytest.raises(error, match=f"^{re.escape(text)}$"):
         rewards_to_go(**given)  # type: ignore[arg-type]
+
+
+def random_episodes(seed: int) -> tuple[Tensor, ...]:
+    """Rewards, values, next values and both kinds of ends, ``[12, 3]``."""
+    generator = torch.Generator().manual_seed(seed)
+    rewards, values, following = torch.randn(3, 12, 3, generator=generator, dtype=torch.float64)
+    terminated, truncated = (torch.rand(2, 12, 3, generator=generator) < 0.2).unbind()
+    following[:-1] = torch.where(truncated[:-1], following[:-1], values[1:])
+    return rewards, values, following, terminated, truncated
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_lambda_one_is_the_reward_to_go_minus_the_value(seed: int) -> None:
+    rewards, values, following, terminated, truncated = random_episodes(seed)
+    ends = {"terminated": terminated, "truncated": truncated}
+    got = generalized_advantages(rewards, values, following, 0.9, 1.0, **ends)
+    wanted = rewards_to_go(rewards, 0.9, **ends, bootstrap=following) - values
+    torch.testing.assert_close(got, wanted, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_lambda_zero_is_the_error_of_one_step(seed: int) -> None:
+    rewards, values, following, terminated, truncated = random_episodes(seed)
+    got = generalized_advantages(
+        rewards, values, following, 0.9, 0.0, terminated=terminated, truncated=truncated
+    )
+    wanted = rewards + 0.9 * following * ~terminated - values
+    torch.testing.assert_close(got, wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_lambda_outside_its_domain_is_refused() -> None:
+    text = "`lambda_`: got 2, expected a number in [0, 1]; 1 trusts the rewards alone"
+    with pytest.raises(InvalidValueError, match=f"^{re.escape(text)}$"):
+        generalized_advantages(REWARD, REWARD, REWARD, 0.9, 2.0, terminated=FLAG, truncated=FLAG)

@@ -45,6 +45,26 @@ from eligibility.train.presets import PRESETS
             {"learning_rate": float("inf")},
             "`learning_rate`: got inf, expected a finite number > 0; choose another value",
         ),
+        (
+            {"credit": "whole-returns"},
+            "`credit`: got 'whole-returns', expected reward-to-go or whole-return; "
+            "did you mean whole-return?",
+        ),
+        (
+            {"credit": "whole-return", "discount_updates": True},
+            "`discount_updates`: got True, expected False with credit whole-return; "
+            "the whole discounted return has γ^t in it already",
+        ),
+        (
+            {"gae_lambda": 0.9},
+            "`gae_lambda`: got 0.9, expected the baseline state-value and credit reward-to-go "
+            "with it; add --baseline state-value",
+        ),
+        (
+            {"bootstrap": True, "baseline": "none"},
+            "`bootstrap`: got True, expected the baseline state-value and credit reward-to-go "
+            "with it; add --baseline state-value",
+        ),
         ({"normalize": 1}, "`normalize`: got 1, expected True or False; pass a bool"),
         (
             {"hidden_sizes": "64,wide"},
@@ -54,7 +74,7 @@ from eligibility.train.presets import PRESETS
         (
             {"baseline": "leave-one-oot"},
             "`baseline`: got 'leave-one-oot', expected none or moving-average or leave-one-out "
-            "or time-dependent-leave-one-out; did you mean leave-one-out?",
+            "or time-dependent-leave-one-out or state-value; did you mean leave-one-out?",
         ),
         (
             {"environments": 1},
@@ -72,7 +92,8 @@ def test_refuses(options: dict[str, Any], text: str) -> None:
 def test_an_unknown_option_is_answered_with_a_suggestion() -> None:
     text = (
         "`lerning_rate`: got an unknown option, expected seed, steps, stop_at, environments, "
-        "max_episode_steps, discount, baseline, normalize, entropy_coef, learning_rate, "
+        "max_episode_steps, discount, credit, discount_updates, baseline, gae_lambda, bootstrap, "
+        "normalize, entropy_coef, learning_rate, "
         "hidden_sizes, threads; did you mean learning_rate?"
     )
     with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):

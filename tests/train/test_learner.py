@@ -79,7 +79,7 @@ def test_the_expected_gradient_is_the_gradient_of_the_expected_return(baseline: 
     once = torch.ones(1, 2, dtype=torch.bool)
     for arms in itertools.product(range(4), repeat=2):
         actions = torch.tensor([arms])
-        rollout = Rollout(observation, actions, actions.double(), once, ~once, once)
+        rollout = Rollout(observation, observation[0], actions, actions.double(), once, ~once, once)
         model._differentiate(rollout, Progress())
         for total, gradient in zip(expected, gradients(model), strict=True):
             total += probs[list(arms)].prod() * gradient

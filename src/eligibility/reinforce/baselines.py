@@ -10,6 +10,7 @@ baseline of episode i         value                                             
 ``MovingAverage``             exponential average over earlier batches          none
 ``LeaveOneOut``               mean of the other episodes, over all their steps  none
 ``TimeDependentLeaveOneOut``  mean of the other episodes at the same time step  none
+``StateValue``                what earlier batches predict for the state        none
 ============================  ================================================  ====
 
 The mean that includes the own episode is not among them: it shrinks the gradient by exactly 1/N.
@@ -33,7 +34,10 @@ class Baseline(ABC):
 
     @abstractmethod
     def __call__(
-        self, returns: Float[Tensor, "*T B"], alive: Bool[Tensor, "*T B"] | None = None
+        self,
+        returns: Float[Tensor, "*T B"],
+        alive: Bool[Tensor, "*T B"] | None = None,
+        observations: Float[Tensor, "*T B D"] | None = None,
     ) -> Float[Tensor, "*T B"]:
         """The baseline of each return.
 
@@ -42,6 +46,7 @@ class Baseline(ABC):
                 an episode.
             alive: False where an episode is already over and its return means nothing; shape of
                 ``returns``. None: everywhere True.
+            observations: What was seen before each action, as D numbers; only `StateValue` looks.
 
         Returns:
             What to subtract, shape of ``returns``; 0 where not alive.
@@ -65,7 +70,9 @@ class NoBaseline(Baseline):
         tensor([0., 0.])
     """
 
-    def __call__(self, returns: Tensor, alive: Tensor | None = None) -> Tensor:
+    def __call__(
+        self, returns: Tensor, alive: Tensor | None = None, observations: Tensor | None = None
+    ) -> Tensor:
         """0 everywhere; see `Baseline.__call__`."""
         _check(returns, alive)
         return torch.zeros_like(returns)
@@ -101,7 +108,9 @@ class MovingAverage(Baseline):
         self.rate = rate
         self.average = torch.zeros((), dtype=torch.float64)
 
-    def __call__(self, returns: Tensor, alive: Tensor | None = None) -> Tensor:
+    def __call__(
+        self, returns: Tensor, alive: Tensor | None = None, observations: Tensor | None = None
+    ) -> Tensor:
         """The average over earlier batches; see `Baseline.__call__`."""
         alive = _check(returns, alive)
         baseline = torch.where(alive, self.average.to(returns.dtype), 0)
@@ -124,7 +133,9 @@ class LeaveOneOut(Baseline):
         Kool, van Hoof & Welling 2019, "Buy 4 REINFORCE samples, get a baseline for free!".
     """
 
-    def __call__(self, returns: Tensor, alive: Tensor | None = None) -> Tensor:
+    def __call__(
+        self, returns: Tensor, alive: Tensor | None = None, observations: Tensor | None = None
+    ) -> Tensor:
         """The mean over the other episodes' steps; see `Baseline.__call__`."""
         alive = _check_several(returns, alive)
         per_episode = torch.where(alive, returns, 0).reshape(-1, returns.shape[-1]).sum(0)
@@ -151,11 +162,85 @@ class TimeDependentLeaveOneOut(Baseline):
         Williams 1992, §4: the baseline may depend on anything but the unit's own output.
     """
 
-    def __call__(self, returns: Tensor, alive: Tensor | None = None) -> Tensor:
+    def __call__(
+        self, returns: Tensor, alive: Tensor | None = None, observations: Tensor | None = None
+    ) -> Tensor:
         """The mean over the other episodes alive at that time; see `Baseline.__call__`."""
         alive = _check_several(returns, alive)
         others = _mean_of_others(torch.where(alive, returns, 0), alive.long())
         return torch.where(alive, others, 0)
+
+
+class StateValue(Baseline):
+    r"""The value that earlier batches predict for the state and the time, ``V(s, t) = w·φ(s, t)``.
+
+    w is the ridge regression of the last batch's returns on
+    ``φ = [1, s, s², u, u², u³]`` with ``u = t/100``, solved exactly: nothing to tune. The present
+    batch is compared with the w of earlier ones and only then regressed on, so the baseline knows
+    nothing of the actions it is compared with: unbiased. The first batch is compared with 0.
+
+    Args:
+        ridge: The penalty on |w|², relative to the mean square of the features.
+
+    Example:
+        >>> baseline = StateValue()
+        >>> state = torch.tensor([[0.0], [1.0], [2.0]])
+        >>> baseline(torch.tensor([1.0, 3.0, 5.0]), observations=state)
+        tensor([0., 0., 0.])
+        >>> baseline(torch.tensor([9.0, 9.0, 9.0]), observations=state).round(decimals=3)
+        tensor([1., 3., 5.])
+
+    References:
+        Williams 1992, §4, lets a baseline depend on the input; the features are those of Duan et
+        al. 2016, "Benchmarking deep reinforcement learning for continuous control".
+    """
+
+    _remembers = ("weights",)
+
+    def __init__(self, ridge: float = 1e-6) -> None:
+        if not 0 < ridge < float("inf"):
+            raise InvalidValueError(
+                "`ridge`", f"{ridge:g}", "a finite number > 0", "it keeps the solution unique"
+            )
+        self.ridge = ridge
+        self.weights = torch.zeros(0, dtype=torch.float64)
+
+    def __call__(
+        self, returns: Tensor, alive: Tensor | None = None, observations: Tensor | None = None
+    ) -> Tensor:
+        """The value predicted from earlier batches; see `Baseline.__call__`."""
+        alive = _check(returns, alive)
+        if observations is None or observations.shape[:-1] != returns.shape:
+            raise ShapeError(
+                "`observations`",
+                "None" if observations is None else f"shape {list(observations.shape)}",
+                f"[{', '.join(map(str, returns.shape))}, D]",
+                "pass the observation before each action, as numbers",
+            )
+        rows = torch.arange(returns.shape[0] if returns.ndim > 1 else 1)
+        time = (rows.unsqueeze(-1) if returns.ndim > 1 else rows).expand(returns.shape)
+        baseline = self.predict(observations, time).to(returns.dtype)
+        self._fit(observations[alive], time[alive], returns[alive])
+        return torch.where(alive, baseline, 0)
+
+    def predict(self, observations: Tensor, time: Tensor) -> Tensor:
+        """V(s, t) of observations ``[*batch, D]`` at times ``[*batch]``, float64 ``[*batch]``."""
+        if not len(self.weights):
+            return torch.zeros(time.shape, dtype=torch.float64)
+        return _features(observations, time) @ self.weights
+
+    def _fit(self, observations: Tensor, time: Tensor, returns: Tensor) -> None:
+        features = _features(observations, time)
+        gram = features.T @ features
+        penalty = self.ridge * gram.diagonal().mean()
+        gram.diagonal().add_(penalty)
+        self.weights = torch.linalg.solve(gram, features.T @ returns.double())
+
+
+def _features(observations: Tensor, time: Tensor) -> Tensor:
+    """``[1, s, s², u, u², u³]``, float64 ``[*batch, 2D + 4]``."""
+    state, u = observations.double(), time.double().unsqueeze(-1) / 100
+    return torch.cat([torch.ones_like(u), state, state**2, u, u**2, u**3], -1)
 
 
 def _mean_of_others(sums: Tensor, counts: Tensor) -> Tensor:
@@ -195,4 +280,5 @@ BASELINES: dict[str, type[Baseline]] = {
     "moving-average": MovingAverage,
     "leave-one-out": LeaveOneOut,
     "time-dependent-leave-one-out": TimeDependentLeaveOneOut,
+    "state-value": StateValue,
 }

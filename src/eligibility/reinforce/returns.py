@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Num
+from jaxtyping import Float, Num
 from torch import Tensor
 
 from eligibility.errors import InvalidTypeError, InvalidValueError, ShapeError
@@ -73,6 +73,58 @@ def rewards_to_go(
         weight = torch.cat([weight[:-stride] * weight[stride:], torch.zeros_like(weight[-stride:])])
         stride *= 2
     return total
+
+
+def generalized_advantages(
+    rewards: Num[Tensor, T * batch],
+    values: Float[Tensor, T * batch],
+    next_values: Float[Tensor, T * batch],
+    discount: float,
+    lambda_: float,
+    *,
+    terminated: Tensor,
+    truncated: Tensor,
+) -> Float[Tensor, T * batch]:
+    r"""``A_t = Σ_k (γλ)ᵏ δ_{t+k}`` with ``δ_t = r_t + γ V(s_{t+1}) − V(s_t)``, within each episode.
+
+    λ = 1 is the reward-to-go minus V(s_t), unbiased whatever V is, as far as episodes end by a
+    termination. Smaller λ trusts V instead of what followed: less variance, and the bias of V.
+
+    Args:
+        rewards: r, shape ``[T, *batch]``, time first.
+        values: V(s_t), shape of ``rewards``.
+        next_values: V(s_{t+1}), shape of ``rewards``; not read where the episode terminated.
+        discount: γ in [0, 1].
+        lambda_: λ in [0, 1].
+        terminated: True where the environment reached an end of the task.
+        truncated: True where the episode was cut off.
+
+    Returns:
+        A, shape of ``rewards``.
+
+    Raises:
+        ShapeError, InvalidTypeError, InvalidValueError: As `rewards_to_go`.
+
+    Example:
+        >>> no = torch.tensor([False, False])
+        >>> end = torch.tensor([False, True])
+        >>> generalized_advantages(torch.ones(2), torch.zeros(2), torch.ones(2), 1.0, 0.5,
+        ...                        terminated=end, truncated=no)
+        tensor([2.5000, 1.0000])
+
+    References:
+        Schulman et al. 2016, "High-dimensional continuous control using generalized advantage
+        estimation", eq. (16).
+    """
+    if not 0 <= lambda_ <= 1:
+        raise InvalidValueError(
+            "`lambda_`", f"{lambda_:g}", "a number in [0, 1]", "1 trusts the rewards alone"
+        )
+    for name, value in (("values", values), ("next_values", next_values)):
+        _check_same_shape(value, rewards, name)
+    _check_same_shape(terminated, rewards, "terminated")
+    errors = rewards + discount * torch.where(terminated, 0, next_values) - values
+    return rewards_to_go(errors, discount * lambda_, terminated=terminated, truncated=truncated)
 
 
 def _check(

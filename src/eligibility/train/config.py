@@ -13,7 +13,14 @@ from typing import Any
 from eligibility.errors import EligibilityError, InvalidTypeError, InvalidValueError
 from eligibility.train.presets import PRESETS
 
-BASELINE_NAMES = ("none", "moving-average", "leave-one-out", "time-dependent-leave-one-out")
+BASELINE_NAMES = (
+    "none",
+    "moving-average",
+    "leave-one-out",
+    "time-dependent-leave-one-out",
+    "state-value",
+)
+CREDITS = ("reward-to-go", "whole-return")
 
 
 def _option(default: Any, help: str) -> Any:
@@ -37,7 +44,25 @@ class Config:
         None, "Cut episodes after this many steps. Default: the environment's own limit, or 1000."
     )
     discount: float = _option(0.99, "γ in [0, 1] of the rewards-to-go.")
+    credit: str = _option(
+        "reward-to-go",
+        "What an action is credited with: reward-to-go, or whole-return, which adds the noise of "
+        "the rewards before it.",
+    )
+    discount_updates: bool = _option(
+        False,
+        "Weigh the update of step t by γ^t as well: the gradient of the discounted return itself. "
+        "Without, late steps count as much as early ones, as is customary.",
+    )
     baseline: str = _option("time-dependent-leave-one-out", f"One of {', '.join(BASELINE_NAMES)}.")
+    gae_lambda: float = _option(
+        1.0, "λ in [0, 1] of generalised advantages; below 1 only with the baseline state-value."
+    )
+    bootstrap: bool = _option(
+        False,
+        "After a truncation, count the value that the baseline state-value predicts for what "
+        "would have followed. Without, a time limit is a part of the task.",
+    )
     normalize: bool = _option(
         True, "Divide the advantages of an update by their standard deviation."
     )
@@ -61,21 +86,37 @@ class Config:
         _check_number("learning_rate", self.learning_rate, 0, _LARGEST, "a finite number > 0")
         if self.learning_rate == 0:
             raise _wrong("learning_rate", 0, "a finite number > 0", "0 would learn nothing")
-        if not isinstance(self.normalize, bool):
-            raise _wrong("normalize", self.normalize, "True or False", "pass a bool")
-        if self.baseline not in BASELINE_NAMES:
-            raise InvalidValueError(
-                "`baseline`",
-                repr(self.baseline),
-                " or ".join(BASELINE_NAMES),
-                suggestion(str(self.baseline), BASELINE_NAMES),
-            )
+        for name in ("normalize", "discount_updates", "bootstrap"):
+            if not isinstance(getattr(self, name), bool):
+                raise _wrong(name, getattr(self, name), "True or False", "pass a bool")
+        _check_number("gae_lambda", self.gae_lambda, 0, 1, "a number in [0, 1]")
+        _check_choice("credit", self.credit, CREDITS)
+        _check_choice("baseline", self.baseline, BASELINE_NAMES)
+        self._check_combinations()
+
+    def _check_combinations(self) -> None:
+        """Refuse options that would do nothing, or make no sense, together."""
         if "leave-one-out" in self.baseline and self.environments < 2:
             raise InvalidValueError(
                 "`environments`",
                 str(self.environments),
                 f"at least 2 for the baseline {self.baseline}",
                 "choose baseline moving-average or none for a single environment",
+            )
+        if self.credit == "whole-return" and self.discount_updates:
+            raise InvalidValueError(
+                "`discount_updates`",
+                "True",
+                "False with credit whole-return",
+                "the whole discounted return has γ^t in it already",
+            )
+        predicted = self.baseline == "state-value" and self.credit == "reward-to-go"
+        if (self.gae_lambda < 1 or self.bootstrap) and not predicted:
+            raise InvalidValueError(
+                "`bootstrap`" if self.bootstrap else "`gae_lambda`",
+                str(self.bootstrap or self.gae_lambda),
+                "the baseline state-value and credit reward-to-go with it",
+                "add --baseline state-value",
             )
 
     @classmethod
@@ -116,6 +157,13 @@ def _as_sizes(sizes: Any) -> tuple[int, ...]:
             "hidden_sizes", sizes, "positive widths such as 64,64", "separate them by commas"
         )
     return tuple(sizes)
+
+
+def _check_choice(name: str, value: object, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise InvalidValueError(
+            f"`{name}`", repr(value), " or ".join(known), suggestion(str(value), known)
+        )
 
 
 def _check_whole(name: str, value: object, minimum: int) -> None:

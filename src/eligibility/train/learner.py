@@ -25,8 +25,7 @@ import torch
 from torch import Tensor
 
 from eligibility.errors import InvalidValueError, ShapeError
-from eligibility.reinforce.baselines import BASELINES
-from eligibility.reinforce.returns import rewards_to_go
+from eligibility.train.advantages import AdvantageEstimator
 from eligibility.train.checkpoint import read_checkpoint, write_checkpoint
 from eligibility.train.config import Config
 from eligibility.train.environments import horizon, make_vector, reward_threshold
@@ -112,7 +111,7 @@ class Reinforce:
         self._optimizer = torch.optim.Adam(
             self.network.parameters(), lr=config.learning_rate, fused=True
         )
-        self._baseline = BASELINES[config.baseline]()
+        self._estimator = AdvantageEstimator(config, self._observations)
         self._recent: deque[float] = deque(maxlen=WINDOW)
         self.progress = Progress()
 
@@ -184,7 +183,7 @@ class Reinforce:
 
     def _differentiate(self, rollout: Rollout, progress: Progress) -> Progress:
         """Fill the weights' ``.grad`` with the descent direction of this rollout."""
-        advantages = self._advantages(rollout)
+        advantages = self._estimator(rollout)
         alive = rollout.alive
         outputs = self.network(rollout.observations[alive])
         with torch.no_grad():
@@ -205,22 +204,6 @@ class Reinforce:
                 "lower the learning rate; what was trained so far is kept",
             )
         return replace(progress, entropy=float(entropy.mean()), gradient_norm=float(norm))
-
-    def _advantages(self, rollout: Rollout) -> Tensor:
-        """Rewards-to-go minus baseline of the steps that count, float32 ``[N]``."""
-        returns = rewards_to_go(
-            rollout.rewards,
-            self.config.discount,
-            terminated=rollout.terminated,
-            truncated=rollout.truncated,
-        )
-        advantages = (returns - self._baseline(returns, rollout.alive))[rollout.alive]
-        if self.config.normalize:
-            scale = advantages.std(correction=0)
-            # All equal but for rounding: nothing to learn from, and nothing to divide by.
-            rounding = torch.finfo(returns.dtype).eps * returns.abs().sum()
-            advantages = torch.where(scale > rounding, advantages / scale, 0)
-        return advantages.float()
 
     def predict(self, observation: Any, deterministic: bool = True) -> Any:
         """The action for one observation, or for a batch of them.
@@ -286,7 +269,9 @@ class Reinforce:
         tensors = {f"network.{name}": t for name, t in self.network.state_dict().items()}
         for number, state in self._optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{number}.{name}": t for name, t in state.items()}
-        tensors |= {f"baseline.{name}": t for name, t in self._baseline.state_dict().items()}
+        tensors |= {
+            f"baseline.{name}": t for name, t in self._estimator.baseline.state_dict().items()
+        }
         progress = asdict(replace(self.progress, training_seconds=0.0))  # same run, same bytes
         facts = {"config": asdict(self.config), "progress": progress, "recent": [*self._recent]}
         return write_checkpoint(path, tensors, facts)
@@ -321,7 +306,7 @@ class Reinforce:
             state.setdefault(int(number), {})[key] = tensor
         groups = model._optimizer.state_dict()["param_groups"]
         model._optimizer.load_state_dict({"state": state, "param_groups": groups})
-        model._baseline.load_state_dict(_part(tensors, "baseline"))
+        model._estimator.baseline.load_state_dict(_part(tensors, "baseline"))
         model._recent.extend(facts["recent"])
         progress = Progress(**facts["progress"])
         solved = len(model._recent) == WINDOW and progress.mean_return >= model.stop_at

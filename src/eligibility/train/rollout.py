@@ -35,6 +35,7 @@ class Rollout:
 
     Attributes:
         observations: What was seen before each action, ``[T, B, *observation]``.
+        final_observations: What was seen after each episode's last action, ``[B, *observation]``.
         actions: ``[T, B, *action]``.
         rewards: float64 ``[T, B]``; 0 where not alive.
         terminated: The task ended with this step, ``[T, B]``.
@@ -43,6 +44,7 @@ class Rollout:
     """
 
     observations: Tensor
+    final_observations: Tensor
     actions: Tensor
     rewards: Tensor
     terminated: Tensor
@@ -75,7 +77,7 @@ class Collector:
         self.vector, self.policy, self.horizon = vector, policy, horizon
         self._noise = torch.empty(_NOISE_ROWS, number, *policy.noise_shape)
         self._actions = torch.empty(rows, number, *policy.action_shape, dtype=policy.action_dtype)
-        self._observations = np.empty((rows, number, *observations.shape), observations.dtype)
+        self._observations = np.empty((rows + 1, number, *observations.shape), observations.dtype)
         self._seen = torch.from_numpy(self._observations)
         self._rewards = np.empty((rows, number))
         self._terminated = np.empty((rows, number), bool)
@@ -104,13 +106,16 @@ class Collector:
         while row < self.horizon and alive.any():
             np.copyto(self._observations[row], observation, casting="same_kind")
             action = self._act(forward, row, generator)
-            observation, reward, terminated, truncated, _ = self._environment(
+            observation, reward, terminated, truncated, info = self._environment(
                 self.vector.step, self.policy.to_environment(action)
             )
             self._rewards[row], self._alive[row] = reward, alive
             self._terminated[row], self._truncated[row] = terminated, truncated
             alive &= ~(self._terminated[row] | self._truncated[row])
             row += 1
+            if "final_obs" in info:  # it was reset in the same step
+                observation = self._before_reset(observation, info)
+        np.copyto(self._observations[row], observation, casting="same_kind")
         return self._rollout(row)
 
     def _act(
@@ -137,14 +142,25 @@ class Collector:
             dead = ~alive.reshape(alive.shape + (1,) * (observations.ndim - 2))
             _check_finite("observation", np.where(dead, 0, observations))
         self._truncated[rows - 1] |= ~self._terminated[rows - 1]
+        environments = np.arange(alive.shape[1])
+        final = self._observations[alive.sum(0), environments]
         return Rollout(
             observations=torch.from_numpy(observations),
+            final_observations=torch.from_numpy(final),
             actions=self._actions[:rows],
             rewards=torch.from_numpy(rewards),
             terminated=torch.from_numpy(self._terminated[:rows] & alive),
             truncated=torch.from_numpy(self._truncated[:rows] & alive),
             alive=torch.from_numpy(alive),
         )
+
+    @staticmethod
+    def _before_reset(observation: Any, info: dict[str, Any]) -> np.ndarray[Any, Any]:
+        """The observations, with those that ended an episode in place of those that began one."""
+        ended = info["_final_obs"]
+        merged = np.array(observation)
+        merged[ended] = np.stack(info["final_obs"][ended])
+        return merged
 
     @staticmethod
     def _environment(method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:

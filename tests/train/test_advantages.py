@@ -1,0 +1,119 @@
+"""The estimators' claims about bias, each proved by enumerating every batch of two episodes."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from eligibility.reinforce.exact import TabularMDP, Trajectories
+from eligibility.rules.categorical import eligibility_logits
+from eligibility.train.advantages import AdvantageEstimator
+from eligibility.train.config import Config
+from eligibility.train.observations import observations_for
+from eligibility.train.rollout import Rollout
+
+DISCOUNT = 0.8
+LOGITS = torch.tensor([[0.3, -0.4], [-0.2, 0.5], [0.0, 0.0]], dtype=torch.float64)
+END = torch.tensor([False, False, True])
+
+
+def process() -> TabularMDP:
+    """Two states, one end; chance decides where an action leads; three steps at most."""
+    transition = torch.zeros(3, 2, 3, dtype=torch.float64)
+    transition[0] = torch.tensor([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
+    transition[1] = torch.tensor([[0.75, 0.0, 0.25], [0.0, 0.0, 1.0]])
+    transition[2, :, 2] = 1
+    reward = torch.arange(18, dtype=torch.float64).reshape(3, 2, 3).sin() * 3
+    initial = torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
+    return TabularMDP(transition, reward, initial, END, 3)
+
+
+def rollout_of(episodes: Trajectories) -> Rollout:
+    """Two trajectories as the collector would have brought them."""
+    alive = episodes.taken.T
+    last = alive & ~torch.cat([alive[1:], torch.zeros_like(alive[:1])])
+    return Rollout(
+        observations=episodes.states.T,
+        final_observations=episodes.final_state,
+        actions=episodes.actions.T,
+        rewards=episodes.rewards.T,
+        terminated=last & episodes.terminated,
+        truncated=last & ~episodes.terminated,
+        alive=alive,
+    )
+
+
+def estimator(**options: Any) -> AdvantageEstimator:
+    """An estimator that does not normalise, with a past where its baseline can have one."""
+    config = Config("FrozenLake-v1", discount=DISCOUNT, normalize=False, **options)
+    made = AdvantageEstimator(config, observations_for(spaces.Discrete(3)))
+    past = process().law(LOGITS).values[torch.tensor([1, 5])]
+    made(rollout_of(past))
+    return made
+
+
+def expected_gradient(**options: Any) -> Tensor:
+    """E[½ Σ_episodes Σ_t A_t e_t] over every batch of two episodes."""
+    law = process().law(LOGITS)
+    made = estimator(**options)
+    memory = {name: tensor.clone() for name, tensor in made.baseline.state_dict().items()}
+    total = torch.zeros_like(LOGITS)
+    for pair in itertools.product(range(len(law.values)), repeat=2):
+        rollout = rollout_of(law.values[torch.tensor(pair)])
+        made.baseline.load_state_dict(memory)
+        advantages = made(rollout).double()
+        states, actions = rollout.observations[rollout.alive], rollout.actions[rollout.alive]
+        scores = eligibility_logits(actions, LOGITS[states])
+        chance = law.probs[list(pair)].prod()
+        total.index_add_(0, states, chance * advantages.unsqueeze(-1) * scores / 2)
+    return total
+
+
+def exact_gradient(discount: float = DISCOUNT) -> Tensor:
+    """The gradient of the expected discounted return, from the Bellman equation."""
+    logits = LOGITS.clone().requires_grad_()
+    return torch.autograd.grad(process().expected_return(logits, discount), logits)[0]
+
+
+BASELINES = ("none", "moving-average", "leave-one-out", "time-dependent-leave-one-out")
+
+
+@pytest.mark.parametrize("baseline", [*BASELINES, "state-value"])
+@pytest.mark.parametrize(
+    "options", [{"credit": "whole-return"}, {"discount_updates": True}], ids=["whole", "to-go"]
+)
+def test_is_unbiased_for_the_discounted_return(baseline: str, options: dict[str, Any]) -> None:
+    got = expected_gradient(baseline=baseline, **options)
+    torch.testing.assert_close(got, exact_gradient(), rtol=1e-5, atol=1e-6)  # float32 advantages
+
+
+def test_reward_to_go_without_the_discount_of_updates_has_the_known_bias() -> None:
+    bias = expected_gradient(baseline="none") - exact_gradient()
+    assert bias.abs().max() > 0.01
+
+
+@pytest.mark.parametrize("options", [{"gae_lambda": 0.5}, {"bootstrap": True}], ids=str)
+def test_trusting_the_predicted_value_is_biased(options: dict[str, Any]) -> None:
+    got = expected_gradient(baseline="state-value", discount_updates=True, **options)
+    assert (got - exact_gradient()).abs().max() > 0.01
+
+
+def test_bootstrapping_counts_the_predicted_value_after_a_truncation_only() -> None:
+    made, plain = (estimator(baseline="state-value", bootstrap=flag) for flag in (True, False))
+    values = process().law(LOGITS).values
+    cut, ended = int((~values.terminated).nonzero()[0]), int(values.terminated.nonzero()[0])
+    plain.baseline.load_state_dict(made.baseline.state_dict())
+    rollout = rollout_of(values[torch.tensor([cut, ended])])
+    state = torch.nn.functional.one_hot(rollout.final_observations, 3).float()
+    predicted = float(made.baseline.predict(state, rollout.alive.sum(0))[0])  # type: ignore[attr-defined]
+    difference = torch.zeros(rollout.alive.shape)
+    difference[rollout.alive] = made(rollout) - plain(rollout)
+    length = int(rollout.alive[:, 0].sum())
+    wanted = [DISCOUNT ** (length - t) * predicted for t in range(length)]
+    assert difference[:length, 0].tolist() == pytest.approx(wanted, abs=1e-5)
+    assert not difference[:, 1].any()
