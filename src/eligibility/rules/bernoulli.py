@@ -11,6 +11,7 @@ from torch.distributions import Bernoulli
 
 from eligibility.rules import binomial
 from eligibility.rules.registry import register_eligibility
+from eligibility.rules.special import logistic
 
 # These formulas lose nothing in float32, so they are not widened further.
 _register = partial(register_eligibility, working=torch.float32)
@@ -100,7 +101,7 @@ def eligibility_logits(
     References:
         Williams 1992, Machine Learning 8:229-256, eq. (7), with input 1.
     """
-    return torch.where(value == 1, torch.sigmoid(-logits), -torch.sigmoid(logits))
+    return torch.where(value == 1, logistic(-logits), -logistic(logits))
 
 
 @_register(

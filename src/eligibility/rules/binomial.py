@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.distributions import Binomial
 
 from eligibility.rules.registry import register_eligibility
+from eligibility.rules.special import weigh_inverse_odds, weigh_odds
 
 # These formulas lose nothing in float32, so they are not widened further.
 _register = partial(register_eligibility, working=torch.float32)
@@ -83,11 +84,7 @@ def eligibility_probs_from_logits(
     logits: Float[Tensor, "*#batch"],
 ) -> Float[Tensor, "*#batch"]:
     """The same for coins given by their log-odds l: ``y (1 + e^−l) − (n − y) (1 + e^l)``."""
-    zeros = total_count - value
-    none = torch.zeros_like(logits)
-    return torch.where(value == 0, none, value * (1 + torch.exp(-logits))) - torch.where(
-        zeros == 0, none, zeros * (1 + torch.exp(logits))
-    )
+    return weigh_inverse_odds(value, total_count - value, logits)
 
 
 @_register(
@@ -119,7 +116,7 @@ def eligibility_logits(
         >>> eligibility_logits(torch.tensor(3.), torch.tensor(4.), torch.tensor(0.))
         tensor(1.)
     """
-    return value * torch.sigmoid(-logits) - (total_count - value) * torch.sigmoid(logits)
+    return weigh_odds(value, total_count - value, logits)
 
 
 @_register(

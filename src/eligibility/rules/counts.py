@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.distributions import Geometric, NegativeBinomial, Poisson
 
 from eligibility.rules.registry import register_eligibility
-from eligibility.rules.special import digamma_difference
+from eligibility.rules.special import digamma_difference, weigh_inverse_odds, weigh_odds
 
 _PROPOSITION_1 = "Williams 1992, Proposition 1"
 _GEOMETRIC = "derived from p (1 − p)^y"
@@ -72,8 +72,7 @@ def geometric_probs(value: Tensor, probs: Tensor) -> Tensor:
 )
 def geometric_probs_from_logits(value: Tensor, logits: Tensor) -> Tensor:
     """``1 + e^−l − y (1 + e^l)``."""
-    failures = torch.where(value == 0, 0.0, value * (1 + torch.exp(logits)))
-    return 1 + torch.exp(-logits) - failures
+    return weigh_inverse_odds(torch.ones_like(logits), value, logits)
 
 
 def _terms_geometric_logits(value: Tensor, logits: Tensor) -> dict[str, Tensor]:
@@ -91,9 +90,8 @@ def _terms_geometric_logits(value: Tensor, logits: Tensor) -> dict[str, Tensor]:
     terms=_terms_geometric_logits,
 )
 def geometric_logits(value: Tensor, logits: Tensor) -> Tensor:
-    """``1 − (1 + y) σ(l) = σ(−l) − y σ(l)``; for y = 1 it is ``−tanh(l/2)``."""
-    difference = torch.sigmoid(-logits) - value * torch.sigmoid(logits)
-    return torch.where(value == 1, -torch.tanh(logits / 2), difference)
+    """``1 − (1 + y) σ(l) = σ(−l) − y σ(l)``."""
+    return weigh_odds(torch.ones_like(logits), value, logits)
 
 
 @register_eligibility(
@@ -113,7 +111,7 @@ def geometric_logits_from_probs(value: Tensor, probs: Tensor) -> Tensor:
 def _terms_count(value: Tensor, total_count: Tensor, logits: Tensor) -> dict[str, Tensor]:
     return {
         "ψ(y + r) − ψ(r)": digamma_difference(total_count, value),
-        "ln(1 − p)": -torch.nn.functional.softplus(logits),
+        "ln(1 − p)": torch.nn.functional.logsigmoid(-logits),
     }
 
 
@@ -146,8 +144,8 @@ def negative_binomial_total_count(value: Tensor, total_count: Tensor, probs: Ten
 def negative_binomial_total_count_from_logits(
     value: Tensor, total_count: Tensor, logits: Tensor
 ) -> Tensor:
-    """The same with ``ln(1 − p) = −softplus(l)``."""
-    return digamma_difference(total_count, value) - torch.nn.functional.softplus(logits)
+    """The same with ``ln(1 − p) = ln σ(−l)``."""
+    return digamma_difference(total_count, value) + torch.nn.functional.logsigmoid(-logits)
 
 
 def _terms_negative_binomial_probs(
@@ -184,8 +182,7 @@ def negative_binomial_probs_from_logits(
     value: Tensor, total_count: Tensor, logits: Tensor
 ) -> Tensor:
     """``y (1 + e^−l) − r (1 + e^l)``."""
-    successes = torch.where(value == 0, 0.0, value * (1 + torch.exp(-logits)))
-    return successes - total_count * (1 + torch.exp(logits))
+    return weigh_inverse_odds(value, total_count, logits)
 
 
 def _terms_negative_binomial_logits(
@@ -207,8 +204,7 @@ def _terms_negative_binomial_logits(
 )
 def negative_binomial_logits(value: Tensor, total_count: Tensor, logits: Tensor) -> Tensor:
     """``y σ(−l) − r σ(l)``."""
-    difference = value * torch.sigmoid(-logits) - total_count * torch.sigmoid(logits)
-    return torch.where(value == total_count, -value * torch.tanh(logits / 2), difference)
+    return weigh_odds(value, total_count, logits)
 
 
 @register_eligibility(

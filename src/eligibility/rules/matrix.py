@@ -196,12 +196,17 @@ for _name in _GIVEN:
     symbols=_LOW_RANK,
 )
 def low_rank_loc(value: Tensor, loc: Tensor, cov_factor: Tensor, cov_diag: Tensor) -> Tensor:
-    """``Σ⁻¹ d = (d − F (I + FᵀD⁻¹F)⁻¹ FᵀD⁻¹d)/D`` (Woodbury)."""
+    """``Σ⁻¹d = (d − F (I + FᵀD⁻¹F)⁻¹ FᵀD⁻¹d)/D`` (Woodbury), and one step of refinement."""
     difference = value - loc
     solved = _solve_factor(cov_factor, cov_diag)  # Σ⁻¹F
-    return difference / cov_diag - _apply(
-        solved, _apply(transpose(cov_factor), difference / cov_diag)
-    )
+
+    def solve(vector: Tensor) -> Tensor:
+        scaled = vector / cov_diag
+        return scaled - _apply(solved, _apply(transpose(cov_factor), scaled))
+
+    v = solve(difference)
+    covered = _apply(cov_factor, _apply(transpose(cov_factor), v)) + cov_diag * v
+    return v + solve(difference - covered)
 
 
 @register_eligibility(
@@ -238,8 +243,23 @@ def low_rank_factor(value: Tensor, loc: Tensor, cov_factor: Tensor, cov_diag: Te
 def low_rank_diag(value: Tensor, loc: Tensor, cov_factor: Tensor, cov_diag: Tensor) -> Tensor:
     """``diag G`` with ``G = ½(v vᵀ − Σ⁻¹)``."""
     v = low_rank_loc(value, loc, cov_factor, cov_diag)
-    precision = 1 / cov_diag - (_solve_factor(cov_factor, cov_diag) * cov_factor).sum(-1) / cov_diag
-    return (v * v - precision) / 2
+    return (v * v - _precision_diagonal(cov_factor, cov_diag)) / 2
+
+
+def _precision_diagonal(cov_factor: Tensor, cov_diag: Tensor) -> Tensor:
+    """``diag Σ⁻¹``: one over the variance of each entry given the others, ``D + fᵀC₋⁻¹f``.
+
+    Unlike ``(1 − leverage)/D`` it does not cancel; C₋ is the capacitance without the entry's row.
+    """
+    rows = cov_factor / cov_diag.sqrt().unsqueeze(-1)
+    products = _outer(rows, rows)
+    none = torch.zeros_like(products[..., :1, :, :])
+    before = torch.cat([none, products[..., :-1, :, :].cumsum(-3)], -3)
+    after = torch.cat([products[..., 1:, :, :].flip(-3).cumsum(-3).flip(-3), none], -3)
+    identity = torch.eye(rows.shape[-1], dtype=rows.dtype, device=rows.device)
+    factor = torch.linalg.cholesky(identity + before + after)
+    half: Tensor = torch.linalg.solve_triangular(factor, rows.unsqueeze(-1), upper=False)
+    return 1 / (cov_diag * (1 + (half * half).sum((-1, -2))))
 
 
 def _solve_factor(cov_factor: Tensor, cov_diag: Tensor) -> Tensor:
@@ -267,5 +287,5 @@ def lkj_concentration(value: Tensor, concentration: Tensor, dim: int) -> Tensor:
     """Each ``L_ii²`` is a beta, ``Beta(η + (d − 1 − i)/2, i/2)``: the sum of their scores."""
     square = value.diagonal(dim1=-2, dim2=-1)[..., 1:] ** 2
     others = torch.arange(1, dim, dtype=value.dtype, device=value.device) / 2
-    own = concentration.unsqueeze(-1) + (dim - 1) / 2 - others
+    own = concentration.unsqueeze(-1) + ((dim - 1) / 2 - others)
     return log_less_mean(square, own, others.expand_as(own)).sum(-1)

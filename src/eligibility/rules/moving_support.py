@@ -153,12 +153,12 @@ def generalized_pareto_concentration(
 ) -> Tensor:
     """``q² R(−ξq) − q`` with q = z/(1 + ξz) and R(t) = (t − ln(1 + t))/t²; no limit at ξ = 0.
 
-    Where ξz >= 1 the logarithm is that of 1 + ξz itself.
+    Where ξz >= 2 the logarithm is that of 1 + ξz itself.
     """
     difference = value - loc
     q = difference / (scale + concentration * difference)
     growth = concentration * (difference / scale)
-    far = growth >= 1
+    far = growth >= 2
     near = q * q * log1p_remainder(torch.where(far, 0.0, -concentration * q))
     divisor = torch.where(far, concentration, 1.0)
     logarithm = (torch.log1p(growth) - concentration * q) / divisor / divisor

@@ -146,10 +146,9 @@ def inverse_gamma_rate(value: Tensor, concentration: Tensor, rate: Tensor) -> Te
 )
 def fisher_snedecor_df1(value: Tensor, df1: Tensor, df2: Tensor) -> Tensor:
     """``½[gap of digammas − g(r − 1)]``, g(t) = t − ln(1 + t), r − 1 = d₂(x − 1)/(d₁x + d₂)."""
-    excess = (value - 1) / (df1 / df2 * value + 1)
-    below = torch.log(value) + torch.log1p(df1 / df2) - torch.log1p(df1 / df2 * value) - excess
-    own = torch.where(excess > -0.5, -log1p_gap(excess.clamp(min=-0.5)), below)
-    return 0.5 * (digamma_gap(df1 / 2, df2 / 2) + own)
+    ratio = df1 / df2
+    below = ((1 + ratio) / (1 / value + ratio)).log()
+    return 0.5 * (digamma_gap(df1 / 2, df2 / 2) - _gap((value - 1) / (ratio * value + 1), below))
 
 
 @register_eligibility(
@@ -167,10 +166,15 @@ def fisher_snedecor_df1(value: Tensor, df1: Tensor, df2: Tensor) -> Tensor:
 )
 def fisher_snedecor_df2(value: Tensor, df1: Tensor, df2: Tensor) -> Tensor:
     """The first one of 1/x with the degrees of freedom exchanged."""
-    excess = (1 - value) / (value + df2 / df1)
-    below = torch.log1p(df1 / df2) - torch.log1p(df1 / df2 * value) - excess
-    own = torch.where(excess > -0.5, -log1p_gap(excess.clamp(min=-0.5)), below)
-    return 0.5 * (digamma_gap(df2 / 2, df1 / 2) + own)
+    ratio = df2 / df1
+    below = ((1 + ratio) / (value + ratio)).log()
+    return 0.5 * (digamma_gap(df2 / 2, df1 / 2) - _gap((1 - value) / (value + ratio), below))
+
+
+def _gap(excess: Tensor, logarithm: Tensor) -> Tensor:
+    """``t − ln(1 + t)``, given the logarithm too, for where 1 + t is nearly 0."""
+    near = log1p_gap(excess.clamp(min=-0.6))
+    return torch.where(excess > -0.6, near, excess - logarithm)
 
 
 @register_eligibility(

@@ -21,6 +21,7 @@ from eligibility.rules.registry import register_eligibility
 from eligibility.rules.special import logit
 
 Elementwise = Callable[[Tensor], Tensor]
+Score = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 _REFERENCE = "derived from the densities of Maddison, Mnih & Teh 2017"
 
@@ -40,15 +41,28 @@ def coin_logits(v: Tensor, temperature: Tensor, logits: Tensor) -> Tensor:
     return -torch.tanh((logits - temperature * v) / 2)
 
 
-def categories_logits(v: Tensor, temperature: Tensor, logits: Tensor) -> Tensor:
-    """``1 − K softmax(z − τv)``, as the share of the others less K − 1 times the own one.
+def categories_logits(v: Tensor, temperature: Tensor, weights: Tensor) -> Tensor:
+    """``1 − K softmax(z − τv)`` with weights e^z, given the logarithms v of an outcome."""
+    return _score(exponentiate(weights.log() - temperature * v))
+
+
+def simplex_logits(y: Tensor, temperature: Tensor, weights: Tensor) -> Tensor:
+    """The same given the outcome y: weights times powers, whose relative errors are small.
 
     An entry of y that has underflowed to 0 takes the whole share, as in the limit.
     """
-    largest = torch.finfo(v.dtype).max
-    weights = exponentiate((logits - temperature * v).clamp(max=largest))
+    powers = (y.amin(-1, keepdim=True) / y).nan_to_num(1.0) ** temperature
+    products = weights * powers
+    largest = torch.finfo(y.dtype).max
+    by_logarithm = exponentiate((weights.log() - temperature * y.log()).clamp(max=largest))
+    faint = products.amax(-1, keepdim=True) < 1e-200
+    return _score(torch.where(faint, by_logarithm, products))
+
+
+def _score(weights: Tensor) -> Tensor:
+    """``1 − Kπ``, as the share of the others less K − 1 times the own one."""
     total = weights.sum(-1, keepdim=True)
-    return sum_of_others(weights) / total - (v.shape[-1] - 1) * (weights / total)
+    return sum_of_others(weights) / total - (weights.shape[-1] - 1) * (weights / total)
 
 
 def _register_coin(cls: type[Distribution], v: str, v_latex: str, v_of: Elementwise) -> None:
@@ -101,7 +115,7 @@ def _register_coin(cls: type[Distribution], v: str, v_latex: str, v_of: Elementw
         return coin_logits(v_of(value), temperature, logits) * odds
 
 
-def _register_categories(cls: type[Distribution], v: str, v_latex: str, v_of: Elementwise) -> None:
+def _register_categories(cls: type[Distribution], v: str, v_latex: str, score_of: Score) -> None:
     """The rules of a relaxed one-hot vector. Weights: the density does not depend on their sum."""
     score = f"1 − K softmax(z − τ {v})"
     score_latex = rf"1 - K\,\mathrm{{softmax}}\left(z - \tau {v_latex}\right)"
@@ -118,7 +132,7 @@ def _register_categories(cls: type[Distribution], v: str, v_latex: str, v_of: El
         symbols=by_logits,
     )
     def _(value: Tensor, temperature: Tensor, logits: Tensor) -> Tensor:
-        return categories_logits(v_of(value), temperature, logits)
+        return score_of(value, temperature, exponentiate(logits))
 
     @register(
         "logits",
@@ -128,7 +142,7 @@ def _register_categories(cls: type[Distribution], v: str, v_latex: str, v_of: El
         symbols=by_weights,
     )
     def _(value: Tensor, temperature: Tensor, probs: Tensor) -> Tensor:
-        return categories_logits(v_of(value), temperature, probs.log())
+        return score_of(value, temperature, probs)
 
     @register(
         "probs",
@@ -138,7 +152,7 @@ def _register_categories(cls: type[Distribution], v: str, v_latex: str, v_of: El
         symbols=by_weights,
     )
     def _(value: Tensor, temperature: Tensor, probs: Tensor) -> Tensor:
-        return categories_logits(v_of(value), temperature, probs.log()) / probs
+        return score_of(value, temperature, probs) / probs
 
     @register(
         "probs",
@@ -149,11 +163,11 @@ def _register_categories(cls: type[Distribution], v: str, v_latex: str, v_of: El
     )
     def _(value: Tensor, temperature: Tensor, logits: Tensor) -> Tensor:
         weights = exponentiate(logits)
-        score = categories_logits(v_of(value), temperature, logits)
+        score = score_of(value, temperature, weights)
         return score / weights * weights.sum(-1, keepdim=True)
 
 
 _register_coin(RelaxedBernoulli, "logit y", r"\ln \tfrac{y}{1 - y}", logit)
 _register_coin(LogitRelaxedBernoulli, "y", "y", identity)
-_register_categories(RelaxedOneHotCategorical, "ln y", r"\ln y", torch.log)
-_register_categories(ExpRelaxedCategorical, "y", "y", identity)
+_register_categories(RelaxedOneHotCategorical, "ln y", r"\ln y", simplex_logits)
+_register_categories(ExpRelaxedCategorical, "y", "y", categories_logits)

@@ -49,6 +49,29 @@ def logit(probs: Tensor) -> Tensor:
     return torch.where(near, torch.log1p(middle), probs.log() - torch.log1p(-probs))
 
 
+def logistic(logits: Tensor) -> Tensor:
+    """``σ(l)``; unlike torch's, not 0 where e^l is a subnormal number."""
+    small = torch.exp(-logits.abs())
+    return torch.where(logits >= 0, 1.0, small) / (1 + small)
+
+
+def weigh_odds(ones: Tensor, zeros: Tensor, logits: Tensor) -> Tensor:
+    """``a σ(−l) − b σ(l)``; for small |l| as ``½[(a − b) − (a + b) tanh(l/2)]``.
+
+    There the two halves of ``a − b`` would cancel, and the difference of counts is exact.
+    """
+    apart = ones * logistic(-logits) - zeros * logistic(logits)
+    near = ((ones - zeros) - (ones + zeros) * torch.tanh(logits / 2)) / 2
+    return torch.where(logits.abs() < 1, near, apart)
+
+
+def weigh_inverse_odds(ones: Tensor, zeros: Tensor, logits: Tensor) -> Tensor:
+    """``a (1 + e^−l) − b (1 + e^l)``, a count of 0 contributing exactly 0."""
+    grown, shrunk = 1 + torch.exp(logits), 1 + torch.exp(-logits)
+    apart = torch.where(ones == 0, 0.0, ones * shrunk) - torch.where(zeros == 0, 0.0, zeros * grown)
+    return torch.where(logits.abs() < 1, weigh_odds(ones, zeros, logits) * grown * shrunk, apart)
+
+
 def log1p_remainder(x: Tensor) -> Tensor:
     """``(x − ln(1 + x))/x²`` for x > −1: 1/2 at 0, decreasing.
 
@@ -85,10 +108,12 @@ def digamma_gap(x: Tensor, step: Tensor | float = math.inf) -> Tensor:
     """
     h = x.new_full((1,), step) if isinstance(step, float) else step.unsqueeze(-1)
     near = x.unsqueeze(-1) + torch.arange(_FAR, dtype=x.dtype, device=x.device)
-    share = 1 / (1 + near / h)  # h/(x + h)
+    before = 1 / (near * (1 + near / h))  # h/(x (x + h)), also for h = ∞
     after = 1 / (near * (1 + (near + 1) / h))  # h/(x (x + h + 1))
-    terms = share / near / (near + h + 1) + log1p_gap(after)
-    return terms.sum(-1) + _digamma_gap_far(x + _FAR, h.squeeze(-1))
+    small = before / (near + h + 1) + log1p_gap(after)  # before − after = before/(x + h + 1)
+    terms = torch.where(after > 0.5, before - torch.log1p(after), small)
+    # The first term may be far larger than the rest; added last, it is rounded once.
+    return terms[..., 0] + (terms[..., 1:].sum(-1) + _digamma_gap_far(x + _FAR, h.squeeze(-1)))
 
 
 def _digamma_gap_far(x: Tensor, step: Tensor) -> Tensor:
