@@ -10,6 +10,8 @@ that the user wrote, so that the message speaks of the user's argument.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -21,8 +23,20 @@ _is_transforming = torch._C._are_functorch_transforms_active
 _is_batched = torch._C._functorch.is_legacy_batchedtensor
 
 
-def check_floating(tensor: Tensor, name: str) -> None:
-    """Raise unless ``tensor`` has a floating-point dtype."""
+def check_tensor(tensor: object, name: str) -> None:
+    """Raise unless ``tensor`` is one."""
+    if not isinstance(tensor, Tensor):
+        raise InvalidTypeError(
+            f"`{name}`",
+            f"an object of type {type(tensor).__name__}",
+            "a tensor",
+            f"wrap it, for instance with torch.tensor({name})",
+        )
+
+
+def check_floating(tensor: Any, name: str) -> None:
+    """Raise unless ``tensor`` is one of a floating-point dtype."""
+    check_tensor(tensor, name)
     if not tensor.is_floating_point():
         raise InvalidTypeError(
             f"`{name}`",
@@ -32,8 +46,9 @@ def check_floating(tensor: Tensor, name: str) -> None:
         )
 
 
-def check_integer(tensor: Tensor, name: str) -> None:
-    """Raise unless ``tensor`` has an integer dtype."""
+def check_integer(tensor: Any, name: str) -> None:
+    """Raise unless ``tensor`` is one of an integer dtype."""
+    check_tensor(tensor, name)
     if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
         raise InvalidTypeError(
             f"`{name}`",
@@ -100,13 +115,14 @@ def are_values_readable(*tensors: Tensor) -> bool:
 
 
 def check_sample_shape(
-    value: Tensor, batch_shape: torch.Size, event_shape: torch.Size, name: str = "value"
+    value: Any, batch_shape: torch.Size, event_shape: torch.Size, name: str = "value"
 ) -> None:
     """Raise unless ``value`` is ``[*sample, *batch, *event]``, or one event for the whole batch.
 
     Raises:
         ShapeError: Anything else: torch would broadcast ``[B]`` against ``[B, 1]`` to ``[B, B]``.
     """
+    check_tensor(value, name)
     wanted = batch_shape + event_shape
     ends_as_wanted = value.ndim >= len(wanted) and value.shape[value.ndim - len(wanted) :] == wanted
     if ends_as_wanted or value.shape == event_shape:

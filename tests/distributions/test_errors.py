@@ -39,6 +39,18 @@ COINS = el.Binomial(4, probs=torch.full((2,), 0.5))
             "convert it, for instance with logits.float()",
         ),
         (
+            lambda: el.Categorical(probs=[0.2, 0.8]),
+            InvalidTypeError,
+            "`probs`: got an object of type list, expected a tensor; "
+            "wrap it, for instance with torch.tensor(probs)",
+        ),
+        (
+            lambda: POLICY.log_prob(2),
+            InvalidTypeError,
+            "`value`: got an object of type int, expected a tensor; "
+            "wrap it, for instance with torch.tensor(value)",
+        ),
+        (
             lambda: el.Categorical(probs=torch.tensor(0.5)),
             ShapeError,
             "`probs`: got shape [], expected [*batch, K] with K >= 1; "

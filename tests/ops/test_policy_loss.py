@@ -190,6 +190,29 @@ def test_rows_that_do_not_count_may_hold_anything(path: str, by: str) -> None:
         torch.testing.assert_close(loss[counted], alone)
 
 
+def test_nonsense_in_the_reference_of_a_row_that_does_not_count_stays_there(path: str) -> None:
+    p = problem(rows=3)
+    reference = p["ref_logits"].clone()
+    reference[1] = torch.tensor([math.nan, INF, -INF, 0.0, 0.0]).double()
+    logits = torch.where(torch.arange(15).reshape(3, 5) == 7, -INF, p["logits"])
+    action = torch.tensor([0, 2, 1])  # in the middle row, the one that its logits forbid
+    loss = el.clipped_policy_loss(
+        logits,
+        action,
+        p["advantage"],
+        p["old_log_prob"],
+        ref_logits=reference,
+        kl_estimator="exact",
+        kl_coef=0.5,
+        z_loss_coef=0.1,
+        weight=torch.tensor([1.0, 0.0, 1.0]).double(),
+    )
+    (slope,) = torch.autograd.grad(loss, p["logits"])
+    assert loss.isfinite()
+    assert slope.isfinite().all()
+    assert torch.equal(slope[1], torch.zeros(5).double())
+
+
 def test_ignored_rows_do_not_count_in_the_mean_nor_in_the_statistics(path: str) -> None:
     p = problem(rows=4)
     action = torch.tensor([1, -1, 2, -1])
@@ -269,6 +292,18 @@ Z, A, R = torch.zeros(2, 3), torch.tensor([0, 1]), torch.zeros(2)
             InvalidValueError,
             "`kl_estimator`: got 'exact' without ref_logits, expected the logits of the reference "
             "policy; pass ref_logits, or estimate from ref_log_prob with 'k1', 'k2' or 'k3'",
+        ),
+        (
+            lambda: el.clipped_policy_loss(Z, A, R, R, ref_logits=Z, kl_coef=0.1),
+            InvalidValueError,
+            "`kl_coef`: got 0.1 without ref_log_prob, expected the reference's log-probabilities; "
+            "pass ref_log_prob, or leave kl_coef at 0",
+        ),
+        (
+            lambda: el.clipped_policy_loss(Z, A, R, R, ref_logits=Z, ref_log_prob=R),
+            InvalidValueError,
+            "`ref_logits`: got one, beside kl_estimator='k3', expected only what the estimator "
+            "reads; 'k1', 'k2' and 'k3' read ref_log_prob, 'exact' reads ref_logits",
         ),
         (
             lambda: el.clipped_policy_loss(Z, A, R, torch.zeros(2, 1)),

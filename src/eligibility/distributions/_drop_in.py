@@ -11,7 +11,7 @@ from torch.distributions import Distribution
 from eligibility.errors import InvalidValueError, ShapeError
 from eligibility.rules.fisher import fisher_information
 from eligibility.rules.registry import check_value, eligibility
-from eligibility.shapes import are_values_readable
+from eligibility.shapes import are_values_readable, check_tensor
 
 NO_SHAPE = torch.Size()
 
@@ -81,6 +81,7 @@ def check_full_shape(dist: Distribution, value: Tensor) -> None:
     One event for the whole batch is no choice here: with as many rows as categories, indices
     ``[B]`` would pass for an event ``[K]``.
     """
+    check_tensor(value, "value")
     wanted = dist.batch_shape + dist.event_shape
     if value.shape[max(0, value.ndim - len(wanted)) :] != wanted:
         raise ShapeError(

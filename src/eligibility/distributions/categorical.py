@@ -184,7 +184,7 @@ class Categorical(DropIn, torch.distributions.Categorical):
             ShapeError, InvalidTypeError, InvalidValueError: ``value`` holds no such indices.
         """
         check_sample_shape(value, self._batch_shape, self._event_shape)
-        check_integer(value, "value")
+        check_integer(value, "value")  # the look-up itself finds an index out of range
         if value.ndim == 0:
             value = value.expand(self._batch_shape)
         if self.weights is None:

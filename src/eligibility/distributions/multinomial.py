@@ -76,7 +76,7 @@ class Multinomial(DropIn, torch.distributions.Multinomial):
 
     @property
     def given_parameter(self) -> str:  # type: ignore[override]  # what it holds knows
-        """ "probs" or "logits", whichever it was constructed with."""
+        """What it was constructed with: "probs" or "logits"."""
         return self._categorical.given_parameter
 
     @property

@@ -49,7 +49,7 @@ class OneHotCategorical(DropIn, torch.distributions.OneHotCategorical):
 
     @property
     def given_parameter(self) -> str:  # type: ignore[override]  # what it holds knows
-        """ "probs" or "logits", whichever it was constructed with."""
+        """What it was constructed with: "probs" or "logits"."""
         return self._categorical.given_parameter
 
     @property

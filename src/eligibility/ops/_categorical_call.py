@@ -82,10 +82,10 @@ class CategoricalCall:
         entropy = None if entropy is None else torch.where(counts, entropy, 0.0)
         return torch.where(counts, log_prob, 0.0), entropy
 
-    def log_normalizer(self, log_prob: Tensor) -> Tensor:
-        """log Σ exp z = z_a − log π(a): its gradient is y − (y − π) = π."""
-        logits = _plain.masked(self.logits, self.mask)
-        return _plain.at_action(logits, self.action).to(log_prob.dtype) - log_prob
+    def log_normalizer(self) -> Tensor:
+        """log Σ exp z of the legal actions, shape ``[*batch]``; its gradient is π."""
+        wide = self.logits.to(_plain.compute_dtype(self.logits))
+        return torch.logsumexp(_plain.masked(wide, self.mask), -1)
 
     def check_possible(self, log_prob: Tensor, counts: Tensor | None) -> None:
         """Find the cause if a mask leaves a log-probability that is not finite."""

@@ -6,7 +6,7 @@ need one pass over the logits each. What a mask, −∞ and half precision mean 
 `eligibility.ops.categorical`.
 
 A row of weight 0, or with the action ``ignore_index``, contributes exactly 0 to loss and gradient,
-whatever stands in it.
+whatever its action, its advantage and its reference are; its logits need be numbers all the same.
 """
 
 from __future__ import annotations
@@ -147,9 +147,25 @@ def clipped_policy_loss(
     objective = replace(objective, clip=clip)
     if kl_estimator != "exact":
         check_policy_coefficients(clip, kl_coef, kl_estimator, ref_log_prob)
+        _check_unused(ref_logits, "ref_logits", kl_estimator)
         objective = replace(objective, kl_coef=kl_coef, kl_estimator=kl_estimator)
         return _reduced(call, _row_losses(call, objective, z_loss_coef), reduction)
     check_policy_coefficients(clip, 0.0, "k3", None)
+    _check_unused(ref_log_prob, "ref_log_prob", kl_estimator)
+    divergence = _exact_kl(call, ref_logits, weight, temperature, softcap)
+    divergence = _counted(call, objective, divergence)
+    loss = _row_losses(call, objective, z_loss_coef) + kl_coef * divergence
+    return _reduced(call, loss, reduction)
+
+
+def _exact_kl(
+    call: CategoricalCall,
+    ref_logits: Tensor | None,
+    weight: Tensor | None,
+    temperature: float,
+    softcap: float | None,
+) -> Tensor:
+    """KL(π ‖ π_ref) of each row, the reference taken through the same soft-cap and temperature."""
     if ref_logits is None:
         raise InvalidValueError(
             "`kl_estimator`",
@@ -157,13 +173,22 @@ def clipped_policy_loss(
             "the logits of the reference policy",
             "pass ref_logits, or estimate from ref_log_prob with 'k1', 'k2' or 'k3'",
         )
-    check_shape(ref_logits, logits.shape, "ref_logits", "the shape of logits")
-    reference = checked_logits(ref_logits, mask, temperature, softcap, "ref_logits")
-    divergence = _plain.kl(_plain.log_pmf(call.logits, mask), _plain.log_pmf(reference, mask))
-    loss = _row_losses(call, objective, z_loss_coef) + _counted(
-        call, objective, kl_coef * divergence
-    )
-    return _reduced(call, loss, reduction)
+    check_shape(ref_logits, call.logits.shape, "ref_logits", "the shape of logits")
+    reference = checked_logits(ref_logits, call.mask, temperature, softcap, "ref_logits")
+    counts = call.counting(weight)
+    if counts is not None:
+        reference = torch.where(counts.unsqueeze(-1), reference, 0.0)
+    return _plain.kl(*(_plain.log_pmf(z, call.mask) for z in (call.logits, reference)))
+
+
+def _check_unused(reference: Tensor | None, name: str, kl_estimator: str) -> None:
+    if reference is not None:
+        raise InvalidValueError(
+            f"`{name}`",
+            f"one, beside kl_estimator={kl_estimator!r}",
+            "only what the estimator reads",
+            "'k1', 'k2' and 'k3' read ref_log_prob, 'exact' reads ref_logits",
+        )
 
 
 def _objective(
@@ -225,8 +250,7 @@ def _row_losses(call: CategoricalCall, objective: PolicyObjective, z_loss_coef: 
     loss = objective.loss(log_prob.masked_fill(vain, 0.0), log_prob if entropy is None else entropy)
     if z_loss_coef == 0.0:
         return loss
-    normalizer = call.log_normalizer(log_prob)
-    return loss + _counted(call, objective, z_loss_coef * normalizer**2)
+    return loss + _counted(call, objective, z_loss_coef * call.log_normalizer() ** 2)
 
 
 def _counted(call: CategoricalCall, objective: PolicyObjective, loss: Tensor) -> Tensor:
