@@ -45,6 +45,7 @@ _PUBLIC = {
     "LeaveOneOut": "eligibility.reinforce.baselines",
     "TimeDependentLeaveOneOut": "eligibility.reinforce.baselines",
     "StateValue": "eligibility.reinforce.baselines",
+    "PerWeight": "eligibility.reinforce.per_weight",
     "Reinforce": "eligibility.train.learner",
     "AuditReport": "eligibility.audit.report",
     "audit_script": "eligibility.audit.scripts",

@@ -1,0 +1,107 @@
+"""A baseline of its own for every weight: Williams' ``b_ij`` in ``Δw_ij = α (r − b_ij) e_ij``."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from eligibility.errors import InvalidValueError, ShapeError
+from eligibility.reinforce.weights import PerSampleEligibilities
+
+
+class PerWeight:
+    r"""The baseline of least variance for each weight, from earlier batches.
+
+    ``b_ij = E[r e_ij²] / E[e_ij²]`` minimises the variance of ``(r − b_ij) e_ij``. Both
+    expectations are exponential averages over *earlier* batches, so b_ij knows nothing of the
+    samples that it is used on: unbiased. Taken from the same batch it is not, and for a batch of
+    one it makes the gradient vanish. For the first batch b_ij is 0.
+
+    Args:
+        rate: The weight of the newest batch in the averages, in (0, 1].
+
+    Example:
+        >>> from torch import nn
+        >>> from eligibility import per_sample_eligibilities
+        >>> policy, baseline = nn.Linear(1, 2, bias=False), PerWeight()
+        >>> _ = nn.init.zeros_(policy.weight)
+        >>> action, reward = torch.tensor([0, 1]), torch.tensor([1.0, 3.0])
+        >>> for _ in range(2):
+        ...     e = per_sample_eligibilities(policy, torch.ones(2, 1), action)
+        ...     gradient = baseline.gradient(e, reward)
+        >>> baseline(e)["weight"]
+        tensor([[2.], [2.]])
+        >>> gradient["weight"]
+        tensor([[-0.5000], [ 0.5000]])
+
+    References:
+        Williams 1992, §4, for b_ij and the condition on it; Peters & Schaal 2008, Neural Networks
+        21:682-697, for the value of least variance.
+    """
+
+    def __init__(self, rate: float = 0.1) -> None:
+        if not 0 < rate <= 1:
+            raise InvalidValueError(
+                "`rate`", f"{rate:g}", "a number in (0, 1]", "it is the weight of the newest batch"
+            )
+        self.rate = rate
+        self.rewarded_squares: dict[str, Tensor] = {}
+        self.squares: dict[str, Tensor] = {}
+
+    def __call__(self, eligibilities: PerSampleEligibilities) -> dict[str, Tensor]:
+        """The present ``b_ij`` of every parameter, by name; 0 where nothing is known yet."""
+        baselines = {}
+        for name, factors in eligibilities.factors.items():
+            squares = self.squares.get(name)
+            if squares is None:
+                baselines[name] = torch.zeros_like(factors.parameter)
+            else:
+                known = squares > 0
+                ratio = self.rewarded_squares[name] / torch.where(known, squares, 1)
+                baselines[name] = torch.where(known, ratio, 0)
+        return baselines
+
+    def gradient(
+        self, eligibilities: PerSampleEligibilities, rewards: Float[Tensor, " N"]
+    ) -> dict[str, Tensor]:
+        """``1/N Σ_n (r_n − b_ij) e_ij``, the ascent direction; then learn from this batch.
+
+        Args:
+            eligibilities: Of N samples, from `eligibility.per_sample_eligibilities`.
+            rewards: What each sample is credited with, ``[N]``.
+
+        Returns:
+            Parameter name → gradient estimate, shape of the parameter.
+
+        Raises:
+            ShapeError: Another number of rewards than of samples.
+        """
+        if rewards.shape != eligibilities.log_prob.shape:
+            raise ShapeError(
+                "`rewards`",
+                f"shape {list(rewards.shape)}",
+                f"{list(eligibilities.log_prob.shape)}",
+                "pass one number for each sample",
+            )
+        baselines = self(eligibilities)
+        rewarded, plain = eligibilities.mean(rewards), eligibilities.mean()
+        estimate = {name: rewarded[name] - baselines[name] * plain[name] for name in baselines}
+        self._learn(eligibilities, rewards)
+        return estimate
+
+    def state_dict(self) -> dict[str, dict[str, Tensor]]:
+        """The two averages."""
+        return {"rewarded_squares": dict(self.rewarded_squares), "squares": dict(self.squares)}
+
+    def load_state_dict(self, state: dict[str, dict[str, Tensor]]) -> None:
+        """Continue from a `state_dict`."""
+        self.rewarded_squares = dict(state["rewarded_squares"])
+        self.squares = dict(state["squares"])
+
+    def _learn(self, eligibilities: PerSampleEligibilities, rewards: Tensor) -> None:
+        newest = (eligibilities.second_moment(rewards), eligibilities.second_moment())
+        for average, moment in zip((self.rewarded_squares, self.squares), newest, strict=True):
+            for name, value in moment.items():
+                # From the first batch on, not from 0: the start cancels in the ratio.
+                average[name] = torch.lerp(average.get(name, value), value, self.rate)
