@@ -17,18 +17,21 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from eligibility.shapes import check_action
+
 _ELEMENTS_PER_THREAD = 1 << 16  # less work than this does not pay for handing it over
+_LARGE = 1 << 24  # bytes; a gradient of this size is in no cache any more when it is used
 
 
 class _Task(ctypes.Structure):
-    """`row_task` of native/rows.c."""
+    """`row_task` of native/rows.cpp."""
 
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("logits", "action", "mask")),
         *((name, ctypes.c_void_p) for name in ("grad_log_prob", "grad_entropy")),
         *((name, ctypes.c_void_p) for name in ("log_prob", "entropy", "gradient")),
         *((name, ctypes.c_int64) for name in ("rows", "categories", "logits_stride")),
-        *((name, ctypes.c_int64) for name in ("mask_stride", "gradient_stride")),
+        *((name, ctypes.c_int64) for name in ("mask_stride", "gradient_stride", "stream")),
     )
 
 
@@ -39,7 +42,12 @@ def library() -> ctypes.CDLL | None:
         library = ctypes.CDLL(str(path))
         library.eligibility_instruction_set_name.restype = ctypes.c_char_p
         library.eligibility_rows.argtypes = (ctypes.POINTER(_Task), ctypes.c_int, ctypes.c_int)
-        library.eligibility_rows.restype = None
+        library.eligibility_rows.restype = ctypes.c_int64
+        pointers = (ctypes.c_void_p,) * 4
+        library.eligibility_objective.argtypes = (ctypes.c_int64, *pointers)
+        library.eligibility_objective.restype = ctypes.c_double
+        library.eligibility_use_large_pages.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+        library.eligibility_use_large_pages.restype = None
         return library
     return None
 
@@ -89,9 +97,25 @@ def row_objective(
     """
     if out is None:
         out = torch.empty_like(logits, memory_format=torch.contiguous_format)
+        _use_large_pages(out)
     log_prob, entropy = _new_statistics(logits, grad_entropy is not None)
     _run(logits, action, mask, grad_log_prob, grad_entropy, log_prob, entropy, out)
     return log_prob, entropy, out
+
+
+def objective(
+    grad_log_prob: Float[Tensor, " N"],
+    log_prob: Float[Tensor, " N"],
+    grad_entropy: Float[Tensor, " N"] | None,
+    entropy: Float[Tensor, " N"] | None,
+) -> Float[Tensor, ""]:
+    """As `_plain.objective`, summed in float64."""
+    native = library()
+    assert native is not None  # the caller asked `serves`
+    columns = [_numbers(x) for x in (grad_log_prob, log_prob, grad_entropy, entropy)]
+    pointers = [None if column is None else column.data_ptr() for column in columns]
+    value = native.eligibility_objective(len(log_prob), *pointers)
+    return torch.tensor(value, dtype=torch.float32)
 
 
 def _new_statistics(logits: Tensor, with_entropy: bool) -> tuple[Tensor, Tensor | None]:
@@ -112,38 +136,51 @@ def _run(
     native = library()
     assert native is not None  # the caller asked `serves`
     rows, categories = logits.shape
-    if logits.stride(-1) != 1 and categories > 1:
+    if rows == 0:
+        return
+    if categories > 1 and logits.stride(-1) != 1:
         logits = logits.contiguous()
     if mask is not None:
         mask = mask.expand(rows, categories)
         mask = mask if mask.stride(-1) == 1 else mask.contiguous()
     action = action.to(torch.int64).contiguous()
-    upstream = [
-        None if grad is None else grad.to(torch.float32).contiguous()
-        for grad in (grad_log_prob, grad_entropy)
-    ]
-    columns = (logits, action, mask, *upstream, log_prob, entropy, gradient)
+    grad_log_prob, grad_entropy = _numbers(grad_log_prob), _numbers(grad_entropy)
+    tensors = (logits, action, mask, grad_log_prob, grad_entropy, log_prob, entropy, gradient)
+    pointers = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
+    strides = [0 if tensor is None else tensor.stride(0) for tensor in (logits, mask, gradient)]
+    stream = gradient is not None and gradient is not logits and gradient.nbytes >= _LARGE
     is_bfloat16 = int(logits.dtype == torch.bfloat16)
     instruction_set = _instruction_set(categories)
 
-    def run(start: int, stop: int) -> None:
-        task = _Task(
-            *(None if tensor is None else tensor[start:].data_ptr() for tensor in columns),
-            stop - start,
-            categories,
-            logits.stride(0),
-            0 if mask is None else mask.stride(0),
-            0 if gradient is None else gradient.stride(0),
-        )
-        native.eligibility_rows(ctypes.byref(task), is_bfloat16, instruction_set)
+    def run(start: int, stop: int) -> int:
+        task = _Task(*pointers, stop - start, categories, *strides, stream)
+        if start:
+            for (name, _), tensor in zip(_Task._fields_, tensors, strict=False):
+                if tensor is not None:
+                    setattr(task, name, tensor[start:].data_ptr())
+        return int(native.eligibility_rows(task, is_bfloat16, instruction_set))
 
     threads = min(torch.get_num_threads(), rows, rows * categories // _ELEMENTS_PER_THREAD)
     if threads <= 1:
-        if rows:
-            run(0, rows)
-        return
-    bounds = [rows * thread // threads for thread in range(threads + 1)]
-    list(_threads(threads).map(run, bounds[:-1], bounds[1:]))
+        results = [run(0, rows)]
+    else:
+        bounds = [rows * thread // threads for thread in range(threads + 1)]
+        results = list(_threads(threads).map(run, bounds[:-1], bounds[1:]))
+    if min(results) < -1:
+        raise MemoryError("no memory for one row of logits")
+    if max(results) >= 0:
+        check_action(action, categories)
+
+
+def _numbers(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.to(torch.float32).contiguous()
+
+
+def _use_large_pages(memory: Tensor) -> None:
+    """The first use of large memory costs more than the arithmetic, a small page at a time."""
+    native = library()
+    if native is not None and memory.nbytes >= _LARGE:
+        native.eligibility_use_large_pages(memory.data_ptr(), memory.nbytes)
 
 
 def _instruction_set(categories: int) -> int:

@@ -1,6 +1,7 @@
 /* The row function for vectors of BYTES bytes, for float32 and bfloat16; included by rows.c. */
 
 #define LANES (BYTES / 4)
+#define UNROLL 4
 #define BLOCK (64 * LANES) /* summed in float32; the sums of blocks are added in float64 */
 #define VECTOR CONCAT(vector, ISA)
 #define INTEGERS CONCAT(integers, ISA)
@@ -13,6 +14,7 @@ typedef int32_t INTEGERS __attribute__((vector_size(BYTES)));
 typedef uint16_t HALVES __attribute__((vector_size(BYTES / 2)));
 typedef uint8_t FLAGS __attribute__((vector_size(LANES)));
 
+#define LARGER CONCAT(larger, ISA)
 #define SELECT CONCAT(select, ISA)
 #define SPLAT CONCAT(splat, ISA)
 #define FINITE CONCAT(finite, ISA)
@@ -25,13 +27,21 @@ INLINE VECTOR SELECT(INTEGERS condition, VECTOR yes, VECTOR no) {
     return condition ? yes : no;
 }
 
+/* The larger of the two; b if either is NaN. */
+INLINE VECTOR LARGER(VECTOR a, VECTOR b) {
+#if BYTES == 64
+    return (VECTOR)_mm512_max_ps((__m512)a, (__m512)b);
+#else
+    return SELECT(a > b, a, b);
+#endif
+}
+
 /* −∞ made finite, so that 0 · log 0 = 0: an impossible category contributes nothing. */
-INLINE VECTOR FINITE(VECTOR x) { return SELECT(x < -1e30f, SPLAT(-1e30f), x); }
+INLINE VECTOR FINITE(VECTOR x) { return LARGER(SPLAT(-1e30f), x); }
 
 /* e^x for x <= 0, to about one unit in the last place; −∞ gives 0, NaN stays NaN. */
 INLINE VECTOR EXPONENTIAL(VECTOR x) {
-    const VECTOR lowest = SPLAT(-110.0f); /* e^-110 is 0 in float32 */
-    VECTOR y = SELECT(x < lowest, lowest, x);
+    VECTOR y = LARGER(SPLAT(-110.0f), x); /* e^-110 is 0 in float32 */
 #if BYTES == 64
     VECTOR n = (VECTOR)_mm512_roundscale_ps((__m512)(y * 1.44269504088896341f), 8);
 #else
@@ -67,40 +77,51 @@ INLINE HALVES ROUND_HALF(VECTOR x) {
 
 #define TYPE float32
 #define ELEMENT float
-#define IS_FLOAT32 1
 #define LOAD_ELEMENTS(pointer)                                                                    \
     ({ VECTOR v_; memcpy(&v_, (pointer), sizeof v_); v_; })
 #define STORE_ELEMENTS(pointer, vector)                                                           \
     do { VECTOR v_ = (vector); memcpy((pointer), &v_, sizeof v_); } while (0)
+#if BYTES == 64
+#define STREAM_ELEMENTS(pointer, vector) _mm512_stream_ps((pointer), (__m512)(vector))
+#else
+#define STREAM_ELEMENTS(pointer, vector) STORE_ELEMENTS(pointer, vector)
+#endif
 #include "row_function.h"
 #undef TYPE
 #undef ELEMENT
-#undef IS_FLOAT32
+#undef STREAM_ELEMENTS
 #undef LOAD_ELEMENTS
 #undef STORE_ELEMENTS
 
 #define TYPE bfloat16
 #define ELEMENT uint16_t
-#define IS_FLOAT32 0
 #define LOAD_ELEMENTS(pointer)                                                                    \
     ({ HALVES v_; memcpy(&v_, (pointer), sizeof v_);                                              \
        (VECTOR)(__builtin_convertvector(v_, INTEGERS) << 16); })
 #define STORE_ELEMENTS(pointer, vector)                                                           \
     do { HALVES v_ = ROUND_HALF(vector); memcpy((pointer), &v_, sizeof v_); } while (0)
+#if BYTES == 64
+#define STREAM_ELEMENTS(pointer, vector)                                                          \
+    _mm256_stream_si256((__m256i *)(pointer), (__m256i)ROUND_HALF(vector))
+#else
+#define STREAM_ELEMENTS(pointer, vector) STORE_ELEMENTS(pointer, vector)
+#endif
 #include "row_function.h"
 #undef TYPE
 #undef ELEMENT
-#undef IS_FLOAT32
+#undef STREAM_ELEMENTS
 #undef LOAD_ELEMENTS
 #undef STORE_ELEMENTS
 
 #undef LANES
+#undef UNROLL
 #undef BLOCK
 #undef VECTOR
 #undef INTEGERS
 #undef HALVES
 #undef FLAGS
 #undef INLINE
+#undef LARGER
 #undef SELECT
 #undef SPLAT
 #undef EXPONENTIAL
