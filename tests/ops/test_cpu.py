@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 import eligibility as el
+from eligibility.errors import InvalidValueError
 from eligibility.ops import _backend, _cpu, _plain
 
 HAS_COMPILER = shutil.which("g++") is not None
@@ -131,6 +132,59 @@ def test_takes_strided_misaligned_and_shared_memory(
     assert in_place[2] is memory
     # In place, a float32 row takes its exponentials anew, with the same function: no difference.
     assert torch.equal(memory, expected[2])
+
+
+@needs_library
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("categories", [7, 16, 37, 64, 4099])
+def test_writing_past_the_caches_changes_nothing(
+    instruction_set: str, dtype: torch.dtype, categories: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logits, action, mask, g, h = problem(6, categories, dtype)
+    expected = _cpu.row_objective(logits, action, mask, g, h)[2]
+    monkeypatch.setattr(_cpu, "_LARGE", 1)
+    memory = torch.full((6, categories + 9), torch.nan, dtype=dtype)
+    for shift in range(9):  # rows that begin anywhere in a line of the cache
+        out = memory[:, shift : shift + categories]
+        assert torch.equal(_cpu.row_objective(logits, action, mask, g, h, out=out)[2], expected)
+        beside = torch.cat((memory[:, :shift], memory[:, shift + categories :]), 1)
+        assert beside.isnan().all()
+        out.fill_(torch.nan)
+    assert torch.equal(_cpu.row_objective(logits, action, mask, g, h)[2], expected)
+
+
+@needs_library
+@pytest.mark.parametrize("wrong", [-1, 37, 2**40])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_action_out_of_range_is_refused_before_anything_is_read(
+    instruction_set: str, wrong: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_cpu, "_ELEMENTS_PER_THREAD", 1)
+    logits, action, _, g, _ = problem(6, 37, torch.float32)
+    action[4] = wrong
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    got = "minimum of -1" if wrong < 0 else f"maximum of {wrong}"
+    message = (
+        f"`action`: got a {got}, expected indices in [0, 37); "
+        "there are K = 37 categories, counted from 0"
+    )
+    try:
+        with pytest.raises(InvalidValueError) as caught:
+            _cpu.row_objective(logits, action, None, g, None)
+    finally:
+        torch.set_num_threads(before)
+    assert str(caught.value) == message
+
+
+@needs_library
+def test_objective_is_its_definition_in_float64() -> None:
+    generator = torch.Generator().manual_seed(0)
+    g, log_prob, h, entropy = torch.randn(4, 1001, generator=generator)
+    g[3], log_prob[3] = 0.0, -torch.inf
+    for columns in ((g, log_prob, h, entropy), (g, log_prob, None, None)):
+        exact = _plain.objective(*(None if x is None else x.double() for x in columns))
+        assert _cpu.objective(*columns) == exact.float()
 
 
 @needs_library

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from eligibility.ops import _cpu, _plain
-from eligibility.shapes import are_values_readable
+from eligibility.shapes import are_values_readable, check_action
 
 # Below so many logits the time goes into calls, and torch's own nodes cost less than a Python one.
-_SMALL_FOR_NATIVE = 1 << 13
+_SMALL_FOR_NATIVE = 1 << 16
 _SMALL_FOR_PLAIN = 1 << 20
 
 
@@ -19,6 +19,7 @@ def row_statistics(
     """`_plain.row_statistics`, by the fastest backend that can."""
     if _cpu.serves(logits):
         return _cpu.row_statistics(logits, action, mask, with_entropy)
+    check_actions(logits, action)
     return _plain.row_statistics(logits, action, mask, with_entropy)
 
 
@@ -46,15 +47,40 @@ def row_objective(
     """`_plain.row_objective`, by the fastest backend that can."""
     if _cpu.serves(logits):
         return _cpu.row_objective(logits, action, mask, grad_log_prob, grad_entropy)
+    check_actions(logits, action)
     return _plain.row_objective(logits, action, mask, grad_log_prob, grad_entropy)
 
 
-def pays(logits: Tensor) -> bool:
-    """Whether a node of our own can take ``logits`` and is worth its overhead."""
+def objective(
+    logits: Tensor,
+    grad_log_prob: Tensor,
+    log_prob: Tensor,
+    grad_entropy: Tensor | None,
+    entropy: Tensor | None,
+) -> Tensor:
+    """`_plain.objective`, by the backend that serves ``logits``."""
+    by = _cpu.objective if _cpu.serves(logits) else _plain.objective
+    return by(grad_log_prob, log_prob, grad_entropy, entropy)
+
+
+def check_actions(logits: Tensor, action: Tensor) -> None:
+    """Raise for an index out of range; the native kernel does that itself."""
+    # On a GPU the check would wait for the device; there torch's kernels refuse the index.
+    if action.device.type == "cpu" and are_values_readable(logits, action):
+        check_action(action, logits.shape[-1])
+
+
+def pays(logits: Tensor, one_pass: bool) -> bool:
+    """Whether a node of our own can take ``logits`` and is worth its overhead.
+
+    ``one_pass``: it yields the gradient or the entropy along with log π(a); the native kernel then
+    replaces so many calls that it always is.
+    """
     if not are_values_readable(logits):
         return False
-    small = _SMALL_FOR_NATIVE if _cpu.serves(logits) else _SMALL_FOR_PLAIN
-    return logits.numel() >= small
+    if not _cpu.serves(logits):
+        return logits.numel() >= _SMALL_FOR_PLAIN
+    return one_pass or logits.numel() >= _SMALL_FOR_NATIVE
 
 
 def describe() -> dict[str, str]:

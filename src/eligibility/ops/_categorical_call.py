@@ -13,7 +13,6 @@ from eligibility.ops import _plain
 from eligibility.ops._statistics import statistics
 from eligibility.shapes import (
     are_values_readable,
-    check_action,
     check_allowed,
     check_categories,
     check_floating,
@@ -50,7 +49,7 @@ class CategoricalCall:
         softcap: float | None,
         ignore_index: int | None,
     ) -> CategoricalCall:
-        """Raise for what does not fit together."""
+        """Raise for what does not fit together; what serves the rows checks the actions' range."""
         logits = checked_logits(logits, mask, temperature, softcap)
         check_integer(action, "action")
         check_shape(action, logits.shape[:-1], "action", "one index for each row of logits")
@@ -58,9 +57,6 @@ class CategoricalCall:
         if ignore_index is not None:
             kept = action != ignore_index
             action = torch.where(kept, action, 0)
-        # On a GPU the check would wait for the device; there the kernel itself refuses the index.
-        if action.device.type == "cpu" and are_values_readable(logits, action):
-            check_action(action, logits.shape[-1])
         return cls(logits, action, mask, kept)
 
     def counting(self, weight: Tensor | None) -> Tensor | None:

@@ -43,9 +43,8 @@ def library() -> ctypes.CDLL | None:
         library.eligibility_instruction_set_name.restype = ctypes.c_char_p
         library.eligibility_rows.argtypes = (ctypes.POINTER(_Task), ctypes.c_int, ctypes.c_int)
         library.eligibility_rows.restype = ctypes.c_int64
-        pointers = (ctypes.c_void_p,) * 4
-        library.eligibility_objective.argtypes = (ctypes.c_int64, *pointers)
-        library.eligibility_objective.restype = ctypes.c_double
+        library.eligibility_objective.argtypes = (ctypes.c_int64, *(ctypes.c_void_p,) * 5)
+        library.eligibility_objective.restype = None
         library.eligibility_use_large_pages.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
         library.eligibility_use_large_pages.restype = None
         return library
@@ -65,9 +64,7 @@ def instruction_sets() -> tuple[str, ...]:
 def serves(logits: Tensor) -> bool:
     """Whether this backend can take ``logits``."""
     return (
-        logits.device.type == "cpu"
-        and logits.dtype in (torch.float32, torch.bfloat16)
-        and library() is not None
+        logits.is_cpu and logits.dtype in (torch.float32, torch.bfloat16) and library() is not None
     )
 
 
@@ -112,10 +109,11 @@ def objective(
     """As `_plain.objective`, summed in float64."""
     native = library()
     assert native is not None  # the caller asked `serves`
-    columns = [_numbers(x) for x in (grad_log_prob, log_prob, grad_entropy, entropy)]
+    value = torch.empty((), dtype=torch.float32)
+    columns = [_as_float32(x) for x in (grad_log_prob, log_prob, grad_entropy, entropy)]
     pointers = [None if column is None else column.data_ptr() for column in columns]
-    value = native.eligibility_objective(len(log_prob), *pointers)
-    return torch.tensor(value, dtype=torch.float32)
+    native.eligibility_objective(len(log_prob), *pointers, value.data_ptr())
+    return value
 
 
 def _new_statistics(logits: Tensor, with_entropy: bool) -> tuple[Tensor, Tensor | None]:
@@ -143,21 +141,18 @@ def _run(
     if mask is not None:
         mask = mask.expand(rows, categories)
         mask = mask if mask.stride(-1) == 1 else mask.contiguous()
-    action = action.to(torch.int64).contiguous()
-    grad_log_prob, grad_entropy = _numbers(grad_log_prob), _numbers(grad_entropy)
+    action = _as(action, torch.int64)
+    grad_log_prob, grad_entropy = _as_float32(grad_log_prob), _as_float32(grad_entropy)
     tensors = (logits, action, mask, grad_log_prob, grad_entropy, log_prob, entropy, gradient)
-    pointers = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
     strides = [0 if tensor is None else tensor.stride(0) for tensor in (logits, mask, gradient)]
     stream = gradient is not None and gradient is not logits and gradient.nbytes >= _LARGE
     is_bfloat16 = int(logits.dtype == torch.bfloat16)
     instruction_set = _instruction_set(categories)
 
     def run(start: int, stop: int) -> int:
+        columns = tensors if start == 0 else [None if x is None else x[start:] for x in tensors]
+        pointers = (None if column is None else column.data_ptr() for column in columns)
         task = _Task(*pointers, stop - start, categories, *strides, stream)
-        if start:
-            for (name, _), tensor in zip(_Task._fields_, tensors, strict=False):
-                if tensor is not None:
-                    setattr(task, name, tensor[start:].data_ptr())
         return int(native.eligibility_rows(task, is_bfloat16, instruction_set))
 
     threads = min(torch.get_num_threads(), rows, rows * categories // _ELEMENTS_PER_THREAD)
@@ -172,8 +167,13 @@ def _run(
         check_action(action, categories)
 
 
-def _numbers(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else tensor.to(torch.float32).contiguous()
+def _as(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """``tensor`` itself if it fits: a conversion that does nothing takes a microsecond too."""
+    return (tensor if tensor.dtype is dtype else tensor.to(dtype)).contiguous()
+
+
+def _as_float32(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else _as(tensor, torch.float32)
 
 
 def _use_large_pages(memory: Tensor) -> None:

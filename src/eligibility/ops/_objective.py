@@ -23,15 +23,16 @@ def objective(
     The gradient is taken while a row is in the cache, before it is known whether it will be asked
     for; the caller makes sure that it will.
     """
-    categories = logits.shape[-1]
+    shape, categories = action.shape, logits.shape[-1]
+    if action.ndim != 1:  # a view of what is flat already would cost a node of the graph
+        logits, action = logits.reshape(-1, categories), action.reshape(-1)
+        grad_log_prob = grad_log_prob.reshape(-1)
+        grad_entropy = None if grad_entropy is None else grad_entropy.reshape(-1)
+    rows = None if mask is None else mask.reshape(-1, categories)
     value, log_prob = _RowObjective.apply(  # type: ignore[no-untyped-call]  # torch
-        logits.reshape(-1, categories),
-        action.reshape(-1),
-        None if mask is None else mask.reshape(-1, categories),
-        grad_log_prob.reshape(-1),
-        None if grad_entropy is None else grad_entropy.reshape(-1),
+        logits, action, rows, grad_log_prob, grad_entropy
     )
-    return value, log_prob.reshape(action.shape)
+    return value, log_prob if log_prob.shape == shape else log_prob.reshape(shape)
 
 
 class _RowObjective(torch.autograd.Function):
@@ -53,10 +54,7 @@ class _RowObjective(torch.autograd.Function):
         ctx.save_for_forward(logits, action, mask, grad_log_prob, grad_entropy)
         ctx.mark_non_differentiable(log_prob)
         ctx.set_materialize_grads(False)
-        # 0 · −∞ has no value: an impossible action that does not count contributes 0.
-        value = torch.where(grad_log_prob == 0, 0.0, grad_log_prob * log_prob).sum()
-        if grad_entropy is not None and entropy is not None:
-            value = value + (grad_entropy * entropy).sum()
+        value = _backend.objective(logits, grad_log_prob, log_prob, grad_entropy, entropy)
         return value, log_prob
 
     @staticmethod
@@ -74,7 +72,7 @@ class _RowObjective(torch.autograd.Function):
         gradient, ctx.gradient = ctx.gradient, None
         if gradient is None:
             gradient = _backend.row_objective(logits, action, mask, *grads)[2]
-        if upstream != 1:
+        if upstream.item() != 1.0:
             gradient.mul_(upstream)
         return gradient, None, None, None, None
 

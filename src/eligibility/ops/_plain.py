@@ -148,6 +148,19 @@ def row_objective(
     return log_prob, entropies, gradient
 
 
+def objective(
+    grad_log_prob: Float[Tensor, " N"],
+    log_prob: Float[Tensor, " N"],
+    grad_entropy: Float[Tensor, " N"] | None,
+    entropy: Float[Tensor, " N"] | None,
+) -> Float[Tensor, ""]:
+    """``Σ g log π(a) + h H``; an impossible action with g = 0 contributes 0, not 0 · −∞."""
+    value = torch.where(grad_log_prob == 0, 0.0, grad_log_prob * log_prob).sum()
+    if grad_entropy is None or entropy is None:
+        return value
+    return value + (grad_entropy * entropy).sum()
+
+
 def _finite(log_probs: Tensor) -> Tensor:
     return log_probs.masked_fill(log_probs == float("-inf"), 0.0)
 

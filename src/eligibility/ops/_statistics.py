@@ -19,7 +19,8 @@ def statistics(
     The composition of torch's operations where something traces or transforms it, or where it is
     small; otherwise one pass forward and one backward with the closed-form gradient.
     """
-    if not _backend.pays(logits):
+    if not _backend.pays(logits, with_entropy):
+        _backend.check_actions(logits, action)
         log_probs = _plain.log_pmf(logits, mask)
         entropy = _plain.entropy(log_probs) if with_entropy else None
         return _plain.at_action(log_probs, action), entropy

@@ -224,19 +224,20 @@ def _is_fusible(call: CategoricalCall, objective: PolicyObjective) -> bool:
     """Whether the gradient at the logits is all that is wanted, and can be taken right away."""
     constants = not any(tensor.requires_grad for tensor in objective.tensors)
     wanted = torch.is_grad_enabled() and call.logits.requires_grad
-    return wanted and constants and _backend.pays(call.logits)
+    return wanted and constants and _backend.pays(call.logits, one_pass=True)
 
 
 def _fused_loss(call: CategoricalCall, objective: PolicyObjective, reduction: str) -> Tensor:
     """The REINFORCE loss with its gradient taken on the way forward, in one pass."""
     weight, counts = objective.token_weight, call.counting(objective.token_weight)
     rows = _rows(call) if reduction == "mean" else 1
-    by_log_prob = -(objective.advantage if weight is None else objective.advantage * weight) / rows
+    advantage = objective.advantage if weight is None else objective.advantage * weight
+    by_log_prob = advantage * (-1 / rows)
     by_entropy = None
     if objective.needs_entropy:
         scale = torch.ones_like(by_log_prob) if weight is None else weight
         scale = scale if counts is None else torch.where(counts, scale, 0.0)
-        by_entropy = -objective.entropy_coef * scale / rows
+        by_entropy = scale * (-objective.entropy_coef / rows)
     loss, log_prob = linear_objective(call.logits, call.action, call.mask, by_log_prob, by_entropy)
     call.check_possible(log_prob, counts)
     return loss

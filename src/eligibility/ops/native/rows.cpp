@@ -104,15 +104,15 @@ EXPORT int64_t eligibility_rows(const row_task *task, int is_bfloat16, int instr
     return (is_bfloat16 ? BFLOAT16 : FLOAT32)[instruction_set](task);
 }
 
-/* Σ g log π(a) + h H; an impossible action with g = 0 contributes 0. */
-EXPORT double eligibility_objective(int64_t rows, const float *g, const float *log_prob,
-                                    const float *h, const float *entropy) {
+/* value = Σ g log π(a) + h H; an impossible action with g = 0 contributes 0. */
+EXPORT void eligibility_objective(int64_t rows, const float *g, const float *log_prob,
+                                  const float *h, const float *entropy, float *value) {
     double sum = 0.0;
     for (int64_t i = 0; i < rows; i++) {
         if (g[i] != 0.0f) sum += (double)g[i] * log_prob[i];
         if (h) sum += (double)h[i] * entropy[i];
     }
-    return sum;
+    *value = (float)sum;
 }
 
 /* Asks for large pages for memory that was not touched yet: its first use is 10 times faster. */
