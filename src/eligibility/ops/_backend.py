@@ -88,7 +88,7 @@ def describe() -> dict[str, str]:
     sets = _cpu.instruction_sets()
     plain = "plain torch, in pieces that stay in the cache"
     if not sets:
-        reason = "the native kernel was not built: no C++ compiler at installation"
+        reason = "the native kernel was not built, or from older sources: install with a compiler"
         return {"cpu": f"{plain} ({reason})", "other devices": plain}
     threads = torch.get_num_threads()
     noun = "thread" if threads == 1 else "threads"

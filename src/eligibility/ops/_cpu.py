@@ -20,6 +20,7 @@ from torch import Tensor
 from eligibility.shapes import check_action
 
 _ELEMENTS_PER_THREAD = 1 << 16  # less work than this does not pay for handing it over
+_INTERFACE = 2  # of native/rows.cpp
 _LARGE = 1 << 24  # bytes; a gradient of this size is in no cache any more when it is used
 
 
@@ -37,9 +38,12 @@ class _Task(ctypes.Structure):
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """The compiled library, or None where it was not built."""
+    """The compiled library, or None where it was not built, or from older sources."""
     for path in sorted(Path(__file__).parent.glob("_rows*.so")):
         library = ctypes.CDLL(str(path))
+        interface = getattr(library, "eligibility_interface", None)
+        if interface is None or interface() != _INTERFACE:
+            return None
         library.eligibility_instruction_set_name.restype = ctypes.c_char_p
         library.eligibility_rows.argtypes = (ctypes.POINTER(_Task), ctypes.c_int, ctypes.c_int)
         library.eligibility_rows.restype = ctypes.c_int64

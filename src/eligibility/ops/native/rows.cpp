@@ -83,6 +83,9 @@ static const row_function BFLOAT16[] = {
 #endif
 };
 
+/* Grows when this interface changes: a library that was built before is not called then. */
+EXPORT int eligibility_interface(void) { return 2; }
+
 /* How many of NAMES this processor can run; the last of them is the fastest. */
 EXPORT int eligibility_instruction_sets(void) {
 #ifdef MANY_INSTRUCTION_SETS
