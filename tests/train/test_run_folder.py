@@ -111,7 +111,7 @@ def test_a_damaged_record_is_refused(file: str, tmp_path: Path) -> None:
     (tmp_path / "run" / file).write_text("updates\nmany")
     text = (
         f"the record `{tmp_path}/run/{file}`: got a missing or damaged file, expected what the "
-        "stopped run had written; restore it from a copy, or train again"
+        "run had written; restore it from a copy, or train again"
     )
     with pytest.raises(InvalidValueError, match=f"^{re.escape(text)}$"):
         RunFolder(tmp_path / "run", Reinforce.load(tmp_path / "run"), resume=True)

@@ -16,6 +16,7 @@ from eligibility.cli.audit import audit
 from eligibility.cli.bench import bench
 from eligibility.cli.evaluate import evaluate
 from eligibility.cli.explain import explain
+from eligibility.cli.plot import plot
 from eligibility.cli.train import train
 from eligibility.errors import EligibilityError
 
@@ -48,6 +49,7 @@ app.command()(explain)
 app.command()(audit)
 app.command()(train)
 app.command()(evaluate)
+app.command()(plot)
 app.command()(bench)
 
 

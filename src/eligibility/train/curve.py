@@ -1,45 +1,31 @@
-"""The learning curve as a picture."""
+"""Learning curves as pictures."""
 
 from __future__ import annotations
 
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+from typing import Any
+
+import numpy as np
 
 from eligibility.train.learner import Progress
 
+_GROUPS = ("#0b69a3", "#c05621", "#2f855a", "#6b46c1", "#b83280", "#718096")
 _INK, _PALE, _LINE, _GOAL = "#1f2933", "#9fb3c8", "#0b69a3", "#c0392b"
 
 
 def draw_curve(rows: Sequence[Progress], stop_at: float, title: str) -> bytes:
     """Return over steps, as PNG: each rollout, the mean of the last 100 episodes, the goal."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter
-
-    figure = Figure(figsize=(8, 4.5), dpi=120, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
+    figure, axes = _axes(title)
     steps = [row.steps for row in rows]
-    marker = "o" if len(rows) <= 60 else None
-    axes.plot(
-        steps,
-        [row.rollout_return for row in rows],
-        color=_PALE,
-        linewidth=1,
-        marker=marker,
-        markersize=4,
-        label="mean of each rollout",
-    )
-    axes.plot(
-        steps,
-        [row.mean_return for row in rows],
-        color=_LINE,
-        linewidth=2.2,
-        marker=marker,
-        markersize=4,
-        label="mean of the last 100 episodes",
-    )
+    style: dict[str, Any] = {"marker": "o" if len(rows) <= 60 else None, "markersize": 4}
+    rollouts = [row.rollout_return for row in rows]
+    axes.plot(steps, rollouts, color=_PALE, linewidth=1, label="mean of each rollout", **style)
+    means = [row.mean_return for row in rows]
+    label = "mean of the last 100 episodes"
+    axes.plot(steps, means, color=_LINE, linewidth=2.2, label=label, **style)
     if math.isfinite(stop_at):
         axes.axhline(stop_at, color=_GOAL, linewidth=1.2, linestyle=(0, (5, 3)))
         axes.annotate(
@@ -51,16 +37,58 @@ def draw_curve(rows: Sequence[Progress], stop_at: float, title: str) -> bytes:
             color=_GOAL,
             fontsize=9,
         )
+    return _png(figure, axes)
+
+
+def draw_groups(groups: Mapping[str, Sequence[Sequence[Progress]]], title: str) -> bytes:
+    """Mean return over steps, as PNG: a line a group of runs, the band from its worst to its best.
+
+    A run counts with the mean of its last 100 episodes as it stood at each step, and with its last
+    one after its end: a run that was solved stays solved.
+    """
+    figure, axes = _axes(title)
+    for (name, runs), color in zip(groups.items(), cycle(_GROUPS)):  # one is endless
+        steps = np.linspace(0, max(run[-1].steps for run in runs), 400)
+        values = np.stack([returns_at(run, steps) for run in runs])
+        label = name if len(runs) == 1 else f"{name} ({len(runs)} seeds)"
+        axes.plot(steps, values.mean(0), color=color, linewidth=2.2, label=label)
+        if len(runs) > 1:
+            band = {"color": color, "alpha": 0.15, "linewidth": 0}
+            axes.fill_between(steps, values.min(0), values.max(0), **band)
+    return _png(figure, axes)
+
+
+def returns_at(run: Sequence[Progress], steps: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The mean return of a run at each of ``steps``; constant before its first rollout."""
+    values: np.ndarray[Any, Any] = np.interp(
+        steps, [row.steps for row in run], [row.mean_return for row in run]
+    )
+    return values
+
+
+def _axes(title: str) -> tuple[Any, Any]:
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter
+
+    figure = Figure(figsize=(8, 4.5), dpi=120, layout="constrained")
+    axes = figure.add_subplot()
     axes.set_title(title, loc="left", fontsize=12, fontweight="bold", color=_INK)
     axes.set_xlabel("environment steps", color=_INK)
     axes.set_ylabel("undiscounted return", color=_INK)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    axes.set_xlim(left=0)
     axes.grid(color="#e4e7eb", linewidth=0.8)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(_PALE)
     axes.tick_params(colors=_INK)
+    return figure, axes
+
+
+def _png(figure: Any, axes: Any) -> bytes:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    axes.set_xlim(left=0)
     axes.legend(loc="lower right", frameon=False, labelcolor=_INK)
     buffer = io.BytesIO()
+    FigureCanvasAgg(figure)  # without it, saving would look for a display
     figure.savefig(buffer, format="png")
     return buffer.getvalue()

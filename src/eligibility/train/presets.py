@@ -7,4 +7,6 @@ from typing import Any
 PRESETS: dict[str, dict[str, Any]] = {
     # Short episodes, a reward a step, one good direction: large steps, and they are few.
     "CartPole-v1": {"learning_rate": 0.02},
+    # The first successes are rare: keep trying. Each episode is long and costs real time.
+    "Acrobot-v1": {"environments": 32, "entropy_coef": 0.01},
 }

@@ -14,7 +14,6 @@ The first rollout creates them: a run that fails before it leaves nothing.
 
 from __future__ import annotations
 
-import csv
 import importlib.util
 import json
 import os
@@ -24,23 +23,20 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from eligibility.errors import InvalidValueError, OutputError
+from eligibility.errors import OutputError
 from eligibility.files import write_atomically
 from eligibility.train.checkpoint import FILE_NAME
 from eligibility.train.environments import missing
 from eligibility.train.learner import Progress, Reinforce
+from eligibility.train.record import curve_text, read_curve, read_seconds
 
-# Fields of `Progress` that are the learning curve, and their names in TensorBoard.
-_CURVE = {
-    "updates": None,
-    "steps": None,
-    "episodes": None,
+# The names in TensorBoard of the fields of `Progress`.
+_TAGS = {
     "rollout_return": "return/rollout",
     "mean_return": "return/mean_of_last_100",
     "entropy": "policy/entropy",
     "gradient_norm": "policy/gradient_norm",
 }
-_TYPES = {name: int if name in ("updates", "steps", "episodes") else float for name in _CURVE}
 _SECONDS_BETWEEN_CHECKPOINTS = 30.0
 
 
@@ -65,8 +61,10 @@ class RunFolder:
         self._rows: list[Progress] = []
         if resume:
             _prove_writable(self.path)
-            self._rows = _read_curve(self.path / "curve.csv", model.progress.updates)
-            seconds = _read_seconds(self.path / "result.json")
+            # A run that was killed may have written more than its checkpoint knows of.
+            rows = read_curve(self.path)
+            self._rows = [row for row in rows if row.updates <= model.progress.updates]
+            seconds = read_seconds(self.path)
             model.progress = replace(model.progress, training_seconds=seconds)
         else:
             self._created = _make_writable(self.path)
@@ -115,9 +113,7 @@ class RunFolder:
 
     def _save(self) -> None:
         """The checkpoint last: what it goes on from is then always there."""
-        lines = [",".join(_CURVE)]
-        lines += [",".join(repr(getattr(row, name)) for name in _CURVE) for row in self._rows]
-        write_atomically(self.path / "curve.csv", "\n".join(lines) + "\n")
+        write_atomically(self.path / "curve.csv", curve_text(self._rows))
         result = json.dumps(self._result(), indent=2)
         write_atomically(self.path / "result.json", result + "\n")
         self._model.save(self.path / FILE_NAME)
@@ -135,8 +131,7 @@ class RunFolder:
             self._events.add_event(Event(step=progress.steps, session_log=start))
         values = [
             Summary.Value(tag=tag, simple_value=getattr(progress, name))
-            for name, tag in _CURVE.items()
-            if tag is not None
+            for name, tag in _TAGS.items()
         ]
         values.append(
             Summary.Value(
@@ -156,34 +151,6 @@ def _check_packages() -> None:
             raise missing(package)
     import tensorboard.compat.proto.event_pb2
     import tensorboard.summary.writer.event_file_writer  # noqa: F401
-
-
-def _read_curve(path: Path, updates: int) -> list[Progress]:
-    """The rows up to the checkpoint: a run that was killed may have written more."""
-    rows: list[Progress] = []
-    try:
-        for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
-            values: dict[str, Any] = {name: _TYPES[name](row[name]) for name in _CURVE}
-            rows.append(Progress(**values))
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise _damaged(path) from error
-    return [row for row in rows if row.updates <= updates]
-
-
-def _read_seconds(path: Path) -> float:
-    try:
-        return float(json.loads(path.read_text(encoding="utf-8"))["training_seconds"])
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise _damaged(path) from error
-
-
-def _damaged(path: Path) -> InvalidValueError:
-    return InvalidValueError(
-        f"the record `{path}`",
-        "a missing or damaged file",
-        "what the stopped run had written",
-        "restore it from a copy, or train again",
-    )
 
 
 def _make_writable(path: Path) -> bool:

@@ -1,0 +1,30 @@
+"""``eligibility plot RUN…``: learning curves of one or several runs in one picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def plot(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="The picture to write.")] = Path("curves.png"),
+) -> None:
+    """Draw the learning curves of runs: a line for each environment and set of options.
+
+    Runs that differ in nothing but their seed are one line, the mean over the seeds, with a band
+    from the worst to the best.
+    """
+    from eligibility.files import write_atomically
+    from eligibility.train.curve import draw_groups
+    from eligibility.train.record import read_groups
+
+    groups = read_groups(runs)
+    title = "REINFORCE, mean return of the last 100 episodes"
+    write_atomically(out, draw_groups(groups, title))
+    for name, members in groups.items():
+        final = sum(run[-1].mean_return for run in members) / len(members)
+        typer.echo(f"{name}: {len(members)} run(s), mean return {final:.1f} at the end")
+    typer.echo(f"drawn in {out}")

@@ -1,0 +1,91 @@
+"""The record of a run, read back: its curve, its seconds, and which runs belong together."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from eligibility.errors import InvalidValueError
+from eligibility.train.learner import Progress
+
+# Fields of `Progress` that are the learning curve, and their types.
+CURVE: dict[str, Callable[[str], Any]] = {
+    "updates": int,
+    "steps": int,
+    "episodes": int,
+    "rollout_return": float,
+    "mean_return": float,
+    "entropy": float,
+    "gradient_norm": float,
+}
+
+_SECONDS = "training_seconds"
+
+
+def curve_text(rows: Sequence[Progress]) -> str:
+    """The curve as CSV; numbers read back are the same numbers."""
+    lines = [",".join(CURVE)]
+    lines += [",".join(repr(getattr(row, name)) for name in CURVE) for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def read_curve(folder: Path) -> list[Progress]:
+    """The rows of a run's ``curve.csv``, at least one."""
+    path = folder / "curve.csv"
+    rows: list[Progress] = []
+    try:
+        for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
+            values = {name: convert(row[name]) for name, convert in CURVE.items()}
+            rows.append(Progress(**values))
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise _damaged(path) from error
+    if not rows:
+        raise _damaged(path)
+    return rows
+
+
+def read_seconds(folder: Path) -> float:
+    """The training seconds of a run's ``result.json``."""
+    return float(_read_json(folder / "result.json", _SECONDS)[_SECONDS])
+
+
+def read_groups(folders: Sequence[Path]) -> dict[str, list[list[Progress]]]:
+    """The curves of runs, by what they have in common: all but the seed.
+
+    A group is named after its environment and, where there are several for one environment, after
+    the options in which they differ.
+    """
+    configs = [_read_json(folder / "config.json", "env") for folder in folders]
+    differing = sorted(
+        name
+        for name in {name for config in configs for name in config} - {"env", "seed"}
+        if len({json.dumps(config.get(name)) for config in configs}) > 1
+    )
+    groups: dict[str, list[list[Progress]]] = {}
+    for folder, config in zip(folders, configs, strict=True):
+        options = ", ".join(f"{name} {config.get(name)}" for name in differing)
+        name = f"{config['env']}, {options}" if options else str(config["env"])
+        groups.setdefault(name, []).append(read_curve(folder))
+    return groups
+
+
+def _read_json(path: Path, needed: str) -> dict[str, Any]:
+    """A JSON object that has what is needed."""
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        content[needed]
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise _damaged(path) from error
+    return content
+
+
+def _damaged(path: Path) -> InvalidValueError:
+    return InvalidValueError(
+        f"the record `{path}`",
+        "a missing or damaged file",
+        "what the run had written",
+        "restore it from a copy, or train again",
+    )

@@ -1,0 +1,80 @@
+"""Records read back, and runs put together that belong together."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from eligibility.errors import InvalidValueError
+from eligibility.train.curve import draw_groups, returns_at
+from eligibility.train.learner import Progress
+from eligibility.train.record import curve_text, read_curve, read_groups, read_seconds
+
+ROWS = [
+    Progress(1, 100, 64, rollout_return=1 / 3, mean_return=1 / 3, entropy=0.1, gradient_norm=2.0),
+    Progress(2, 300, 128, rollout_return=5.0, mean_return=3.0, entropy=1e-9, gradient_norm=0.0),
+]
+
+
+def record(folder: Path, **config: object) -> Path:
+    """The record of a run."""
+    folder.mkdir()
+    (folder / "curve.csv").write_text(curve_text(ROWS))
+    (folder / "config.json").write_text(json.dumps({"env": "CartPole-v1", "seed": 0, **config}))
+    return folder
+
+
+def test_numbers_come_back_exactly(tmp_path: Path) -> None:
+    assert read_curve(record(tmp_path / "run")) == ROWS
+
+
+def test_runs_that_differ_in_their_seed_only_are_one_group(tmp_path: Path) -> None:
+    runs = [record(tmp_path / str(seed), seed=seed) for seed in range(3)]
+    assert {name: len(group) for name, group in read_groups(runs).items()} == {"CartPole-v1": 3}
+
+
+def test_groups_are_named_after_what_they_differ_in(tmp_path: Path) -> None:
+    runs = [
+        record(tmp_path / "a", baseline="none", discount=0.9),
+        record(tmp_path / "b", baseline="state-value", discount=0.9),
+        record(tmp_path / "c", baseline="state-value", discount=0.9, env="Acrobot-v1"),
+    ]
+    assert list(read_groups(runs)) == [
+        "CartPole-v1, baseline none",
+        "CartPole-v1, baseline state-value",
+        "Acrobot-v1, baseline state-value",
+    ]
+
+
+def test_a_run_counts_with_its_last_value_after_its_end() -> None:
+    got = returns_at(ROWS, np.array([0.0, 100.0, 200.0, 900.0]))
+    assert got.tolist() == pytest.approx([1 / 3, 1 / 3, (1 / 3 + 3) / 2, 3.0])
+
+
+def test_groups_are_drawn_as_a_picture(tmp_path: Path) -> None:
+    groups = {"one": [ROWS], "two": [ROWS, ROWS]}
+    assert draw_groups(groups, "title").startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("curve.csv", "updates,steps\n1,2\n"), ("curve.csv", ""), ("config.json", "[]")],
+)
+def test_a_damaged_record_is_refused(name: str, content: str, tmp_path: Path) -> None:
+    folder = record(tmp_path / "run")
+    (folder / name).write_text(content)
+    text = (
+        f"the record `{folder}/{name}`: got a missing or damaged file, expected what the run had "
+        "written; restore it from a copy, or train again"
+    )
+    with pytest.raises(InvalidValueError, match=f"^{re.escape(text)}$"):
+        read_groups([folder])
+
+
+def test_seconds_of_a_run_without_a_result_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValueError, match=r"result\.json`: got a missing or damaged file"):
+        read_seconds(record(tmp_path / "run"))
