@@ -1,8 +1,7 @@
-"""Values, gradients and higher derivatives of the linear operations against their definition."""
+"""Values and gradients of the linear operations against their definition."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -13,61 +12,9 @@ from hypothesis import given, settings
 from torch import Tensor
 
 import eligibility as el
-from eligibility.errors import InvalidTypeError, InvalidValueError, ShapeError
 from eligibility.ops import _linear_rows, _linear_sweep
 from eligibility.ops.linear_categorical import LinearStatistics
-
-# Forward-mode differentiation in torch 2.13 compiles its decompositions with torch.jit.
-pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
-
-N, V, D = 23, 37, 8
-
-
-def definition(
-    hidden: Tensor,
-    weight: Tensor,
-    token: Tensor,
-    *,
-    bias: Tensor | None = None,
-    temperature: float = 1.0,
-    softcap: float | None = None,
-    mask: Tensor | None = None,
-) -> LinearStatistics:
-    """Written out here a second time: the logits, whole, and torch's own softmax."""
-    z = torch.nn.functional.linear(hidden, weight, bias)
-    if softcap is not None:
-        z = softcap * torch.tanh(z / softcap)
-    z = z / temperature
-    if mask is not None:
-        z = z.masked_fill(~mask, float("-inf"))
-    log_probs = z.log_softmax(-1)
-    entropy = -(log_probs.exp() * log_probs.masked_fill(log_probs.isinf(), 0.0)).sum(-1)
-    log_prob = log_probs.gather(-1, token.unsqueeze(-1)).squeeze(-1)
-    return LinearStatistics(log_prob, entropy, z.logsumexp(-1))
-
-
-class Case:
-    """Random inputs in float64, and the same in another dtype."""
-
-    def __init__(self, seed: int, rows: int = N, vocabulary: int = V, features: int = D) -> None:
-        self.generator = torch.Generator().manual_seed(seed)
-        self.hidden = self.normal(rows, features).requires_grad_()
-        self.weight = self.normal(vocabulary, features).requires_grad_()
-        self.bias = self.normal(vocabulary).requires_grad_()
-        self.token = torch.randint(vocabulary, (rows,), generator=self.generator)
-        self.advantage = self.normal(rows)
-
-    def normal(self, *shape: int) -> Tensor:
-        return torch.randn(*shape, generator=self.generator, dtype=torch.float64)
-
-    def mask(self) -> Tensor:
-        allowed = torch.rand(len(self.token), len(self.weight), generator=self.generator) < 0.6
-        return allowed.scatter_(1, self.token.unsqueeze(1), True)
-
-    @property
-    def inputs(self) -> tuple[Tensor, Tensor, Tensor]:
-        return self.hidden, self.weight, self.token
-
+from tests.ops.linear_definition import Case, D, N, V, assert_same, definition, gradients
 
 VARIANTS: dict[str, Callable[[Case], dict[str, Any]]] = {
     "bare": lambda case: {},
@@ -99,14 +46,6 @@ def _chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(_linear_rows, "_BLOCK_ELEMENTS", 2 * V)
         monkeypatch.setattr(_linear_sweep, "_SLAB_BYTES", 5 * D * 8)
         monkeypatch.setattr(_linear_sweep, "_TILE_ROWS", 3)
-
-
-def gradients(scalar: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
-    return torch.autograd.grad(scalar, inputs)
-
-
-def assert_same(found: Any, wanted: Any, **tolerance: float) -> None:
-    torch.testing.assert_close(found, wanted, **(tolerance or {"rtol": 1e-10, "atol": 1e-12}))
 
 
 @pytest.mark.usefixtures("_chunks")
@@ -192,6 +131,18 @@ def test_every_reduction_gives_the_same_gradients_of_the_sum() -> None:
     assert_same(each[2], each[0])
 
 
+def test_a_sequence_is_the_sum_over_the_last_axis() -> None:
+    case = Case(25, rows=6)
+    shape = (2, 3)
+    hidden, token = case.hidden.reshape(*shape, D), case.token.reshape(shape)
+    advantage = case.advantage.reshape(shape)
+    each, sequences = (
+        el.linear_reinforce_loss(hidden, case.weight, token, advantage, reduction=how)
+        for how in ("none", "sequence")
+    )
+    assert_same(sequences, each.sum(-1))
+
+
 def test_the_mean_is_over_tokens_that_are_not_ignored() -> None:
     case = Case(4)
     token = case.token.clone()
@@ -269,95 +220,6 @@ def test_an_infinite_bias_forbids_a_token() -> None:
         case.hidden, case.weight, torch.ones(N, dtype=torch.long), bias=bias
     )
     assert bool((impossible == float("-inf")).all())
-
-
-def test_second_derivatives_equal_those_of_the_definition() -> None:
-    case = Case(9, rows=4, vocabulary=5, features=3)
-    direction = case.normal(4, 3)
-
-    def hessian_vector(loss: Tensor) -> tuple[Tensor, ...]:
-        (first,) = torch.autograd.grad(loss, case.hidden, create_graph=True)
-        return gradients((first * direction).sum(), case.hidden, case.weight)
-
-    result = definition(*case.inputs)
-    loss = -(case.advantage * result.log_prob + 0.1 * result.entropy)
-    wanted = hessian_vector(loss.sum())
-    for reduction in ("sum", "none"):
-        found = el.linear_reinforce_loss(
-            *case.inputs, case.advantage, entropy_coef=0.1, reduction=reduction
-        )
-        assert_same(hessian_vector(found.sum()), wanted)
-
-
-def test_gradgradcheck() -> None:
-    case = Case(10, rows=3, vocabulary=4, features=2)
-
-    def function(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        result = el.linear_statistics(hidden, weight, case.token, bias=bias, softcap=3.0)
-        return result.log_prob + 0.5 * result.entropy + 0.1 * result.log_normalizer
-
-    assert torch.autograd.gradcheck(function, (case.hidden, case.weight, case.bias))
-    assert torch.autograd.gradgradcheck(function, (case.hidden, case.weight, case.bias))
-
-
-def test_transforms_of_torch_func_equal_those_of_the_definition() -> None:
-    case = Case(11, rows=4, vocabulary=5, features=3)
-    hidden, weight = case.hidden.detach(), case.weight.detach()
-
-    def fast(h: Tensor, w: Tensor) -> Tensor:
-        return el.linear_reinforce_loss(h, w, case.token, case.advantage, entropy_coef=0.1)
-
-    def slow(h: Tensor, w: Tensor) -> Tensor:
-        result = definition(h, w, case.token)
-        return -(case.advantage * result.log_prob + 0.1 * result.entropy).mean()
-
-    both = (fast, slow)
-    assert_same(*(torch.func.grad(f, argnums=(0, 1))(hidden, weight) for f in both))
-    assert_same(*(torch.func.hessian(f)(hidden, weight) for f in both))
-    tangents = (case.normal(4, 3), case.normal(5, 3))
-    assert_same(*(torch.func.jvp(f, (hidden, weight), tangents) for f in both))
-    hvp = [torch.func.jvp(torch.func.grad(f), (hidden, weight), tangents) for f in both]
-    assert_same(*hvp)
-    many = case.normal(6, 4, 3)
-    assert_same(*(torch.func.vmap(torch.func.grad(f), (0, None))(many, weight) for f in both))
-
-
-def test_forward_mode_without_torch_func_equals_the_definition() -> None:
-    case = Case(12)
-    tangent = case.normal(N, D)
-    results = []
-    for function in (el.linear_statistics, definition):
-        with torch.autograd.forward_ad.dual_level():
-            dual = torch.autograd.forward_ad.make_dual(case.hidden.detach(), tangent)
-            entropy = function(dual, case.weight.detach(), case.token).entropy
-            results.append(torch.autograd.forward_ad.unpack_dual(entropy).tangent)
-    assert_same(*results)
-
-
-def test_transformed_upstream_gradients_are_not_lost() -> None:
-    case = Case(24)
-    several, tangent = case.normal(3, N), case.normal(N)
-    results = []
-    for function in (el.linear_statistics, definition):
-        log_prob = function(*case.inputs).log_prob
-        batched = torch.autograd.grad(
-            log_prob, case.hidden, several, is_grads_batched=True, retain_graph=True
-        )
-        with torch.autograd.forward_ad.dual_level():
-            upstream = torch.autograd.forward_ad.make_dual(several[0], tangent)
-            (moved,) = torch.autograd.grad(log_prob, case.weight, upstream)
-            results.append((*batched, torch.autograd.forward_ad.unpack_dual(moved).tangent))
-    assert_same(*results)
-
-
-def test_a_second_backward_over_a_retained_graph_gives_the_same() -> None:
-    case = Case(13)
-    loss = el.linear_reinforce_loss(*case.inputs, case.advantage)
-    first = torch.autograd.grad(3 * loss, (case.hidden, case.weight), retain_graph=True)
-    second = torch.autograd.grad(3 * loss, (case.hidden, case.weight))
-    assert_same(second, first, rtol=0, atol=0)
-    with pytest.raises(RuntimeError, match="second time"):
-        loss.backward()
 
 
 def test_an_advantage_that_requires_gradients_receives_them() -> None:
@@ -448,17 +310,22 @@ def test_results_are_the_same_bits_every_time() -> None:
     assert_same(runs[0], runs[1], rtol=0, atol=0)
 
 
-def test_scratch_memory_is_written_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+def test_scratch_memory_is_written_before_it_is_read(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_linear_sweep, "_CHUNK_BYTES", 4 * V * dtype.itemsize)
+    monkeypatch.setattr(_linear_sweep, "_CHUNK_SHARE", 1 << 30)
     case = Case(20)
-    wanted = gradients(
-        el.linear_reinforce_loss(*case.inputs, case.advantage), case.hidden, case.weight
-    )
+    hidden, weight = (x.detach().to(dtype).requires_grad_() for x in case.inputs[:2])
+    given = (hidden, weight, case.token, case.advantage)
+    wanted = gradients(el.linear_reinforce_loss(*given), hidden, weight)
     torch.use_deterministic_algorithms(True)
     monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
     try:  # in this mode torch fills every new tensor with NaN
         assert bool(torch.empty(3).isnan().all())
-        loss = el.linear_reinforce_loss(*case.inputs, case.advantage)
-        assert_same(gradients(loss, case.hidden, case.weight), wanted)
+        loss = el.linear_reinforce_loss(*given)
+        assert_same(gradients(loss, hidden, weight), wanted, rtol=0, atol=0)
     finally:
         torch.use_deterministic_algorithms(False)
 
@@ -474,67 +341,3 @@ def test_autocast_computes_in_its_dtype_and_returns_gradients_in_the_inputs() ->
     wanted = gradients(el.linear_reinforce_loss(*half, case.token, case.advantage), *half)
     assert [part.dtype for part in found] == [torch.float32] * 2
     assert_same(found, tuple(part.float() for part in wanted), rtol=0, atol=0)
-
-
-def message(call: Callable[[], Any], kind: type[Exception]) -> str:
-    with pytest.raises(kind) as caught:
-        call()
-    return str(caught.value)
-
-
-def test_errors_name_the_argument_and_the_remedy() -> None:
-    case = Case(23)
-    hidden, weight, token = case.inputs
-    assert message(lambda: el.linear_log_prob(hidden, weight.t(), token), ShapeError) == (
-        "`hidden`: got 8 features, expected D = 37, the width of weight [8, 37]; pass the hidden "
-        "states that the last layer multiplies; the weight is [V, D]"
-    )
-    assert message(lambda: el.linear_log_prob(hidden, weight.float(), token), InvalidTypeError) == (
-        "`weight`: got dtype float32, expected float64, the dtype of hidden; convert one of them, "
-        "for instance with weight.to(hidden.dtype)"
-    )
-    assert message(lambda: el.linear_log_prob(hidden, weight, token + V), InvalidValueError) == (
-        f"`token`: got a maximum of {int(token.max()) + V}, expected indices in [0, 37), or "
-        "ignore_index = -100; weight has V = 37 rows, one for each token"
-    )
-    assert message(
-        lambda: el.linear_log_prob(hidden, weight, token, temperature=0.0), InvalidValueError
-    ) == ("`temperature`: got 0, expected a finite number > 0; choose a positive one")
-    mask = case.mask()
-    mask[3, token[3]] = False
-    assert message(
-        lambda: el.linear_log_prob(hidden, weight, token, mask=mask), InvalidValueError
-    ) == (
-        f"`token`: got token {int(token[3])} in row 3, which its mask forbids, expected tokens "
-        "that the mask allows; an illegal token has probability 0: correct the mask, or set the "
-        "token to ignore_index"
-    )
-    assert message(
-        lambda: el.linear_reinforce_loss(hidden, weight, token, case.advantage[:, None]), ShapeError
-    ) == (
-        "`advantage`: got shape [23, 1], expected [23], one number for each token; reshape it; "
-        "nothing is broadcast silently"
-    )
-    assert (
-        message(
-            # unwrapped: the checks of annotations during tests would come first
-            lambda: inspect.unwrap(el.linear_reinforce_loss)(
-                hidden, weight, token, case.advantage, reduction="average"
-            ),
-            InvalidValueError,
-        )
-        == "`reduction`: got 'average', expected 'mean', 'sum' or 'none'; choose one of them"
-    )
-    clipped = (hidden, weight, token, case.advantage, case.advantage)
-    assert message(
-        lambda: el.linear_clipped_policy_loss(*clipped, clip=(1.2, 0.2)), InvalidValueError
-    ) == (
-        "`clip`: got (1.2, 0.2), expected (ε₋, ε₊) with 0 <= ε₋ <= 1 and ε₊ >= 0; pass how far the "
-        "ratio may leave 1, below and above"
-    )
-    assert message(
-        lambda: el.linear_clipped_policy_loss(*clipped, kl_coef=0.1), InvalidValueError
-    ) == (
-        "`kl_coef`: got 0.1 without ref_log_prob, expected the reference's log-probabilities; pass "
-        "ref_log_prob, or leave kl_coef at 0"
-    )

@@ -85,13 +85,18 @@ class LinearCall:
         where = (self.head, self.hidden, self.token, self.ignore_index)
         if reduction == "none":
             return token_losses(*where, objective).reshape(self.shape)
+        if reduction == "sequence":
+            return token_losses(*where, objective).reshape(self.shape).sum(-1)
         if reduction == "sum":
             return summed_loss(*where, objective)
         if reduction == "mean":
             count = (self.token != self.ignore_index).sum().clamp_min(1)
             return summed_loss(*where, replace(objective, scale=1.0 / count.double()))
         raise InvalidValueError(
-            "`reduction`", repr(reduction), "'mean', 'sum' or 'none'", "choose one of them"
+            "`reduction`",
+            repr(reduction),
+            "'mean', 'sum', 'sequence' or 'none'",
+            "choose one of them",
         )
 
 

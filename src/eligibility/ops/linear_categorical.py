@@ -13,8 +13,8 @@ forward-mode tangents and ``torch.compile`` run the definition itself, logits an
 
 A loss that is reduced to one number takes its gradient on the way forward, for 6 N V D operations
 in all, the three matrix products; the backward pass then only scales it. What returns a number per
-token (`linear_log_prob`, `linear_statistics`, ``reduction="none"``) may meet any gradient per token
-later and computes the logits twice: 8 N V D.
+token or per sequence (`linear_log_prob`, `linear_statistics`, ``reduction="none"``) may meet any
+gradient there later and computes the logits twice: 8 N V D.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ from torch.utils import _pytree
 from eligibility.ops._linear_arguments import LinearCall, check_policy_coefficients
 from eligibility.ops._linear_autograd import statistics
 from eligibility.ops._linear_objective import PolicyObjective
-
-Reduction = Literal["none", "mean", "sum"]
+from eligibility.ops.policy_loss import Reduction
 
 
 @dataclass(frozen=True)
@@ -170,10 +169,12 @@ def linear_reinforce_loss(
         token_weight: w, shape ``[*batch]``, default 1; a token of weight 0 contributes exactly 0.
         entropy_coef: β >= 0, the bonus on the entropy H.
         reduction: "mean" divides the sum by the number of tokens that are not ``ignore_index``
-            (never by the weights); of no tokens it is 0. "sum", or "none" for each token's loss.
+            (never by the weights); of no tokens it is 0. "sum"; "sequence" sums over the last axis
+            of ``[*batch]`` only; "none".
 
     Returns:
-        The loss, a scalar, or shape ``[*batch]``; float32 for half-precision inputs.
+        The loss: a scalar, or shape ``[*batch]``, or that without its last axis; float32 for
+        half-precision inputs.
 
     Raises:
         ShapeError, InvalidTypeError, InvalidValueError: As `linear_log_prob`.
@@ -241,7 +242,8 @@ def linear_clipped_policy_loss(
         token_weight, entropy_coef, reduction: As `linear_reinforce_loss`.
 
     Returns:
-        The loss, a scalar, or shape ``[*batch]``; float32 for half-precision inputs.
+        The loss: a scalar, or shape ``[*batch]``, or that without its last axis; float32 for
+        half-precision inputs.
 
     Raises:
         ShapeError, InvalidTypeError, InvalidValueError: As `linear_log_prob`, or a coefficient is
