@@ -51,6 +51,9 @@ _PUBLIC = {
     "PerWeight": "eligibility.reinforce.per_weight",
     "Reinforce": "eligibility.train.learner",
     "AuditReport": "eligibility.audit.report",
+    "audit_agent": "eligibility.audit.adapters",
+    "audit_loss": "eligibility.audit.adapters",
+    "audit_module": "eligibility.audit.adapters",
     "audit_script": "eligibility.audit.scripts",
 }
 # names that are modules themselves

@@ -24,29 +24,44 @@ class Credit:
     Attributes:
         rule: Identifier; empty for the reward-to-go.
         weights: [P, I] for a discount.
+        factor: [P, I] what every action's weight is multiplied by in the end.
     """
 
     rule: str
     weights: Callable[[Timeline, float], Array]
+    factor: Callable[[Timeline], Array | Booleans] | None = None
+
+
+def _reward_to_go(line: Timeline, discount: float) -> Array:
+    return line.discounted(discount)
 
 
 CREDITS = (
-    Credit("", lambda line, g: line.discounted(g)),
+    Credit("", _reward_to_go),
     Credit("whole-episode-return", lambda line, g: line.episode_return(g)),
     Credit("immediate-reward", lambda line, g: line.reward * line.present),
     Credit("reversed-returns", lambda line, g: line.mirrored(line.discounted(g))),
     Credit("shifted-rewards", lambda line, g: line.shifted(line.discounted(g), 1)),
     Credit("shifted-rewards", lambda line, g: line.shifted(line.discounted(g), -1)),
+    Credit("shifted-rewards", lambda line, g: line.shifted_in_batch(line.discounted(g))),
     Credit("rewards-so-far", lambda line, g: line.so_far(g)),
+    Credit("rewards-so-far", lambda line, g: line.so_far(1.0)),
     Credit("discount-from-the-end", lambda line, g: line.from_the_end(g)),
+    # ∇π instead of ∇ ln π: each eligibility comes with the factor π
+    Credit("probability-not-log-probability", _reward_to_go, lambda line: np.exp(line.log_prob)),
+    Credit("last-step-dropped", _reward_to_go, lambda line: line.time < line.length - 1),
+    Credit("last-step-dropped", _reward_to_go, lambda line: ~line.last_of_batch),
+    Credit("returns-unused", lambda line, g: line.present.astype(float)),
     Credit("integer-returns", lambda line, g: np.trunc(line.discounted(g))),
     Credit("return-carried-over-episodes", lambda line, g: line.carried(g)),
+    Credit("return-carried-over-episodes", lambda line, g: line.carried_from_before(g)),
     Credit("return-carried-over-actors", lambda line, g: line.carried_over_actors(g)),
 )
 # Of each coupling: how a log-probability meets the credits, as the factor on their batch total.
+_MEAN_TIMES_SUM = "mean-log-prob-times-sum-of-returns"
 COUPLINGS = {
     "": None,
-    "mean-log-prob-times-sum-of-returns": lambda steps: 1.0 / steps,
+    _MEAN_TIMES_SUM: lambda steps: 1.0 / steps,
     "broadcast": lambda steps: np.ones_like(steps),
 }
 TRANSFORMS = ("", "centred", "whitened", "whitened-biased", "scaled", "leave-one-out")
@@ -79,10 +94,18 @@ class Candidate:
     epsilon: float = 0.0
 
     @property
+    def involved(self) -> int:
+        """How many of its parts are not the plain ones."""
+        return sum(map(bool, (self.credit.rule, self.transform, self.coupling, self.norm)))
+
+    @property
     def faults(self) -> tuple[str, ...]:
         """Its parts that are wrong in themselves."""
         credit = () if self.credit.rule in ("", "whole-episode-return") else (self.credit.rule,)
-        return credit + ((self.coupling,) if self.coupling else ())
+        # mean(log_prob) · mean(returns) is what a [T] × [T, 1] product gives under mean()
+        means = self.coupling == _MEAN_TIMES_SUM and self.norm == "mean-over-time"
+        coupling = "broadcast" if means else self.coupling
+        return credit + ((coupling,) if coupling else ())
 
     @property
     def conventions(self) -> tuple[str, ...]:
@@ -105,17 +128,21 @@ class Candidate:
 
     def weights(self, line: Timeline) -> Array:
         """[P, I] the reinforcement of each action, up to one constant factor."""
-        credit = self.credit.weights(line, self.discount)
+        return self.finished(self.credit.weights(line, self.discount), line)
+
+    def finished(self, credit: Array, line: Timeline) -> Array:
+        """[P, I] the reinforcement of each action for its ``credit`` [P, I]."""
         scope = line.episode if self.scope == "episode" else line.batch
         credit = _transformed(credit, self.transform, scope, line, self.epsilon)
         if self.time_discount:
             credit = credit * self.discount**line.time
+        if self.credit.factor is not None:
+            credit = credit * self.credit.factor(line)
         factor = COUPLINGS[self.coupling]
         if factor is not None:
             count = np.maximum(scope.sum(axis=2), 1).astype(float)
             credit = line.mean(credit, scope) * count * factor(count)
-        weights: Array = credit * norm_factor(self.norm, line) * line.present
-        return weights
+        return np.where(line.present, credit * norm_factor(self.norm, line), 0.0)
 
 
 def norm_factor(norm: str, line: Timeline) -> Array:
@@ -153,15 +180,15 @@ def _transformed(
 
 
 def candidates(
-    line: Timeline, discounts: Sequence[float], epsilons: Sequence[float]
+    line: Timeline, discounts: Sequence[float], epsilons: Sequence[float], parts: int = 3
 ) -> Iterator[Candidate]:
-    """Compositions from the plainest to the most involved; at most one part of them is wrong."""
+    """Compositions from the plainest to the most involved, with at most so many unusual parts."""
     scopes = SCOPES[:1] if line.single else SCOPES
     norms = NORMS[:2] if line.single else NORMS
-    for involved in range(4):
+    for involved in range(parts + 1):
         for credit, transform, coupling, norm in product(CREDITS, TRANSFORMS, COUPLINGS, NORMS):
-            parts = [bool(credit.rule), bool(transform), bool(coupling), bool(norm)]
-            if sum(parts) != involved or norm not in norms:
+            unusual = [bool(credit.rule), bool(transform), bool(coupling), bool(norm)]
+            if sum(unusual) != involved or norm not in norms:
                 continue
             if bool(coupling) and credit.rule not in ("", "whole-episode-return"):
                 continue

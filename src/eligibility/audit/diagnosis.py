@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from eligibility.audit.arrays import Array, Booleans
-from eligibility.audit.catalogue import Candidate
+from eligibility.audit.critic import Advantage
 from eligibility.audit.evidence import Evidence, gather
 from eligibility.audit.exact import Bias, least_bias, policy_gradient
 from eligibility.audit.knowledge import CONVENTIONS, FAULTS
 from eligibility.audit.location import first_error, locate
-from eligibility.audit.matching import Match, effective_weights, find_match
+from eligibility.audit.matching import Constants, Match, effective_weights, find_match, uses
 from eligibility.audit.precision import tolerance
 from eligibility.audit.report import AuditReport, Convention, Finding, WeightRow
 from eligibility.audit.scoring import compare_scoring, probs_as_logits
-from eligibility.audit.source import USUAL_DISCOUNTS, Source
-from eligibility.audit.survey import RAN, Survey, policy_tensors
+from eligibility.audit.source import Source
+from eligibility.audit.survey import RAN, Survey, has_critic, policy_tensors
 from eligibility.audit.timeline import Timeline, timeline
 
 
@@ -30,15 +30,15 @@ class Case:
         survey: The observations.
         source: The program's text, if it is a script.
         name: What the report calls it.
-        discounts: The discounts it may mean.
-        epsilons: Small constants it may add to divisors.
+        constants: Numbers that it may mean.
+        place: File and line of the loss, where no ``backward`` of the program tells.
     """
 
     survey: Survey
     source: Source | None
     name: str
-    discounts: tuple[float, ...] = (*USUAL_DISCOUNTS, 1.0)
-    epsilons: tuple[float, ...] = (0.0,)
+    constants: Constants = Constants()  # noqa: RUF009  # frozen
+    place: tuple[str, int] | None = None
 
     @property
     def tolerance(self) -> float:
@@ -48,10 +48,13 @@ class Case:
     def finding(self, rule: str, evidence: str, severity: str = "fault") -> Finding:
         """The finding of ``rule``, on its line."""
         known = FAULTS[rule]
-        file, line = locate(rule, self.survey, self.source)
+        file, line = locate(rule, self.survey, self.source, self.place)
         return Finding(
             rule, known.title, known.means, evidence, file or self.name, line, known.fix, severity
         )
+
+
+_TOO_MANY = "too many paths to run them all, and no rule explains the sample"
 
 
 def diagnose(case: Case) -> AuditReport:
@@ -78,7 +81,12 @@ def diagnose(case: Case) -> AuditReport:
 
 def _judge(case: Case, evidence: Evidence) -> AuditReport:
     finite: Booleans = np.asarray(np.isfinite(evidence.ascent).all(axis=1))
-    warnings = [*_failures(case), *_non_finite(case, evidence, finite), *_attainability(case)]
+    warnings = [
+        *_failures(case),
+        *_non_finite(case, evidence, finite),
+        *_attainability(case),
+        *_attached_advantage(case),
+    ]
     if not finite.any():
         findings = tuple(replace(finding, severity="fault") for finding in warnings)
         return _report(case, evidence, "biased", "the gradient is never finite", findings)
@@ -87,8 +95,11 @@ def _judge(case: Case, evidence: Evidence) -> AuditReport:
     if not np.any(evidence.ascent):
         missing = case.finding("no-gradient", "the gradient is 0 on every path")
         return _report(case, evidence, "no-gradient", missing.means, (missing, *warnings))
-    match = find_match(evidence, line, case.discounts, case.epsilons, case.tolerance)
-    discounts = (match.candidate.discount,) if match else case.discounts
+    match = find_match(evidence, case.constants, case.tolerance, has_critic(case.survey))
+    if match is not None:
+        evidence = evidence.restricted(dict(uses(evidence))[match.use])
+        line = timeline(evidence)
+    discounts = (match.form.discount,) if match else case.constants.discounts
     measured = least_bias(evidence, line, discounts)
     return _conclude(case, evidence, line, match, measured, warnings)
 
@@ -116,14 +127,12 @@ def _conclude(
         verdict = "convention" if any(c.bias for c in conventions) else "unbiased"
         names = ", ".join(c.name for c in conventions)
         summary = f"the policy gradient up to a convention: {names}"
-    elif not case.survey.exhaustive:
-        return _inconclusive(
-            case, "too many paths to run them all, and no rule explains the sample"
-        )
     else:
-        unexplained = _unexplained(case, evidence, measured)
-        others = (unexplained, *warnings)
-        verdict, summary = "biased", unexplained.means
+        other = _other_fault(case, evidence, measured, warnings)
+        if other is None:
+            return _inconclusive(case, _TOO_MANY)
+        others = (other, *(finding for finding in warnings if finding != other))
+        verdict, summary = "biased", other.means
     report = _report(case, evidence, verdict, summary, others)
     return replace(
         report,
@@ -141,25 +150,47 @@ def _faults(case: Case, match: Match | None, measured: Bias) -> list[Finding]:
     size = f"the expected gradient is off by {measured.residual:.1%}, cosine {measured.cosine:+.3f}"
     if match is not None:
         every = "every path" if case.survey.exhaustive else "every sampled path"
-        faults += [
-            case.finding(rule, f"explains {every}; {size}") for rule in match.candidate.faults
-        ]
-        if match.entropy < 0 and "entropy" in match.extra:
+        faults += [case.finding(rule, f"explains {every}; {size}") for rule in match.form.faults]
+        if match.entropy < -case.tolerance:
             evidence = f"the entropy's gradient enters with the factor {match.entropy:.3g}"
             faults.append(case.finding("entropy-sign", evidence))
+    repeated = _repeated_updates(case)
+    if repeated:
+        faults.append(case.finding("several-updates-without-ratio", repeated))
     negative = match.scale < 0 if match else measured.scale < 0 and measured.residual < 1e-6
     if negative and not faults:
         faults.insert(0, case.finding("wrong-sign", f"cosine {measured.cosine:+.3f}"))
     return faults
 
 
-def _unexplained(case: Case, evidence: Evidence, measured: Bias) -> Finding:
+def _repeated_updates(case: Case) -> str:
+    """Whether several steps of an optimizer used the same gradient, without a ratio."""
+    for trace in case.survey.traces:
+        if "ratio" in trace.notes:
+            return ""
+        by_place: dict[tuple[object, ...], int] = {}
+        for update in trace.updates:
+            if any(row is not None and any(row) for row in update.ascent):
+                key = (update.steps_before, update.ascent)
+                by_place[key] = by_place.get(key, 0) + 1
+        if by_place and max(by_place.values()) > 1:
+            return f"{max(by_place.values())} optimizer steps on the same data, with no ratio"
+    return ""
+
+
+def _other_fault(
+    case: Case, evidence: Evidence, measured: Bias, warnings: Sequence[Finding]
+) -> Finding | None:
+    """What is wrong where no composition explains the gradients; None if a sample cannot tell."""
     scoring = compare_scoring(case.survey)
-    _, outside = effective_weights(evidence)
-    off = f"{outside.max():.1%} of the gradient lies outside the span of the executed actions'"
     size = f"the expected gradient is off by {measured.residual:.1%}, cosine {measured.cosine:+.3f}"
     if scoring is not None:
         return case.finding(scoring.rule, f"{scoring.evidence}; {size}")
+    known = next((finding for finding in warnings if finding.severity == "fault"), None)
+    if known is not None or not case.survey.exhaustive:
+        return known
+    _, outside = effective_weights(evidence)
+    off = f"{outside.max():.1%} of the gradient lies outside the span of the executed actions'"
     return case.finding("unexplained", f"{size}; {off} eligibilities")
 
 
@@ -169,13 +200,13 @@ def _conventions(
     """Those of the match, each with the bias that it would cause alone."""
     named: dict[str, float | None] = {}
     if match is not None:
-        for name in match.candidate.conventions:
-            named[name] = _bias_alone(evidence, line, match.candidate, name)
-        if "entropy" in match.extra and match.entropy > 0:
+        for name in match.form.conventions:
+            named[name] = _bias_alone(evidence, line, match, name, measured)
+        if not match.use and _cut(evidence, line):
+            named["rollout-cut"] = None
+        if match.entropy > case.tolerance:
             named["entropy-bonus"] = _bias_of_entropy(evidence, line, match)
-        if "baseline" in match.extra:
-            named["baseline"] = 0.0
-        if abs(match.scale - 1.0) > 1e-6 and not match.candidate.norm:
+        if abs(match.scale - 1.0) > 1e-6 and not match.plain.norm:
             named["constant-scale"] = 0.0
     notes = {note for trace in case.survey.traces for note in trace.notes}
     if "gradient-clipping" in notes:
@@ -192,11 +223,24 @@ def _conventions(
     )
 
 
-def _bias_alone(evidence: Evidence, line: Timeline, candidate: Candidate, name: str) -> float:
+def _cut(evidence: Evidence, line: Timeline) -> bool:
+    """Whether some episode has no end within its path."""
+    ended = ((evidence.terminated | evidence.truncated)[:, None, :] & line.episode).any(axis=2)
+    return bool((evidence.present & ~ended).any())
+
+
+def _bias_alone(
+    evidence: Evidence, line: Timeline, match: Match, name: str, measured: Bias
+) -> float:
     """Residual of a program that is right but for one convention."""
+    if name == "baseline":
+        return 0.0
+    if name == "bootstrapped":
+        return measured.residual
+    form = match.plain
     right = replace(
-        candidate,
-        time_discount=not candidate.free_of_time,
+        form,
+        time_discount=not form.free_of_time,
         transform="",
         coupling="",
         norm="",
@@ -204,14 +248,13 @@ def _bias_alone(evidence: Evidence, line: Timeline, candidate: Candidate, name: 
     )
     if name == "gamma-t-dropped":
         alone = replace(right, time_discount=False)
-    elif name == candidate.norm:
+    elif name == form.norm:
         alone = replace(right, norm=name)
     elif name == "whole-episode-return":
         alone = right
     else:
-        alone = replace(right, transform=candidate.transform, epsilon=candidate.epsilon)
-    weights = alone.weights(line)
-    return _residual(evidence, line, weights, candidate.discount)
+        alone = replace(right, transform=form.transform, epsilon=form.epsilon)
+    return _residual(evidence, line, alone.weights(line), form.discount)
 
 
 def _residual(evidence: Evidence, line: Timeline, weights: Array, discount: float) -> float:
@@ -226,29 +269,29 @@ def _residual(evidence: Evidence, line: Timeline, weights: Array, discount: floa
 
 
 def _bias_of_entropy(evidence: Evidence, line: Timeline, match: Match) -> float:
-    true = policy_gradient(evidence, line, match.candidate.discount)
+    true = policy_gradient(evidence, line, match.form.discount)
     bonus = evidence.probability @ np.einsum("pi,pid->pd", line.present, evidence.entropy)
     return float(np.linalg.norm(match.entropy * bonus) / np.linalg.norm(true))
 
 
 def describe(match: Match) -> str:
     """A match in words."""
-    candidate = match.candidate
-    credit = candidate.credit.rule.replace("-", " ") or "reward-to-go"
-    words = [f"{match.scale:.4g} × {credit} (γ = {candidate.discount:g})"]
-    if candidate.time_discount:
+    form = match.plain
+    credit = form.credit.rule.replace("-", " ") or "reward-to-go"
+    if isinstance(match.form, Advantage):
+        estimated = f"generalised advantage (λ = {match.form.decay:g})"
+        credit = f"{credit} minus V(s)" if match.form.ending == "return" else estimated
+    words = [f"{match.scale:.4g} × {credit} (γ = {form.discount:g})"]
+    if form.time_discount:
         words.append("times γ^t")
-    if candidate.transform:
-        over = " over each episode" if candidate.scope == "episode" else ""
-        words.append(candidate.transform.removesuffix("-biased") + over)
-    if candidate.coupling:
-        words.append(candidate.coupling.replace("-", " "))
-    if candidate.norm:
-        words.append(candidate.norm.replace("-", " "))
-    if "entropy" in match.extra:
+    if form.transform:
+        over = " over each episode" if form.scope == "episode" else ""
+        words.append(form.transform.removesuffix("-biased") + over)
+    words += [part.replace("-", " ") for part in (form.coupling, form.norm) if part]
+    if abs(match.entropy) > 1e-6:
         words.append(f"plus {match.entropy:.3g} × entropy")
-    if "baseline" in match.extra:
-        words.append("minus a baseline")
+    if match.use:
+        words.append(f"of {match.use.replace('-', ' ')} only")
     return ", ".join(words)
 
 
@@ -303,6 +346,16 @@ def _attainability(case: Case) -> list[Finding]:
     return [case.finding("probs-as-logits", text)]
 
 
+def _attached_advantage(case: Case) -> list[Finding]:
+    """The critic's gradient moves with every tensor of the policy, also with its last layer."""
+    survey = case.survey
+    policy = policy_tensors(survey.directions, survey.slopes or {})
+    if not survey.shared or survey.shared != policy:
+        return []
+    text = "the critic's gradient depends on all of the policy's parameters"
+    return [case.finding("advantage-not-detached", text)]
+
+
 def _without_policy(case: Case) -> AuditReport:
     """No action depends on the parameters: nothing is drawn, or nothing reaches the policy."""
     drawn = any(step.groups for trace in case.survey.traces for step in trace.steps)
@@ -318,6 +371,10 @@ def _without_policy(case: Case) -> AuditReport:
 
 def _did_not_run(case: Case) -> AuditReport:
     trace = case.survey.traces[0]
+    if "does not require grad" in trace.detail:
+        finding = case.finding("no-gradient", f"`backward` failed: {trace.detail}")
+        report = _inconclusive(case, finding.means)
+        return replace(report, verdict="no-gradient", findings=(finding,))
     needs = {
         "choices": "it makes too many random choices before its first update; pass arguments "
         "after `--` that make its batches small",

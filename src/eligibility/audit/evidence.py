@@ -6,7 +6,7 @@ Letters: P paths, I decisions of the longest path (shorter ones are padded), D p
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -67,6 +67,16 @@ class Evidence:
     def paths(self) -> int:
         """P."""
         return len(self.probability)
+
+    def restricted(self, mask: Booleans) -> Evidence:
+        """With only the decisions of ``mask`` [P, I]."""
+        keep = mask[..., None]
+        return replace(
+            self,
+            present=self.present & mask,
+            eligibility=self.eligibility * keep,
+            entropy=self.entropy * keep,
+        )
 
     def where(self, keep: Booleans) -> Evidence:
         """The paths of ``keep`` [P]."""

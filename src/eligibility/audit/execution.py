@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+import warnings
 from collections.abc import Callable
 
 from eligibility.audit.choices import PathComplete, TooManyChoicesError
@@ -16,7 +17,8 @@ def execute(program: Callable[[], object], job: Job, *, four_tuple: bool = False
     recorder = Recorder(job)
     outcome, detail, place = "finished", "", ("", 0)
     try:
-        with intercepted(recorder, four_tuple=four_tuple):
+        with warnings.catch_warnings(), intercepted(recorder, four_tuple=four_tuple):
+            warnings.simplefilter("ignore")
             program()
     except PathComplete:
         outcome = "updated"

@@ -22,6 +22,8 @@ class Rule:
     look: tuple[str, ...] = ()
 
 
+# "a+b": a name, and another one that contains b
+_ENDINGS = ("append+stop", "append+done", "append+mask", "append+term", "truncated", "terminated")
 _RETURNS = ("returns", "discount", "gamma", "GAMMA", "insert", "append")
 
 FAULTS = {
@@ -53,13 +55,13 @@ FAULTS = {
         "rewards shifted by one step",
         "an action is reinforced by the return of the step after or before it",
         "store the reward that follows action t at index t",
-        _RETURNS,
+        ("cat+returns", "roll", "returns", "append"),
     ),
     "rewards-so-far": Rule(
         "rewards of the past",
         "an action is reinforced by what was earned before it, which it cannot have caused",
         "for reward in reversed(rewards): running = reward + gamma * running",
-        _RETURNS,
+        ("cumsum", "sum+returns"),
     ),
     "discount-from-the-end": Rule(
         "discount counted from the wrong end",
@@ -67,17 +69,46 @@ FAULTS = {
         "discounts = gamma ** arange(T)  # ascending",
         _RETURNS,
     ),
+    "probability-not-log-probability": Rule(
+        "probability instead of its logarithm",
+        "each action's gradient comes with the factor π(a|s), so rare actions learn least",
+        "loss = -(dist.log_prob(action) * returns).sum()",
+        ("log_prob", "exp"),
+    ),
+    "last-step-dropped": Rule(
+        "the last step of an episode is left out",
+        "the last action of every episode is never reinforced",
+        "use all steps: log_probs and returns of the same length",
+        ("cat", "log_probs"),
+    ),
+    "returns-unused": Rule(
+        "the returns are not used",
+        "every action is reinforced alike, as in imitation: the expected gradient is zero",
+        "loss = -(log_probs * returns).sum()",
+    ),
+    "truncation-as-termination": Rule(
+        "truncation treated as termination",
+        "the value of the state in which the time limit struck is taken to be zero",
+        "target = reward + gamma * next_value * (1 - terminated)  # not (1 - done)",
+        _ENDINGS,
+    ),
+    "bootstrapped-after-termination": Rule(
+        "bootstrap beyond the end of an episode",
+        "the value of a state that has no future is added to the last reward",
+        "target = reward + gamma * next_value * (1 - terminated)",
+        _ENDINGS,
+    ),
     "integer-returns": Rule(
         "returns are cut to integers",
         "the returns are stored in an integer array, which drops their fractions",
         "returns = np.zeros(len(rewards), dtype=np.float64)",
-        ("zeros_like", "zeros", "empty_like", "int", "long", "astype"),
+        ("long", "int", "astype", "zeros_like", "zeros", "empty_like"),
     ),
     "return-carried-over-episodes": Rule(
         "return carried across the end of an episode",
         "the return of an action includes rewards of later episodes, on which it has no influence",
         "running = reward + gamma * running * (1 - done)",
-        _RETURNS,
+        ("running", "R", "discounted_reward"),
     ),
     "return-carried-over-actors": Rule(
         "return carried across parallel environments",
@@ -94,13 +125,19 @@ FAULTS = {
         "entropy with the wrong sign",
         "the loss punishes entropy, so the policy is driven towards a deterministic one",
         "loss = policy_loss - entropy_coef * entropy",
-        ("entropy",),
+        ("loss+entrop", "entropy", "entropies", "entropy_loss", "entropy_coef", "ent_coef"),
+    ),
+    "several-updates-without-ratio": Rule(
+        "several updates on one batch without a ratio",
+        "from the second update on the policy is no longer the one that acted, and nothing "
+        "corrects for it",
+        "ratio = (log_prob - old_log_prob).exp()  # or one update a batch",
     ),
     "no-gradient": Rule(
         "no gradient reaches the policy",
         "the loss does not depend on the policy's parameters, so they never change",
         "keep the log-probabilities as tensors: torch.stack(log_probs)",
-        ("log_prob", "detach", "item", "tensor", "data", "no_grad"),
+        ("detach+log", "tensor+log", "detach", "no_grad", "item", "data"),
     ),
     "scored-other-action": Rule(
         "another action is scored than the one taken",
@@ -183,6 +220,8 @@ CONVENTIONS = {
     "constant-scale": "the gradient is multiplied by a constant",
     "baseline": "a function of the state is subtracted: no bias",
     "gradient-clipping": "the gradient's norm is limited; the audit looks at it before that",
+    "rollout-cut": "an episode that the batch cuts short counts only the rewards seen, or the "
+    "critic's estimate of the rest",
     "bootstrapped": "later rewards are replaced by the critic's estimate: biased by its error",
     "shared-critic-parameters": "the critic's loss moves parameters of the policy too; the audit "
     "looks at those that are the policy's alone",

@@ -57,9 +57,28 @@ def _stepping(patches: Patches, recorder: Recorder) -> None:
 def _backward(patches: Patches, recorder: Recorder) -> None:
     def backward(self: torch.Tensor, *args: Any, **options: Any) -> None:
         recorder.backward_place = user_place()
+        if self.grad_fn is not None and _has_ratio(self.grad_fn):
+            recorder.note("ratio")
         stock(self, *args, **options)
 
     stock = patches.set(torch.Tensor, "backward", backward)
+
+
+def _has_ratio(node: Any) -> bool:
+    """Whether a graph contains exp(a − b), the ratio of two probabilities."""
+    waiting: list[Any] = [node]
+    seen: set[Any] = set()
+    while waiting and len(seen) < 4000:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        following = [inner for inner, _ in node.next_functions]
+        first = following[0] if following else None
+        if node.name() == "ExpBackward0" and first is not None and first.name() == "SubBackward0":
+            return True
+        waiting += following
+    return False
 
 
 def _clipping(patches: Patches, recorder: Recorder) -> None:

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
-from eligibility.audit.arrays import Array
+from eligibility.audit.arrays import Array, Booleans
 from eligibility.audit.catalogue import Candidate, candidates, norm_factor
+from eligibility.audit.critic import Advantage, baselines, bootstraps, fit_advantage, whitened
 from eligibility.audit.evidence import Evidence
-from eligibility.audit.timeline import Timeline
+from eligibility.audit.timeline import Timeline, timeline
 
-# What may be added to any composition without being its fault, from the plainest on.
-EXTRAS = ("", "entropy", "constant-baseline", "state-baseline", "entropy+state-baseline")
+_Search = Callable[[Timeline, "Constants"], Iterator[Candidate | Advantage]]
+_SAMPLE = 16  # paths that a composition must explain before all of them are tried
 _SHARE = 1e-3  # a match must come from the composition itself, not from what may be added
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Numbers that the program may mean.
+
+    Attributes:
+        discounts: γ.
+        decays: λ.
+        epsilons: Added to a divisor.
+    """
+
+    discounts: tuple[float, ...] = (0.99, 0.9, 0.95, 1.0)
+    decays: tuple[float, ...] = (0.0, 1.0, 0.95)
+    epsilons: tuple[float, ...] = (0.0,)
 
 
 @dataclass(frozen=True)
@@ -22,48 +39,129 @@ class Match:
     """A composition that explains the gradient of every path.
 
     Attributes:
-        candidate: The composition.
-        extra: What is added to it.
+        form: The composition.
+        use: Which decisions entered: all, or only "complete-episodes" or "first-episodes".
         scale: Its constant factor; negative: the sign is wrong.
-        entropy: Factor of the entropy's gradient, relative to ``scale``.
+        entropy: Factor of the entropy's gradient, relative to ``scale``; 0 for none.
         residual: ‖gradient − explanation‖ / ‖gradient‖ over all paths.
     """
 
-    candidate: Candidate
-    extra: str
+    form: Candidate | Advantage
+    use: str
     scale: float
     entropy: float
     residual: float
 
+    @property
+    def plain(self) -> Candidate:
+        """The composition without the critic's values."""
+        return self.form.form if isinstance(self.form, Advantage) else self.form
+
 
 def find_match(
-    evidence: Evidence,
-    line: Timeline,
-    discounts: Sequence[float],
-    epsilons: Sequence[float],
-    tolerance: float,
+    evidence: Evidence, constants: Constants, tolerance: float, critic: bool
 ) -> Match | None:
-    """The plainest composition within ``tolerance``, or None."""
-    for extra in EXTRAS:
-        bases = {norm: _basis(evidence, line, extra, norm) for norm in _norms()}
-        reduced = {norm: _without(evidence.ascent.ravel(), base) for norm, base in bases.items()}
-        size = float(np.linalg.norm(evidence.ascent))
-        for candidate in candidates(line, discounts, epsilons):
-            weights = candidate.weights(line)
-            if not np.isfinite(weights).all():
-                continue
-            predicted = np.einsum("pi,pid->pd", weights, evidence.eligibility).ravel()
-            column = _without(predicted, bases[candidate.norm])
-            target = reduced[candidate.norm]
-            square = float(column @ column)
-            if square == 0.0:
-                continue
-            scale = float(column @ target) / square
-            residual = float(np.linalg.norm(target - scale * column)) / size
-            if residual < tolerance and abs(scale) * np.sqrt(square) > _SHARE * size:
-                entropy = _entropy_factor(evidence, line, candidate, extra, scale, predicted)
-                return Match(candidate, extra, scale, entropy, residual)
+    """The plainest composition within ``tolerance``, or None.
+
+    Args:
+        evidence: What was observed.
+        constants: Numbers that the program may mean.
+        tolerance: Residuals below it are rounding.
+        critic: Whether the optimizer also trains what is no policy.
+    """
+    parts = [(use, evidence.restricted(mask)) for use, mask in uses(evidence)]
+    searches = (_plain, _with_baseline, *((_with_critic,) if critic else ()))
+    # a standard deviation of one element, or of equal ones, is no explanation
+    with np.errstate(all="ignore"):
+        for search, (use, part) in product(searches, parts):
+            match = _plainest(part, use, search, constants, tolerance)
+            if match is not None:
+                return match
     return None
+
+
+def _plainest(
+    evidence: Evidence, use: str, search: _Search, constants: Constants, tolerance: float
+) -> Match | None:
+    """The first composition that fits; of equally plain ones, one whose scale is ±1.
+
+    Where all episodes are equally long, a mean is a sum times a constant: then the scale decides.
+    """
+    sample = evidence.where(_few(evidence))
+    best: Match | None = None
+    for form in search(timeline(sample), constants):
+        if best is not None and _involved(form) > best.plain.involved:
+            break
+        if _fit(sample, form, use, tolerance) is None:
+            continue
+        match = _fit(evidence, form, use, tolerance)
+        if match is not None and abs(abs(match.scale) - 1.0) < 1e-6:
+            return match
+        best = best or match
+    return best
+
+
+def _involved(form: Candidate | Advantage) -> int:
+    return (form.form if isinstance(form, Advantage) else form).involved
+
+
+def _plain(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
+    return candidates(line, constants.discounts, constants.epsilons)
+
+
+def _with_baseline(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
+    return baselines(line, constants.discounts, constants.epsilons)
+
+
+def _with_critic(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
+    yield from bootstraps(line, constants.discounts, constants.decays)
+    yield from whitened(line, constants.discounts, constants.decays, constants.epsilons)
+
+
+def _few(evidence: Evidence) -> Booleans:
+    """[P] some of the longest paths: enough to refuse a composition."""
+    chosen = np.zeros(evidence.paths, dtype=bool)
+    chosen[np.argsort(-evidence.present.sum(axis=1), kind="stable")[:_SAMPLE]] = True
+    return chosen
+
+
+def uses(evidence: Evidence) -> Iterator[tuple[str, Booleans]]:
+    """Which decisions a program may use: a rollout can end within an episode."""
+    present = evidence.present
+    yield "", present
+    line = timeline(evidence)
+    ended = (evidence.terminated | evidence.truncated)[:, None, :] & line.episode
+    complete = present & ended.any(axis=2)
+    if (complete != present).any():
+        yield "complete-episodes", complete
+    first = present & (evidence.episode == 0)
+    if (first != present).any() and (first != complete).any():
+        yield "first-episodes", first
+
+
+def _fit(
+    evidence: Evidence, form: Candidate | Advantage, use: str, tolerance: float
+) -> Match | None:
+    """The match of ``form``, if it explains the gradients within ``tolerance``."""
+    line = timeline(evidence)
+    if isinstance(form, Advantage):
+        fit = fit_advantage(evidence, line, form)
+        if fit is None or fit.residual >= tolerance or fit.scale == 0.0:
+            return None
+        return Match(form, use, fit.scale, fit.entropy, fit.residual)
+    weights = form.weights(line)
+    if not np.isfinite(weights).all():
+        return None
+    column = np.einsum("pi,pid->pd", weights, evidence.eligibility).ravel()
+    matrix = np.stack([column, _entropy(evidence, line, form.norm)], axis=1)
+    target = evidence.ascent.ravel()
+    size = float(np.linalg.norm(target))
+    factors = np.linalg.lstsq(matrix, target, rcond=1e-11)[0]
+    residual = float(np.linalg.norm(target - matrix @ factors)) / size
+    scale, entropy = float(factors[0]), float(factors[1])
+    if residual >= tolerance or abs(scale) * float(np.linalg.norm(column)) < _SHARE * size:
+        return None
+    return Match(form, use, scale, entropy / scale, residual)
 
 
 def effective_weights(evidence: Evidence) -> tuple[Array, Array]:
@@ -75,59 +173,17 @@ def effective_weights(evidence: Evidence) -> tuple[Array, Array]:
     weights = np.zeros(evidence.present.shape)
     outside = np.zeros(evidence.paths)
     for p in range(evidence.paths):
-        count = int(evidence.present[p].sum())
-        basis = evidence.eligibility[p, :count].T
+        here = evidence.present[p]
+        basis = evidence.eligibility[p, here].T
         solution = np.linalg.lstsq(basis, evidence.ascent[p], rcond=1e-9)[0]
-        weights[p, :count] = solution
+        weights[p, here] = solution
         size = float(np.linalg.norm(evidence.ascent[p]))
         if size > 0:
             outside[p] = float(np.linalg.norm(evidence.ascent[p] - basis @ solution)) / size
     return weights, outside
 
 
-def _norms() -> tuple[str, ...]:
-    from eligibility.audit.catalogue import NORMS
-
-    return NORMS
-
-
-def _columns(evidence: Evidence, line: Timeline, extra: str, norm: str) -> Iterator[Array]:
-    factor = norm_factor(norm, line) * line.present
-    if "entropy" in extra:
-        yield np.einsum("pi,pid->pd", factor, evidence.entropy).ravel()
-    if "constant" in extra:
-        yield np.einsum("pi,pid->pd", factor, evidence.eligibility).ravel()
-    if "state" in extra:
-        for state in range(int(evidence.state.max()) + 1):
-            here = factor * (evidence.state == state)
-            yield np.einsum("pi,pid->pd", here, evidence.eligibility).ravel()
-
-
-def _basis(evidence: Evidence, line: Timeline, extra: str, norm: str) -> Array:
-    """Orthonormal columns that span what may be added."""
-    columns = list(_columns(evidence, line, extra, norm))
-    if not columns:
-        return np.zeros((evidence.ascent.size, 0))
-    left, values, _ = np.linalg.svd(np.array(columns).T, full_matrices=False)
-    basis: Array = left[:, values > 1e-10 * max(float(values.max()), 1e-300)]
-    return basis
-
-
-def _without(vector: Array, basis: Array) -> Array:
-    return vector - basis @ (basis.T @ vector)
-
-
-def _entropy_factor(
-    evidence: Evidence,
-    line: Timeline,
-    candidate: Candidate,
-    extra: str,
-    scale: float,
-    predicted: Array,
-) -> float:
-    if "entropy" not in extra:
-        return 0.0
-    columns = np.array(list(_columns(evidence, line, extra, candidate.norm))).T
-    rest = evidence.ascent.ravel() - scale * predicted
-    factors = np.linalg.lstsq(columns, rest, rcond=1e-10)[0]
-    return float(factors[0]) / scale
+def _entropy(evidence: Evidence, line: Timeline, norm: str) -> Array:
+    weights = norm_factor(norm, line) * line.present
+    flat: Array = np.einsum("pi,pid->pd", weights, evidence.entropy).ravel()
+    return flat

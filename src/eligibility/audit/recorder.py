@@ -19,6 +19,7 @@ from eligibility.audit.trace import Score, Step, Update
 
 MAX_UPDATES = 64
 MAX_SCORES = 256
+MAX_NUMBERS = 64
 _LIBRARIES = (
     str(Path(__file__).parent),
     *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
@@ -218,11 +219,12 @@ class Recorder:
         """The program has computed a log-probability."""
         if len(self.scores) >= MAX_SCORES or not isinstance(result, torch.Tensor):
             return
-        probs: tuple[float, ...] = ()
-        if isinstance(dist, torch.distributions.Categorical) and dist.probs.numel() <= 64:
-            probs = tuple(dist.probs.detach().double().reshape(-1).tolist())
-        value = torch.as_tensor(value).detach()
-        values = value.double().reshape(-1).tolist() if value.numel() <= 64 else []
+        probs, scales = [], []
+        if isinstance(dist, torch.distributions.Categorical):
+            probs = _numbers(dist.probs)
+        elif isinstance(dist, torch.distributions.Normal):
+            probs, scales = _numbers(dist.loc), _numbers(dist.scale)
+        value = torch.as_tensor(value)
         self.scores.append(
             Score(
                 user_place(),
@@ -230,11 +232,21 @@ class Recorder:
                 tuple(dist.batch_shape),
                 tuple(value.shape),
                 tuple(result.shape),
-                probs,
-                tuple(values),
+                tuple(probs),
+                tuple(scales),
+                tuple(_numbers(value)),
                 len(self.steps),
             )
         )
+
+    def scored_table(self, log_probs: torch.Tensor) -> None:
+        """The program has computed the log-probabilities of all actions, by hand."""
+        if len(self.scores) < MAX_SCORES:
+            batch = tuple(log_probs.shape[:-1])
+            probs = tuple(_numbers(log_probs.exp()))
+            self.scores.append(
+                Score(user_place(), True, batch, (), (), probs, (), (), len(self.steps))
+            )
 
     def note(self, fact: str) -> None:
         """Remember a fact once."""
@@ -242,6 +254,12 @@ class Recorder:
 
     def _tensor_index(self, parameter: torch.Tensor) -> int | None:
         return next((i for i, known in enumerate(self.tensors) if known is parameter), None)
+
+
+def _numbers(tensor: torch.Tensor) -> list[float]:
+    """The elements, if they are few."""
+    few = tensor.numel() <= MAX_NUMBERS
+    return tensor.detach().double().reshape(-1).tolist() if few else []
 
 
 def _joined(

@@ -34,14 +34,15 @@ class CallableRunner:
 
     Args:
         program: Called without arguments; a fresh program each time.
+        four_tuple: Whether it speaks the interface of gym before 0.26.
     """
 
-    def __init__(self, program: Callable[[], object]) -> None:
-        self._program = program
+    def __init__(self, program: Callable[[], object], four_tuple: bool = False) -> None:
+        self._program, self._four_tuple = program, four_tuple
 
     def run(self, job: Job) -> Trace:
         """One run."""
-        return execute(self._program, job)
+        return execute(self._program, job, four_tuple=self._four_tuple)
 
 
 class ScriptRunner:

@@ -31,6 +31,7 @@ def enumerate_torch(patches: Patches, recorder: Recorder) -> None:
     for family in (distributions.Categorical, distributions.Normal, distributions.Bernoulli):
         _note_scores(patches, recorder, family)
     _note_scores(patches, recorder, distributions.MultivariateNormal)
+    _note_tables(patches, recorder)
     permute = torch.randperm
 
     def randperm(n: int, *args: Any, **options: Any) -> Any:
@@ -187,6 +188,23 @@ def _note_scores(
         return result
 
     stock: Callable[..., torch.Tensor] = patches.set(family, "log_prob", log_prob)
+
+
+def _note_tables(patches: Patches, recorder: Recorder) -> None:
+    """Hand-written scoring: a table of log-probabilities with a gradient."""
+
+    def watch(owner: Any) -> None:
+        def log_softmax(values: torch.Tensor, *args: Any, **options: Any) -> Any:
+            result = stock(values, *args, **options)
+            if recorder.running and result.requires_grad:
+                recorder.scored_table(result)
+            return result
+
+        stock = patches.set(owner, "log_softmax", log_softmax)
+
+    # torch.nn.functional's calls the method of the tensor
+    watch(torch)
+    watch(torch.Tensor)
 
 
 def _numpy(patches: Patches, recorder: Recorder) -> None:

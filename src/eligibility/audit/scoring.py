@@ -36,8 +36,17 @@ def compare_scoring(survey: Survey) -> Scoring | None:
     return None
 
 
-def _pairs(trace: Trace, call: int) -> list[tuple[Step, Draw, tuple[float, ...], float]]:
-    """(step, its draw, scored distribution, scored action) where one row was scored a decision.
+@dataclass(frozen=True)
+class _Row:
+    """One scored action: its distribution (probabilities, or mean and deviation) and its value."""
+
+    numbers: tuple[float, ...]
+    gaussian: bool
+    value: float | None
+
+
+def _pairs(trace: Trace, call: int) -> list[tuple[Step, Draw, _Row]]:
+    """(step, its draw, what was scored), where one row was scored a decision.
 
     Scores are matched to decisions in order: by rows of one batched call, or one call a decision.
     """
@@ -46,41 +55,60 @@ def _pairs(trace: Trace, call: int) -> list[tuple[Step, Draw, tuple[float, ...],
     if len(rows) != len(steps) or len(steps) != len(trace.steps):
         return []
     return [
-        (step, trace.draws[executed_draws(step, call)[0]], probs, value)
-        for step, (probs, value) in zip(steps, rows, strict=True)
+        (step, trace.draws[executed_draws(step, call)[0]], row)
+        for step, row in zip(steps, rows, strict=True)
     ]
 
 
-def _rows(score: Score) -> list[tuple[tuple[float, ...], float]]:
+def _rows(score: Score) -> list[_Row]:
     count = int(np.prod(score.batch_shape)) if score.batch_shape else 1
-    if not score.probs or len(score.values) != count or score.value_shape != score.batch_shape:
+    if not score.probs:
         return []
     width = len(score.probs) // count
-    return [(score.probs[i * width : (i + 1) * width], score.values[i]) for i in range(count)]
+    if not score.values:
+        parts = [score.probs[i * width : (i + 1) * width] for i in range(count)]
+        return [_Row(part, False, None) for part in parts]
+    if len(score.values) != count or score.value_shape != score.batch_shape:
+        return []
+    if score.scales:
+        columns = zip(score.probs, score.scales, score.values, strict=True)
+        return [_Row((loc, scale), True, value) for loc, scale, value in columns]
+    return [
+        _Row(score.probs[i * width : (i + 1) * width], False, score.values[i]) for i in range(count)
+    ]
 
 
-def _compare(step: Step, draw: Draw, probs: tuple[float, ...], value: float) -> Scoring | None:
+def _compare(step: Step, draw: Draw, row: _Row) -> Scoring | None:
     where = f"in state {step.state} at t = {step.time}"
-    if len(probs) != len(draw.probs):
+    gaussian = draw.loc is not None and draw.scale is not None and draw.value is not None
+    acted = (draw.loc, draw.scale) if gaussian else draw.probs
+    if row.gaussian != gaussian or len(row.numbers) != len(acted):
         return None
-    if not np.allclose(probs, draw.probs, atol=1e-6):
-        acted = ", ".join(f"{p:.3f}" for p in draw.probs)
-        scored = ", ".join(f"{p:.3f}" for p in probs)
-        masked = any(p == 0 and q > 0 for p, q in zip(draw.probs, probs, strict=True))
+    if not np.allclose(np.array(row.numbers), np.array(acted, dtype=float), atol=1e-6):
+        left = ", ".join(f"{number:.3f}" for number in acted)
+        right = ", ".join(f"{number:.3f}" for number in row.numbers)
+        masked = not gaussian and any(
+            p == 0 and q > 0 for p, q in zip(draw.probs, row.numbers, strict=True)
+        )
         rule = "mask-in-acting-only" if masked else "behaviour-not-scored"
-        return Scoring(rule, f"{where} the program acted by [{acted}] and scored [{scored}]")
-    if int(value) != draw.picked:
+        return Scoring(rule, f"{where} the program acted by [{left}] and scored [{right}]")
+    taken = float(draw.value) if draw.value is not None else float(draw.picked)
+    if row.value is not None and abs(row.value - taken) > 1e-6:
         return Scoring(
             "scored-other-action",
-            f"{where} action {draw.picked} was taken and action {int(value)} was scored",
+            f"{where} action {taken:g} was taken and action {row.value:g} was scored",
         )
     return None
 
 
 def _always_likeliest(survey: Survey, call: int) -> bool:
     """Whether every scored action is the most likely one."""
-    pairs = [pair for trace in survey.traces for pair in _pairs(trace, call)]
-    return all(int(value) == int(np.argmax(probs)) for _, _, probs, value in pairs)
+    rows = [row for trace in survey.traces for _, _, row in _pairs(trace, call)]
+    return all(
+        row.value is not None
+        and abs(row.value - (row.numbers[0] if row.gaussian else np.argmax(row.numbers))) < 1e-6
+        for row in rows
+    )
 
 
 def probs_as_logits(survey: Survey) -> tuple[float, float] | None:

@@ -73,8 +73,10 @@ def audit_script(
         path.absolute(), tuple(argv), time_limit, memory_limit, source.four_tuple
     ) as runner:
         observed = survey(runner, max_paths, samples, progress or _silent)
-    discounts = source.discounts(argv) if discount is None else (discount,)
-    report = diagnose(Case(observed, source, str(path), discounts, source.epsilons()))
+    constants = source.constants(argv)
+    if discount is not None:
+        constants = replace(constants, discounts=(discount,))
+    report = diagnose(Case(observed, source, str(path), constants))
     return replace(report, seconds=time.perf_counter() - started)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from eligibility.audit.matching import Constants
 from eligibility.errors import InvalidValueError
-
-USUAL_DISCOUNTS = (0.99, 0.9, 0.95)
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,17 @@ class Source:
         ]
         return bool(widths) and max(set(widths), key=widths.count) == 4
 
-    def discounts(self, arguments: Sequence[str]) -> tuple[float, ...]:
-        """Discounts that the program may mean: the constants in [0.5, 1), and 1."""
-        found = [value for value in self._constants(arguments) if 0.5 <= value < 1.0]
-        return (*dict.fromkeys(found or USUAL_DISCOUNTS), 1.0)
-
-    def epsilons(self) -> tuple[float, ...]:
-        """Small constants that it may add to a divisor, and 0."""
-        return (0.0, *dict.fromkeys(v for v in self._constants(()) if 0.0 < v <= 1e-3))
+    def constants(self, arguments: Sequence[str]) -> Constants:
+        """Numbers in the text and on the command line that may be γ, λ or a divisor's ε."""
+        found = list(dict.fromkeys(self._constants(arguments)))
+        shares = [value for value in found if 0.5 <= value < 1.0]
+        small = [value for value in found if 0.0 < value <= 1e-2]
+        usual = Constants()
+        return Constants(
+            discounts=(*shares, 1.0) if shares else usual.discounts,
+            decays=(0.0, 1.0, *shares),
+            epsilons=(0.0, *small[:4]),
+        )
 
     def _constants(self, arguments: Sequence[str]) -> Iterator[float]:
         for argument in arguments:
@@ -68,9 +71,57 @@ class Source:
         before = [line for line in lines if line <= near or not near]
         return max(before) if before else min(lines, default=0)
 
+    def origin(self, line: int) -> int:
+        """Where the first name that a statement reads was last assigned before it."""
+        statement = next(
+            (n for n in ast.walk(self.tree) if isinstance(n, ast.stmt) and _is_plain(n)
+             and n.lineno <= line <= (n.end_lineno or n.lineno)), None)  # fmt: skip
+        if statement is None:
+            return line
+        read = [
+            node.id
+            for node in ast.walk(statement)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+        ]
+        for name in read:
+            found = self.line_where(partial(_assigns, name=name), near=line - 1)
+            if 0 < found < line:
+                return found
+        return line
+
+    def line_before(self, line: int) -> int:
+        """Line of the statement before the one at ``line`` in the same block; 0 if none."""
+        for node in ast.walk(self.tree):
+            lines = [
+                part.lineno for part in getattr(node, "body", []) if isinstance(part, ast.stmt)
+            ]
+            if line in lines[1:]:
+                return lines[lines.index(line) - 1]
+        return 0
+
+    def accumulation(self) -> tuple[int, int]:
+        """Lines that compute the return from the last step on, and that store it; 0 for none.
+
+        The first statement of a loop over something reversed, and the first one after it that uses
+        what it assigned.
+        """
+        for loop in ast.walk(self.tree):
+            if not isinstance(loop, ast.For) or not _is_backwards(loop.iter):
+                continue
+            body = [node for node in loop.body if _is_plain(node)]
+            adding = [node for node in body if is_accumulation(node)] or body
+            if not adding:
+                continue
+            after = [node for node in body if node.lineno > adding[0].lineno]
+            return adding[0].lineno, after[0].lineno if after else adding[0].lineno
+        return 0, 0
+
     def loss_line(self, backward: int) -> int:
-        """Where the tensor whose ``backward`` is called at a line was last assigned."""
-        name = ""
+        """Where the policy's loss was last assigned, whose ``backward`` is called at a line.
+
+        Of a sum of losses, the one that mentions a log-probability.
+        """
+        names: set[str] = set()
         for node in ast.walk(self.tree):
             if (
                 isinstance(node, ast.Call)
@@ -78,10 +129,22 @@ class Source:
                 and isinstance(node.func, ast.Attribute)
                 and node.func.attr == "backward"
             ):
-                name = _name(node.func.value)
-        if not name:
+                inner = ast.walk(node.func.value)
+                names |= {_name(part) for part in inner if isinstance(part, ast.expr)} - {""}
+        if not names:
             return backward
-        return self.line_where(lambda s: name in assigned_names(s), near=backward) or backward
+
+        def assigns(statement: ast.stmt) -> bool:
+            return bool(names & assigned_names(statement))
+
+        def scores(statement: ast.stmt) -> bool:
+            return assigns(statement) and any("log" in n for n in mentioned_names(statement))
+
+        for holds in (scores, assigns):
+            line = self.line_where(holds, near=backward)
+            if line:
+                return line
+        return backward
 
 
 def read_source(path: Path) -> Source:
@@ -116,9 +179,35 @@ def assigned_names(statement: ast.stmt) -> set[str]:
     return set()
 
 
-def called_names(statement: ast.stmt) -> set[str]:
-    """The last part of the name of everything that a statement calls."""
-    return {_name(node.func) for node in ast.walk(statement) if isinstance(node, ast.Call)}
+def _assigns(statement: ast.stmt, name: str) -> bool:
+    return name in assigned_names(statement)
+
+
+def mentioned_names(statement: ast.stmt) -> set[str]:
+    """Every name and attribute that a statement reads or writes."""
+    return {
+        _name(node) for node in ast.walk(statement) if isinstance(node, (ast.Name, ast.Attribute))
+    }
+
+
+def _is_backwards(iterated: ast.expr) -> bool:
+    """``reversed(…)`` or ``…[::-1]``, also within another call."""
+    for node in ast.walk(iterated):
+        if isinstance(node, ast.Call) and _name(node.func) == "reversed":
+            return True
+        if isinstance(node, ast.Slice) and isinstance(node.step, ast.UnaryOp):
+            return True
+    return False
+
+
+def is_accumulation(statement: ast.stmt) -> bool:
+    """``x = … x …``."""
+    if isinstance(statement, ast.AugAssign):
+        return True
+    if not isinstance(statement, ast.Assign):
+        return False
+    used = {_name(node) for node in ast.walk(statement.value) if isinstance(node, ast.expr)}
+    return bool(assigned_names(statement) & used - {""})
 
 
 def _name(node: ast.expr) -> str:

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from eligibility.audit.interception import Patches
 
 # Packages that show or log: none of them can change a gradient.
-_INERT = (
+_INERT = {
     "matplotlib", "seaborn", "plotly", "visdom", "wandb", "tensorboard", "tensorboardX",
-    "torch.utils.tensorboard", "comet_ml", "mlflow", "IPython", "pygame", "imageio", "tqdm",
+    "comet_ml", "mlflow", "IPython", "pygame", "imageio", "tqdm",
     "pyvirtualdisplay", "progressbar", "neptune", "moviepy",
-)  # fmt: skip
+}  # fmt: skip
 _SEED = 20250101
 
 
@@ -81,7 +81,7 @@ class _InertFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if any(name == inert or name.startswith(f"{inert}.") for inert in _INERT):
+        if _is_inert(name):
             return importlib.machinery.ModuleSpec(name, self, is_package=True)
         return None
 
@@ -92,16 +92,16 @@ class _InertFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         pass
 
 
+def _is_inert(name: str) -> bool:
+    return name.partition(".")[0] in _INERT or name.startswith("torch.utils.tensorboard")
+
+
 def quieten(patches: Patches) -> None:
     """Inert packages, no sleeping, no accelerator, no compilation, the same seeds in every run."""
     finder = _InertFinder()
     sys.meta_path.insert(0, finder)
     patches.later(lambda: sys.meta_path.remove(finder))
-    loaded = {
-        name: module
-        for name, module in list(sys.modules.items())
-        if any(name == inert or name.startswith(f"{inert}.") for inert in _INERT)
-    }
+    loaded = {name: module for name, module in list(sys.modules.items()) if _is_inert(name)}
     for name in loaded:
         del sys.modules[name]
     patches.later(lambda: _reload(loaded))

@@ -297,6 +297,12 @@ def policy_tensors(
     return frozenset(tensor for (tensor, _), moves in zip(directions, moving, strict=True) if moves)
 
 
+def has_critic(survey: Survey) -> bool:
+    """Whether the optimizer also trains tensors that no action depends on."""
+    policy = policy_tensors(survey.directions, survey.slopes or {})
+    return any(np.any(_critic_gradient(trace, policy)) for trace in survey.traces)
+
+
 def _critic_gradient(trace: Trace, policy: frozenset[int]) -> Array:
     """The gradient of all tensors that are no policy, along their directions."""
     total: dict[int, Array] = {}

@@ -16,6 +16,7 @@ class Timeline:
 
     Attributes:
         reward: [P, I].
+        log_prob: [P, I] ln π(a|s).
         time: [P, I] step of the episode.
         present: [P, I] whether there is such a decision.
         episode: i and j belong to the same episode of the same actor.
@@ -29,6 +30,7 @@ class Timeline:
     """
 
     reward: Array
+    log_prob: Array
     time: Integers
     present: Booleans
     episode: Booleans
@@ -41,19 +43,41 @@ class Timeline:
     episodes: Integers
 
     @property
+    def last_of_batch(self) -> Booleans:
+        """[P, I] whether no decision of the path comes after it."""
+        index = np.arange(self.present.shape[1])
+        last: Booleans = index[None, :] == self.steps[:, None] - 1
+        return last
+
+    @property
     def single(self) -> bool:
         """Whether every path is one episode."""
         return bool((self.episodes == 1).all())
 
     def discounted(self, discount: float) -> Array:
         """[P, I] reward-to-go: Σ_{j ≥ i} γ^(t_j − t_i) r_j within the episode."""
+        return self.accumulated(self.reward, discount)
+
+    def accumulated(self, values: Array, factor: float) -> Array:
+        """[P, I] Σ_{j ≥ i} factor^(t_j − t_i) values_j within the episode."""
         gap = self.time[:, None, :] - self.time[:, :, None]
-        return self._weigh(np.where(self.later, discount ** np.maximum(gap, 0), 0.0))
+        matrix = np.where(self.later, factor ** np.maximum(gap, 0), 0.0)
+        total: Array = (matrix * values[:, None, :]).sum(axis=2)
+        return total
 
     def carried(self, discount: float) -> Array:
         """[P, I] the same without a stop at the end of an episode."""
         gap = self.order[:, None, :] - self.order[:, :, None]
         return self._weigh(np.where(self.same_actor, discount ** np.maximum(gap, 0), 0.0))
+
+    def carried_from_before(self, discount: float) -> Array:
+        """[P, I] the return, started from the first return of the episode before instead of 0."""
+        start = self.order - self.time
+        between = start[:, :, None] - start[:, None, :] - self.length[:, None, :]
+        gap = (self.length - self.time)[:, :, None] + between + self.time[:, None, :]
+        earlier = np.swapaxes(self.same_actor, 1, 2) & ~self.episode
+        before = self._weigh(np.where(earlier, discount ** np.maximum(gap, 0), 0.0))
+        return self.discounted(discount) + before
 
     def carried_over_actors(self, discount: float) -> Array:
         """[P, I] the same over the whole batch in the order of collection, whoever acted."""
@@ -85,6 +109,13 @@ class Timeline:
         """[P, I] the value ``by`` steps later in the episode; 0 beyond its ends."""
         return self._at(values, self.time + by)
 
+    def shifted_in_batch(self, values: Array) -> Array:
+        """[P, I] the value of the next decision of the batch, also beyond the episode's end."""
+        index = np.arange(self.present.shape[1])
+        following = self.batch & (index[None, :] == index[:, None] + 1)[None]
+        total: Array = (following * values[:, None, :]).sum(axis=2)
+        return total
+
     def mean(self, values: Array, scope: Booleans) -> Array:
         """[P, I] mean over the decisions that ``scope`` relates to each."""
         count = np.maximum(scope.sum(axis=2), 1)
@@ -114,6 +145,7 @@ def timeline(evidence: Evidence) -> Timeline:
     has_earlier = episode & (index[None, :] < index[:, None])[None]
     return Timeline(
         reward=evidence.reward,
+        log_prob=evidence.log_prob,
         time=evidence.time,
         present=present,
         episode=episode,

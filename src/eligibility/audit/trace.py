@@ -93,7 +93,8 @@ class Score:
         batch_shape: Of the distribution.
         value_shape: Of the argument.
         result_shape: Of the result.
-        probs: The scored distribution, flattened; empty if it is long or not discrete.
+        probs: The scored probabilities or Gaussian means, flattened; empty for other families.
+        scales: The Gaussian's standard deviations, flattened.
         values: The scored actions, flattened; empty if there are many.
         steps_before: Transitions before this call.
     """
@@ -104,6 +105,7 @@ class Score:
     value_shape: tuple[int, ...]
     result_shape: tuple[int, ...]
     probs: tuple[float, ...]
+    scales: tuple[float, ...]
     values: tuple[float, ...]
     steps_before: int
 

@@ -1,0 +1,377 @@
+"""Audits of a part of a program: an agent's class, a loss function, a loss module."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import torch
+from torch import Tensor, nn
+from torch.distributions import Categorical
+
+from eligibility.audit.diagnosis import Case, diagnose
+from eligibility.audit.matching import Constants
+from eligibility.audit.report import AuditReport
+from eligibility.audit.runner import CallableRunner
+from eligibility.audit.source import Source, read_source
+from eligibility.audit.survey import survey
+from eligibility.errors import InvalidTypeError, InvalidValueError
+
+_SAMPLES = 200
+
+
+def audit_agent(
+    factory: Callable[..., Any],
+    act: str = "act",
+    update: str = "update",
+    *,
+    environment: str = "CartPole-v1",
+    episodes: int = 1,
+    discount: float | None = None,
+    max_paths: int = 600,
+) -> AuditReport:
+    """Whether an agent's ``update`` computes the policy gradient.
+
+    The agent plays ``episodes`` episodes of the probe and updates; in this process, with everything
+    that was intercepted put back afterwards.
+
+    Args:
+        factory: Makes a fresh agent; called with the environment if it takes an argument.
+        act: Name of the method that takes an observation and returns an action, or a tuple whose
+            first item is the action.
+        update: Name of the method that learns. Its parameters are filled by name: ``rewards``,
+            ``observations``, ``actions``, ``terminated``, ``truncated``, lists over all steps. If
+            it takes none of them, rewards are appended to the agent's list ``rewards``.
+        environment: The probe takes the sizes of this environment.
+        episodes: Episodes before each update.
+        discount: γ of the return; None: found in the agent's file.
+        max_paths: Enumerate up to so many paths; beyond it they are sampled.
+
+    Returns:
+        The report.
+
+    Raises:
+        InvalidTypeError: The agent has no such method, or there is no way to give it rewards.
+
+    Example:
+        >>> import torch
+        >>> class Agent:
+        ...     def __init__(self):
+        ...         self.net = torch.nn.Linear(4, 2)
+        ...         self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        ...         self.log_probs, self.rewards = [], []
+        ...     def act(self, observation):
+        ...         dist = torch.distributions.Categorical(
+        ...             logits=self.net(torch.as_tensor(observation)))
+        ...         action = dist.sample()
+        ...         self.log_probs.append(dist.log_prob(action))
+        ...         return action.item()
+        ...     def update(self):
+        ...         loss = -sum(self.log_probs) * sum(self.rewards)
+        ...         self.optimizer.zero_grad()
+        ...         loss.backward()
+        ...         self.optimizer.step()
+        >>> audit_agent(Agent, discount=1.0).verdict
+        'unbiased'
+
+    References:
+        Williams 1992, Theorem 2.
+    """
+
+    def program() -> None:
+        made = gymnasium.make(environment)
+        agent = factory(made) if _takes_argument(factory) else factory()
+        learn = _method(agent, update)
+        while True:
+            played = [_play(made, agent, _method(agent, act)) for _ in range(episodes)]
+            record = {name: list(chain(*(e[name] for e in played))) for name in played[0]}
+            wanted = {name: record[name] for name in _parameters(learn) if name in record}
+            learn(**wanted)
+
+    _check_agent(factory, act, update, environment)
+    return _audit(program, factory, None, discount, max_paths)
+
+
+def audit_loss(
+    function: Callable[..., Tensor],
+    *,
+    environment: str = "CartPole-v1",
+    episodes: int = 1,
+    discount: float | None = None,
+    max_paths: int = 600,
+) -> AuditReport:
+    """Whether a loss function's gradient is the policy gradient.
+
+    A linear softmax policy plays the probe, and ``function`` is called with what it asks for.
+
+    Args:
+        function: Returns the scalar loss. Its parameters are filled by name, tensors over the steps
+            of all episodes [T]: ``log_probs`` (or ``log_prob``), ``logits`` [T, K], ``actions``,
+            ``rewards``, ``returns`` or ``advantages`` (reward-to-go), ``entropy``,
+            ``old_log_probs``, ``terminated``, ``truncated``, ``dones``. With a parameter ``mask``
+            everything is [B, T], an episode a row, and ``returns`` or ``advantages`` [B] are those
+            of whole episodes, as losses over tokens have it.
+        environment: The probe takes the sizes of this environment.
+        episodes: Episodes in a batch.
+        discount: γ of the returns; None: 1, or found in the function's file.
+        max_paths: Enumerate up to so many paths; beyond it they are sampled.
+
+    Returns:
+        The report.
+
+    Raises:
+        InvalidTypeError: The function has a parameter that cannot be filled.
+
+    Example:
+        >>> audit_loss(lambda log_probs, returns: -(log_probs * returns).sum()).verdict
+        'unbiased'
+        >>> report = audit_loss(lambda log_probs, returns: -log_probs.mean() * returns.sum())
+        >>> [finding.rule for finding in report.findings]
+        ['mean-log-prob-times-sum-of-returns']
+
+    References:
+        Williams 1992, Theorem 2.
+    """
+    names = _parameters(function)
+    unknown = [name for name in names if name not in _FILLED]
+    if unknown:
+        raise InvalidTypeError(
+            f"parameter `{unknown[0]}` of the loss",
+            "a name that the audit has nothing for",
+            f"some of {', '.join(sorted(_FILLED))}",
+            "wrap the loss in a function with these names",
+        )
+    gamma = 1.0 if discount is None else discount
+
+    def program() -> None:
+        made: Any = gymnasium.make(environment)
+        loss_module = copy.deepcopy(function)
+        inputs = math.prod(made.observation_space.shape or (1,))
+        policy = nn.Linear(inputs, int(made.action_space.n))
+        extra = list(loss_module.parameters()) if isinstance(loss_module, nn.Module) else []
+        optimizer = torch.optim.SGD([*policy.parameters(), *extra], lr=1e-2)
+        while True:
+            batch = [_episode(made, policy, gamma) for _ in range(episodes)]
+            filled = _padded(batch) if "mask" in names else _concatenated(batch)
+            loss: Any = loss_module(**{name: filled[name] for name in names})
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+    return _audit(program, function, _return_place(function), gamma, max_paths)
+
+
+def audit_module(
+    module: nn.Module,
+    *,
+    environment: str = "CartPole-v1",
+    episodes: int = 1,
+    discount: float | None = None,
+    max_paths: int = 600,
+) -> AuditReport:
+    """Whether a loss module's gradient is the policy gradient: `audit_loss` of its ``forward``.
+
+    Args:
+        module: Its ``forward`` takes what `audit_loss` fills in and returns the scalar loss.
+        environment: The probe takes the sizes of this environment.
+        episodes: Episodes in a batch.
+        discount: γ of the returns; None: 1.
+        max_paths: Enumerate up to so many paths; beyond it they are sampled.
+
+    Returns:
+        The report.
+
+    Raises:
+        InvalidTypeError: Not a module, or ``forward`` has a parameter that cannot be filled.
+
+    Example:
+        >>> class Loss(nn.Module):
+        ...     def forward(self, log_probs, returns):
+        ...         return (log_probs * returns).sum()
+        >>> audit_module(Loss(), discount=1.0).verdict
+        'wrong-sign'
+    """
+    if not isinstance(module, nn.Module):
+        raise InvalidTypeError(
+            "`module`", type(module).__name__, "a torch.nn.Module", "use audit_loss for a function"
+        )
+    return audit_loss(
+        module,
+        environment=environment,
+        episodes=episodes,
+        discount=discount,
+        max_paths=max_paths,
+    )
+
+
+def _audit(
+    program: Callable[[], None],
+    audited: Callable[..., Any],
+    place: tuple[str, int] | None,
+    discount: float | None,
+    max_paths: int,
+) -> AuditReport:
+    if max_paths <= 0:
+        raise InvalidValueError(
+            "`max_paths`", f"{max_paths}", "a positive number", "leave it out for the default"
+        )
+    started = time.perf_counter()
+    observed = survey(CallableRunner(program), max_paths, _SAMPLES, lambda what, done, all_: None)
+    source = _source_of(audited)
+    constants = source.constants(()) if source else Constants()
+    if discount is not None:
+        constants = replace(constants, discounts=(discount,))
+    name = getattr(audited, "__qualname__", type(audited).__name__)
+    report = diagnose(Case(observed, source, name, constants, place))
+    return replace(report, seconds=time.perf_counter() - started)
+
+
+def _play(environment: Any, agent: Any, choose: Callable[[Any], Any]) -> dict[str, list[Any]]:
+    """One episode; what happened, and the rewards in the agent's own list if it keeps one."""
+    names = ("observations", "actions", "rewards", "terminated", "truncated")
+    record: dict[str, list[Any]] = {name: [] for name in names}
+    observation, _ = environment.reset()
+    while True:
+        chosen = choose(observation)
+        action = chosen[0] if isinstance(chosen, tuple) else chosen
+        following, reward, terminated, truncated, _ = environment.step(action)
+        for name, item in zip(
+            names, (observation, action, reward, terminated, truncated), strict=True
+        ):
+            record[name].append(item)
+        if isinstance(getattr(agent, "rewards", None), list):
+            agent.rewards.append(reward)
+        observation = following
+        if terminated or truncated:
+            return record
+
+
+def _episode(environment: Any, policy: nn.Module, discount: float) -> dict[str, Tensor]:
+    columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
+    observation, _ = environment.reset()
+    ended = False
+    while not ended:
+        logits = policy(torch.as_tensor(observation))
+        dist: Any = Categorical(logits=logits)
+        action = dist.sample()
+        observation, reward, terminated, truncated, _ = environment.step(action.item())
+        ended = terminated or truncated
+        row = (logits, action, dist.log_prob(action), dist.entropy(), reward, terminated, truncated)
+        for name, item in zip(_COLUMNS, row, strict=True):
+            columns[name].append(torch.as_tensor(item))
+    episode = {name: torch.stack(items) for name, items in columns.items()}
+    running = 0.0
+    returns: list[float] = []
+    for reward in reversed(episode["rewards"].tolist()):
+        running = reward + discount * running
+        returns.insert(0, running)
+    episode["rewards"] = episode["rewards"].to(torch.get_default_dtype())
+    return episode | {"returns": torch.tensor(returns)}
+
+
+_COLUMNS = ("logits", "actions", "log_probs", "entropy", "rewards", "terminated", "truncated")
+_ALIASES = {
+    "log_prob": "log_probs",
+    "action": "actions",
+    "advantages": "returns",
+    "advantage": "returns",
+    "entropies": "entropy",
+}
+_FILLED = {*_COLUMNS, *_ALIASES, "returns", "old_log_probs", "dones", "mask"}
+
+
+def _concatenated(batch: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """[T]: the steps of all episodes one after the other."""
+    return _completed({name: torch.cat([e[name] for e in batch]) for name in batch[0]})
+
+
+def _padded(batch: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """[B, T]: an episode a row, padded at the end; returns are [B], of whole episodes."""
+    rows = {
+        name: nn.utils.rnn.pad_sequence([e[name] for e in batch], batch_first=True)
+        for name in batch[0]
+    }
+    lengths = torch.tensor([len(e["rewards"]) for e in batch])
+    mask = torch.arange(int(lengths.max())) < lengths[:, None]
+    whole = torch.stack([e["returns"][0] for e in batch])
+    return _completed(rows | {"returns": whole, "mask": mask.to(whole.dtype)})
+
+
+def _completed(filled: dict[str, Tensor]) -> dict[str, Tensor]:
+    filled["old_log_probs"] = filled["log_probs"].detach()
+    filled["dones"] = filled["terminated"] | filled["truncated"]
+    return filled | {alias: filled[name] for alias, name in _ALIASES.items()}
+
+
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """Parameters to be filled by name: those of ``forward`` for a module, without defaults."""
+    called = function.forward if isinstance(function, nn.Module) else function
+    given = inspect.signature(called).parameters
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return {
+        name: parameter
+        for name, parameter in given.items()
+        if parameter.kind not in kinds and (parameter.default is parameter.empty or name in _FILLED)
+    }
+
+
+def _takes_argument(factory: Callable[..., Any]) -> bool:
+    return any(p.default is p.empty for p in inspect.signature(factory).parameters.values())
+
+
+def _method(agent: Any, name: str) -> Callable[..., Any]:
+    method = getattr(agent, name, None)
+    if not callable(method):
+        raise InvalidTypeError(
+            f"the agent ({type(agent).__name__})",
+            f"no method `{name}`",
+            "methods that act and update",
+            "pass their names: audit_agent(factory, act=…, update=…)",
+        )
+    return method  # type: ignore[no-any-return]  # callable() does not tell the result
+
+
+def _check_agent(factory: Callable[..., Any], act: str, update: str, environment: str) -> None:
+    """Make one agent outside the audit, so that mistakes in its interface raise."""
+    made = gymnasium.make(environment)
+    with torch.random.fork_rng(devices=[]):
+        agent = factory(made) if _takes_argument(factory) else factory()
+    made.close()
+    _method(agent, act)
+    takes_rewards = "rewards" in _parameters(_method(agent, update))
+    if not takes_rewards and not isinstance(getattr(agent, "rewards", None), list):
+        raise InvalidTypeError(
+            f"the agent ({type(agent).__name__})",
+            f"neither a list `rewards` nor a parameter `rewards` of `{update}`",
+            "one of them",
+            f"give `{update}` a parameter `rewards`: the list of the batch's rewards",
+        )
+
+
+def _return_place(function: Callable[..., Any]) -> tuple[str, int] | None:
+    """File and line of the last ``return`` of a function, or of its first line."""
+    called = function.forward if isinstance(function, nn.Module) else function
+    try:
+        lines, first = inspect.getsourcelines(called)
+        file = inspect.getsourcefile(called) or ""
+    except (OSError, TypeError):
+        return None
+    returns = [number for number, line in enumerate(lines) if line.lstrip().startswith("return")]
+    return str(Path(file).absolute()), first + (returns[-1] if returns else 0)
+
+
+def _source_of(audited: Callable[..., Any]) -> Source | None:
+    target = type(audited) if isinstance(audited, nn.Module) else audited
+    try:
+        file = inspect.getsourcefile(target)
+    except TypeError:
+        file = None
+    return read_source(Path(file)) if file and Path(file).is_file() else None

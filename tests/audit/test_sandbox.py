@@ -1,0 +1,50 @@
+"""Programs that misbehave end with a verdict, and do nothing outside their scratch folder."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+import eligibility as el
+
+START = "import gymnasium as gym\nenv = gym.make('CartPole-v1')\nenv.reset()\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("while True: pass", "longer than the limit of 2 s"),
+        ("data = []\nwhile True: data.append(bytearray(1 << 26))", "MemoryError"),
+        ("import os; os._exit(3)", "os._exit, status 3"),
+        ("import os; os.fork()", "may not start or signal processes"),
+        ("import ctypes; ctypes.string_at(0)", "ended by SIGSEGV"),
+        ("import socket; socket.create_connection(('127.0.0.1', 9))", "has no network"),
+        ("import gym_that_is_not_there", "No module named 'gym_that_is_not_there'"),
+    ],
+)
+def test_a_misbehaving_program_is_inconclusive_and_says_why(
+    tmp_path: Path, body: str, words: str
+) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(START + body, encoding="utf-8")
+    started = time.monotonic()
+    report = el.audit_script(path, time_limit=2, memory_limit=256)
+    assert report.verdict == "inconclusive"
+    assert words in report.summary
+    assert time.monotonic() - started < 60
+
+
+def test_a_program_writes_only_to_its_scratch_folder(tmp_path: Path) -> None:
+    path, outside = tmp_path / "program.py", tmp_path / "outside.txt"
+    path.write_text(f"open('inside.txt', 'w').close()\nopen({str(outside)!r}, 'w')")
+    report = el.audit_script(path)
+    assert "may not write" in report.summary
+    assert [entry.name for entry in tmp_path.iterdir()] == ["program.py"]
+
+
+def test_megabytes_of_output_are_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    path.write_text("import os\nfor _ in range(50): os.write(1, b'x' * (1 << 20))\n")
+    assert "no optimizer step" in el.audit_script(path).summary

@@ -1,0 +1,97 @@
+"""A small part of the zoo; `benchmarks/audit_zoo.py` runs all of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.audit.zoo.inspection import audit_program, wilson
+from tests.audit.zoo.mutations import MUTATIONS, mutants, mutate
+from tests.audit.zoo.styles import STYLES
+from tests.audit.zoo.variants import clean_programs, variant
+
+STYLE = {style.name: style for style in STYLES}
+MUTATION = {mutation.name: mutation for mutation in MUTATIONS}
+# Each fault once, in a style where it has a place; faults of the same kind in different styles.
+FAULTS = [
+    ("batch", "mean-times-sum"),
+    ("flat", "broadcast-sum"),
+    ("shared", "broadcast-mean"),
+    ("actor_critic", "wrong-sign"),
+    ("numpy_sampling", "immediate-reward"),
+    ("old_gym", "reversed-returns"),
+    ("flat", "past-rewards"),
+    ("gaussian", "shifted-rewards"),
+    ("masked", "integer-returns"),
+    ("batch", "carried-over-episodes"),
+    ("agent", "detached"),
+    ("flat", "new-tensor"),
+    ("agent", "likeliest-scored"),
+    ("old_gym", "argmax-action"),
+    ("module", "tempered"),
+    ("masked", "mask-in-acting-only"),
+    ("flat", "probs-as-logits"),
+    ("gaussian", "probability"),
+    ("agent", "cross-entropy"),
+    ("shared", "entropy-sign"),
+    ("old_gym", "std-of-one"),
+    ("flat", "last-step-dropped"),
+    ("agent", "several-updates"),
+    ("actor_critic", "advantage-attached"),
+    ("bootstrapped", "truncation"),
+    ("bootstrapped", "bootstrapped-after-end"),
+]
+
+
+@pytest.mark.parametrize(("style", "mutation"), FAULTS)
+def test_a_published_fault_is_found_named_and_located(style: str, mutation: str) -> None:
+    program = mutate(STYLE[style], MUTATION[mutation])
+    assert program is not None
+    report = audit_program(program)
+    named = [finding for finding in report.findings if finding.rule in program.expected]
+    assert named, report.text()
+    assert named[0].line in program.lines, f"{named[0].line} is not in {program.lines}"
+
+
+@pytest.mark.parametrize("style", STYLE)
+def test_a_clean_program_raises_no_alarm(style: str) -> None:
+    program = variant(STYLE[style], "as-written", "exact")
+    assert program is not None
+    report = audit_program(program)
+    assert not report.findings, report.text()
+    expected = "convention" if STYLE[style].bootstrapped else "unbiased"
+    assert report.verdict == expected, report.text()
+
+
+@pytest.mark.parametrize(
+    ("style", "convention"),
+    [
+        ("flat", "gamma-t-dropped"),
+        ("agent", "mean"),
+        ("batch", "centred"),
+        ("old_gym", "whitened"),
+        ("numpy_sampling", "entropy-bonus"),
+        ("module", "constant-baseline"),
+    ],
+)
+def test_a_convention_is_named_and_no_fault(style: str, convention: str) -> None:
+    program = variant(STYLE[style], "as-written", convention)
+    assert program is not None
+    report = audit_program(program)
+    assert set(program.conventions) <= {c.name for c in report.conventions}, report.text()
+    assert report.exit_status == 0
+
+
+def test_the_zoo_is_as_large_as_it_says() -> None:
+    names = [program.name for program in (*mutants(), *clean_programs())]
+    assert len(names) == len(set(names))
+    assert len(STYLES) >= 10
+    assert len(MUTATIONS) >= 25
+    assert sum(1 for _ in mutants()) >= 200
+    assert sum(1 for _ in clean_programs()) >= 150
+
+
+def test_wilson_interval_of_a_published_example() -> None:
+    # Newcombe 1998, Statistics in Medicine 17:857, Table I: 81 of 263 gives 0.2553 to 0.3662
+    low, high = wilson(81, 263)
+    assert low == pytest.approx(0.2553, abs=5e-5)
+    assert high == pytest.approx(0.3662, abs=5e-5)

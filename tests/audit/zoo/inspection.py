@@ -1,0 +1,46 @@
+"""Runs the audit on a program of the zoo, in this process, and labels it by its exact gradient."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+
+from eligibility.audit.diagnosis import Case, diagnose
+from eligibility.audit.report import AuditReport
+from eligibility.audit.runner import CallableRunner
+from eligibility.audit.source import read_source
+from eligibility.audit.survey import survey
+from tests.audit.zoo.styles import Program
+
+
+def audit_program(program: Program, max_paths: int = 200) -> AuditReport:
+    """The audit of a program, without a child process."""
+    with patch.object(sys, "argv"), tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "program.py"
+        path.write_text(program.text, encoding="utf-8")
+        source = read_source(path)
+        code = compile(program.text, str(path), "exec")
+
+        def run() -> None:
+            sys.argv = [str(path)]
+            exec(code, {"__name__": "__main__"})
+
+        runner = CallableRunner(run, four_tuple=source.four_tuple)
+        observed = survey(runner, max_paths, 20, lambda what, done, expected: None)
+        report = diagnose(Case(observed, source, program.name, source.constants(())))
+    return replace(report, program=program.name)
+
+
+def wilson(successes: int, trials: int, z: float = 1.959964) -> tuple[float, float]:
+    """The 95 % interval of a proportion (Wilson 1927)."""
+    if trials == 0:
+        return 0.0, 1.0
+    share = successes / trials
+    centre = (share + z**2 / (2 * trials)) / (1 + z**2 / trials)
+    half = z * np.sqrt(share * (1 - share) / trials + z**2 / (4 * trials**2)) / (1 + z**2 / trials)
+    return max(0.0, float(centre - half)), min(1.0, float(centre + half))

@@ -1,0 +1,241 @@
+"""The faults of the zoo: what somebody once published, as an exchange of one statement."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from tests.audit.zoo.styles import STYLES, Program, Style, tagged_line, untagged, with_line
+
+Change = Callable[[str, Style], str]
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One fault.
+
+    Attributes:
+        name: What it is.
+        expected: Rules that name it rightly.
+        tags: The lines that it may be made in, in order of preference.
+        change: New content of that line; the same content where it does not apply.
+        met: Who met it.
+    """
+
+    name: str
+    expected: tuple[str, ...]
+    tags: tuple[str, ...]
+    change: Change
+    met: str
+
+
+def _assign(name: str, expression: str) -> Change:
+    """Exchange a line for ``name = expression``; {w}, {g}, {l} stand for the style's names."""
+
+    def change(line: str, style: Style) -> str:
+        indent = line[: len(line) - len(line.lstrip())]
+        filled = expression.format(w=style.weights, g=style.gamma, l=style.log_prob_list)
+        return f"{indent}{name} = {filled}"
+
+    return change
+
+
+def _swap(old: str, new: str) -> Change:
+    return lambda line, style: line.replace(
+        old.format(w=style.weights, g=style.gamma), new.format(w=style.weights, g=style.gamma)
+    )
+
+
+def _append(line: str, style: Style) -> str:
+    """Store the returns in the order in which they are computed: the last one first."""
+    if ".insert(0, running)" in line:
+        return line.replace(".insert(0, running)", ".append(running)")
+    return re.sub(r"returns\[(\w+)\]", r"returns[-1 - \1]", line)
+
+
+def _store(value: str) -> Change:
+    """Store something else than the running return."""
+    return lambda line, style: (
+        line.replace("insert(0, running)", f"insert(0, {value})")
+        if "insert" in line
+        else line.replace("= running", f"= {value}")
+    )
+
+
+def _flip(line: str, style: Style) -> str:
+    return line.replace("loss = -", "loss = ")
+
+
+def _detach(line: str, style: Style) -> str:
+    if line.lstrip().startswith("log_probs = "):
+        return line + ".detach()"
+    return re.sub(r"append\((.*)\)$", r"append((\1).detach())", line)
+
+
+def _score(expression: str) -> Change:
+    """Score another action; only where a distribution object scores."""
+
+    def change(line: str, style: Style) -> str:
+        scored = expression
+        if style.name == "gaussian":
+            scored = scored.replace("dist.probs.argmax(-1)", "dist.mean")
+        return re.sub(r"dist\.log_prob\(actions?\)", scored, line)
+
+    return change
+
+
+def _after(statement: str) -> Change:
+    """Do something right after the line."""
+
+    def change(line: str, style: Style) -> str:
+        indent = line[: len(line) - len(line.lstrip())]
+        filled = statement.format(w=style.weights, g=style.gamma)
+        return f"{line}\n{indent}{filled}" if line.strip() != "pass" else f"{indent}{filled}"
+
+    return change
+
+
+def _argmax(line: str, style: Style) -> str:
+    for call in ("dist.sample()", "np.random.choice(len(p), p=p / p.sum())"):
+        if call in line:
+            best = "int(np.argmax(p))" if "np." in call else "dist.probs.argmax(-1)"
+            if style.name == "gaussian":
+                best = "dist.mean.detach()"
+            return line.replace(call, best)
+    return line.replace("torch.multinomial(logits.softmax(-1), 1).squeeze(-1)", "logits.argmax(-1)")
+
+
+def _tempered(line: str, style: Style) -> str:
+    if "np.random.choice" in line:
+        return line.replace("p=p / p.sum()", "p=p**2 / (p**2).sum()")
+    if "multinomial" in line:
+        return line.replace("logits.softmax", "(2.0 * logits).softmax")
+    if style.name == "gaussian":
+        return line.replace("dist.sample()", "Normal(dist.mean, 2.0 * dist.stddev).sample()")
+    return line.replace("dist.sample()", "Categorical(logits=2.0 * dist.logits).sample()")
+
+
+MUTATIONS = (
+    Mutation("mean-times-sum", ("mean-log-prob-times-sum-of-returns",), ("loss",),
+             _assign("loss", "-(log_probs.mean() * {w}).sum()"), "Gymnasium#1336"),
+    Mutation("broadcast-sum", ("broadcast",), ("loss",),
+             _assign("loss", "-(log_probs.reshape(-1) * {w}.reshape(-1, 1)).sum()"),
+             "pytorch/rl#1243"),
+    Mutation("broadcast-mean", ("broadcast", "mean-log-prob-times-sum-of-returns"), ("loss",),
+             _assign("loss", "-(log_probs.reshape(-1, 1) * {w}.reshape(-1)).mean()"),
+             "ai.stackexchange 41279"),
+    Mutation("summed-log-prob", ("broadcast",), ("loss",),
+             _assign("loss", "-(log_probs.sum() * {w}).sum()"), "thu-ml/tianshou#162"),
+    Mutation("wrong-sign", ("wrong-sign",), ("loss",), _flip, "flash-linear-attention#1073"),
+    Mutation("immediate-reward", ("immediate-reward",), ("insert",), _store("reward"), ""),
+    Mutation("no-running-sum", ("immediate-reward",), ("running",),
+             _assign("running", "reward"), ""),
+    Mutation("reversed-returns", ("reversed-returns",), ("insert",), _append, ""),
+    Mutation("past-rewards", ("rewards-so-far",), ("tensor",),
+             lambda line, style: line if style.name in ("batch", "vector") else _after(
+                 "returns = torch.tensor([sum(rewards[: t + 1]) for t in range(len(rewards))])"
+             )(line, style), ""),
+    Mutation("shifted-rewards", ("shifted-rewards",), ("tensor",),
+             _after("returns = torch.cat([returns[1:], torch.zeros_like(returns[:1])])"),
+             "openai/spinningup#50"),
+    Mutation("integer-returns", ("integer-returns",), ("tensor",),
+             _after("returns = returns.long()"), "Reinforcement-learning-with-tensorflow#128"),
+    Mutation("carried-over-episodes", ("return-carried-over-episodes",), ("reset",),
+             lambda line, style: line.replace("running = 0.0", "pass"), "PPO-PyTorch#8"),
+    Mutation("detached", ("no-gradient",), ("score", "rescore"), _detach, "ReLeaSE#39"),
+    Mutation("new-tensor", ("no-gradient",), ("stack",),
+             _assign("log_probs", "torch.tensor({l}, requires_grad=True)"), "SLM-Lab#133"),
+    Mutation("likeliest-scored", ("most-likely-action-scored",), ("score", "rescore"),
+             _score("dist.log_prob(dist.probs.argmax(-1))"), "chatllama#7"),
+    Mutation("resampled", ("scored-other-action",), ("score", "rescore"),
+             _score("dist.log_prob(dist.sample())"), ""),
+    Mutation("argmax-action", ("argmax-action",), ("act",), _argmax, "kengz/SLM-Lab#271"),
+    Mutation("tempered", ("behaviour-not-scored",), ("act",), _tempered, "Archon#821"),
+    Mutation("mask-in-acting-only", ("mask-in-acting-only",), ("mask",),
+             _swap("net(observations).masked_fill(~masks, -1e9)", "net(observations)"),
+             "hill-a/stable-baselines#453"),
+    Mutation("probs-as-logits", ("probs-as-logits", "behaviour-not-scored"), ("dist",),
+             _swap("logits=logits", "logits=logits.softmax(-1)"), ""),
+    Mutation("probability", ("probability-not-log-probability",), ("loss",),
+             _swap("log_probs", "log_probs.exp()"), ""),
+    Mutation("cross-entropy", ("returns-unused",), ("loss",),
+             _assign("loss", "-log_probs.sum()"), "RocAlphaGo#166"),
+    Mutation("entropy-sign", ("entropy-sign",), ("loss",),
+             _after("loss = loss + 0.1 * sum(entropies).sum()"),
+             "open_spiel#962, garage#628, stable-baselines3#127"),
+    Mutation("std-of-one", ("std-of-one-element",), ("transform",),
+             _after("{w} = ({w} - {w}.mean()) / ({w}.std() + 1e-8)"), "wheatley#93"),
+    Mutation("last-step-dropped", ("last-step-dropped",), ("transform",),
+             _after("log_probs = torch.cat([log_probs[:-1], 0.0 * log_probs[-1:]])"), ""),
+    Mutation("several-updates", ("several-updates-without-ratio",), ("backward",),
+             lambda line, style: _repeated(line), "ray-project/ray#27314"),
+    Mutation("advantage-attached", ("advantage-not-detached",), ("advantage",),
+             _swap(".detach()", ""), "keras-io#194"),
+    Mutation("target-attached", ("advantage-not-detached",), ("target",),
+             _swap(".detach()", ""), "Gymnasium#1494"),
+    Mutation("truncation", ("truncation-as-termination",), ("stops",),
+             _swap("float(terminated)", "float(terminated or truncated)"), "vwxyzjn/cleanrl#457"),
+    Mutation("bootstrapped-after-end", ("bootstrapped-after-termination",), ("stops",),
+             _swap("float(terminated)", "0.0"), "EmbodiChain#612"),
+)  # fmt: skip
+
+
+def _repeated(line: str) -> str:
+    indent = line[: len(line) - len(line.lstrip())]
+    body = line.strip().replace(".backward()", ".backward(retain_graph=True)")
+    lines = [
+        "for _ in range(3):",
+        f"    {body}",
+        "    optimizer.step()",
+        "    optimizer.zero_grad()",
+    ]
+    return "\n".join(indent + text for text in (*lines, line.strip()))
+
+
+def mutate(style: Style, mutation: Mutation) -> Program | None:
+    """The style's program with one fault; None where the fault has no place in it."""
+    for tag in mutation.tags:
+        place = tagged_line(style.text, tag)
+        if place is None:
+            continue
+        index, line = place
+        changed = mutation.change(line, style)
+        if changed != line:
+            text = untagged(with_line(style.text, index, changed))
+            lines = _changed_lines(untagged(style.text), text)
+            if (
+                "behaviour-not-scored" in mutation.expected
+            ):  # either of acting and scoring may change
+                lines |= {n for t in ("score", "rescore", "table") for n in _tagged(style.text, t)}
+            if tag == "reset":  # what is missing shows where the return goes on
+                lines |= _tagged(style.text, "running")
+            name = f"{style.name}/{mutation.name}"
+            return Program(name, style, text, frozenset(lines), mutation.expected)
+    return None
+
+
+def _changed_lines(before: str, after: str) -> set[int]:
+    """Numbers of the lines of ``after`` that are not in ``before`` at their place."""
+    matcher = SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False)
+    return {
+        number + 1
+        for kind, _, _, start, end in matcher.get_opcodes()
+        if kind != "equal"
+        for number in range(start, max(end, start + 1))
+    }
+
+
+def _tagged(text: str, tag: str) -> set[int]:
+    found = tagged_line(text, tag)
+    return {found[0] + 1} if found else set()
+
+
+def mutants() -> Iterator[Program]:
+    """Every style with every fault that has a place in it."""
+    for style in STYLES:
+        for mutation in MUTATIONS:
+            program = mutate(style, mutation)
+            if program is not None:
+                yield program

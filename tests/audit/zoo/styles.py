@@ -1,0 +1,98 @@
+"""The clean programs of the zoo: twelve ways in which people write REINFORCE.
+
+A program is a text with tagged lines (``#@ tag``); mutations and variants exchange tagged lines.
+Half of the styles were used while the audit was written, the others are only scored.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+FOLDER = Path(__file__).parent / "styles"
+_TAG = re.compile(r"\s*#@ (\w+)$")
+
+
+@dataclass(frozen=True)
+class Style:
+    """One program and the names it uses.
+
+    Attributes:
+        name: Of the file.
+        tuning: Whether it was used while the audit was written.
+        weights: The tensor that multiplies the log-probabilities.
+        gamma: The expression of the discount.
+        log_prob_list: What the log-probabilities are stacked from, if they are.
+        bootstrapped: Whether its clean form replaces rewards by a critic's estimate.
+    """
+
+    name: str
+    tuning: bool
+    weights: str = "returns"
+    gamma: str = "GAMMA"
+    log_prob_list: str = "log_probs"
+    bootstrapped: bool = False
+
+    @property
+    def text(self) -> str:
+        """The tagged program."""
+        return (FOLDER / f"{self.name}.py.txt").read_text(encoding="utf-8")
+
+
+STYLES = (
+    Style("flat", tuning=True),
+    Style("agent", tuning=False, gamma="self.gamma", log_prob_list="self.log_probs"),
+    Style("batch", tuning=True),
+    Style("vector", tuning=False),
+    Style("actor_critic", tuning=True, weights="advantages"),
+    Style("shared", tuning=False, weights="advantages", gamma="gamma"),
+    Style("numpy_sampling", tuning=True),
+    Style("gaussian", tuning=False, gamma="gamma"),
+    Style("old_gym", tuning=True, gamma="args.gamma", log_prob_list="policy.saved_log_probs"),
+    Style("module", tuning=False, gamma="self.gamma"),
+    Style("masked", tuning=True),
+    Style("bootstrapped", tuning=False, weights="advantages", bootstrapped=True),
+)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program of the zoo.
+
+    Attributes:
+        name: Style and what was done to it.
+        style: The style.
+        text: Python source.
+        lines: The lines that were changed, or that the fault can be seen in.
+        expected: Rules that name the fault rightly; empty for a clean program.
+        conventions: Conventions that a clean program was given.
+    """
+
+    name: str
+    style: Style
+    text: str
+    lines: frozenset[int] = frozenset()
+    expected: tuple[str, ...] = ()
+    conventions: tuple[str, ...] = ()
+
+
+def tagged_line(text: str, tag: str) -> tuple[int, str] | None:
+    """Index and content, without its tag, of the first line with a tag."""
+    for index, line in enumerate(text.splitlines()):
+        found = _TAG.search(line)
+        if found and found.group(1) == tag:
+            return index, line[: found.start()]
+    return None
+
+
+def with_line(text: str, index: int, content: str) -> str:
+    """The text with one line exchanged; an exchange of several lines keeps their indentation."""
+    lines = text.splitlines()
+    lines[index] = content
+    return "\n".join(lines) + "\n"
+
+
+def untagged(text: str) -> str:
+    """The program as its author would see it."""
+    return "\n".join(_TAG.sub("", line) for line in text.splitlines()) + "\n"
