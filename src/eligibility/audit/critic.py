@@ -7,7 +7,7 @@ of all paths; if the fit leaves nothing, the program computes this advantage wit
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -33,7 +33,8 @@ class Advantage:
 
     Attributes:
         form: Everything but the values.
-        ending: One of ``ENDINGS``; or "return": the credit minus V(s), without bootstrap.
+        ending: One of ``ENDINGS``; or, without bootstrap, "return": the credit minus V(s), or
+            "return-after-transform": V(s) is subtracted from the whitened credit.
         decay: λ.
     """
 
@@ -60,11 +61,17 @@ class Advantage:
     @property
     def conventions(self) -> tuple[str, ...]:
         """Its parts that people choose on purpose."""
-        return ("baseline" if self.ending == "return" else "bootstrapped", *self.form.conventions)
+        critic = "baseline" if self.ending.startswith("return") else "bootstrapped"
+        return (critic, *self.form.conventions)
 
     def weights(self, evidence: Evidence, line: Timeline, values: Array) -> Array:
         """[P, I] the reinforcement of each action for ``values`` [states]."""
         here = values[evidence.state]
+        if self.ending == "return-after-transform":
+            own = self.form.credit.weights(line, self.discount)
+            finished = self.form.finished(own, line)
+            plain = replace(self.form, transform="")
+            return finished - plain.finished(here * line.present, line)
         if self.ending == "return":
             credit = self.form.credit.weights(line, self.discount) - here
         else:
@@ -105,6 +112,8 @@ def baselines(
     for form in candidates(line, discounts, epsilons, parts=2):
         if form.transform in _AFFINE:
             yield Advantage(form, "return", 1.0)
+        if form.transform:
+            yield Advantage(form, "return-after-transform", 1.0)
 
 
 def bootstraps(
@@ -135,7 +144,7 @@ def whitened(
 
 def fit_advantage(evidence: Evidence, line: Timeline, form: Advantage) -> Fit | None:
     """The values with which ``form`` comes closest to the gradients."""
-    affine = form.form.transform in _AFFINE
+    affine = form.form.transform in _AFFINE or form.ending == "return-after-transform"
     return (_linear_fit if affine else _nonlinear_fit)(evidence, line, form)
 
 

@@ -280,7 +280,7 @@ def describe(match: Match) -> str:
     credit = form.credit.rule.replace("-", " ") or "reward-to-go"
     if isinstance(match.form, Advantage):
         estimated = f"generalised advantage (λ = {match.form.decay:g})"
-        credit = f"{credit} minus V(s)" if match.form.ending == "return" else estimated
+        credit = f"{credit} minus V(s)" if match.form.ending.startswith("return") else estimated
     words = [f"{match.scale:.4g} × {credit} (γ = {form.discount:g})"]
     if form.time_discount:
         words.append("times γ^t")

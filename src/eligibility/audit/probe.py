@@ -121,7 +121,8 @@ class Probe(gymnasium.Env[Any, Any]):
         self._choose, self._on_reset, self._on_step = choose, on_reset, on_step
         self._observations = _observations(observation_space)
         self._rewards = _reward_tables(action_space)
-        self.state = self.time = 0
+        self.state = self.start = self.time = 0
+        self._started = False
         self.previous = 0.0
         self.render_mode = None
         self._max_episode_steps = size.horizon
@@ -135,8 +136,12 @@ class Probe(gymnasium.Env[Any, Any]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         """Start an episode."""
+        # A second reset before any step, as for seeding, keeps the start that was drawn: another
+        # draw would double the paths for nothing.
+        if self.time or not self._started:
+            self.start = self._choose([0.6, 0.4]) if self.size.random_start else 1
+        self.state, self._started = self.start, True
         self.time, self.previous = 0, 0.0
-        self.state = self._choose([0.6, 0.4]) if self.size.random_start else 1
         self._on_reset(self)
         observation = self._observations[self.state]
         return observation.copy() if self.four_tuple else (observation.copy(), {})
@@ -147,7 +152,10 @@ class Probe(gymnasium.Env[Any, Any]):
         state, reward = self.state, self._reward(components)
         parity = 0 if self._continuous else int(components.sum()) % 2
         self.time += 1
-        terminated, next_state = self._transition(state, parity)
+        if self.time > self.size.horizon:  # the program goes on after a truncation
+            terminated, next_state = True, TERMINAL
+        else:
+            terminated, next_state = self._transition(state, parity)
         truncated = not terminated and self.time >= self.size.horizon
         self.previous = float(components[0])
         self.state = next_state
