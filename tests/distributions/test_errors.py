@@ -98,6 +98,12 @@ COINS = el.Binomial(4, probs=torch.full((2,), 0.5))
             "`total_count`: got a minimum of -1, expected numbers >= 0; pass counts",
         ),
         (
+            lambda: el.Binomial(torch.ones(2, 1), probs=torch.full((2,), 0.5)),
+            ShapeError,
+            "`total_count`: got shape [2, 1], expected [2], the shape of probs, or a number; "
+            "reshape it; nothing is broadcast silently",
+        ),
+        (
             lambda: el.Multinomial(torch.tensor([1, 2, 3]), logits=torch.zeros(2, 3)),
             ShapeError,
             "`total_count`: got shape [3], expected [2], the batch shape, or a number; "

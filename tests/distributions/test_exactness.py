@@ -180,6 +180,23 @@ def test_kl_of_equally_masked_policies_has_a_finite_gradient() -> None:
     assert slope[:2] == pytest.approx(gradient(kl_divergence(*legal), first)[:2])
 
 
+@pytest.mark.parametrize("by", ["probs", "logits"])
+def test_factorials_of_large_counts_do_not_swallow_the_log_probability(by: str) -> None:
+    """In float32 log n! of a million is known to ±1 only, and torch's log_prob to no better."""
+    n, y = 1_000_000, 299_000
+    at = leaf(0.3) if by == "probs" else leaf(-0.8)
+    with mp.workdps(40):
+        held = mpf(at.item())
+        p = held if by == "probs" else 1 / (1 + mp.exp(-held))
+        exact = mp.log(mp.binomial(n, y)) + y * mp.log(p) + (n - y) * mp.log(1 - p)
+    coins = el.Binomial(n, **{by: at}).log_prob(torch.tensor([float(y)]))
+    assert coins.item() == pytest.approx(float(exact), rel=1e-6)
+    pair = torch.cat([at, 1 - at if by == "probs" else torch.zeros(1)]).detach()
+    counts = torch.tensor([y, n - y])
+    single, double = (el.Multinomial(n, **{by: x}).log_prob(counts) for x in (pair, pair.double()))
+    assert single.item() == pytest.approx(double.item(), rel=1e-6)
+
+
 def test_certain_distributions_have_finite_gradients() -> None:
     for by in ("probs", "logits"):
         edge = (1.0, 0.0, 0.0) if by == "probs" else (0.0, -INF, -INF)

@@ -6,24 +6,17 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-from torch.distributions.utils import broadcast_all, lazy_property
+from torch.distributions.utils import broadcast_all
 
-from eligibility.distributions._drop_in import NO_SHAPE, DropIn, one_of
-from eligibility.distributions.bernoulli import log_failure_and_success
+from eligibility.distributions._coin import Coin, log_failure_and_success
+from eligibility.distributions._drop_in import NO_SHAPE
 from eligibility.ops import _plain
-from eligibility.ops.sampling import fine_dtype
-from eligibility.shapes import (
-    check_floating,
-    check_log_odds,
-    check_sample_shape,
-    check_unit_interval,
-    check_whole,
-)
+from eligibility.shapes import check_sample_shape, check_shape, check_whole
 
 Self = TypeVar("Self", bound="Binomial")
 
 
-class Binomial(DropIn, torch.distributions.Binomial):
+class Binomial(Coin, torch.distributions.Binomial):
     """n coins of `eligibility.Bernoulli`; torch's Binomial, exact at p = 0 and 1.
 
     Args:
@@ -37,7 +30,8 @@ class Binomial(DropIn, torch.distributions.Binomial):
 
     Notes:
         The gradient of ``log_prob`` is the exact ``(y − n p)/(p (1 − p))``, or ``y − n σ(l)``;
-        a count of 0 contributes exactly 0, also where p = 0.
+        a count of 0 contributes exactly 0, also where p = 0. The factorials of large counts cancel:
+        everything is computed in float64 and rounded once.
 
     Example:
         >>> p = torch.tensor(0.0, requires_grad=True)
@@ -54,17 +48,16 @@ class Binomial(DropIn, torch.distributions.Binomial):
         *,
         validate_args: bool | None = None,
     ) -> None:
-        given, from_probs = one_of(probs, logits)
-        count, given = broadcast_all(total_count, given)
-        name = "probs" if from_probs else "logits"
-        check_floating(given, name)
-        self.total_count = count.type_as(given)
-        self.given_parameter = name
-        self._param = given
-        self._describe(given.shape, torch.Size(), validate_args)
-        if self._may_check(given, count):
+        given = self._take(probs, logits)
+        if isinstance(total_count, Tensor) and total_count.ndim > 0 and given.ndim > 0:
+            why = f"the shape of {self.given_parameter}, or a number"
+            check_shape(total_count, given.shape, "total_count", why)
+        count, self._param = broadcast_all(total_count, given)
+        self.total_count = count.type_as(self._param)
+        self._describe(self._param.shape, torch.Size(), validate_args)
+        if self._may_check(self._param, count):
             check_whole(count, "total_count")
-            (check_unit_interval if from_probs else check_log_odds)(given.detach(), name)
+            self._check_parameter()
 
     def expand(self: Self, batch_shape: Any, _instance: Any = None) -> Self:
         """The same distribution for a larger batch, without new memory."""
@@ -75,39 +68,13 @@ class Binomial(DropIn, torch.distributions.Binomial):
         new._describe(torch.Size(batch_shape), torch.Size(), self._validate_args)
         return new
 
-    @property
-    def _is_from_probs(self) -> bool:
-        return self.given_parameter == "probs"
-
-    @lazy_property
-    def logits(self) -> Tensor:
-        if not self._is_from_probs:
-            return self._param
-        return torch.logit(self._wide).to(self._param.dtype)
-
-    @lazy_property
-    def probs(self) -> Tensor:
-        if self._is_from_probs:
-            return self._param
-        return torch.sigmoid(self._wide).to(self._param.dtype)
-
-    @property
-    def _wide(self) -> Tensor:
-        return self._param.to(_plain.compute_dtype(self._param))
-
-    @property
-    def _log_pmf(self) -> Tensor:
-        """``[*batch, 2]``: log(1 − p) and log p of one coin."""
-        return torch.stack(log_failure_and_success(self._wide, self._is_from_probs), -1)
-
     def sample(
         self, sample_shape: Any = NO_SHAPE, *, generator: torch.Generator | None = None
     ) -> Tensor:
         """Draw counts, shape ``[*sample_shape, *batch]``."""
         shape = self._extended_shape(sample_shape)
         with torch.no_grad():
-            probs = self._wide if self._is_from_probs else torch.sigmoid(self._wide)
-            probs = probs.to(fine_dtype(probs.device))
+            probs = self._chance
             count = self.total_count.to(probs.dtype)
             drawn = torch.binomial(count.expand(shape), probs.expand(shape), generator=generator)
             return drawn.to(self._param.dtype)
@@ -122,14 +89,14 @@ class Binomial(DropIn, torch.distributions.Binomial):
             ShapeError, InvalidValueError: ``value`` holds no such counts.
         """
         self._check_value(value)
-        wide = self._wide
-        ones = value.to(wide.dtype)
-        zeros = self.total_count - ones
+        fine = self._fine
+        ones = value.to(fine.dtype)
+        zeros = self.total_count.to(fine.dtype) - ones
         if self._is_from_probs:
-            success = torch.where(ones == 0, 1.0, wide).log()
-            failure = torch.log1p(-torch.where(zeros == 0, 0.0, wide))
+            success = torch.where(ones == 0, 1.0, fine).log()
+            failure = torch.log1p(-torch.where(zeros == 0, 0.0, fine))
         else:
-            failure, success = log_failure_and_success(wide, from_probs=False)
+            failure, success = log_failure_and_success(fine, from_probs=False)
         return log_mass(ones, zeros, failure, success).to(self._param.dtype)
 
     def _check_value(self, value: Tensor) -> None:
@@ -142,9 +109,6 @@ class Binomial(DropIn, torch.distributions.Binomial):
         failure, success = self._log_pmf.unbind(-1)
         table = log_mass_table(self.total_count.to(failure.dtype), failure, success)
         return _plain.entropy(table.movedim(0, -1)).to(self._param.dtype)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.given_parameter}: {list(self._batch_shape)})"
 
 
 def log_mass(ones: Tensor, zeros: Tensor, failure: Tensor, success: Tensor) -> Tensor:

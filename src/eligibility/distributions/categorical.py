@@ -147,10 +147,15 @@ class Categorical(DropIn, torch.distributions.Categorical):
 
     @lazy_property
     def _log_pmf(self) -> Tensor:
-        """log(w/Σw) in the dtype to compute in."""
-        assert self.weights is not None  # given logits set it
-        wide = self.weights.to(self._total.dtype)
-        return safe_log(wide) - self._total.log().unsqueeze(-1)
+        """log π in the dtype to compute in."""
+        return self._log_pmf_in(self._total.dtype)
+
+    def _log_pmf_in(self, dtype: torch.dtype) -> Tensor:
+        """log π of what was given, computed in ``dtype``."""
+        if self.weights is None:
+            return _plain.log_pmf(self._param.to(dtype), self.mask)
+        wide = self.weights.to(dtype)
+        return safe_log(wide) - wide.sum(-1, keepdim=True).log()
 
     @lazy_property
     def logits(self) -> Tensor:

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, register_kl
 
-from eligibility.distributions.bernoulli import Bernoulli, log_failure_and_success
+from eligibility.distributions._coin import log_failure_and_success
+from eligibility.distributions.bernoulli import Bernoulli
 from eligibility.distributions.binomial import Binomial
 from eligibility.distributions.categorical import Categorical
 from eligibility.distributions.multinomial import Multinomial

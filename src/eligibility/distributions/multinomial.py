@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from eligibility.distributions._coin import log_failure_and_success
 from eligibility.distributions._drop_in import NO_SHAPE, DropIn, check_full_shape
-from eligibility.distributions.bernoulli import log_failure_and_success
 from eligibility.distributions.binomial import log_mass_table
 from eligibility.distributions.categorical import Categorical
 from eligibility.errors import InvalidValueError
 from eligibility.ops import _plain
-from eligibility.ops.sampling import draw_counts
+from eligibility.ops.sampling import draw_counts, fine_dtype
 from eligibility.rules.rule import read_parameter
 from eligibility.shapes import check_counts, check_shape, check_whole
 
@@ -35,7 +35,8 @@ class Multinomial(DropIn, torch.distributions.Multinomial):
 
     Notes:
         The gradient of ``log_prob`` is ``y − n softmax(z)``, or ``y_k/w_k − n/Σw``; see
-        `eligibility.Categorical` for what holds at a weight of 0.
+        `eligibility.Categorical` for what holds at a weight of 0. The factorials of large counts
+        cancel: everything is computed in float64 and rounded once.
 
     Example:
         >>> counts = torch.tensor([[2, 1], [0, 4]])
@@ -128,15 +129,14 @@ class Multinomial(DropIn, torch.distributions.Multinomial):
             ShapeError, InvalidValueError: ``value`` holds no such counts.
         """
         self._check_value(value)
-        base = self._categorical
+        base, fine = self._categorical, fine_dtype(self._param.device)
+        counts = value.to(fine)
         if base.weights is None:
-            wide = base._log_pmf
-            counts = value.to(wide.dtype)
-            powers = torch.where(counts == 0, 0.0, counts * wide).sum(-1)
+            powers = torch.where(counts == 0, 0.0, counts * base._log_pmf_in(fine)).sum(-1)
         else:
-            counts = value.to(base._total.dtype)
-            wide = torch.where(counts == 0, 1.0, base.weights.to(base._total.dtype)).log()
-            powers = (counts * wide).sum(-1) - counts.sum(-1) * base._total.log()
+            weights = base.weights.to(fine)
+            chosen = torch.where(counts == 0, 1.0, weights).log()
+            powers = (counts * chosen).sum(-1) - counts.sum(-1) * weights.sum(-1).log()
         orders = torch.lgamma(counts.sum(-1) + 1) - torch.lgamma(counts + 1).sum(-1)
         return (orders + powers).to(self._param.dtype)
 
@@ -155,8 +155,7 @@ class Multinomial(DropIn, torch.distributions.Multinomial):
 
     def entropy(self) -> Tensor:
         """The entropy in nats, shape ``[*batch]``: n H(π) − log n! + Σ_k E[log y_k!]."""
-        base = self._categorical
-        log_pmf = base._log_pmf
+        log_pmf = self._categorical._log_pmf_in(fine_dtype(self._param.device))
         count = self._count.to(log_pmf.dtype).expand(self._batch_shape)
         failure, _ = log_failure_and_success(log_pmf.exp(), from_probs=True)
         table = log_mass_table(count.unsqueeze(-1).expand(failure.shape), failure, log_pmf)
