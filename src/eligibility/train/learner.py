@@ -28,6 +28,7 @@ from eligibility.errors import InvalidValueError, ShapeError
 from eligibility.train.advantages import AdvantageEstimator
 from eligibility.train.checkpoint import read_checkpoint, write_checkpoint
 from eligibility.train.config import Config
+from eligibility.train.diagnosis import diagnose
 from eligibility.train.environments import horizon, make_vector, reward_threshold
 from eligibility.train.evaluation import Evaluation, evaluate
 from eligibility.train.network import Network
@@ -55,6 +56,7 @@ class Progress:
         entropy: Mean entropy of the policy over this rollout's steps, in nats.
         gradient_norm: Euclidean norm of this rollout's policy gradient.
         solved: Whether the mean of the last 100 has reached `stop_at`.
+        warning: What goes wrong, in a sentence; None: nothing that shows.
         training_seconds: From the first reset to the end of this rollout's or update's work.
     """
 
@@ -66,6 +68,7 @@ class Progress:
     entropy: float = math.nan
     gradient_norm: float = math.nan
     solved: bool = False
+    warning: str | None = None
     training_seconds: float = 0.0
 
 
@@ -144,41 +147,36 @@ class Reinforce:
             while self.progress.steps < limit and not self.progress.solved:
                 seed, generator = derive(self.config.seed, Stream.TRAINING, self.progress.updates)
                 rollout = self._collector.collect(self.network, seed, generator)
-                progress = self._count(rollout)
-                if progress.solved:  # these weights did it: they stay
-                    progress = replace(
-                        progress, training_seconds=before + time.perf_counter() - start
-                    )
-                    progress = self._differentiate(rollout, progress)
-                else:
+                recent = deque([*self._recent, *rollout.episode_returns], maxlen=WINDOW)
+                progress = self._count(rollout, recent)
+                if not progress.solved:
                     progress = self._differentiate(rollout, progress)
                     self._optimizer.step()
-                    progress = replace(
-                        progress,
-                        updates=progress.updates + 1,
-                        training_seconds=before + time.perf_counter() - start,
-                    )
-                self.progress = progress
+                    progress = replace(progress, updates=progress.updates + 1)
+                seconds = before + time.perf_counter() - start
+                progress = replace(progress, training_seconds=seconds)
+                if progress.solved:  # for the record only: the weights that did it stay
+                    progress = self._differentiate(rollout, progress)
+                self._recent, self.progress = recent, progress
                 if callback is not None and callback(progress) is False:
                     break
         return self
 
-    def _count(self, rollout: Rollout) -> Progress:
+    def _count(self, rollout: Rollout, recent: deque[float]) -> Progress:
         """The progress with this rollout's steps and episodes.
 
         Episodes count in the order of their environments, not of their ends: else the mean over
         the last 100 would drop the short episodes of a rollout and keep its long ones.
         """
         returns = rollout.episode_returns
-        self._recent.extend(returns)
-        mean = math.fsum(self._recent) / len(self._recent)
+        mean = math.fsum(recent) / len(recent)
         return replace(
             self.progress,
             steps=self.progress.steps + rollout.steps,
             episodes=self.progress.episodes + len(returns),
             rollout_return=math.fsum(returns) / len(returns),
             mean_return=mean,
-            solved=len(self._recent) == WINDOW and mean >= self.stop_at,
+            solved=len(recent) == WINDOW and mean >= self.stop_at,
         )
 
     def _differentiate(self, rollout: Rollout, progress: Progress) -> Progress:
@@ -193,17 +191,21 @@ class Reinforce:
             ascent += self.config.entropy_coef * entropy_gradient
         self._optimizer.zero_grad()
         outputs.backward(ascent / -len(ascent))
-        norm = torch.nn.utils.get_total_norm(
-            [p.grad for p in self.network.parameters() if p.grad is not None]
-        )
+        gradients = [p.grad for p in self.network.parameters() if p.grad is not None]
+        norm, mean_entropy = float(torch.nn.utils.get_total_norm(gradients)), float(entropy.mean())
         if not math.isfinite(norm):
             raise InvalidValueError(
                 f"the policy gradient of update {progress.updates}",
-                f"a norm of {float(norm)}",
+                f"a norm of {norm}",
                 "a finite number",
                 "lower the learning rate; what was trained so far is kept",
             )
-        return replace(progress, entropy=float(entropy.mean()), gradient_norm=float(norm))
+        return replace(
+            progress,
+            entropy=mean_entropy,
+            gradient_norm=norm,
+            warning=diagnose(norm, mean_entropy, self._policy.largest_entropy, progress.solved),
+        )
 
     def predict(self, observation: Any, deterministic: bool = True) -> Any:
         """The action for one observation, or for a batch of them.

@@ -18,7 +18,7 @@ _LINE_SECONDS = 2.0
 
 
 class ProgressDisplay:
-    """A callback of `Reinforce.learn` that shows where training stands.
+    """A callback of `Reinforce.learn` that shows where training stands, and each warning once.
 
     Args:
         console: Where to draw, usually standard error.
@@ -30,6 +30,7 @@ class ProgressDisplay:
         self._console, self._steps, self._stop_at = console, steps, stop_at
         self._drawn = -math.inf
         self._last: Progress | None = None
+        self._warned: set[str] = set()
         self._bar = Bar(
             TextColumn("[bold]training"),
             BarColumn(bar_width=24),
@@ -58,6 +59,12 @@ class ProgressDisplay:
     def __call__(self, progress: Progress) -> None:
         """Draw, unless that was done a moment ago."""
         self._last = progress
+        if progress.warning is not None and progress.warning not in self._warned:
+            self._warned.add(progress.warning)
+            step = f"at step {progress.steps:,}"
+            self._console.print(
+                f"warning {step}: {progress.warning}", highlight=False, soft_wrap=True
+            )
         pause = _REDRAW_SECONDS if self._console.is_terminal else _LINE_SECONDS
         if time.monotonic() - self._drawn >= pause:
             self._draw(progress)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ class BernoulliPolicy(Policy):
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape = shape
         self.size = int(np.prod(shape))
+        self.largest_entropy = self.size * math.log(2)
         self.noise_shape = self.action_shape = (self.size,)
 
     def fill_noise(self, noise: Tensor, generator: torch.Generator) -> None:

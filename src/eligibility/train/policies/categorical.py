@@ -6,6 +6,7 @@ exactly, and the noise of many steps can be drawn before the first.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ class CategoricalPolicy(Policy):
 
     def __init__(self, actions: int, start: int = 0) -> None:
         self.size = actions
+        self.largest_entropy = math.log(actions)
         self.noise_shape = (actions,)
         self.start = start
 
@@ -67,6 +69,7 @@ class MultiCategoricalPolicy(Policy):
         self.parts = [CategoricalPolicy(int(number)) for number in numbers.reshape(-1)]
         self._sizes = [part.size for part in self.parts]
         self.size = sum(self._sizes)
+        self.largest_entropy = sum(math.log(size) for size in self._sizes)
         self.noise_shape = (self.size,)
         self.action_shape = (len(self.parts),)
 

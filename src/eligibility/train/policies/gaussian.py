@@ -37,6 +37,7 @@ class GaussianPolicy(Policy):
             self._half = np.where(bounded, (high - low) / 2, 1).astype(low.dtype)
         self.constants = int(np.prod(low.shape))
         self.size = 2 * self.constants
+        self.largest_entropy = None
         self.noise_shape = self.action_shape = (self.constants,)
 
     def fill_noise(self, noise: Tensor, generator: torch.Generator) -> None:

@@ -20,6 +20,7 @@ class Policy(ABC):
         size: P, the number of outputs that the network must have.
         constants: How many of them, the last ones, are weights of their own and do not depend on
             the observation.
+        largest_entropy: The entropy of the uniform policy in nats; None where there is none.
         noise_shape: The shape of the noise that one action consumes.
         action_shape: The shape of one action as stored.
         action_dtype: Its dtype as stored.
@@ -27,6 +28,7 @@ class Policy(ABC):
 
     size: int
     constants: int = 0
+    largest_entropy: float | None
     noise_shape: tuple[int, ...]
     action_shape: tuple[int, ...]
     action_dtype: torch.dtype
