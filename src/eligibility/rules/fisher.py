@@ -81,6 +81,11 @@ def register_fisher(
     return register
 
 
+def has_closed_form(cls: type[Distribution], parameter: str) -> bool:
+    """Whether the information about this parameter of this class is a formula."""
+    return any(parameter in _FORMULAS.get(base, {}) for base in cls.__mro__)
+
+
 def read(dist: Distribution, attribute: str) -> Tensor:
     """An attribute of ``dist`` in double precision."""
     tensor: Tensor = read_parameter(dist, attribute)

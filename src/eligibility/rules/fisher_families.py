@@ -25,6 +25,7 @@ from torch.distributions import (
     Kumaraswamy,
     Laplace,
     LKJCholesky,
+    LogisticNormal,
     LogNormal,
     LowRankMultivariateNormal,
     MultivariateNormal,
@@ -147,6 +148,18 @@ def dirichlet_concentration(dist: Distribution) -> Tensor:
     alpha = read(dist, "concentration")
     common = _trigamma(alpha.sum(-1))[..., None, None]
     return torch.diag_embed(_trigamma(alpha)) - common
+
+
+@register_fisher(LogisticNormal, "loc")
+def logistic_normal_loc(dist: Distribution) -> Tensor:
+    """``diag(1/σ²)``, that of the normal in stick-breaking coordinates."""
+    return torch.diag_embed(read(dist, "scale") ** -2)
+
+
+@register_fisher(LogisticNormal, "scale")
+def logistic_normal_scale(dist: Distribution) -> Tensor:
+    """``diag(2/σ²)``."""
+    return torch.diag_embed(2 * read(dist, "scale") ** -2)
 
 
 @register_fisher(LKJCholesky, "concentration")

@@ -224,8 +224,8 @@ def low_rank_loc(value: Tensor, loc: Tensor, cov_factor: Tensor, cov_diag: Tenso
 def low_rank_factor(value: Tensor, loc: Tensor, cov_factor: Tensor, cov_diag: Tensor) -> Tensor:
     """``2 G F`` with ``G = ½(v vᵀ − Σ⁻¹)``."""
     v = low_rank_loc(value, loc, cov_factor, cov_diag)
-    through_v = _outer(v, _apply(transpose(cov_factor), v))
-    return through_v - _solve_factor(cov_factor, cov_diag)
+    solved = _solve_factor(cov_factor, cov_diag)  # Σ⁻¹F, and with it Fᵀv = (Σ⁻¹F)ᵀ d
+    return _outer(v, _apply(transpose(solved), value - loc)) - solved
 
 
 @register_eligibility(
