@@ -43,12 +43,13 @@ def row_objective(
     mask: Tensor | None,
     grad_log_prob: Tensor,
     grad_entropy: Tensor | None,
+    out: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None, Tensor]:
     """`_plain.row_objective`, by the fastest backend that can."""
     if _cpu.serves(logits):
-        return _cpu.row_objective(logits, action, mask, grad_log_prob, grad_entropy)
+        return _cpu.row_objective(logits, action, mask, grad_log_prob, grad_entropy, out)
     check_actions(logits, action)
-    return _plain.row_objective(logits, action, mask, grad_log_prob, grad_entropy)
+    return _plain.row_objective(logits, action, mask, grad_log_prob, grad_entropy, out)
 
 
 def objective(

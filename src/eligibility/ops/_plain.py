@@ -114,9 +114,18 @@ def row_gradient(
     entropies: Float[Tensor, " N"] | None,
     grad_log_prob: Float[Tensor, " N"] | None,
     grad_entropy: Float[Tensor, " N"] | None,
+    out: Float[Tensor, "N K"] | None = None,
 ) -> Float[Tensor, "N K"]:
-    """The gradient at the logits, ``g (y − π) − h π (log π + H)``; the only large new tensor."""
-    result = torch.empty_like(logits, memory_format=torch.contiguous_format)
+    """The gradient at the logits, ``g (y − π) − h π (log π + H)``; the only large new tensor.
+
+    ``out`` may be ``logits`` itself.
+    """
+    dtype = compute_dtype(logits)
+    grad_log_prob = None if grad_log_prob is None else grad_log_prob.to(dtype)
+    grad_entropy = None if grad_entropy is None else grad_entropy.to(dtype)
+    result = out
+    if result is None:
+        result = torch.empty_like(logits, memory_format=torch.contiguous_format)
     for part in _chunks(logits):
         log_probs = _log_pmf_of(logits, mask, part)
         gradient = log_probs.exp()
@@ -141,10 +150,11 @@ def row_objective(
     mask: Bool[Tensor, "#N K"] | None,
     grad_log_prob: Float[Tensor, " N"],
     grad_entropy: Float[Tensor, " N"] | None,
+    out: Float[Tensor, "N K"] | None = None,
 ) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"] | None, Float[Tensor, "N K"]]:
     """log π(a), entropy and gradient of an objective whose derivatives are known beforehand."""
     log_prob, entropies = row_statistics(logits, action, mask, grad_entropy is not None)
-    gradient = row_gradient(logits, action, mask, entropies, grad_log_prob, grad_entropy)
+    gradient = row_gradient(logits, action, mask, entropies, grad_log_prob, grad_entropy, out)
     return log_prob, entropies, gradient
 
 

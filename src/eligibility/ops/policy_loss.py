@@ -23,7 +23,7 @@ from eligibility.ops._categorical_call import CategoricalCall, checked_logits
 from eligibility.ops._linear_arguments import check_policy_coefficients
 from eligibility.ops._linear_objective import PolicyObjective
 from eligibility.ops._objective import objective as linear_objective
-from eligibility.shapes import check_floating, check_shape
+from eligibility.shapes import are_values_readable, check_floating, check_shape
 
 Reduction = Literal["none", "sequence", "mean", "sum"]
 KLEstimator = Literal["k1", "k2", "k3", "exact"]
@@ -42,6 +42,7 @@ def reinforce_loss(
     ignore_index: int | None = None,
     z_loss_coef: float = 0.0,
     reduction: Reduction = "mean",
+    reuse_logits: bool = False,
 ) -> Tensor:
     r"""The REINFORCE loss ``w (−A log π(a) − β H + ζ (log Σ exp z)²)``, to be minimised.
 
@@ -59,6 +60,9 @@ def reinforce_loss(
         reduction: "mean" divides the sum by the number of rows that are not ignored (never by the
             weights); of no rows it is 0. "sum"; "sequence" sums over the last axis of ``[*batch]``
             only; "none".
+        reuse_logits: Write the gradient over the logits, so that no memory is needed beyond theirs.
+            Afterwards ``logits`` holds numbers of no use. A node of the graph that needs what they
+            were makes the backward pass raise, and there is one backward pass, of first order.
 
     Returns:
         The loss: a scalar, or shape ``[*batch]``, or that without its last axis; float32 for
@@ -84,7 +88,15 @@ def reinforce_loss(
     """
     call = CategoricalCall.check(logits, action, mask, temperature, softcap, ignore_index)
     objective = _objective(call, advantage, weight, entropy_coef)
-    if z_loss_coef == 0.0 and reduction in ("mean", "sum") and _is_fusible(call, objective):
+    is_linear = z_loss_coef == 0.0 and reduction in ("mean", "sum")
+    if reuse_logits:
+        _check_reusable(logits, call, is_linear and _is_gradient_wanted(call, objective))
+        return _fused_loss(call, objective, reduction, reuse_logits)
+    if (
+        is_linear
+        and _is_gradient_wanted(call, objective)
+        and _backend.pays(call.logits, one_pass=True)
+    ):
         return _fused_loss(call, objective, reduction)
     return _reduced(call, _row_losses(call, objective, z_loss_coef), reduction)
 
@@ -220,14 +232,35 @@ def _objective(
     return PolicyObjective(entropy_coef=entropy_coef, **given)  # type: ignore[arg-type]  # advantage is given
 
 
-def _is_fusible(call: CategoricalCall, objective: PolicyObjective) -> bool:
-    """Whether the gradient at the logits is all that is wanted, and can be taken right away."""
+def _is_gradient_wanted(call: CategoricalCall, objective: PolicyObjective) -> bool:
+    """Whether the gradient at the logits, and none else, is wanted."""
     constants = not any(tensor.requires_grad for tensor in objective.tensors)
     wanted = torch.is_grad_enabled() and call.logits.requires_grad
-    return wanted and constants and _backend.pays(call.logits, one_pass=True)
+    return wanted and constants
 
 
-def _fused_loss(call: CategoricalCall, objective: PolicyObjective, reduction: str) -> Tensor:
+def _check_reusable(logits: Tensor, call: CategoricalCall, can_be_fused: bool) -> None:
+    """Raise where the gradient cannot take the place of the logits."""
+    reasons = {
+        "logits that are a leaf of the graph": logits.is_leaf,
+        "logits that are not contiguous": not logits.is_contiguous(),
+        "a soft-cap or a temperature": call.logits is not logits,
+        "a transformed or traced call": not are_values_readable(logits),
+        "a loss whose gradient is not known on the way forward": not can_be_fused,
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise InvalidValueError(
+                "`reuse_logits`",
+                reason,
+                "logits that an operation made, and a plain mean or sum of the loss",
+                "leave reuse_logits out",
+            )
+
+
+def _fused_loss(
+    call: CategoricalCall, objective: PolicyObjective, reduction: str, reuse_logits: bool = False
+) -> Tensor:
     """The REINFORCE loss with its gradient taken on the way forward, in one pass."""
     weight, counts = objective.token_weight, call.counting(objective.token_weight)
     rows = _rows(call) if reduction == "mean" else 1
@@ -238,7 +271,9 @@ def _fused_loss(call: CategoricalCall, objective: PolicyObjective, reduction: st
         scale = torch.ones_like(by_log_prob) if weight is None else weight
         scale = scale if counts is None else torch.where(counts, scale, 0.0)
         by_entropy = scale * (-objective.entropy_coef / rows)
-    loss, log_prob = linear_objective(call.logits, call.action, call.mask, by_log_prob, by_entropy)
+    loss, log_prob = linear_objective(
+        call.logits, call.action, call.mask, by_log_prob, by_entropy, reuse_logits
+    )
     call.check_possible(log_prob, counts)
     return loss
 
