@@ -97,8 +97,9 @@ class Rows:
         statistics = logits.new_zeros(4, len(logits), dtype=dtype)
         kept: list[Tensor] = []
         size = 0
-        for start in range(0, len(logits), max(1, _BLOCK_ELEMENTS // logits.shape[1])):
-            block = slice(start, start + max(1, _BLOCK_ELEMENTS // logits.shape[1]))
+        step = max(1, _BLOCK_ELEMENTS // logits.shape[1] if logits.is_cpu else len(logits))
+        for start in range(0, len(logits), step):
+            block = slice(start, start + step)
             z = logits[block].to(dtype)
             column = self._token[block].unsqueeze(1)
             if own is not None:

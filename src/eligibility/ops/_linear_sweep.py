@@ -1,8 +1,8 @@
-"""The linear head in torch's own operations: chunks of rows, the gradient taken on the way forward.
+"""A pass over the linear head: chunks of rows, the gradient taken on the way forward.
 
-For a chunk of rows, one product gives the logits. Block by block, in the cache, a softmax gives the
-statistics, the objective turns those into slopes, one number a row each, and with them the logits
-become in their own place the gradient at the logits
+For a chunk of rows, one product gives the logits. From them come the statistics, the objective
+turns those into slopes, one number a row each, and with them the logits become, in their own place,
+the gradient at the logits (`_linear_rows`)
 
     g_j = a (1[j = token] − p_j) − b p_j (log p_j + H) + c p_j
 
