@@ -5,3 +5,15 @@ unmodified program meet both, ``worker`` runs it in a process of its own. ``evid
 runs into arrays, ``exact`` into a bias, ``catalogue`` names the rule, ``diagnosis`` writes the
 report.
 """
+
+from importlib.util import find_spec
+
+from eligibility.errors import MissingDependencyError
+
+if find_spec("gymnasium") is None:
+    raise MissingDependencyError(
+        "the audit",
+        "no package `gymnasium`",
+        "gymnasium, whose environments it stands in for",
+        'pip install "eligibility[audit]"',
+    )

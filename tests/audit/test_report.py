@@ -1,0 +1,81 @@
+"""Renderers draw what the record says, and the record says when it is ok."""
+
+from __future__ import annotations
+
+import json
+from xml.etree import ElementTree
+
+import pytest
+
+from eligibility.audit.report import AuditReport, Convention, Finding, WeightRow
+
+FINDING = Finding(
+    "broadcast", "[B] × [B, 1]", "every <b> by every return", "seen", "a/b.py", 7, "reshape(-1)"
+)
+REPORT = AuditReport(
+    "a/b.py",
+    "biased",
+    "every action alike",
+    findings=(FINDING,),
+    conventions=(Convention("gamma-t-dropped", "no γ^t", 0.03),),
+    weights=(WeightRow(0, 0, 1.5, -2.0, 1.0), WeightRow(0, 1, 0.5, 4.0, 0.5)),
+    residual=0.4,
+    paths=25,
+    exhaustive=True,
+    probability=1.0,
+)
+
+
+def test_json_has_the_fields_that_programs_rely_on() -> None:
+    data = json.loads(REPORT.to_json())
+    assert data["verdict"] == "biased"
+    assert data["conventions"] == ["gamma-t-dropped"]
+    assert (data["residual"], data["paths"]) == (0.4, 25)
+    assert data["findings"][0] == vars(FINDING)
+
+
+def test_an_unmeasured_residual_is_null_in_json() -> None:
+    assert json.loads(AuditReport("p", "inconclusive", "").to_json())["residual"] is None
+
+
+def test_sarif_puts_the_finding_on_its_line() -> None:
+    (result,) = json.loads(REPORT.sarif())["runs"][0]["results"]
+    location = result["locations"][0]["physicalLocation"]
+    assert (result["ruleId"], result["level"]) == ("broadcast", "error")
+    assert location["artifactLocation"]["uri"] == "a/b.py"
+    assert location["region"]["startLine"] == 7
+
+
+def test_junit_counts_the_fault_as_a_failure() -> None:
+    suite = ElementTree.fromstring(REPORT.junit())
+    assert (suite.get("tests"), suite.get("failures")) == ("1", "1")
+    failure = suite.find("testcase/failure")
+    assert failure is not None
+    assert failure.get("type") == "broadcast"
+
+
+def test_html_escapes_and_draws_a_bar_for_each_weight() -> None:
+    page = REPORT.html()
+    assert "every &lt;b&gt; by every return" in page
+    assert page.count("<rect") == 4
+    assert 'x="30.0" y="3" width="30.0"' in page  # −2 of a largest 4: half the width, to the left
+
+
+def test_text_starts_with_the_verdict() -> None:
+    assert REPORT.text().startswith("BIASED  a/b.py: every action alike")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "findings", "status", "ok"),
+    [
+        ("unbiased", (), 0, True),
+        ("unbiased", (FINDING,), 1, False),
+        ("biased", (), 1, False),
+        ("inconclusive", (), 0, False),
+    ],
+)
+def test_exit_status_and_ok(
+    verdict: str, findings: tuple[Finding, ...], status: int, ok: bool
+) -> None:
+    report = AuditReport("p", verdict, "", findings=findings)
+    assert (report.exit_status, report.ok()) == (status, ok)
