@@ -48,3 +48,22 @@ def test_megabytes_of_output_are_dropped(tmp_path: Path) -> None:
     path = tmp_path / "program.py"
     path.write_text("import os\nfor _ in range(50): os.write(1, b'x' * (1 << 20))\n")
     assert "no optimizer step" in el.audit_script(path).summary
+
+
+def test_draws_that_the_audit_cannot_read_are_no_fault(tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(
+        "import gymnasium as gym, torch\n"
+        "net = torch.nn.Linear(4, 2)\n"
+        "opt = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "env = gym.make('CartPole-v1')\n"
+        "obs, _ = env.reset()\n"
+        "p = net(torch.as_tensor(obs, dtype=torch.float32)).softmax(-1)\n"
+        "action = int(torch.zeros(1).uniform_() > p[0])\n"
+        "_, reward, _, _, _ = env.step(action)\n"
+        "(-reward * p[action].log()).backward()\n"
+        "opt.step()\n"
+    )
+    report = el.audit_script(path)
+    assert report.verdict == "inconclusive"
+    assert "no action came from a random choice that the audit can read" in report.summary

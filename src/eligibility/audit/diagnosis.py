@@ -359,6 +359,13 @@ def _attached_advantage(case: Case) -> list[Finding]:
 def _without_policy(case: Case) -> AuditReport:
     """No action depends on the parameters: nothing is drawn, or nothing reaches the policy."""
     drawn = any(step.groups for trace in case.survey.traces for step in trace.steps)
+    words = FAULTS["argmax-action"].look
+    if not drawn and (case.source is None or not case.source.mentions(words)):
+        return _inconclusive(
+            case,
+            "no action came from a random choice that the audit can read; it reads "
+            "torch.distributions, torch.multinomial, torch.bernoulli and numpy.random.choice",
+        )
     if not drawn:
         finding = case.finding("argmax-action", "no action was drawn at random on any path")
         return replace(_inconclusive(case, finding.means), verdict="biased", findings=(finding,))

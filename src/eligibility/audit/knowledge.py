@@ -167,7 +167,7 @@ FAULTS = {
         "actions are not sampled",
         "the most likely action is always taken; the score function needs a random one",
         "action = Categorical(logits=logits).sample()",
-        ("argmax", "max", "topk"),
+        ("argmax", "max", "topk", "mean"),
     ),
     "std-of-one-element": Rule(
         "standard deviation of one element",

@@ -89,6 +89,11 @@ class Source:
                 return found
         return line
 
+    def mentions(self, words: Sequence[str]) -> bool:
+        """Whether any name of the program is one of ``words``."""
+        statements = (node for node in ast.walk(self.tree) if isinstance(node, ast.stmt))
+        return any(mentioned_names(statement) & set(words) for statement in statements)
+
     def line_before(self, line: int) -> int:
         """Line of the statement before the one at ``line`` in the same block; 0 if none."""
         for node in ast.walk(self.tree):
