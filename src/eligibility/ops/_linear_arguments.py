@@ -11,8 +11,8 @@ from torch import Tensor
 from eligibility.errors import InvalidTypeError, InvalidValueError, ShapeError
 from eligibility.ops._linear_autograd import summed_loss, token_losses
 from eligibility.ops._linear_head import Head, mask_rows
-from eligibility.ops._linear_objective import PolicyObjective
 from eligibility.ops._plain import compute_dtype
+from eligibility.ops._policy_objective import PolicyObjective
 from eligibility.shapes import (
     are_values_readable,
     check_boolean,
@@ -97,31 +97,6 @@ class LinearCall:
             repr(reduction),
             "'mean', 'sum', 'sequence' or 'none'",
             "choose one of them",
-        )
-
-
-def check_policy_coefficients(
-    clip: tuple[float, float], kl_coef: float, kl_estimator: str, ref_log_prob: Tensor | None
-) -> None:
-    """Raise unless the coefficients of the clipped loss are in their ranges."""
-    low, high = clip
-    if not (0 <= low <= 1 and high >= 0):
-        raise InvalidValueError(
-            "`clip`",
-            f"({low:g}, {high:g})",
-            "(ε₋, ε₊) with 0 <= ε₋ <= 1 and ε₊ >= 0",
-            "pass how far the ratio may leave 1, below and above",
-        )
-    if kl_estimator not in ("k1", "k2", "k3"):
-        raise InvalidValueError(
-            "`kl_estimator`", repr(kl_estimator), "'k1', 'k2' or 'k3'", "choose one of them"
-        )
-    if kl_coef != 0 and ref_log_prob is None:
-        raise InvalidValueError(
-            "`kl_coef`",
-            f"{kl_coef:g} without ref_log_prob",
-            "the reference's log-probabilities",
-            "pass ref_log_prob, or leave kl_coef at 0",
         )
 
 

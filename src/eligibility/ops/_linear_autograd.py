@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from eligibility.ops._linear_head import Head
-from eligibility.ops._linear_objective import Objective, PolicyObjective, Upstream
 from eligibility.ops._linear_sweep import Sweep, Wants, sweep
+from eligibility.ops._policy_objective import Objective, PolicyObjective, Upstream
 from eligibility.shapes import are_values_readable
 
 

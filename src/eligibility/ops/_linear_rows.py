@@ -14,8 +14,8 @@ from torch.nn.functional import softplus
 
 from eligibility.ops import _cpu
 from eligibility.ops._linear_head import Head, mask_rows
-from eligibility.ops._linear_objective import Objective, Slopes, Upstream
 from eligibility.ops._plain import compute_dtype
+from eligibility.ops._policy_objective import Objective, Slopes, Upstream
 
 _BLOCK_ELEMENTS = 1 << 19  # two megabytes of float32: what is done to logits is done in the cache
 # e^−10000 is 0 in every dtype, and so is 0 · −10000, where 0 · −∞ is not a number.

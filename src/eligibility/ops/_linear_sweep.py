@@ -22,9 +22,9 @@ import torch
 from torch import Tensor
 
 from eligibility.ops._linear_head import Head
-from eligibility.ops._linear_objective import Objective
 from eligibility.ops._linear_rows import Rows
 from eligibility.ops._plain import compute_dtype
+from eligibility.ops._policy_objective import Objective
 
 _CHUNK_BYTES = 1 << 25  # of logits in memory at a time, at least
 _CHUNK_SHARE = 4  # or the size of the weight divided by this, where that is more

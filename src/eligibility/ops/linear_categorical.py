@@ -25,9 +25,9 @@ from typing import Any, Literal
 from torch import Tensor
 from torch.utils import _pytree
 
-from eligibility.ops._linear_arguments import LinearCall, check_policy_coefficients
+from eligibility.ops._linear_arguments import LinearCall
 from eligibility.ops._linear_autograd import statistics
-from eligibility.ops._linear_objective import PolicyObjective
+from eligibility.ops._policy_objective import PolicyObjective, check_policy_coefficients
 from eligibility.ops.policy_loss import Reduction
 
 

@@ -20,9 +20,8 @@ from torch import Tensor
 from eligibility.errors import InvalidValueError
 from eligibility.ops import _backend, _plain
 from eligibility.ops._categorical_call import CategoricalCall, checked_logits
-from eligibility.ops._linear_arguments import check_policy_coefficients
-from eligibility.ops._linear_objective import PolicyObjective
 from eligibility.ops._objective import objective as linear_objective
+from eligibility.ops._policy_objective import PolicyObjective, check_policy_coefficients
 from eligibility.shapes import are_values_readable, check_floating, check_shape
 
 Reduction = Literal["none", "sequence", "mean", "sum"]

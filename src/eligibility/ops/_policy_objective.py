@@ -13,6 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from eligibility.errors import InvalidValueError
+
 
 class Slopes(NamedTuple):
     """Per row: the loss and its derivatives by the row's statistics; None stands for zeros."""
@@ -164,6 +166,31 @@ class PolicyObjective:
             if getattr(self, name) is not None
         }
         return replace(self, **tensors)
+
+
+def check_policy_coefficients(
+    clip: tuple[float, float], kl_coef: float, kl_estimator: str, ref_log_prob: Tensor | None
+) -> None:
+    """Raise unless the coefficients of the clipped loss are in their ranges."""
+    low, high = clip
+    if not (0 <= low <= 1 and high >= 0):
+        raise InvalidValueError(
+            "`clip`",
+            f"({low:g}, {high:g})",
+            "(ε₋, ε₊) with 0 <= ε₋ <= 1 and ε₊ >= 0",
+            "pass how far the ratio may leave 1, below and above",
+        )
+    if kl_estimator not in ("k1", "k2", "k3"):
+        raise InvalidValueError(
+            "`kl_estimator`", repr(kl_estimator), "'k1', 'k2' or 'k3'", "choose one of them"
+        )
+    if kl_coef != 0 and ref_log_prob is None:
+        raise InvalidValueError(
+            "`kl_coef`",
+            f"{kl_coef:g} without ref_log_prob",
+            "the reference's log-probabilities",
+            "pass ref_log_prob, or leave kl_coef at 0",
+        )
 
 
 # What a backend asks for the slopes, once the statistics of some rows are known.
