@@ -57,6 +57,12 @@ def saved_value(node: Any, name: str) -> Any:
     return getattr(node, f"_saved_{name}", None)
 
 
+def is_zero_tensor(tensor: Tensor) -> bool:
+    """Whether these are the zeros without memory that autograd passes on in some places."""
+    read = getattr(tensor, "_is_zerotensor", None)
+    return read is not None and bool(read())
+
+
 def is_usual(node: Any, name: str) -> bool:
     """Whether an operation works as distributions use it: along the last axis, or as a square.
 

@@ -199,8 +199,9 @@ def _check_edges(graph: Graph, gradients: Sequence[Tensor | None]) -> Check:
 
 
 def _widened(tensor: Tensor) -> Tensor:
-    """``tensor`` in double precision, real or complex."""
-    return tensor.to(torch.promote_types(tensor.dtype, torch.float64))
+    """``tensor`` in double precision, real or complex, dense."""
+    dense = tensor if tensor.layout == torch.strided else tensor.to_dense()
+    return dense.to(torch.promote_types(tensor.dtype, torch.float64))
 
 
 def _checks(part: Part) -> list[Check]:

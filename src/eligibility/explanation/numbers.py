@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from eligibility.explanation.autograd_internals import is_zero_tensor
 from eligibility.explanation.derivation import Numbers
 
 # Entries of one tensor that a record keeps; the rest is summarised by shape, minimum and maximum.
@@ -20,7 +21,7 @@ def numbers_of(tensor: Tensor) -> Numbers:
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
     shape = tuple(tensor.shape)
-    if tensor.is_meta or tensor.layout != torch.strided:
+    if tensor.is_meta or tensor.layout != torch.strided or is_zero_tensor(tensor):
         return Numbers(shape, dtype, (), None, None)
     if tensor.numel() <= KEPT:
         values = tuple(map(float, tensor.reshape(-1).tolist()))

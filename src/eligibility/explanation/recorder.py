@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -113,13 +114,19 @@ def latest_recording() -> Recording | None:
 
 @lru_cache(maxsize=4096)
 def base_name(node_name: str) -> str:
-    """``DivBackward0`` and ``div_`` → ``div``: one spelling for nodes and operations."""
-    stem = node_name.rsplit("::", 1)[-1].split("Backward")[0]
+    """``DivBackward0`` → ``div``: an autograd node by the spelling of `operation_name`."""
+    stem = re.sub(r"Backwards?\d*(_copy)?$", r"\1", node_name.rsplit("::", 1)[-1])
     return stem.replace("_", "").lower()
 
 
+@lru_cache(maxsize=4096)
+def operation_name(name: str) -> str:
+    """``div_`` → ``div``, ``nll_loss_forward`` → ``nllloss``: as its autograd node is called."""
+    return name.removesuffix("_forward").replace("_", "").lower()
+
+
 def _operation(func: Any, result: Any) -> Operation:
-    name = base_name(func.overloadpacket.__name__)
+    name = operation_name(func.overloadpacket.__name__)
     results = result if isinstance(result, (tuple, list)) else (result,)
     values = tuple(numbers_of(item) if isinstance(item, Tensor) else None for item in results)
     return Operation(name, values, _sources())
