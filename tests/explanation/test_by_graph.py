@@ -113,10 +113,35 @@ def test_known_subgraphs_are_named_and_folded(make, names: list[str]) -> None:
     )
 
 
-def test_reinforce_loss_with_entropy_is_named_with_its_parts() -> None:
+def test_reinforce_loss_with_entropy_has_the_rule_of_both() -> None:
     dist = Categorical(logits=X)
     loss = -(dist.log_prob(ACTION) * ADVANTAGE).mean() - 0.01 * dist.entropy().mean()
-    assert names_of(el.explain(loss))[-1] == "REINFORCE loss + entropy"
+    explanation = el.explain(loss)
+    assert names_of(explanation)[-1] == "REINFORCE loss + entropy"
+    pi = X.detach().softmax(-1)
+    entropy = -(pi * pi.log()).sum(-1, keepdim=True)
+    weight = -ADVANTAGE[:, None] / 3
+    wanted = weight * (functional.one_hot(ACTION, 4) - pi) + 0.01 / 3 * pi * (pi.log() + entropy)
+    assert explanation.rule.result.values == pytest.approx(wanted.flatten().tolist(), abs=1e-6)
+    assert explanation.rule.equation.endswith(" − h π (log π + H)")
+    assert "rule = autograd, at X" in {check.statement for check in explanation.checks}
+    assert all(check.passed for check in explanation.checks), explanation.checks
+
+
+def test_from_the_logits_into_the_weights() -> None:
+    policy = torch.nn.Sequential(torch.nn.Linear(2, 5), torch.nn.Tanh(), torch.nn.Linear(5, 4))
+    inputs = leaf(3, 2).detach()
+    logits = policy(inputs)
+    loss = -(Categorical(logits=logits).log_prob(ACTION) * ADVANTAGE).mean()
+    explanation = el.explain(loss)
+    by_parameter = {rule.parameter: rule for rule in explanation.rules}
+    assert list(by_parameter) == ["logits", "policy.2.weight", "policy.0.weight"]
+    delta = -ADVANTAGE[:, None] / 3 * (functional.one_hot(ACTION, 4) - logits.softmax(-1))
+    wanted = delta.T @ torch.tanh(policy[0](inputs))
+    found = by_parameter["policy.2.weight"].result.values
+    assert found == pytest.approx(wanted.flatten().tolist(), abs=1e-6)
+    assert all(check.passed for check in explanation.checks), explanation.checks
+    assert "δ_i x_j" in explanation.why[-1]
 
 
 @pytest.mark.parametrize(

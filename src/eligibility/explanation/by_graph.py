@@ -26,6 +26,7 @@ from eligibility.explanation.derivation import (
     Table,
 )
 from eligibility.explanation.graph import Graph, graph_between, run_backward
+from eligibility.explanation.layers import Layer, layers_of
 from eligibility.explanation.names import Names
 from eligibility.explanation.patterns import Match, recognise
 from eligibility.explanation.problem import Part, like_rows
@@ -60,18 +61,25 @@ def explain_tensor(
     matches = recognise(graph)
     leaves = writer.leaves()
     of = names.of(tensor) or "output"
-    parts = parts_of(graph, matches, dict(zip(map(id, targets), leaves, strict=True)), names, of)
+    by_tensor = dict(zip(map(id, targets), leaves, strict=True))
+    parts = parts_of(graph, matches, by_tensor, names, of)
+    layers = layers_of(graph, matches, by_tensor, of)
     return Explanation(
         title=f"∂ {of} / ∂ {_listed([leaf.name for leaf in leaves])}",
         subject=Subject("graph", of, tuple(leaf.name for leaf in leaves)),
         tables=_tables(parts, leaves, targets, of),
-        why=_why(parts, leaves, matches, of),
+        why=_why(parts, layers, leaves, matches, of),
         steps=writer.steps(matches),
         leaves=leaves,
-        rules=tuple(
-            replace(statement_of(part), conventions=conventions_table(part)) for part in parts
+        rules=(
+            *(replace(statement_of(part), conventions=conventions_table(part)) for part in parts),
+            *(layer.rule for layer in layers),
         ),
-        checks=(_check_edges(graph, gradients), *(c for part in parts for c in _checks(part))),
+        checks=(
+            _check_edges(graph, gradients),
+            *(check for part in parts for check in _checks(part)),
+            *(layer.check for layer in layers),
+        ),
         expected=(
             *dict.fromkeys(item for part in parts for item in expectations.expected(part)),
             *expectations.of_graph(matches, leaves, of),
@@ -166,7 +174,11 @@ def _tables(
 
 
 def _why(
-    parts: Sequence[Part], leaves: Sequence[Leaf], matches: Sequence[Match], of: str
+    parts: Sequence[Part],
+    layers: Sequence[Layer],
+    leaves: Sequence[Leaf],
+    matches: Sequence[Match],
+    of: str,
 ) -> tuple[str, ...]:
     sentences: list[str] = []
     if parts and any(match.kind == "loss" for match in matches):
@@ -174,6 +186,8 @@ def _why(
         sentences += reasons.loss(of, weights)
     for part in parts:
         sentences += reasons.why(part)
+    if parts and layers:
+        sentences += reasons.into_weights([layer.rule.parameter for layer in layers])
     return tuple(sentences) or reasons.paths(leaves, of)
 
 

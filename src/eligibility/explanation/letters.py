@@ -23,3 +23,13 @@ def math_letter(letter: str) -> str:
     if kind == "SUBSCRIPT" and name in _DIGITS:
         return f"_{_DIGITS.index(name)}"
     return letter
+
+
+def as_text(name: str) -> str:
+    r"""A name of several letters in math mode: ``log_prob`` → ``\text{log\_prob}``.
+
+    Example:
+        >>> print(as_text("log_prob"))
+        \text{log\_prob}
+    """
+    return rf"\text{{{name}}}".replace("_", r"\_")

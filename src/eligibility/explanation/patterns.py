@@ -117,9 +117,9 @@ _LOG_PROBS = _either(
     _op("log", _op("clamp", _op("div", Var("w"), _op("sum", Var("w"))))),
 )
 _OTHER_LOG_PROBS = _either(
-    _op("sub", Var("q"), _op("logsumexp", Var("q"))),
-    _op("logsoftmax", Var("q")),
-    _op("log", _op("clamp", _op("div", Var("q"), _op("sum", Var("q"))))),
+    _op("sub", Var("v"), _op("logsumexp", Var("v"))),
+    _op("logsoftmax", Var("v")),
+    _op("log", _op("clamp", _op("div", Var("v"), _op("sum", Var("v"))))),
 )
 
 
@@ -228,10 +228,13 @@ def _matches(
     if isinstance(pattern, Var):
         return trial.bound.setdefault(pattern.name, place) == place
     if isinstance(pattern, Outside):
-        within = _Trial([], dict(trial.bound))
-        return trial.bound.setdefault(pattern.name, place) == place and _matches(
+        within = _Trial([], {**trial.bound, pattern.name: place})
+        if trial.bound.get(pattern.name, place) != place or not _matches(
             pattern.pattern, place, within, order
-        )
+        ):
+            return False
+        trial.bound = within.bound
+        return True
     if isinstance(pattern, Either):
         for option in pattern.options:
             attempt = _Trial(list(trial.claimed), dict(trial.bound))

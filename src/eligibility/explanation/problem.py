@@ -84,6 +84,8 @@ class Part:
         result: The factors times the eligibilities, summed to the shape of ``parameter``.
         autograd: The same by autograd, in the same convention.
         leaf: Where torch's own computation ends, with the summands.
+        bonus: ∂(what is differentiated)/∂ entropy of each row, where the entropy is used too;
+            ``result`` then holds its gradient as well.
     """
 
     problem: Problem
@@ -98,6 +100,7 @@ class Part:
     result: Tensor
     autograd: Tensor
     leaf: Leaf
+    bonus: Tensor | None = None
 
 
 def problem_of(dist: Distribution, value: Tensor, wrt: tuple[str, ...] | None = None) -> Problem:

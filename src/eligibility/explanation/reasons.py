@@ -39,6 +39,11 @@ def why(part: Part) -> tuple[str, ...]:
     """The reason for the gradient of one parameter; a sentence an entry."""
     reason = _REASONS.get((part.problem.family, part.name, part.rule.coordinates))
     sentences = _general(part) if reason is None else reason(part)
+    if part.bonus is not None:
+        sentences += (
+            "The entropy bonus adds −h π (log π + H) to that, which pulls towards equal "
+            "probabilities.",
+        )
     outcomes = part.problem.log_prob().numel()
     if outcomes > 1:
         return (f"In numbers, for the first of {outcomes} outcomes:", *sentences)
@@ -51,6 +56,14 @@ def loss(of: str, weights: Tensor) -> tuple[str, ...]:
         f"{of} is a weighted sum of log-probabilities, and its gradient the same sum of their "
         f"eligibilities: the weights here, ∂ {of}/∂ log π(a), are {summary(numbers_of(weights))}. "
         "Its own value means nothing; only its gradient does.",
+    )
+
+
+def into_weights(names: Sequence[str]) -> tuple[str, ...]:
+    """The reason for the gradient of a layer's weights, once that of its output is known."""
+    return (
+        f"From there it goes into the weights ({', '.join(names)}): each one gets δ_i x_j, what "
+        "arrives at its output times what came in at its input, summed over the batch.",
     )
 
 

@@ -31,25 +31,60 @@ class _Draw(NamedTuple):
     weight: Tensor
 
 
+class _Source(NamedTuple):
+    """Where a distribution's parameter enters, and who else uses its log-probabilities.
+
+    Attributes:
+        place: The parameter.
+        nodes: The nodes that hand gradients on to it.
+        entropies: The entropies of the same distribution.
+    """
+
+    place: Place
+    nodes: tuple[Node, ...]
+    entropies: tuple[Match, ...] = ()
+
+
 def parts_of(
     graph: Graph, matches: Sequence[Match], leaves: Mapping[int, Leaf], names: Names, of: str
 ) -> list[Part]:
     """The rules that hold inside ``graph``, at most the first few."""
     parts: list[Part] = []
     for match in matches:
-        if match.kind == "log_prob" and "x" in match.inputs and len(parts) < _MOST_PARTS:
-            part = _part(graph, match, leaves, names, of)
+        if match.kind == "log_prob" and len(parts) < _MOST_PARTS:
+            source = _source(graph, match, matches)
+            part = source and _part(graph, match, source, leaves, names, of)
             parts += [part] if part is not None else []
     return parts
 
 
+def _source(graph: Graph, match: Match, matches: Sequence[Match]) -> _Source | None:
+    """The source of a distribution of its own, or of one that it shares with its entropies."""
+    if "x" in match.inputs:
+        return _Source(match.inputs["x"], match.nodes)
+    if "z" not in match.inputs:
+        return None
+    logs = match.inputs["logs"]
+    entropies = tuple(m for m in matches if m.kind == "entropy" and m.inputs.get("logs") == logs)
+    known = {node for m in (match, *entropies) for node in m.nodes}
+    users = {node for node in graph.nodes if logs in node.next_functions}
+    if not users <= known:
+        return None
+    owner = next((m.nodes for m in matches if m.nodes[-1] is logs[0]), (logs[0],))
+    return _Source(match.inputs["z"], owner, entropies)
+
+
 def _part(
-    graph: Graph, match: Match, leaves: Mapping[int, Leaf], names: Names, of: str
+    graph: Graph,
+    match: Match,
+    source: _Source,
+    leaves: Mapping[int, Leaf],
+    names: Names,
+    of: str,
 ) -> Part | None:
     """The rule of one distribution; None if its outcome or its parameter is not known."""
-    place = match.inputs["x"]
-    parameter, draw = _parameter(match, names), _draw(graph, match)
-    arrived = _arrived(graph, match, place)
+    parameter, draw = _parameter(source, names), _draw(graph, match)
+    arrived = _arrived(graph, source)
     if parameter is None or draw is None or not arrived:
         return None
     name = "probs" if "probs" in match.name else "logits"
@@ -58,8 +93,11 @@ def _part(
     rule = find_rule(problem.distribution(), name)
     eligibility = rule(problem.as_given(), problem.value)
     weight = draw.weight.double()
-    autograd = torch.stack([gradient for _, gradient in arrived]).sum(0)
-    leaf = _leaf(place, leaves, names, name, parameter, arrived)
+    bonus = _entropy_weight(graph, source)
+    result = like_rows(weight, eligibility) * eligibility
+    if bonus is not None:
+        result = result + like_rows(bonus, eligibility) * _entropy_gradient(rows)
+    leaf = _leaf(source.place, leaves, names, name, parameter, arrived)
     return Part(
         problem=problem,
         name=name,
@@ -70,19 +108,35 @@ def _part(
         factor=weight,
         eligibility=eligibility,
         parameter=parameter,
-        result=(like_rows(weight, eligibility) * eligibility).sum_to_size(parameter.shape),
-        autograd=autograd,
+        result=result.sum_to_size(parameter.shape),
+        autograd=torch.stack([gradient for _, gradient in arrived]).sum(0),
         leaf=leaf,
+        bonus=bonus,
     )
 
 
-def _arrived(graph: Graph, match: Match, place: Place) -> list[tuple[Node, Tensor]]:
-    """The gradients that the nodes of ``match`` hand on to ``place``."""
+def _entropy_weight(graph: Graph, source: _Source) -> Tensor | None:
+    """∂(what is explained)/∂ entropy of each row; None if no entropy is used."""
+    weights = [graph.flows[match.nodes[-1]].arrived[0] for match in source.entropies]
+    known = [weight.double() for weight in weights if weight is not None]
+    return torch.stack(known).sum(0) if known else None
+
+
+def _entropy_gradient(logits: Tensor) -> Tensor:
+    """∂H/∂z_k = −π_k (log π_k + H), and 0 where π_k = 0."""
+    log_probs = logits.log_softmax(-1)
+    probs = log_probs.exp()
+    products = torch.where(probs > 0, probs * log_probs, torch.zeros_like(probs))
+    return -products + probs * products.sum(-1, keepdim=True)
+
+
+def _arrived(graph: Graph, source: _Source) -> list[tuple[Node, Tensor]]:
+    """The gradients that are handed on to the parameter."""
     return [
         (node, gradient)
-        for node in match.nodes
+        for node in source.nodes
         for target, gradient in zip(node.next_functions, graph.flows[node].handed_on, strict=True)
-        if target == place and gradient is not None
+        if target == source.place and gradient is not None
     ]
 
 
@@ -107,14 +161,14 @@ def _leaf(
     return Leaf(called, called, numbers_of(parameter), numbers_of(total), contributions)
 
 
-def _parameter(match: Match, names: Names) -> Tensor | None:
+def _parameter(source: _Source, names: Names) -> Tensor | None:
     """The value of a distribution's parameter; logits may differ from it by a constant."""
-    place = match.inputs["x"]
+    place = source.place
     variable = autograd_internals.variable_of(place[0])
     held = variable if variable is not None else names.places.get(place, ("", None))[1]
     if held is not None:
         return held.detach()
-    for node in match.nodes:
+    for node in source.nodes:
         kind = base_name(node.name())
         if kind in ("logsumexp", "div"):
             return _saved_tensor(node, "self")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from eligibility.explanation.derivation import RuleStatement, Term
-from eligibility.explanation.letters import math_letter
+from eligibility.explanation.letters import as_text, math_letter
 from eligibility.explanation.numbers import numbers_of
 from eligibility.explanation.problem import Part
 
@@ -15,14 +15,17 @@ def statement_of(part: Part) -> RuleStatement:
     rule = part.rule
     symbol = next((s for s, held in rule.symbols.items() if held == part.name), None)
     if symbol is None:
-        symbol, latex_symbol = part.name, _as_text(part.name)
+        symbol, latex_symbol = part.name, as_text(part.name)
     else:
         symbol += "_k" if f"{symbol}_k" in rule.equation else ""
         latex_symbol = "".join(map(math_letter, symbol))
     left, factor = _SIDES.get(part.asked or "", (part.of, "g"))
-    latex_left = _LATEX_SIDES.get(part.asked or "", _as_text(part.of))
+    latex_left = _LATEX_SIDES.get(part.asked or "", as_text(part.of))
     body = f"{factor} · ({rule.equation})" if factor else rule.equation
     latex_body = rf"{factor} \left({rule.latex}\right)" if factor else rule.latex
+    if part.bonus is not None:
+        body += " − h π (log π + H)"
+        latex_body += r" - h\,\pi(\ln\pi + H)"
     return RuleStatement(
         name=rule.name,
         parameter=part.called,
@@ -33,10 +36,6 @@ def statement_of(part: Part) -> RuleStatement:
         result=numbers_of(part.result),
         reference=rule.reference,
     )
-
-
-def _as_text(name: str) -> str:
-    return rf"\text{{{name}}}".replace("_", r"\_")
 
 
 # What is differentiated -> how the equation writes it, and the factor that it puts before the rule.
@@ -57,5 +56,7 @@ def _terms(part: Part, factor: str) -> tuple[Term, ...]:
     if factor:
         meaning = "probability" if part.asked == "prob" else f"∂ {part.of}/∂ log p"
         terms.append(Term(factor, "factor", meaning, numbers_of(part.factor)))
+    if part.bonus is not None:
+        terms.append(Term("h", "factor", f"∂ {part.of}/∂ entropy", numbers_of(part.bonus)))
     summands = part.rule.terms(given, problem.value)
     return (*terms, *(Term(s, "summand", "", numbers_of(t)) for s, t in summands.items()))

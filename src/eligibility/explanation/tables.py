@@ -33,10 +33,11 @@ def table_of(part: Part, gradient: Numbers) -> Table:
     columns += _summands(part)
     columns.append(_numbers_column("gradient", "gradient", gradient))
     size = part.parameter.numel()
+    one_row = size == part.parameter.shape[-1:].numel()
     selected = [] if counts is None else counts.reshape(-1).nonzero().reshape(-1).tolist()
     return Table(
         title=f"∂ {part.of} / ∂ {part.called}",
-        axis="entry" if counts is None else "category",
+        axis="entry" if counts is None else "category" if one_row else "row, category",
         rows=row_labels(part.parameter.shape),
         columns=tuple(columns),
         selected=tuple(index for index in selected if index < _MOST_ROWS),

@@ -86,11 +86,12 @@ def _section(title: str, body: list[RenderableType]) -> list[RenderableType]:
 
 
 def _table(table: Table) -> RenderableType:
-    grid = Grid(box=box.SIMPLE, pad_edge=False, padding=(0, 1), show_edge=False)
+    grid = Grid(box=box.SIMPLE, pad_edge=False, collapse_padding=True, show_edge=False)
     grid.add_column(table.axis, overflow="fold")
     for column in table.columns:
         style = "bold" if column.role == "gradient" else ""
-        grid.add_column(column.title, justify="right", style=style, overflow="fold")
+        title = column.title.replace("through the ", "through the\n")
+        grid.add_column(title, justify="right", style=style, overflow="fold")
     for index, label in enumerate(table.rows):
         mark = "→ " if index in table.selected else "  " if table.selected else ""
         entries = [_entry(column, index) for column in table.columns]

@@ -1,0 +1,87 @@
+"""The step from logits to weights: through a linear layer, e_ij = δ_i x_j."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from eligibility.explanation import autograd_internals
+from eligibility.explanation.checks import check_equal, rounding_of
+from eligibility.explanation.derivation import Check, Leaf, RuleStatement, Term
+from eligibility.explanation.graph import Graph, Node
+from eligibility.explanation.letters import as_text
+from eligibility.explanation.numbers import numbers_of
+from eligibility.explanation.patterns import Match
+from eligibility.explanation.recorder import base_name
+
+# Layers of a network that are written out, those next to its output first.
+_MOST_LAYERS = 2
+# Where autograd saves the input of each kind of layer.
+_INPUTS = {"addmm": "mat1", "mm": "self"}
+
+
+class Layer(NamedTuple):
+    """The rule of one layer's weight, and whether autograd agrees."""
+
+    rule: RuleStatement
+    check: Check
+
+
+def layers_of(
+    graph: Graph, matches: Sequence[Match], leaves: Mapping[int, Leaf], of: str
+) -> list[Layer]:
+    """The linear layers of ``graph`` whose weight is a leaf, at most the last few."""
+    found: list[Layer] = []
+    order = {node: index for index, node in enumerate(graph.nodes)}
+    for match in sorted(matches, key=lambda m: -order[m.nodes[-1]]):
+        if match.name == "linear layer" and len(found) < _MOST_LAYERS:
+            leaf = leaves.get(id(autograd_internals.variable_of(match.inputs["weight"][0])))
+            found += _layer(graph, match, leaf, of) if leaf is not None else []
+    return found
+
+
+def _layer(graph: Graph, match: Match, leaf: Leaf, of: str) -> list[Layer]:
+    product = next(node for node in match.nodes if base_name(node.name()) in _INPUTS)
+    saved = autograd_internals.saved_value(product, _INPUTS[base_name(product.name())])
+    delta, autograd = graph.flows[product].arrived[0], _into(graph, match)
+    if not isinstance(saved, Tensor) or delta is None or autograd is None:
+        return []
+    inputs = saved.detach()
+    result = delta.mT.double() @ inputs.double()
+    scale = delta.mT.double().abs() @ inputs.double().abs()
+    epsilon = torch.finfo(autograd.dtype).eps
+    check = check_equal(
+        f"δ_i x_j = autograd, at {leaf.name}",
+        result,
+        autograd.double(),
+        rounding_of(scale, len(inputs), epsilon),
+        "the layer is used in another way as well",
+    )
+    rule = RuleStatement(
+        name="backpropagation into the weights of a linear layer",
+        parameter=leaf.name,
+        coordinates="",
+        equation=f"∂ {of}/∂W_ij = Σ δ_i x_j",
+        latex=rf"\frac{{\partial {as_text(of)}}}{{\partial W_{{ij}}}} = \sum \delta_i x_j",
+        terms=(
+            Term("δ", "symbol", f"∂ {of}/∂(output of the layer)", numbers_of(delta)),
+            Term("x", "symbol", "input of the layer", numbers_of(inputs)),
+        ),
+        result=numbers_of(result),
+        reference="chain rule; for one Bernoulli-logistic unit Williams 1992, eq. (7)",
+    )
+    return [Layer(rule, check)]
+
+
+def _into(graph: Graph, match: Match) -> Tensor | None:
+    """What the layer hands on to its weight."""
+    place = match.inputs["weight"]
+    nodes: list[Node] = [node for node in match.nodes if place in node.next_functions]
+    if len(nodes) != 1:
+        return None
+    node = nodes[0]
+    handed: Tensor | None = graph.flows[node].handed_on[node.next_functions.index(place)]
+    return handed
