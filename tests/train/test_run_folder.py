@@ -161,17 +161,19 @@ def test_without_a_terminal_the_display_writes_plain_lines() -> None:
         display(progress())
         display(progress(solved=True))  # a moment later: drawn at the end only
     assert console.file.getvalue().splitlines() == [  # type: ignore[attr-defined]
-        "training  return 85.2 of 475   entropy 0.500   5,000 steps   100,000 steps/s   "
+        "training  return 85.2 of 475   entropy 0.500   5,000 steps   100,000/s   "
         "at most 10 s left",
-        "training  return 85.2 of 475   entropy 0.500   5,000 steps   100,000 steps/s   solved",
+        "training  return 85.2 of 475   entropy 0.500   5,000 steps   100,000/s   solved",
     ]
 
 
-def test_on_a_terminal_one_line_is_redrawn() -> None:
-    console = Console(file=io.StringIO(), force_terminal=True, width=200)
+@pytest.mark.parametrize("width", [80, 200])
+def test_on_a_terminal_one_line_is_redrawn(width: int) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=width)
     with ProgressDisplay(console, steps=1_000_000, stop_at=float("inf")) as display:
         display(progress())
-    assert "return 85.2   entropy 0.500" in console.file.getvalue()  # type: ignore[attr-defined]
+    shown = "return 85.2   entropy 0.500   5,000 steps   100,000/s   at most 10 s left"
+    assert shown in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

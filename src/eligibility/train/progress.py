@@ -31,10 +31,10 @@ class ProgressDisplay:
         self._drawn = -math.inf
         self._last: Progress | None = None
         self._warned: set[str] = set()
+        status = TextColumn("{task.fields[status]}")
+        columns = [BarColumn(bar_width=24), status] if console.width >= 110 else [status]
         self._bar = Bar(
-            TextColumn("[bold]training"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[status]}"),
+            *columns,
             console=console,
             auto_refresh=False,  # a refreshing thread would compete with the training
         )
@@ -88,7 +88,7 @@ class ProgressDisplay:
         end = "solved" if progress.solved else f"at most {_duration(left)} left"
         return (
             f"return {progress.mean_return:.1f}{goal}   entropy {progress.entropy:.3f}   "
-            f"{progress.steps:,} steps   {speed:,.0f} steps/s   {end}"
+            f"{progress.steps:,} steps   {speed:,.0f}/s   {end}"
         )
 
 
