@@ -8,13 +8,14 @@ import warnings
 import pytest
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
+from torch.distributions import Distribution, Gamma, LogNormal, Weibull
 
 import eligibility as el
 from eligibility.rules.registry import constructed_parameters, find_rule, rules_of
 from tests.rules.cases import CASES, COMPOSED, Case
 
 EACH_CASE = pytest.mark.parametrize("case", [*CASES, *COMPOSED], ids=lambda case: case.name)
+BY_ODDS = [case for case in CASES if set(case.draws) in ({"probs"}, {"logits"})]
 BATCH_SHAPES = [(), (3,), (2, 3)]
 
 
@@ -153,11 +154,9 @@ def test_a_reader_is_told_what_the_rule_is(case: Case) -> None:
             assert set(rule.symbols.values()) <= {"value", *rule.reads, rule.parameter}
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", BY_ODDS, ids=lambda case: case.name)
 def test_eligibility_of_every_parameterisation_is_the_same_by_chain_rule(case: Case) -> None:
     """The rule for logits of an object given by probs, and the other way round."""
-    if set(case.draws) not in ({"probs"}, {"logits"}):
-        pytest.skip("one parameterisation only")
     (given,) = case.draws
     (other,) = {"probs", "logits"} - {given}
     dist = build(case, (3,), seed=7)
@@ -171,3 +170,10 @@ def test_eligibility_of_every_parameterisation_is_the_same_by_chain_rule(case: C
 def _fixed(dist: Distribution) -> dict[str, object]:
     fixed = ("total_count", "temperature")
     return {name: getattr(dist, name) for name in fixed if hasattr(dist, name)}
+
+
+@pytest.mark.parametrize("build", [LogNormal, Gamma, Weibull], ids=lambda cls: cls.__name__)
+def test_integer_outcome_of_a_continuous_law_loses_no_digits(build: type[Distribution]) -> None:
+    dist = build(torch.tensor(0.5, dtype=torch.float64), torch.tensor(2.0, dtype=torch.float64))
+    whole = el.eligibility(dist, torch.tensor(3))
+    assert whole == el.eligibility(dist, torch.tensor(3.0, dtype=torch.float64))

@@ -77,6 +77,19 @@ def test_class_without_rules() -> None:
     )
 
 
+def test_own_class_without_a_support() -> None:
+    class Shift(Distribution):
+        def __init__(self, a: Tensor) -> None:
+            self.a = a
+            super().__init__(a.shape, validate_args=False)
+
+    @el.register_eligibility(Shift, "a", equation="y − a")
+    def shift(value: Tensor, a: Tensor) -> Tensor:
+        return value - a
+
+    assert el.eligibility(Shift(torch.tensor(1.0)), torch.tensor(3.0)) == {"a": 2}
+
+
 def test_parameter_without_rule() -> None:
     with pytest.raises(UnsupportedDistributionError) as caught:
         el.eligibility(Bernoulli(probs=torch.tensor(0.5)), torch.tensor(1.0), wrt="odds")

@@ -26,7 +26,7 @@ from eligibility.rules.registry import (
     find_rule,
     register_composition,
 )
-from eligibility.rules.rule import Rule, double_precision
+from eligibility.rules.rule import Rule, double_precision, read_parameter
 from eligibility.shapes import check_sample_shape
 
 _WEIGHTS, _COMPONENT = "mixture_distribution.", "component_distribution."
@@ -146,8 +146,10 @@ def _scores(dist: MixtureSameFamily, value: Tensor) -> tuple[Tensor, Tensor]:
     component = in_double(dist.component_distribution)
     scores: Tensor = component.log_prob(_for_components(dist, value))
     if "probs" in given_names(dist.mixture_distribution, ("probs", "logits")):
-        return scores, dist.mixture_distribution.probs.to(scores.dtype)
-    return scores, exponentiate(dist.mixture_distribution.logits.to(scores.dtype))
+        return scores, read_parameter(dist.mixture_distribution, "probs").to(scores.dtype)
+    return scores, exponentiate(
+        read_parameter(dist.mixture_distribution, "logits").to(scores.dtype)
+    )
 
 
 def _for_components(dist: MixtureSameFamily, value: Tensor) -> Tensor:

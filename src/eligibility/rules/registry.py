@@ -22,7 +22,7 @@ from eligibility.errors import (
     UnsupportedDistributionError,
 )
 from eligibility.rules.constructed import check_unambiguous, given_names
-from eligibility.rules.rule import Rule, arguments_after_value, round_once
+from eligibility.rules.rule import Rule, arguments_after_value, round_once, support_of
 from eligibility.shapes import are_values_readable, check_sample_shape
 
 Function = TypeVar("Function", bound=Callable[..., object])
@@ -222,6 +222,8 @@ def eligibility(
 
     Notes:
         A stock torch object has divided its probs by their sum, so there the answer is at Σ = 1.
+        ``Independent`` and ``TransformedDistribution`` have the parameters of their base. A mixture
+        names its own by path: ``mixture_distribution.logits``, ``component_distribution.loc``.
         float16 and bfloat16 are computed in a wider dtype inside and rounded once.
 
     Example:
@@ -270,7 +272,7 @@ def check_value(dist: Distribution, value: Tensor) -> None:
 def check_support(dist: Distribution, value: Tensor) -> None:
     """Raise unless ``value`` has the shape of an outcome and lies in the support of ``dist``."""
     check_sample_shape(value, dist.batch_shape, dist.event_shape)
-    support = dist.support
+    support = support_of(dist)
     if support is None or not are_values_readable(value):
         return
     if not bool(support.check(value).all()):  # type: ignore[no-untyped-call]  # torch

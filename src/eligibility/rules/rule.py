@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
+from torch.distributions.constraints import Constraint
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Rule:
 
     def __call__(self, dist: Distribution, value: Tensor) -> Tensor:
         """The eligibility of each sample: value's batch shape + the parameter's event shape."""
-        return self.function(value, *self._arguments(dist))
+        return self.function(self._outcome(dist, value), *self._arguments(dist))
 
     def terms(self, dist: Distribution, value: Tensor) -> dict[str, Tensor]:
         """Symbol -> tensor, in the order of the equation; each has the eligibility's shape.
@@ -70,12 +71,24 @@ class Rule:
         total = self(dist, value)
         if self.summands is None:
             return {self.equation: total}
-        parts = self.summands(value, *self._arguments(dist))
+        parts = self.summands(self._outcome(dist, value), *self._arguments(dist))
         return {symbol: part.expand_as(total) for symbol, part in parts.items()}
 
     def dtype(self, dist: Distribution) -> torch.dtype:
         """The dtype of the eligibility: that of the attributes that the formula reads."""
         return _common_dtype([a for a in self._arguments(dist) if _is_floating(a)])
+
+    def _outcome(self, dist: Distribution, value: Tensor) -> Tensor:
+        """``value``; the whole numbers of an integer tensor as numbers, unless they count or name.
+
+        torch takes the logarithm of an integer tensor in its default dtype.
+        """
+        if value.is_floating_point() or "dist" in self.reads:  # then the rule inside decides
+            return value
+        support = support_of(dist)
+        if support is None or support.is_discrete:
+            return value
+        return value.to(double_precision(value.device))
 
     def _arguments(self, dist: Distribution) -> tuple[Any, ...]:
         return tuple(dist if name == "dist" else read_parameter(dist, name) for name in self.reads)
@@ -85,6 +98,15 @@ class Rule:
 def read_parameter(dist: Distribution, name: str) -> Any:
     """The attribute of ``dist`` that a formula reads; a class that keeps it as given, says so."""
     return getattr(dist, name)
+
+
+def support_of(dist: Distribution) -> Constraint | None:
+    """The support of ``dist``, or None if it does not say."""
+    try:
+        support: Constraint | None = dist.support
+    except NotImplementedError:
+        return None
+    return support
 
 
 def arguments_after_value(function: Callable[..., object]) -> tuple[str, ...]:
