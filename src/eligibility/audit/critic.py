@@ -166,6 +166,8 @@ def _linear_fit(evidence: Evidence, line: Timeline, form: Advantage) -> Fit | No
     columns = [_gradient(evidence, plain)]
     for unit in np.eye(size):
         columns.append(_gradient(evidence, form.weights(evidence, line, unit) - plain))
+    # a constant baseline beside the critic's
+    columns.append(_gradient(evidence, form.form.finished(line.present.astype(float), line)))
     columns.append(_entropy_column(evidence, line, form.norm))
     matrix, target = np.array(columns).T, evidence.ascent.ravel()
     if not np.isfinite(matrix).all():
@@ -174,7 +176,7 @@ def _linear_fit(evidence: Evidence, line: Timeline, form: Advantage) -> Fit | No
     residual = float(np.linalg.norm(target - matrix @ solution) / np.linalg.norm(target))
     scale = float(solution[0])
     unit_scale = scale if scale != 0.0 else 1.0
-    values: Array = solution[1:-1] / unit_scale
+    values: Array = solution[1 : size + 1] / unit_scale
     return Fit(form, values, scale, float(solution[-1]) / unit_scale, residual)
 
 

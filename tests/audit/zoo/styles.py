@@ -1,7 +1,7 @@
 """The clean programs of the zoo: twelve ways in which people write REINFORCE.
 
 A program is a text with tagged lines (``#@ tag``); mutations and variants exchange tagged lines.
-Half of the styles were used while the audit was written, the others are only scored.
+The styles are split into a tuning half and a scored half.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Style:
 
     Attributes:
         name: Of the file.
-        tuning: Whether it was used while the audit was written.
+        tuning: Which half it belongs to.
         weights: The tensor that multiplies the log-probabilities.
         gamma: The expression of the discount.
         log_prob_list: What the log-probabilities are stacked from, if they are.
