@@ -5,7 +5,7 @@
 "Solved" is: the mean of the last 100 training episodes reaches 475. Training seconds count from
 the first reset to that moment; process seconds from the start of `eligibility train` to its exit,
 with the run folder written. Afterwards each policy plays 100 fresh episodes greedily. The result,
-with date, machine and versions, goes to benchmarks/results/.
+with date, machine and versions, goes to benchmarks/results/cartpole.json.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def main() -> None:
     now = datetime.now(timezone.utc)
     record = {"date": f"{now:%Y-%m-%d %H:%M} UTC", **machine(core), **summary, "runs": runs}
     RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"cartpole-{now:%Y%m%d-%H%M%S}.json"
+    path = RESULTS / "cartpole.json"
     path.write_text(json.dumps(record, indent=2) + "\n")
     print(f"written to {path}")
 
