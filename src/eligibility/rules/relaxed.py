@@ -42,21 +42,24 @@ def coin_logits(v: Tensor, temperature: Tensor, logits: Tensor) -> Tensor:
 
 
 def categories_logits(v: Tensor, temperature: Tensor, weights: Tensor) -> Tensor:
-    """``1 − K softmax(z − τv)`` with weights e^z, given the logarithms v of an outcome."""
-    return _score(exponentiate(weights.log() - temperature * v))
+    """``1 − K softmax(z − τv)`` with weights e^z, given the logarithms v of an outcome.
+
+    An entry of −∞ takes the whole share, as in the limit.
+    """
+    scores = weights.log() - temperature * v
+    return _score(exponentiate(scores.clamp(max=torch.finfo(v.dtype).max)))
 
 
 def simplex_logits(y: Tensor, temperature: Tensor, weights: Tensor) -> Tensor:
     """The same given the outcome y: weights times powers, whose relative errors are small.
 
-    An entry of y that has underflowed to 0 takes the whole share, as in the limit.
+    Where all the products underflow, by logarithms. An entry of 0 takes the whole share.
     """
     powers = (y.amin(-1, keepdim=True) / y).nan_to_num(1.0) ** temperature
     products = weights * powers
-    largest = torch.finfo(y.dtype).max
-    by_logarithm = exponentiate((weights.log() - temperature * y.log()).clamp(max=largest))
-    faint = products.amax(-1, keepdim=True) < 1e-200
-    return _score(torch.where(faint, by_logarithm, products))
+    faint = products.amax(-1, keepdim=True) < torch.finfo(y.dtype).tiny ** 0.75
+    by_logarithm = categories_logits(y.log(), temperature, weights)
+    return torch.where(faint, by_logarithm, _score(products))
 
 
 def _score(weights: Tensor) -> Tensor:
