@@ -22,6 +22,7 @@ from eligibility.explanation.derivation import (
     Check,
     Explanation,
     Leaf,
+    RuleStatement,
     Subject,
     Table,
 )
@@ -30,7 +31,7 @@ from eligibility.explanation.layers import Layer, layers_of
 from eligibility.explanation.names import Names
 from eligibility.explanation.patterns import Match, recognise
 from eligibility.explanation.problem import Part, like_rows
-from eligibility.explanation.recognised import parts_of
+from eligibility.explanation.recognised import log_probs_of, parts_of
 from eligibility.explanation.recorder import Recording, latest_recording
 from eligibility.explanation.statements import statement_of
 from eligibility.explanation.steps import Writer
@@ -54,9 +55,7 @@ def explain_tensor(
     targets = [end.tensor for end in graph.ends]
     with graph.watch(), _retained_gradients_kept():
         gradients = _run(tensor, targets, start)
-    recording = latest_recording()
-    if recording is not None and not any(recording.find(node) for node in graph.nodes[-3:]):
-        recording = None
+    recording = _recording_of(graph)
     writer = Writer(graph, names.unique(targets), recording, names.places)
     matches = recognise(graph)
     leaves = writer.leaves()
@@ -68,13 +67,10 @@ def explain_tensor(
         title=f"∂ {of} / ∂ {_listed([leaf.name for leaf in leaves])}",
         subject=Subject("graph", of, tuple(leaf.name for leaf in leaves)),
         tables=_tables(parts, leaves, targets, of),
-        why=_why(parts, layers, leaves, matches, of),
+        why=_why(parts, layers, leaves, matches, _weights(graph, matches), of),
         steps=writer.steps(matches),
         leaves=leaves,
-        rules=(
-            *(replace(statement_of(part), conventions=conventions_table(part)) for part in parts),
-            *(layer.rule for layer in layers),
-        ),
+        rules=_rules(parts, layers),
         checks=(
             _check_edges(graph, gradients),
             *(check for part in parts for check in _checks(part)),
@@ -85,8 +81,21 @@ def explain_tensor(
             *expectations.of_graph(matches, leaves, of),
             *expectations.of_non_leaves(names, graph),
         ),
-        notes=_notes(tensor, recording),
+        notes=_notes(tensor, recording, len(log_probs_of(graph, matches))),
     )
+
+
+def _rules(parts: Sequence[Part], layers: Sequence[Layer]) -> tuple[RuleStatement, ...]:
+    """The closed forms that hold in the graph, from its output downwards."""
+    known = [replace(statement_of(part), conventions=conventions_table(part)) for part in parts]
+    return (*known, *(layer.rule for layer in layers))
+
+
+def _recording_of(graph: Graph) -> Recording | None:
+    """The latest recording, if the graph was made inside it."""
+    recording = latest_recording()
+    made_inside = recording is not None and any(map(recording.find, graph.nodes[-3:]))
+    return recording if made_inside else None
 
 
 def _check_has_graph(tensor: Tensor, names: Names) -> None:
@@ -173,16 +182,23 @@ def _tables(
     return (*first, leaf_summary([leaf for leaf, _ in rest], of))
 
 
+def _weights(graph: Graph, matches: Sequence[Match]) -> Tensor:
+    """The gradient that arrives at each log-probability."""
+    arrived = [graph.flows[m.nodes[-1]].arrived[0] for m in log_probs_of(graph, matches)]
+    known = [weight.reshape(-1) for weight in arrived if weight is not None]
+    return torch.cat(known) if known else torch.zeros(0)
+
+
 def _why(
     parts: Sequence[Part],
     layers: Sequence[Layer],
     leaves: Sequence[Leaf],
     matches: Sequence[Match],
+    weights: Tensor,
     of: str,
 ) -> tuple[str, ...]:
     sentences: list[str] = []
     if parts and any(match.kind == "loss" for match in matches):
-        weights = torch.cat([part.factor.reshape(-1) for part in parts])
         sentences += reasons.loss(of, weights)
     for part in parts:
         sentences += reasons.why(part)
@@ -242,12 +258,17 @@ def _checks(part: Part) -> list[Check]:
     return [check for check in found if check is not None]
 
 
-def _notes(tensor: Tensor, recording: Recording | None) -> tuple[str, ...]:
+def _notes(tensor: Tensor, recording: Recording | None, distributions: int) -> tuple[str, ...]:
     notes = []
     if tensor.numel() > 1:
         notes.append(
             f"The explained tensor has {tensor.numel()} entries; its gradient here is that of "
             "their sum."
+        )
+    if distributions > 1:
+        notes.append(
+            f"The graph has {distributions} log-probabilities; the first one in the program is "
+            "explained by its rule, the others repeat it."
         )
     missing = autograd_internals.missing_names()
     if missing:

@@ -39,7 +39,8 @@ def layers_of(
     for match in sorted(matches, key=lambda m: -order[m.nodes[-1]]):
         if match.name == "linear layer" and len(found) < _MOST_LAYERS:
             leaf = leaves.get(id(autograd_internals.variable_of(match.inputs["weight"][0])))
-            found += _layer(graph, match, leaf, of) if leaf is not None else []
+            known = any(layer.rule.parameter == leaf.name for layer in found) if leaf else True
+            found += _layer(graph, match, leaf, of) if leaf is not None and not known else []
     return found
 
 
@@ -49,7 +50,7 @@ def _layer(graph: Graph, match: Match, leaf: Leaf, of: str) -> list[Layer]:
     delta, autograd = graph.flows[product].arrived[0], _into(graph, match)
     if not isinstance(saved, Tensor) or delta is None or autograd is None:
         return []
-    inputs = saved.detach()
+    inputs, uses = saved.detach(), len(leaf.contributions)
     result = delta.mT.double() @ inputs.double()
     scale = delta.mT.double().abs() @ inputs.double().abs()
     epsilon = torch.finfo(autograd.dtype).eps
@@ -61,7 +62,8 @@ def _layer(graph: Graph, match: Match, leaf: Leaf, of: str) -> list[Layer]:
         "the layer is used in another way as well",
     )
     rule = RuleStatement(
-        name="backpropagation into the weights of a linear layer",
+        name="backpropagation into the weights of a linear layer"
+        + (f", the last of its {uses} uses" if uses > 1 else ""),
         parameter=leaf.name,
         coordinates="",
         equation=f"∂ {of}/∂W_ij = Σ δ_i x_j",

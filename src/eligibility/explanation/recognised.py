@@ -20,9 +20,6 @@ from eligibility.explanation.recorder import base_name
 from eligibility.explanation.steps import through
 from eligibility.rules.registry import find_rule
 
-# So many distributions of one graph are explained by their rule; the rest repeat it.
-_MOST_PARTS = 2
-
 
 class _Draw(NamedTuple):
     """What was drawn, and how much the explained tensor depends on its log-probability."""
@@ -48,14 +45,20 @@ class _Source(NamedTuple):
 def parts_of(
     graph: Graph, matches: Sequence[Match], leaves: Mapping[int, Leaf], names: Names, of: str
 ) -> list[Part]:
-    """The rules that hold inside ``graph``, at most the first few."""
-    parts: list[Part] = []
-    for match in matches:
-        if match.kind == "log_prob" and len(parts) < _MOST_PARTS:
-            source = _source(graph, match, matches)
-            part = source and _part(graph, match, source, leaves, names, of)
-            parts += [part] if part is not None else []
-    return parts
+    """The rule of the first distribution inside ``graph``, as a list of one or none."""
+    for match in log_probs_of(graph, matches):
+        source = _source(graph, match, matches)
+        part = source and _part(graph, match, source, leaves, names, of)
+        if part is not None:
+            return [part]
+    return []
+
+
+def log_probs_of(graph: Graph, matches: Sequence[Match]) -> list[Match]:
+    """The log-probabilities inside ``graph``, in the order of the program."""
+    order = {node: index for index, node in enumerate(graph.nodes)}
+    found = [match for match in matches if match.kind == "log_prob"]
+    return sorted(found, key=lambda match: order[match.nodes[-1]])
 
 
 def _source(graph: Graph, match: Match, matches: Sequence[Match]) -> _Source | None:

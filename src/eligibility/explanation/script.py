@@ -199,15 +199,7 @@ def _read(
         raise InvalidValueError(
             f"`{path}`", error, "a script that runs to its end", "run it alone to see the traceback"
         )
-    calls = tuple(
-        BackwardCall(
-            call["line"],
-            call["code"],
-            call["times"],
-            Explanation.from_json(json.dumps(call["explanation"])),
-        )
-        for call in report["calls"]
-    )
+    calls = tuple(map(_call, report["calls"]))
     notes = list(report["notes"])
     if not ended:
         if not calls:
@@ -227,6 +219,11 @@ def _read(
         _raise_not_found(path, report["seen"], line, tensor)
     missing = tuple(MissingGradient(**item) for item in report["missing"])
     return ScriptExplanation(str(path), calls, missing, tuple(notes), output)
+
+
+def _call(call: dict[str, Any]) -> BackwardCall:
+    explanation = Explanation.from_json(json.dumps(call["explanation"]))
+    return BackwardCall(call["line"], call["code"], call["times"], explanation)
 
 
 def _raise_not_found(
