@@ -1,0 +1,288 @@
+"""Writes docs/performance.md from the newest files in benchmarks/results/.
+
+    python benchmarks/report.py
+
+The page holds what the files hold, losses included; a test compares the two.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from eligibility.files import write_atomically
+
+RESULTS = Path(__file__).parent / "results"
+PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
+COPY, KERNEL, OURS = "a copy", "our kernel, reused memory", "eligibility"
+
+INTRODUCTION = """\
+# Performance
+
+Written by `python benchmarks/report.py` from the files in `benchmarks/results/`; do not edit it.
+Ratios compare methods that took turns in the same run, so they hold better than milliseconds,
+which other programs on the machine lengthen. `eligibility bench` measures the first section on
+your machine; the other scripts are in `benchmarks/`.
+
+Nothing here was timed on a GPU: there the operations are plain torch for now.
+"""
+
+
+def main() -> None:
+    """Write the page."""
+    print(f"written to {write_atomically(PAGE, page(RESULTS))}")
+
+
+def page(results: Path) -> str:
+    """The whole page, from a folder of results."""
+    sections = [INTRODUCTION]
+    for pattern, section in (
+        ("logits-*.json", over_logits),
+        ("hot_path*.json", hot_path),
+        ("per_sample_eligibilities*.json", per_sample),
+        ("cartpole-*.json", cartpole),
+    ):
+        files = sorted(results.glob(pattern))
+        if files:
+            sections.append(section(json.loads(files[-1].read_text(encoding="utf-8"))))
+    linear = [json.loads(path.read_text("utf-8")) for path in sorted(results.glob("linear*.json"))]
+    if linear:
+        sections.insert(2, through_linear(linear))
+    return "\n".join(sections)
+
+
+def table(heading: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """In Markdown; the first column is text, the others are numbers."""
+    heading = list(heading)
+    lines = [heading, [":--", *["--:"] * (len(heading) - 1)], *rows]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def over_logits(result: dict[str, Any]) -> str:
+    """Milliseconds, ratios, memory, and which goals were reached."""
+    machine = result["machine"]
+    versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
+    load = ", ".join(f"{number:.1f}" for number in machine["load_average"])
+    noun = "thread" if result["threads"] == 1 else "threads"
+    missing = "".join(f"- {name}: {why}.\n" for name, why in result["left_out"].items())
+    cases = pairs(result["tables"])
+    return f"""\
+## Over logits
+
+`-mean(A * log_prob)` and its gradient; in brackets with an entropy bonus. {result["date"]},
+{machine["processor"]}, {result["threads"]} {noun}, {result["clock"]}, median of
+{result["rounds"]} rounds; load of the machine {load}; {versions}.
+
+Milliseconds:
+
+{table(*times(cases))}
+How many times as long as `eligibility`; less than 1 is a loss for us:
+
+{table(*slowdowns(cases))}
+As a multiple of a copy of the logits into reused memory, which is the roofline:
+
+{table(*rooflines(cases))}
+Extra memory at the peak, in units of the logits' own size (of torch's allocator; the gradient
+itself is 1):
+
+{table(*peaks(cases))}
+Error of the gradient, relative rms against float64:
+
+{table(*errors(cases))}
+### Goals
+
+{table(("goal", "measured", "reached"), goals(result["tables"]))}
+Below a few thousand logits the time is that of Python calling an autograd function; a peer that is
+three torch calls cannot be beaten threefold from there.
+
+Not measured:
+
+{missing}"""
+
+
+def pairs(tables: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """(size in words, figures by name without entropy, the same with)."""
+    found = []
+    for plain, bonus in zip(tables[::2], tables[1::2], strict=True):
+        assert plain["case"] == bonus["case"]
+        case = plain["case"]
+        words = f"{case['dtype']} {case['rows']} × {case['categories']}"
+        found.append((words, by_name(plain), by_name(bonus)))
+    return found
+
+
+def by_name(one: dict[str, Any]) -> dict[str, Any]:
+    """Name -> figure."""
+    return {figure["name"]: figure for figure in one["figures"]}
+
+
+Rows = tuple[list[str], list[list[str]]]
+
+
+def grid(cases: list[Any], names: list[str], cell: Any) -> Rows:
+    """One row a size, one column a name, each cell without and with the entropy bonus."""
+    rows = [
+        [words, *(f"{cell(plain, name)} [{cell(bonus, name)}]" for name in names)]
+        for words, plain, bonus in cases
+    ]
+    return ["", *names], rows
+
+
+def names_in(cases: list[Any], without: tuple[str, ...] = ()) -> list[str]:
+    return [name for name in cases[0][1] if name not in without]
+
+
+def times(cases: list[Any]) -> Rows:
+    return grid(cases, names_in(cases), lambda of, name: number(of[name]["milliseconds"]))
+
+
+def slowdowns(cases: list[Any]) -> Rows:
+    names = names_in(cases, (OURS, COPY, "a copy, new memory", KERNEL))
+    return grid(cases, names, lambda of, name: f"{slowdown(of, name):.2f}")
+
+
+def rooflines(cases: list[Any]) -> Rows:
+    return grid(cases, names_in(cases, (COPY,)), lambda of, name: number(of[name]["of_copy"]))
+
+
+def peaks(cases: list[Any]) -> Rows:
+    names = [name for name in cases[0][1] if cases[0][1][name]["extra_peak"] is not None]
+    return grid(cases, names, lambda of, name: f"{of[name]['extra_peak']:.2f}")
+
+
+def errors(cases: list[Any]) -> Rows:
+    names = [name for name in cases[0][1] if cases[0][1][name]["gradient_error"] is not None]
+    return grid(cases, names, lambda of, name: f"{of[name]['gradient_error']:.1e}")
+
+
+def slowdown(of: dict[str, Any], name: str) -> float:
+    """How many times as long as this library."""
+    return float(of[name]["of_copy"] / of[OURS]["of_copy"])
+
+
+def number(value: float) -> str:
+    """Three digits."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def goals(tables: list[dict[str, Any]]) -> Iterator[list[str]]:
+    """What was aimed at, the range that was measured, and whether all of it is there."""
+    large = [one for one in tables if one["case"]["categories"] >= 1024]
+    small = [one for one in tables if one["case"]["categories"] <= 64]
+    plain = [by_name(one) for one in large if not one["entropy_coef"]]
+    bonus = [by_name(one) for one in large if one["entropy_coef"]]
+    float32 = [by_name(one) for one in large if one["case"]["dtype"] == "float32"]
+    both = [*plain, *bonus]
+
+    def of(cases: list[dict[str, Any]], name: str) -> list[float]:
+        return [slowdown(case, name) for case in cases if name in case]
+
+    peers = [name for name in by_name(tables[0]) if name not in (OURS, COPY, KERNEL)]
+    peers = [name for name in peers if not name.startswith(COPY)]
+    best = [min(slowdown(case, name) for name in peers) for case in map(by_name, small)]
+    kernel = [case[KERNEL]["of_copy"] for case in float32 if KERNEL in case]
+    memory = [case[OURS]["extra_peak"] for case in both]
+    yield goal("V ≥ 1024: at least 10 × as fast as Categorical", of(plain, "Categorical"), 10)
+    yield goal("the same with entropy: 20 ×", of(bonus, "Categorical"), 20)
+    yield goal("V ≥ 1024: at least 3 × as fast as torch.compile", of(both, "torch.compile"), 3)
+    yield goal("V ≤ 64: at least 3 × as fast as the best peer", best, 3)
+    yield goal(
+        "V ≥ 1024, float32: the kernel at most 2 × a copy, memory reused", kernel, 2, most=True
+    )
+    yield goal("V ≥ 1024: no memory beyond the gradient", memory, 1.05, most=True)
+
+
+def goal(words: str, found: list[float], bound: float, most: bool = False) -> list[str]:
+    """One row of the table of goals."""
+    if not found:
+        return [words, "not measured", "no"]
+    reached = sum(value <= bound if most else value >= bound for value in found)
+    span = f"{min(found):.2f} to {max(found):.2f}"
+    verdict = "yes" if reached == len(found) else f"in {reached} of {len(found)} cases"
+    return [words, span, "no" if not reached else verdict]
+
+
+def through_linear(results: list[dict[str, Any]]) -> str:
+    """The linear head beside the three matrix products that nobody can avoid."""
+    parts = ["## Through the linear layer\n"]
+    for result in results:
+        size = " × ".join(map(str, result["N, V, D"]))
+        bonus = ", entropy bonus" if result["entropy_coef"] else ""
+        parts.append(
+            f"N × V × D = {size}, {result['dtype']}{bonus}; {result['date']}, "
+            f"{result['processor']}, {result['threads']} thread(s), torch {result['torch']}, "
+            f"median of {result['rounds']} rounds. The ratio is to the three bare products; the "
+            "peak holds the two gradients.\n"
+        )
+        rows = [
+            [
+                row["method"],
+                f"{row['seconds']:.2f}",
+                f"{row['ratio']:.2f}",
+                f"{row['extra_peak_mib']:.0f}",
+                f"{row['gradient_error']:.1e}",
+            ]
+            for row in result["rows"]
+        ]
+        parts.append(table(("", "seconds", "ratio", "peak MiB", "gradient error"), rows))
+    return "\n".join(parts)
+
+
+def hot_path(result: dict[str, Any]) -> str:
+    """Sample, log_prob, backward with the drop-in distributions."""
+    rows = [
+        [f"{by}: {name}", f"{ratio:.2f}"]
+        for by in ("logits", "probs")
+        for name, ratio in result[by]["times_as_fast"].items()
+    ]
+    size = f"{result['states']} states, {result['actions']} actions"
+    return f"""\
+## Drop-in Categorical, small batches
+
+Construct, sample, `log_prob`, backward for {size}; {result["date"]}, torch {result["torch"]}.
+How many times as fast as torch's own:
+
+{table(("", "times as fast"), rows)}"""
+
+
+def per_sample(result: dict[str, Any]) -> str:
+    """Every weight's eligibility for every sample."""
+    rows = [
+        [
+            f"{row['network']}, {row['task']}",
+            row["method"],
+            f"{row['ms']:.1f}",
+            f"{row['time_ratio']:.2f}",
+            f"{row['memory_ratio']:.2f}",
+        ]
+        for row in result["table"]
+    ]
+    versions = ", ".join(f"{name} {number}" for name, number in result["versions"].items())
+    return f"""\
+## Per-sample eligibilities
+
+{result["samples"]} samples; {result["date"]}, {result["machine"]["processor"]},
+{result["machine"]["threads"]} thread(s), {versions}. Time and peak memory beside torch.func:
+
+{table(("", "method", "ms", "time", "memory"), rows)}"""
+
+
+def cartpole(result: dict[str, Any]) -> str:
+    """The trainer on one core."""
+    names = ("training_seconds_median", "training_seconds_worst", "process_seconds_median")
+    rows = [[name.replace("_", " "), f"{result[name]:.2f}"] for name in names]
+    rows.append(["lowest greedy return of 100 episodes", f"{result['greedy_return_lowest']:.1f}"])
+    versions = ", ".join(f"{name} {number}" for name, number in result["versions"].items())
+    return f"""\
+## CartPole-v1 to a mean return of 475
+
+Solved {result["solved"]}, one core of {result["machine"]["processor"]}; {result["date"]},
+{versions}.
+
+{table(("", "value"), rows)}"""
+
+
+if __name__ == "__main__":
+    main()
