@@ -42,7 +42,7 @@ def page(results: Path) -> str:
         ("logits-*.json", over_logits),
         ("hot_path*.json", hot_path),
         ("per_sample_eligibilities*.json", per_sample),
-        ("cartpole-*.json", cartpole),
+        ("cartpole*.json", cartpole),
     ):
         files = sorted(results.glob(pattern))
         if files:
