@@ -97,6 +97,11 @@ Error of the gradient, relative rms against float64:
 Below a few thousand logits the time is that of Python calling an autograd function; a peer that is
 three torch calls cannot be beaten threefold from there.
 
+What `eligibility` needs beyond its kernel is that call and, for large logits, the first touch of
+the gradient's new memory. On this virtual machine the price of that varied from call to call more
+than anything else (compare "a copy, new memory"), and it decides the rows in which we lose or gain
+least. `reuse_logits=True` avoids it; it is not in the tables.
+
 Not measured:
 
 {missing}"""
