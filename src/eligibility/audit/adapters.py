@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Categorical
 
-from eligibility.audit.diagnosis import Case, diagnose
+from eligibility.audit.case import Case
+from eligibility.audit.diagnosis import diagnose
 from eligibility.audit.matching import Constants
 from eligibility.audit.report import AuditReport
 from eligibility.audit.runner import CallableRunner

@@ -3,56 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from eligibility.audit.arrays import Array, Booleans
-from eligibility.audit.critic import Advantage
+from eligibility.audit.arrays import Booleans
+from eligibility.audit.case import Case
+from eligibility.audit.conventions import conventions_of, describe
 from eligibility.audit.evidence import Evidence, gather
-from eligibility.audit.exact import Bias, least_bias, policy_gradient
-from eligibility.audit.knowledge import CONVENTIONS, FAULTS
-from eligibility.audit.location import first_error, locate
-from eligibility.audit.matching import Constants, Match, effective_weights, find_match, uses
-from eligibility.audit.precision import tolerance
-from eligibility.audit.report import AuditReport, Convention, Finding, WeightRow
+from eligibility.audit.exact import Bias, least_bias
+from eligibility.audit.knowledge import FAULTS
+from eligibility.audit.location import first_error
+from eligibility.audit.matching import Match, effective_weights, find_match, uses
+from eligibility.audit.report import AuditReport, Finding, WeightRow
 from eligibility.audit.scoring import compare_scoring, probs_as_logits
-from eligibility.audit.source import Source
 from eligibility.audit.survey import RAN, Survey, has_critic, policy_tensors
 from eligibility.audit.timeline import Timeline, timeline
-
-
-@dataclass(frozen=True)
-class Case:
-    """What a diagnosis looks at.
-
-    Attributes:
-        survey: The observations.
-        source: The program's text, if it is a script.
-        name: What the report calls it.
-        constants: Numbers that it may mean.
-        place: File and line of the loss, where no ``backward`` of the program tells.
-    """
-
-    survey: Survey
-    source: Source | None
-    name: str
-    constants: Constants = Constants()  # noqa: RUF009  # frozen
-    place: tuple[str, int] | None = None
-
-    @property
-    def tolerance(self) -> float:
-        """Residuals below it are rounding."""
-        return tolerance(self.survey.unit)
-
-    def finding(self, rule: str, evidence: str, severity: str = "fault") -> Finding:
-        """The finding of ``rule``, on its line."""
-        known = FAULTS[rule]
-        file, line = locate(rule, self.survey, self.source, self.place)
-        return Finding(
-            rule, known.title, known.means, evidence, file or self.name, line, known.fix, severity
-        )
-
 
 _TOO_MANY = "too many paths to run them all, and no rule explains the sample"
 
@@ -114,7 +80,7 @@ def _conclude(
 ) -> AuditReport:
     faults = _faults(case, match, measured)
     exact = measured.residual < case.tolerance and case.survey.exhaustive
-    conventions = _conventions(case, evidence, line, match, measured)
+    conventions = conventions_of(case, evidence, line, match, measured)
     others = tuple(faults) + tuple(warnings)
     rule = describe(match) if match else ""
     if any(finding.rule == "wrong-sign" for finding in faults):
@@ -192,107 +158,6 @@ def _other_fault(
     _, outside = effective_weights(evidence)
     off = f"{outside.max():.1%} of the gradient lies outside the span of the executed actions'"
     return case.finding("unexplained", f"{size}; {off} eligibilities")
-
-
-def _conventions(
-    case: Case, evidence: Evidence, line: Timeline, match: Match | None, measured: Bias
-) -> tuple[Convention, ...]:
-    """Those of the match, each with the bias that it would cause alone."""
-    named: dict[str, float | None] = {}
-    if match is not None:
-        for name in match.form.conventions:
-            named[name] = _bias_alone(evidence, line, match, name, measured)
-        if not match.use and _cut(evidence, line):
-            named["rollout-cut"] = None
-        if match.entropy > case.tolerance:
-            named["entropy-bonus"] = _bias_of_entropy(evidence, line, match)
-        if abs(match.scale - 1.0) > 1e-6 and not match.plain.norm:
-            named["constant-scale"] = 0.0
-    notes = {note for trace in case.survey.traces for note in trace.notes}
-    if "gradient-clipping" in notes:
-        named["gradient-clipping"] = None
-    if case.survey.shared:
-        named["shared-critic-parameters"] = None
-    return tuple(
-        Convention(
-            name,
-            CONVENTIONS[name],
-            None if size is None else 0.0 if size < case.tolerance else size,
-        )
-        for name, size in named.items()
-    )
-
-
-def _cut(evidence: Evidence, line: Timeline) -> bool:
-    """Whether some episode has no end within its path."""
-    ended = ((evidence.terminated | evidence.truncated)[:, None, :] & line.episode).any(axis=2)
-    return bool((evidence.present & ~ended).any())
-
-
-def _bias_alone(
-    evidence: Evidence, line: Timeline, match: Match, name: str, measured: Bias
-) -> float:
-    """Residual of a program that is right but for one convention."""
-    if name == "baseline":
-        return 0.0
-    if name == "bootstrapped":
-        return measured.residual
-    form = match.plain
-    right = replace(
-        form,
-        time_discount=not form.free_of_time,
-        transform="",
-        coupling="",
-        norm="",
-        epsilon=0.0,
-    )
-    if name == "gamma-t-dropped":
-        alone = replace(right, time_discount=False)
-    elif name == form.norm:
-        alone = replace(right, norm=name)
-    elif name == "whole-episode-return":
-        alone = right
-    else:
-        alone = replace(right, transform=form.transform, epsilon=form.epsilon)
-    return _residual(evidence, line, alone.weights(line), form.discount)
-
-
-def _residual(evidence: Evidence, line: Timeline, weights: Array, discount: float) -> float:
-    per_path = np.einsum("pi,pid->pd", weights, evidence.eligibility)
-    expected = evidence.probability @ per_path
-    true = policy_gradient(evidence, line, discount)
-    size = float(np.linalg.norm(expected))
-    if size == 0.0:
-        return 1.0
-    scale = float(expected @ true) / float(true @ true)
-    return float(np.linalg.norm(expected - scale * true)) / size
-
-
-def _bias_of_entropy(evidence: Evidence, line: Timeline, match: Match) -> float:
-    true = policy_gradient(evidence, line, match.form.discount)
-    bonus = evidence.probability @ np.einsum("pi,pid->pd", line.present, evidence.entropy)
-    return float(np.linalg.norm(match.entropy * bonus) / np.linalg.norm(true))
-
-
-def describe(match: Match) -> str:
-    """A match in words."""
-    form = match.plain
-    credit = form.credit.rule.replace("-", " ") or "reward-to-go"
-    if isinstance(match.form, Advantage):
-        estimated = f"generalised advantage (λ = {match.form.decay:g})"
-        credit = f"{credit} minus V(s)" if match.form.ending.startswith("return") else estimated
-    words = [f"{match.scale:.4g} × {credit} (γ = {form.discount:g})"]
-    if form.time_discount:
-        words.append("times γ^t")
-    if form.transform:
-        over = " over each episode" if form.scope == "episode" else ""
-        words.append(form.transform.removesuffix("-biased") + over)
-    words += [part.replace("-", " ") for part in (form.coupling, form.norm) if part]
-    if abs(match.entropy) > 1e-6:
-        words.append(f"plus {match.entropy:.3g} × entropy")
-    if match.use:
-        words.append(f"of {match.use.replace('-', ' ')} only")
-    return ", ".join(words)
 
 
 def _weights(

@@ -6,17 +6,15 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium.vector import SyncVectorEnv
 
+from eligibility.audit.patches import Patches
 from eligibility.audit.probe import Probe, known_spaces
 from eligibility.audit.recorder import Recorder
-
-if TYPE_CHECKING:
-    from eligibility.audit.interception import Patches
 
 _MISSING = object()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.optim import Optimizer
@@ -12,10 +12,8 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+from eligibility.audit.patches import Patches
 from eligibility.audit.recorder import Recorder, user_place
-
-if TYPE_CHECKING:
-    from eligibility.audit.interception import Patches
 
 
 def watch_optimizers(patches: Patches, recorder: Recorder) -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
 
-if TYPE_CHECKING:
-    from eligibility.audit.interception import Patches
+from eligibility.audit.patches import Patches
 
 UNIT_DOUBLE = 2.0**-53
 UNIT_SINGLE = 2.0**-24

@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import distributions
 
+from eligibility.audit.patches import Patches
 from eligibility.audit.recorder import Recorder
-
-if TYPE_CHECKING:
-    from eligibility.audit.interception import Patches
 
 # Gauss-Hermite quadrature with three nodes: exact for polynomials up to degree 5 in the draw.
 NODES = (-math.sqrt(3.0), 0.0, math.sqrt(3.0))

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from eligibility.audit.diagnosis import Case, diagnose
+from eligibility.audit.case import Case
+from eligibility.audit.diagnosis import diagnose
 from eligibility.audit.report import AuditReport
 from eligibility.audit.runner import ScriptRunner
 from eligibility.audit.source import read_source

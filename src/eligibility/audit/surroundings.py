@@ -9,13 +9,12 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
-if TYPE_CHECKING:
-    from eligibility.audit.interception import Patches
+from eligibility.audit.patches import Patches
 
 # Packages that show or log: none of them can change a gradient.
 _INERT = {

@@ -10,7 +10,8 @@ from unittest.mock import patch
 
 import numpy as np
 
-from eligibility.audit.diagnosis import Case, diagnose
+from eligibility.audit.case import Case
+from eligibility.audit.diagnosis import diagnose
 from eligibility.audit.report import AuditReport
 from eligibility.audit.runner import CallableRunner
 from eligibility.audit.source import read_source

@@ -1,0 +1,45 @@
+"""What a diagnosis looks at, and how it words a finding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from eligibility.audit.knowledge import FAULTS
+from eligibility.audit.location import locate
+from eligibility.audit.matching import Constants
+from eligibility.audit.precision import tolerance
+from eligibility.audit.report import Finding
+from eligibility.audit.source import Source
+from eligibility.audit.survey import Survey
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a diagnosis looks at.
+
+    Attributes:
+        survey: The observations.
+        source: The program's text, if it is a script.
+        name: What the report calls it.
+        constants: Numbers that it may mean.
+        place: File and line of the loss, where no ``backward`` of the program tells.
+    """
+
+    survey: Survey
+    source: Source | None
+    name: str
+    constants: Constants = Constants()  # noqa: RUF009  # frozen
+    place: tuple[str, int] | None = None
+
+    @property
+    def tolerance(self) -> float:
+        """Residuals below it are rounding."""
+        return tolerance(self.survey.unit)
+
+    def finding(self, rule: str, evidence: str, severity: str = "fault") -> Finding:
+        """The finding of ``rule``, on its line."""
+        known = FAULTS[rule]
+        file, line = locate(rule, self.survey, self.source, self.place)
+        return Finding(
+            rule, known.title, known.means, evidence, file or self.name, line, known.fix, severity
+        )
