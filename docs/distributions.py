@@ -59,17 +59,29 @@ of the mixture.
 ## Your own
 
 ```python
-@el.register_eligibility(MyDistribution, "loc", equation="(y − μ)/σ²")
-def my_loc(value, loc, scale):  # arguments after `value`: attributes of the distribution
-    return (value - loc) / scale**2
+import torch
+import eligibility as el
 
 
-@el.register_eligibility(MyOtherDistribution)
-def everything(dist, value):  # or all parameters at once
-    return {"loc": ..., "scale": ...}
+class UnitLaplace(torch.distributions.Laplace):
+    def __init__(self, loc):
+        super().__init__(loc, torch.ones_like(loc))
+
+
+@el.register_eligibility(UnitLaplace, "loc", equation="sign(y − μ)")
+def unit_laplace_loc(value, loc):  # arguments after `value`: attributes of the distribution
+    return torch.sign(value - loc)
+
+
+print(el.eligibility(UnitLaplace(torch.zeros(2)), torch.tensor([0.5, -3.0])))
 ```
 
-A subclass inherits the rules of its bases; the nearest class wins.
+```text
+{'loc': tensor([ 1., -1.])}
+```
+
+Without the name of a parameter, the function is `rule(dist, value)` and returns a dictionary of all
+its parameters' eligibilities at once. A subclass inherits the rules of its bases; the nearest class wins.
 """
 
 
