@@ -81,7 +81,8 @@ print(el.eligibility(UnitLaplace(torch.zeros(2)), torch.tensor([0.5, -3.0])))
 ```
 
 Without the name of a parameter, the function is `rule(dist, value)` and returns a dictionary of all
-its parameters' eligibilities at once. A subclass inherits the rules of its bases; the nearest class wins.
+its parameters' eligibilities at once. A subclass inherits the rules of its bases; the nearest class
+wins.
 """
 
 
