@@ -1,6 +1,6 @@
 """Scores the audit on its zoo: detection, right naming and false alarms, with Wilson intervals.
 
-    python benchmarks/audit_zoo.py [--seconds N]
+    python -m benchmarks.audit_zoo [--seconds N]
 
 A mutant counts as detected if the audit reports a fault or a warning, and as named if one of its
 findings is the rule expected and stands on the line that was changed. A mutant whose gradient is
@@ -19,18 +19,17 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import torch
+import torch._dynamo  # optimizers import it on first use
+
+from tests.audit.zoo.inspection import audit_program, wilson
+from tests.audit.zoo.mutations import mutants
+from tests.audit.zoo.styles import Program
+from tests.audit.zoo.variants import clean_programs
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-
-import torch  # noqa: E402
-import torch._dynamo  # noqa: E402  # optimizers import it on first use
-
-from tests.audit.zoo.inspection import audit_program, wilson  # noqa: E402
-from tests.audit.zoo.mutations import mutants  # noqa: E402
-from tests.audit.zoo.styles import Program  # noqa: E402
-from tests.audit.zoo.variants import clean_programs  # noqa: E402
-
 RESULTS = ROOT / "benchmarks" / "results" / "audit_zoo.json"
 PAGE = ROOT / "docs" / "audit" / "zoo.md"
 
@@ -99,7 +98,7 @@ def summarise(
     return result | {"not_named": missed, "alarms": [r for r in clean if r["fault"]]}
 
 
-def page(result: dict[str, object]) -> str:
+def page(result: dict[str, Any]) -> str:
     """The figures as a page."""
     lines = [
         "# The zoo: how the audit itself is tested",
@@ -108,7 +107,7 @@ def page(result: dict[str, object]) -> str:
         "× conventions as clean programs. The styles were split in halves beforehand, but "
         "failures in "
         "both were looked at while the audit was written: both columns are figures of development, "
-        "not of a blind test. Made by `benchmarks/audit_zoo.py`.",
+        "not of a blind test. Made by `python -m benchmarks.audit_zoo`.",
         "",
         f"The zoo has {result['mutants']} mutants and {result['clean_programs']} clean programs; "
         "the table says how many of them this run took. Intervals are Wilson's, 95 %.",
@@ -119,14 +118,14 @@ def page(result: dict[str, object]) -> str:
     for name in ("detected", "named", "named_on_its_line", "false_alarms", "conventions_named"):
         cells = []
         for half in ("tuning", "scored"):
-            figure = result[half][name]  # type: ignore[index]
+            figure = result[half][name]
             low, high = figure["wilson_95"]
             cells.append(f"{figure['hits']} of {figure['of']} [{low:.1%}, {high:.1%}]")
         lines.append(f"| {name.replace('_', ' ')} | {cells[0]} | {cells[1]} |")
-    equivalent = [result[half]["equivalent"] for half in ("tuning", "scored")]  # type: ignore[index]
+    equivalent = [result[half]["equivalent"] for half in ("tuning", "scored")]
     lines.append(f"| equivalent mutants, not counted | {equivalent[0]} | {equivalent[1]} |")
     lines += ["", "Mutants without the right name on the right line:", ""]
-    for row in result["not_named"]:  # type: ignore[attr-defined]
+    for row in result["not_named"]:
         rules = ", ".join(row["rules"]) or "no finding"
         lines.append(f"- `{row['program']}`: {row['verdict']}, {rules}")
     return "\n".join(lines) + "\n"

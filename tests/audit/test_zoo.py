@@ -1,4 +1,4 @@
-"""A small part of the zoo; `benchmarks/audit_zoo.py` runs all of it."""
+"""A small part of the zoo; `python -m benchmarks.audit_zoo` runs all of it."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Case:
     survey: Survey
     source: Source | None
     name: str
-    constants: Constants = Constants()  # noqa: RUF009  # frozen
+    constants: Constants = Constants()  # noqa: RUF009  # a frozen value: sharing it is harmless
     place: tuple[str, int] | None = None
 
     @property
