@@ -11,9 +11,10 @@ from gymnasium import spaces
 from rich.console import Console
 
 from eligibility.train.diagnosis import diagnose
-from eligibility.train.learner import Progress, Reinforce
+from eligibility.train.display import ProgressDisplay
+from eligibility.train.learner import Reinforce
 from eligibility.train.policies import policy_for
-from eligibility.train.progress import ProgressDisplay
+from eligibility.train.progress import Progress
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from eligibility.errors import EligibilityError
-from eligibility.train.learner import Progress, Reinforce
+from eligibility.train.learner import Reinforce
+from eligibility.train.progress import Progress
 from eligibility.train.rollout import Rollout
 from eligibility.train.seeding import Stream, derive
 
@@ -33,7 +34,7 @@ def test_the_gradient_is_that_of_the_written_out_loss(normalize: bool) -> None:
     )  # fmt: skip
     model.learn(total_steps=200)
     rollout = model._collector.collect(model.network, *derive(0, Stream.TRAINING, 99))
-    model._differentiate(rollout, Progress())
+    model.gradient(rollout)
     got = gradients(model)
 
     loss, advantages = torch.zeros(()), []
@@ -80,7 +81,7 @@ def test_the_expected_gradient_is_the_gradient_of_the_expected_return(baseline: 
     for arms in itertools.product(range(4), repeat=2):
         actions = torch.tensor([arms])
         rollout = Rollout(observation, observation[0], actions, actions.double(), once, ~once, once)
-        model._differentiate(rollout, Progress())
+        model.gradient(rollout)
         for total, gradient in zip(expected, gradients(model), strict=True):
             total += probs[list(arms)].prod() * gradient
     value = model.network(observation[0])[0].softmax(-1) @ torch.arange(4.0).double()

@@ -11,7 +11,7 @@ import pytest
 
 from eligibility.errors import InvalidValueError
 from eligibility.train.curve import draw_groups, returns_at
-from eligibility.train.learner import Progress
+from eligibility.train.progress import Progress
 from eligibility.train.record import curve_text, read_curve, read_groups, read_seconds
 
 ROWS = [

@@ -13,8 +13,9 @@ from rich.console import Console
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
 from eligibility.errors import InvalidValueError, OutputError
-from eligibility.train.learner import Progress, Reinforce
-from eligibility.train.progress import ProgressDisplay
+from eligibility.train.display import ProgressDisplay
+from eligibility.train.learner import Reinforce
+from eligibility.train.progress import Progress
 from eligibility.train.run_folder import RunFolder
 
 FILES = ["checkpoint.safetensors", "config.json", "curve.csv", "curve.png", "result.json"]

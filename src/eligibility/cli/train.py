@@ -23,7 +23,7 @@ from eligibility.train.config import Config
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from eligibility.train.learner import Progress
+    from eligibility.train.progress import Progress
 
 
 def train(
@@ -39,8 +39,8 @@ def train(
     _check(env, out, resume, options)  # a mistake is answered before torch is loaded
     from rich.console import Console
 
+    from eligibility.train.display import ProgressDisplay
     from eligibility.train.learner import Reinforce
-    from eligibility.train.progress import ProgressDisplay
     from eligibility.train.run_folder import RunFolder
 
     if resume is not None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from eligibility.train.learner import Progress
+from eligibility.train.progress import Progress
 
 _GROUPS = ("#0b69a3", "#c05621", "#2f855a", "#6b46c1", "#b83280", "#718096")
 _INK, _PALE, _LINE, _GOAL = "#1f2933", "#9fb3c8", "#0b69a3", "#c0392b"

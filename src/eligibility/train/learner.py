@@ -1,13 +1,4 @@
-"""REINFORCE: collect whole episodes, credit each action with what followed, ascend.
-
-One update is one pass through the network. The gradient at the policy's outputs is known in
-closed form,
-
-    −A e − c ∂H/∂outputs,  averaged over the steps,
-
-with the advantage A, the eligibility e = ∂ log π(a)/∂outputs and the entropy H, so no loss is
-computed: the closed form is what the network is differentiated with.
-"""
+"""REINFORCE: collect whole episodes, credit each action with what followed, ascend."""
 
 from __future__ import annotations
 
@@ -16,61 +7,26 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from eligibility.errors import InvalidValueError, ShapeError
-from eligibility.train.advantages import AdvantageEstimator
-from eligibility.train.checkpoint import read_checkpoint, write_checkpoint
+from eligibility.train import saving
 from eligibility.train.config import Config
 from eligibility.train.diagnosis import diagnose
 from eligibility.train.environments import horizon, make_vector, reward_threshold
 from eligibility.train.evaluation import Evaluation, evaluate
+from eligibility.train.gradient import PolicyGradient
 from eligibility.train.network import Network
 from eligibility.train.observations import observations_for
 from eligibility.train.policies import policy_for
+from eligibility.train.progress import WINDOW, Progress
 from eligibility.train.rollout import Collector, Rollout
 from eligibility.train.seeding import Stream, derive
-
-# The number of episodes in the mean that decides whether an environment is solved.
-WINDOW = 100
-# The options that say how long to train, not what to train.
-_CHANGEABLE = {"steps", "stop_at", "threads"}
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Where training stands after a rollout.
-
-    Attributes:
-        updates: Updates made so far.
-        steps: Environment steps that counted so far.
-        episodes: Episodes finished so far.
-        rollout_return: Mean undiscounted return of this rollout's episodes.
-        mean_return: The same of the last 100 finished episodes, or of all if they are fewer.
-        entropy: Mean entropy of the policy over this rollout's steps, in nats.
-        gradient_norm: Euclidean norm of this rollout's policy gradient.
-        solved: Whether the mean of the last 100 has reached `stop_at`.
-        warning: What goes wrong, in a sentence; None: nothing that shows.
-        training_seconds: From the first reset to the end of this rollout's or update's work.
-    """
-
-    updates: int = 0
-    steps: int = 0
-    episodes: int = 0
-    rollout_return: float = math.nan
-    mean_return: float = math.nan
-    entropy: float = math.nan
-    gradient_norm: float = math.nan
-    solved: bool = False
-    warning: str | None = None
-    training_seconds: float = 0.0
-
 
 Callback = Callable[[Progress], bool | None]
 
@@ -86,6 +42,9 @@ class Reinforce:
     Attributes:
         config: The options, as a frozen dataclass.
         network: The policy's network, a ``torch.nn.Module``.
+        optimizer: What turns its gradients into steps, a ``torch.optim.Optimizer``.
+        gradient: What computes them from a rollout, with the estimator that the config names.
+        recent: The returns of the last 100 finished episodes.
         progress: Where training stands.
 
     Raises:
@@ -111,11 +70,11 @@ class Reinforce:
         generator = derive(config.seed, Stream.INITIALISATION)[1]
         self.network = Network(self._observations, config.hidden_sizes, self._policy, generator)
         self._prediction = derive(config.seed, Stream.PREDICTION)[1]
-        self._optimizer = torch.optim.Adam(
+        self.optimizer = torch.optim.Adam(
             self.network.parameters(), lr=config.learning_rate, fused=True
         )
-        self._estimator = AdvantageEstimator(config, self._observations)
-        self._recent: deque[float] = deque(maxlen=WINDOW)
+        self.gradient = PolicyGradient(config, self.network, self._policy, self._observations)
+        self.recent: deque[float] = deque(maxlen=WINDOW)
         self.progress = Progress()
 
     @property
@@ -145,19 +104,20 @@ class Reinforce:
         before, start = self.progress.training_seconds, time.perf_counter()
         with _threads(self.config.threads):
             while self.progress.steps < limit and not self.progress.solved:
-                seed, generator = derive(self.config.seed, Stream.TRAINING, self.progress.updates)
+                number = self.progress.episodes // self.config.environments
+                seed, generator = derive(self.config.seed, Stream.TRAINING, number)
                 rollout = self._collector.collect(self.network, seed, generator)
-                recent = deque([*self._recent, *rollout.episode_returns], maxlen=WINDOW)
-                progress = self._count(rollout, recent)
+                recent = deque([*self.recent, *rollout.episode_returns], maxlen=WINDOW)
+                progress = self.judged(self._count(rollout, recent), recent)
                 if not progress.solved:
                     progress = self._differentiate(rollout, progress)
-                    self._optimizer.step()
+                    self.optimizer.step()
                     progress = replace(progress, updates=progress.updates + 1)
                 seconds = before + time.perf_counter() - start
                 progress = replace(progress, training_seconds=seconds)
                 if progress.solved:  # for the record only: the weights that did it stay
                     progress = self._differentiate(rollout, progress)
-                self._recent, self.progress = recent, progress
+                self.recent, self.progress = recent, progress
                 if callback is not None and callback(progress) is False:
                     break
         return self
@@ -176,35 +136,30 @@ class Reinforce:
             episodes=self.progress.episodes + len(returns),
             rollout_return=math.fsum(returns) / len(returns),
             mean_return=mean,
-            solved=len(recent) == WINDOW and mean >= self.stop_at,
         )
+
+    def judged(self, progress: Progress, recent: deque[float]) -> Progress:
+        """The same progress, with the judgement whether it is enough for `stop_at`."""
+        enough = len(recent) == WINDOW and progress.mean_return >= self.stop_at
+        return replace(progress, solved=enough)
 
     def _differentiate(self, rollout: Rollout, progress: Progress) -> Progress:
         """Fill the weights' ``.grad`` with the descent direction of this rollout."""
-        advantages = self._estimator(rollout)
-        alive = rollout.alive
-        outputs = self.network(rollout.observations[alive])
-        with torch.no_grad():
-            entropy, entropy_gradient = self._policy.entropy(outputs)
-            eligibility = self._policy.eligibility(outputs, rollout.actions[alive])
-            ascent = eligibility * advantages.unsqueeze(-1)
-            ascent += self.config.entropy_coef * entropy_gradient
-        self._optimizer.zero_grad()
-        outputs.backward(ascent / -len(ascent))
-        gradients = [p.grad for p in self.network.parameters() if p.grad is not None]
-        norm, mean_entropy = float(torch.nn.utils.get_total_norm(gradients)), float(entropy.mean())
-        if not math.isfinite(norm):
+        facts = self.gradient(rollout)
+        if not math.isfinite(facts.norm):
             raise InvalidValueError(
                 f"the policy gradient of update {progress.updates}",
-                f"a norm of {norm}",
+                f"a norm of {facts.norm}",
                 "a finite number",
                 "lower the learning rate; what was trained so far is kept",
             )
         return replace(
             progress,
-            entropy=mean_entropy,
-            gradient_norm=norm,
-            warning=diagnose(norm, mean_entropy, self._policy.largest_entropy, progress.solved),
+            entropy=facts.entropy,
+            gradient_norm=facts.norm,
+            warning=diagnose(
+                facts.norm, facts.entropy, self._policy.largest_entropy, progress.solved
+            ),
         )
 
     def predict(self, observation: Any, deterministic: bool = True) -> Any:
@@ -268,15 +223,7 @@ class Reinforce:
         Raises:
             OutputError: It cannot be written. An older file at ``path`` is then as it was.
         """
-        tensors = {f"network.{name}": t for name, t in self.network.state_dict().items()}
-        for number, state in self._optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{number}.{name}": t for name, t in state.items()}
-        tensors |= {
-            f"baseline.{name}": t for name, t in self._estimator.baseline.state_dict().items()
-        }
-        progress = asdict(replace(self.progress, training_seconds=0.0))  # same run, same bytes
-        facts = {"config": asdict(self.config), "progress": progress, "recent": [*self._recent]}
-        return write_checkpoint(path, tensors, facts)
+        return saving.save(self, path)
 
     @classmethod
     def load(cls, path: str | Path, **changes: Any) -> Reinforce:
@@ -292,33 +239,10 @@ class Reinforce:
         Raises:
             InvalidValueError: There is none, it is damaged, or another option is to be changed.
         """
-        for name in changes.keys() - _CHANGEABLE:
-            raise InvalidValueError(
-                f"`{name}`",
-                "a new value for a saved model",
-                "changes of " + ", ".join(sorted(_CHANGEABLE)),
-                "train a new model",
-            )
-        tensors, facts = read_checkpoint(path)
-        model = cls(**{**facts["config"], **changes})
-        model.network.load_state_dict(_part(tensors, "network"))
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in _part(tensors, "optimizer").items():
-            number, key = name.split(".")
-            state.setdefault(int(number), {})[key] = tensor
-        groups = model._optimizer.state_dict()["param_groups"]
-        model._optimizer.load_state_dict({"state": state, "param_groups": groups})
-        model._estimator.baseline.load_state_dict(_part(tensors, "baseline"))
-        model._recent.extend(facts["recent"])
-        progress = Progress(**facts["progress"])
-        solved = len(model._recent) == WINDOW and progress.mean_return >= model.stop_at
-        model.progress = replace(progress, solved=solved)
+        options, saved = saving.read(path, changes)
+        model = cls(**options)
+        saved.restore(model)
         return model
-
-
-def _part(tensors: dict[str, Tensor], name: str) -> dict[str, Tensor]:
-    prefix = f"{name}."
-    return {key.removeprefix(prefix): t for key, t in tensors.items() if key.startswith(prefix)}
 
 
 @contextmanager

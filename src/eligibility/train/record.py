@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from eligibility.errors import InvalidValueError
-from eligibility.train.learner import Progress
+from eligibility.train.progress import Progress
 
 # Fields of `Progress` that are the learning curve, and their types.
 CURVE: dict[str, Callable[[str], Any]] = {

@@ -27,7 +27,8 @@ from eligibility.errors import OutputError
 from eligibility.files import write_atomically
 from eligibility.train.checkpoint import FILE_NAME
 from eligibility.train.environments import missing
-from eligibility.train.learner import Progress, Reinforce
+from eligibility.train.learner import Reinforce
+from eligibility.train.progress import Progress
 from eligibility.train.record import curve_text, read_curve, read_seconds
 
 # The names in TensorBoard of the fields of `Progress`.

@@ -1,0 +1,100 @@
+"""The live display: one line that is redrawn on a terminal, plain lines anywhere else."""
+
+from __future__ import annotations
+
+import math
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as Bar
+
+from eligibility.train.progress import Progress
+
+# Drawing costs about a millisecond: seldom enough not to slow a training that lasts half a second.
+_REDRAW_SECONDS = 0.1
+_LINE_SECONDS = 2.0
+
+
+class ProgressDisplay:
+    """A callback of `Reinforce.learn` that shows where training stands, and each warning once.
+
+    Args:
+        console: Where to draw, usually standard error.
+        steps: The steps at which training ends at the latest.
+        stop_at: The mean return at which it ends earlier.
+    """
+
+    def __init__(self, console: Console, steps: int, stop_at: float) -> None:
+        self._console, self._steps, self._stop_at = console, steps, stop_at
+        self._drawn = -math.inf
+        self._last: Progress | None = None
+        self._warned: set[str] = set()
+        status = TextColumn("{task.fields[status]}")
+        columns = [BarColumn(bar_width=24), status] if console.width >= 110 else [status]
+        self._bar = Bar(
+            *columns,
+            console=console,
+            auto_refresh=False,  # a refreshing thread would compete with the training
+        )
+        self._task = self._bar.add_task("training", total=steps, status="")
+
+    def __enter__(self) -> ProgressDisplay:
+        if self._console.is_terminal:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._last is not None:
+            self._draw(self._last)
+        if self._console.is_terminal:
+            self._bar.stop()
+
+    def __call__(self, progress: Progress) -> None:
+        """Draw, unless that was done a moment ago."""
+        self._last = progress
+        if progress.warning is not None and progress.warning not in self._warned:
+            self._warned.add(progress.warning)
+            step = f"at step {progress.steps:,}"
+            self._console.print(
+                f"warning {step}: {progress.warning}", highlight=False, soft_wrap=True
+            )
+        pause = _REDRAW_SECONDS if self._console.is_terminal else _LINE_SECONDS
+        if time.monotonic() - self._drawn >= pause:
+            self._draw(progress)
+
+    def _draw(self, progress: Progress) -> None:
+        self._drawn = time.monotonic()
+        if not self._console.is_terminal:
+            self._console.print(
+                f"training  {self.status(progress)}", highlight=False, soft_wrap=True
+            )
+            return
+        done = self._steps if progress.solved else progress.steps
+        self._bar.update(self._task, completed=done, status=self.status(progress))
+        self._bar.refresh()
+
+    def status(self, progress: Progress) -> str:
+        """Return, entropy, speed and the time left at most, in one line."""
+        speed = progress.steps / max(progress.training_seconds, 1e-9)
+        goal = f" of {self._stop_at:g}" if math.isfinite(self._stop_at) else ""
+        left = max(self._steps - progress.steps, 0) / speed if speed else 0.0
+        end = "solved" if progress.solved else f"at most {_duration(left)} left"
+        return (
+            f"return {progress.mean_return:.1f}{goal}   entropy {progress.entropy:.3f}   "
+            f"{progress.steps:,} steps   {speed:,.0f}/s   {end}"
+        )
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{math.ceil(seconds)} s"
+    minutes, rest = divmod(math.ceil(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"

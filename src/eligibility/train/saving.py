@@ -1,0 +1,76 @@
+"""A model as a checkpoint and back: which tensors and facts make it continue bit for bit."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from eligibility.errors import InvalidValueError
+from eligibility.train.checkpoint import read_checkpoint, write_checkpoint
+from eligibility.train.progress import Progress
+
+if TYPE_CHECKING:
+    from eligibility.train.learner import Reinforce
+
+# The options that say how long to train, not what to train.
+CHANGEABLE = {"steps", "stop_at", "threads"}
+
+
+def save(model: Reinforce, path: str | Path) -> Path:
+    """Write config, weights, optimizer, baseline and counters to one file."""
+    tensors = _named("network", model.network.state_dict())
+    for number, state in model.optimizer.state_dict()["state"].items():
+        tensors |= _named(f"optimizer.{number}", state)
+    tensors |= _named("baseline", model.gradient.estimator.baseline.state_dict())
+    progress = asdict(replace(model.progress, training_seconds=0.0))  # same run, same bytes
+    facts = {"config": asdict(model.config), "progress": progress, "recent": [*model.recent]}
+    return write_checkpoint(path, tensors, facts)
+
+
+def read(path: str | Path, changes: dict[str, Any]) -> tuple[dict[str, Any], Saved]:
+    """The options to make the model with, changed as wished, and what then to give it."""
+    for name in changes.keys() - CHANGEABLE:
+        raise InvalidValueError(
+            f"`{name}`",
+            "a new value for a saved model",
+            "changes of " + ", ".join(sorted(CHANGEABLE)),
+            "train a new model",
+        )
+    tensors, facts = read_checkpoint(path)
+    return {**facts["config"], **changes}, Saved(tensors, facts)
+
+
+class Saved:
+    """The content of a checkpoint, to be given to a new model of the same config."""
+
+    def __init__(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+        self._tensors, self._facts = tensors, facts
+
+    def restore(self, model: Reinforce) -> None:
+        """Make ``model`` what was saved."""
+        model.network.load_state_dict(self._part("network"))
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in self._part("optimizer").items():
+            number, key = name.split(".")
+            state.setdefault(int(number), {})[key] = tensor
+        groups = model.optimizer.state_dict()["param_groups"]
+        model.optimizer.load_state_dict({"state": state, "param_groups": groups})
+        model.gradient.estimator.baseline.load_state_dict(self._part("baseline"))
+        model.recent = deque(self._facts["recent"], maxlen=model.recent.maxlen)
+        model.progress = model.judged(Progress(**self._facts["progress"]), model.recent)
+
+    def _part(self, name: str) -> dict[str, Tensor]:
+        prefix = f"{name}."
+        return {
+            key.removeprefix(prefix): tensor
+            for key, tensor in self._tensors.items()
+            if key.startswith(prefix)
+        }
+
+
+def _named(part: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {f"{part}.{name}": tensor for name, tensor in tensors.items()}
