@@ -34,6 +34,7 @@ _PUBLIC = {
     "categorical_sample": "eligibility.ops.sampling",
     "clipped_policy_loss": "eligibility.ops.policy_loss",
     "reinforce_loss": "eligibility.ops.policy_loss",
+    "release_memory": "eligibility.ops.memory",
     "LinearStatistics": "eligibility.ops.linear_categorical",
     "linear_log_prob": "eligibility.ops.linear_categorical",
     "linear_statistics": "eligibility.ops.linear_categorical",

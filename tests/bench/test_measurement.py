@@ -68,3 +68,11 @@ def test_what_is_left_out_has_a_reason() -> None:
     everyone = set(contestants(with_compile=False)) | set(left_out(with_compile=False))
     assert {"TRL", "torch.compile", "Liger Kernel", "cut-cross-entropy", "Categorical"} <= everyone
     assert not set(contestants(with_compile=False)) & set(left_out(with_compile=False))
+
+
+@pytest.mark.parametrize(("name", "most"), [("eligibility", 1.1), ("Categorical", 7.0)])
+def test_extra_peak_of_large_problems_is_what_is_resident(name: str, most: float) -> None:
+    problem = new_problem(64, 1 << 17, torch.float32, 0.0)
+    size = problem.logits.detach().nbytes
+    peak = extra_peak(contestants(with_compile=False)[name], problem) / size
+    assert 0.95 <= peak <= most  # pages are counted, so it is a little less or more than whole

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import statistics
@@ -18,11 +19,12 @@ from torch import Tensor
 from torch.profiler import profile
 
 from eligibility.bench.contestants import Loss
-from eligibility.ops import _plain
+from eligibility.ops import _plain, memory
 
 Step = Callable[[], object]
 ROUND_SECONDS = 2e-3  # quick steps are repeated for so long, so that the clock does not show
 _CHECKED_ROWS = 16
+_PROCESS = Path("/proc/self")
 
 
 @dataclass(frozen=True)
@@ -101,10 +103,36 @@ def clock_for(threads: int) -> Callable[[], float]:
 
 
 def extra_peak(loss: Loss, problem: Problem) -> int:
-    """The most bytes that torch's allocator holds during a step beyond those before it."""
+    """The most bytes that a step holds beyond those before it; the gradient is among them.
+
+    Large tensors lie in mappings of their own, so there the resident size tells; for small ones,
+    which share pages with others, torch's allocator does.
+    """
     step = step_of(loss, problem)
     step()
     problem.logits.grad = None
+    if problem.logits.detach().nbytes >= memory.LARGE and _PROCESS.exists():
+        return _resident_growth(step)
+    return _allocated_growth(step)
+
+
+def _resident_growth(step: Step) -> int:
+    gc.collect()
+    memory.release_memory()
+    before = _resident("VmRSS")
+    (_PROCESS / "clear_refs").write_text("5", encoding="ascii")  # forget the peak so far
+    step()
+    return _resident("VmHWM") - before
+
+
+def _resident(field: str) -> int:
+    for line in (_PROCESS / "status").read_text(encoding="utf-8").splitlines():
+        if line.startswith(field):
+            return int(line.split()[1]) * 1024
+    raise LookupError(field)
+
+
+def _allocated_growth(step: Step) -> int:
     with _silent_native_code(), profile(profile_memory=True) as recording:
         step()
     with tempfile.TemporaryDirectory() as folder:

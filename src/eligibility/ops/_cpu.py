@@ -17,10 +17,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from eligibility.ops import memory
 from eligibility.shapes import check_action
 
 _ELEMENTS_PER_THREAD = 1 << 16  # less work than this does not pay for handing it over
-_INTERFACE = 2  # of native/rows.cpp
+_INTERFACE = 3  # of native/rows.cpp
 _LARGE = 1 << 24  # bytes; a gradient of this size is in no cache any more when it is used
 
 
@@ -49,8 +50,6 @@ def library() -> ctypes.CDLL | None:
         library.eligibility_rows.restype = ctypes.c_int64
         library.eligibility_objective.argtypes = (ctypes.c_int64, *(ctypes.c_void_p,) * 5)
         library.eligibility_objective.restype = None
-        library.eligibility_use_large_pages.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
-        library.eligibility_use_large_pages.restype = None
         return library
     return None
 
@@ -97,8 +96,7 @@ def row_objective(
     One pass: each row is read from memory once. ``out`` may be ``logits`` itself.
     """
     if out is None:
-        out = torch.empty_like(logits, memory_format=torch.contiguous_format)
-        _use_large_pages(out)
+        out = memory.empty_like(logits)
     log_prob, entropy = _new_statistics(logits, grad_entropy is not None)
     _run(logits, action, mask, grad_log_prob, grad_entropy, log_prob, entropy, out)
     return log_prob, entropy, out
@@ -178,13 +176,6 @@ def _as(tensor: Tensor, dtype: torch.dtype) -> Tensor:
 
 def _as_float32(tensor: Tensor | None) -> Tensor | None:
     return None if tensor is None else _as(tensor, torch.float32)
-
-
-def _use_large_pages(memory: Tensor) -> None:
-    """The first use of large memory costs more than the arithmetic, a small page at a time."""
-    native = library()
-    if native is not None and memory.nbytes >= _LARGE:
-        native.eligibility_use_large_pages(memory.data_ptr(), memory.nbytes)
 
 
 def _instruction_set(categories: int) -> int:

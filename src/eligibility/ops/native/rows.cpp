@@ -14,10 +14,6 @@
 #include <cstdlib>
 #include <cstring>
 
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
-
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define MANY_INSTRUCTION_SETS 1
 #include <immintrin.h>
@@ -84,7 +80,7 @@ static const row_function BFLOAT16[] = {
 };
 
 /* Grows when this interface changes: a library that was built before is not called then. */
-EXPORT int eligibility_interface(void) { return 2; }
+EXPORT int eligibility_interface(void) { return 3; }
 
 /* How many of NAMES this processor can run; the last of them is the fastest. */
 EXPORT int eligibility_instruction_sets(void) {
@@ -116,16 +112,4 @@ EXPORT void eligibility_objective(int64_t rows, const float *g, const float *log
         if (h) sum += (double)h[i] * entropy[i];
     }
     *value = (float)sum;
-}
-
-/* Asks for large pages for memory that was not touched yet: its first use is 10 times faster. */
-EXPORT void eligibility_use_large_pages(void *memory, size_t bytes) {
-#if defined(MADV_HUGEPAGE)
-    const uintptr_t page = 1 << 21;
-    uintptr_t start = ((uintptr_t)memory + page - 1) / page * page;
-    uintptr_t end = ((uintptr_t)memory + bytes) / page * page;
-    if (start < end) madvise((void *)start, end - start, MADV_HUGEPAGE);
-#else
-    (void)memory, (void)bytes;
-#endif
 }
