@@ -12,7 +12,14 @@ import pytest
 import torch
 from gymnasium import spaces
 from torch import Tensor
-from torch.distributions import Bernoulli, Categorical, Distribution, Independent, Normal
+from torch.distributions import (
+    Bernoulli,
+    Categorical,
+    Distribution,
+    Independent,
+    Normal,
+    kl_divergence,
+)
 
 from eligibility.errors import InvalidTypeError
 from eligibility.train.learner import Reinforce
@@ -72,6 +79,19 @@ def test_eligibility_is_the_gradient_of_log_prob(case: tuple) -> None:
     leaf = outputs.clone().requires_grad_()
     (wanted,) = torch.autograd.grad(written.log_prob(leaf, actions).sum(), leaf)
     torch.testing.assert_close(policy.eligibility(outputs, actions), wanted, rtol=1e-12, atol=1e-13)
+
+
+def test_the_fisher_product_is_the_hessian_of_the_divergence(case: tuple) -> None:
+    written, policy, outputs, _ = case
+    generator = torch.Generator().manual_seed(1)
+    tangent = torch.randn(outputs.shape, generator=generator, dtype=outputs.dtype)
+    leaf = outputs.clone().requires_grad_()
+    pairs = zip(written.factors(outputs), written.factors(leaf), strict=True)
+    divergence = sum(kl_divergence(old, new) for old, new in pairs)
+    (slope,) = torch.autograd.grad(divergence.sum(), leaf, create_graph=True)
+    (wanted,) = torch.autograd.grad(slope, leaf, tangent)
+    got = policy.fisher_product(outputs, tangent)
+    torch.testing.assert_close(got, wanted, rtol=1e-10, atol=1e-12)
 
 
 def test_entropy_and_its_gradient_are_those_of_autograd(case: tuple) -> None:

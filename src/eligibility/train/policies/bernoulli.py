@@ -51,6 +51,10 @@ class BernoulliPolicy(Policy):
         entropy = (softplus(outputs) - outputs * ones).sum(-1)
         return entropy, -outputs * ones * torch.sigmoid(-outputs)
 
+    def fisher_product(self, outputs: Tensor, tangent: Tensor) -> Tensor:
+        """``F = diag(σ(l) σ(−l))``."""
+        return torch.sigmoid(outputs) * torch.sigmoid(-outputs) * tangent
+
     def to_environment(self, action: Tensor) -> Any:
         """Bits in the shape of the space."""
         return action.numpy().reshape(-1, *self.shape)

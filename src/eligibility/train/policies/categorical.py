@@ -52,6 +52,11 @@ class CategoricalPolicy(Policy):
         entropy = -(probs * log_probs).sum(-1)
         return entropy, -probs * (log_probs + entropy.unsqueeze(-1))
 
+    def fisher_product(self, outputs: Tensor, tangent: Tensor) -> Tensor:
+        """``F = diag(π) − π πᵀ``."""
+        probs = torch.softmax(outputs, -1)
+        return probs * (tangent - (probs * tangent).sum(-1, keepdim=True))
+
     def to_environment(self, action: Tensor) -> Any:
         """Indices, counted from the space's start."""
         indices = action.numpy()
@@ -97,6 +102,14 @@ class MultiCategoricalPolicy(Policy):
         both = [part.entropy(z) for part, z in self._zip(torch.split(outputs, self._sizes, -1))]
         entropies, gradients = zip(*both, strict=True)
         return torch.stack(entropies).sum(0), torch.cat(gradients, -1)
+
+    def fisher_product(self, outputs: Tensor, tangent: Tensor) -> Tensor:
+        """Those of the parts, side by side: they are independent."""
+        logits = torch.split(outputs, self._sizes, -1)
+        tangents = torch.split(tangent, self._sizes, -1)
+        return torch.cat(
+            [part.fisher_product(z, u) for part, z, u in self._zip(logits, tangents)], -1
+        )
 
     def to_environment(self, action: Tensor) -> Any:
         """Indices in the shape of the space, counted from its start."""

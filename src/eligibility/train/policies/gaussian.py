@@ -66,6 +66,12 @@ class GaussianPolicy(Policy):
         entropy = (log_scale + 0.5 * math.log(2 * math.pi * math.e)).sum(-1)
         return entropy, torch.cat([torch.zeros_like(mean), torch.ones_like(log_scale)], -1)
 
+    def fisher_product(self, outputs: Tensor, tangent: Tensor) -> Tensor:
+        """``F = diag(1/σ²)`` at μ and ``diag(2)`` at ln σ."""
+        log_scale = outputs.chunk(2, -1)[1]
+        at_mean, at_log_scale = tangent.chunk(2, -1)
+        return torch.cat([at_mean * (-2 * log_scale).exp(), 2 * at_log_scale], -1)
+
     def to_environment(self, action: Tensor) -> Any:
         """Numbers in the environment's units and within its bounds."""
         units = action.numpy().reshape(-1, *self.shape) * self._half + self._middle

@@ -54,5 +54,9 @@ class Policy(ABC):
         """The entropy ``[N]`` in nats, and its gradient at the outputs ``[N, P]``."""
 
     @abstractmethod
+    def fisher_product(self, outputs: Tensor, tangent: Tensor) -> Tensor:
+        """``F u``: the Fisher information E[e eᵀ] at each row of outputs, times ``[N, P]``."""
+
+    @abstractmethod
     def to_environment(self, action: Tensor) -> Any:
         """The actions in the form that the vector environment takes."""
