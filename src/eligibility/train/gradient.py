@@ -55,7 +55,8 @@ class PolicyGradient:
             ascent = eligibility * advantages.unsqueeze(-1)
             ascent += self._config.entropy_coef * entropy_gradient
         self._network.zero_grad()
-        outputs.backward(ascent / -len(ascent))
+        # As outputs.backward(−ascent / N), which would first import a compiler.
+        (outputs * ascent).sum().div(-len(ascent)).backward()
         gradients = [p.grad for p in self._network.parameters() if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients)
         return GradientFacts(norm=float(norm), entropy=float(entropy.mean()))

@@ -16,6 +16,7 @@ import torch
 
 from eligibility.errors import InvalidValueError, ShapeError
 from eligibility.train import saving
+from eligibility.train.adam import Adam
 from eligibility.train.config import Config
 from eligibility.train.diagnosis import diagnose
 from eligibility.train.environments import horizon, make_vector, reward_threshold
@@ -70,9 +71,7 @@ class Reinforce:
         generator = derive(config.seed, Stream.INITIALISATION)[1]
         self.network = Network(self._observations, config.hidden_sizes, self._policy, generator)
         self._prediction = derive(config.seed, Stream.PREDICTION)[1]
-        self.optimizer = torch.optim.Adam(
-            self.network.parameters(), lr=config.learning_rate, fused=True
-        )
+        self.optimizer = Adam(self.network.parameters(), lr=config.learning_rate)
         self.gradient = PolicyGradient(config, self.network, self._policy, self._observations)
         self.recent: deque[float] = deque(maxlen=WINDOW)
         self.progress = Progress()

@@ -102,9 +102,9 @@ _SMALL_PRODUCT = 64**3
 
 def _linear(inputs: int, outputs: int, scale: float, generator: torch.Generator) -> nn.Linear:
     """A layer drawn from ``generator`` alone: torch's global generator is left as it is."""
-    layer = nn.utils.skip_init(nn.Linear, inputs, outputs)  # type: ignore[no-untyped-call]  # torch
+    with torch.random.fork_rng(devices=()):  # quicker than skip_init, which loads a compiler
+        layer = nn.Linear(inputs, outputs)
     with torch.no_grad():
         layer.weight.normal_(0, scale / inputs**0.5, generator=generator)
         layer.bias.zero_()
-    assert isinstance(layer, nn.Linear)
     return layer

@@ -23,8 +23,8 @@ CHANGEABLE = {"steps", "stop_at", "threads"}
 def save(model: Reinforce, path: str | Path) -> Path:
     """Write config, weights, optimizer, baseline and counters to one file."""
     tensors = _named("network", model.network.state_dict())
-    for number, state in model.optimizer.state_dict()["state"].items():
-        tensors |= _named(f"optimizer.{number}", state)
+    for number, parameter in enumerate(model.network.parameters()):
+        tensors |= _named(f"optimizer.{number}", model.optimizer.state[parameter])
     tensors |= _named("baseline", model.gradient.estimator.baseline.state_dict())
     progress = asdict(replace(model.progress, training_seconds=0.0))  # same run, same bytes
     facts = {"config": asdict(model.config), "progress": progress, "recent": [*model.recent]}
@@ -53,12 +53,8 @@ class Saved:
     def restore(self, model: Reinforce) -> None:
         """Make ``model`` what was saved."""
         model.network.load_state_dict(self._part("network"))
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in self._part("optimizer").items():
-            number, key = name.split(".")
-            state.setdefault(int(number), {})[key] = tensor
-        groups = model.optimizer.state_dict()["param_groups"]
-        model.optimizer.load_state_dict({"state": state, "param_groups": groups})
+        for number, parameter in enumerate(model.network.parameters()):
+            model.optimizer.state[parameter] = self._part(f"optimizer.{number}")
         model.gradient.estimator.baseline.load_state_dict(self._part("baseline"))
         model.recent = deque(self._facts["recent"], maxlen=model.recent.maxlen)
         model.progress = model.judged(Progress(**self._facts["progress"]), model.recent)
