@@ -46,6 +46,11 @@ def write_program(folder: Path, old: str = "", new: str = "") -> Path:
     return path
 
 
+def line_of_source(path: str, text: str) -> int:
+    """The same for the file of a module."""
+    return line_of(Path(path), text)
+
+
 def line_of(path: Path, text: str) -> int:
     """Number of the first line that contains ``text``."""
     lines = path.read_text(encoding="utf-8").splitlines()

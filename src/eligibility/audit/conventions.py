@@ -29,7 +29,7 @@ def conventions_of(
             named["rollout-cut"] = None
         if match.entropy > case.tolerance:
             named["entropy-bonus"] = _bias_of_entropy(evidence, line, match)
-        if abs(match.scale - 1.0) > 1e-6 and not match.plain.norm:
+        if abs(match.scale - 1.0) > max(1e-6, case.tolerance) and not match.plain.norm:
             named["constant-scale"] = 0.0
     notes = {note for trace in case.survey.traces for note in trace.notes}
     if "gradient-clipping" in notes:

@@ -15,6 +15,7 @@ from eligibility.audit.exact import Bias, least_bias
 from eligibility.audit.knowledge import FAULTS
 from eligibility.audit.location import first_error
 from eligibility.audit.matching import Match, effective_weights, find_match, uses
+from eligibility.audit.precision import HALF
 from eligibility.audit.report import AuditReport, Finding, WeightRow
 from eligibility.audit.scoring import compare_scoring, probs_as_logits
 from eligibility.audit.survey import RAN, Survey, has_critic, policy_tensors
@@ -38,6 +39,12 @@ def diagnose(case: Case) -> AuditReport:
             "audit its loss with audit_loss",
         )
     evidence = gather(survey)
+    if any(HALF in trace.notes for trace in ran):
+        return _inconclusive(
+            case,
+            "the gradient is computed in half precision, where no rule can be told from rounding; "
+            "run the program in float32",
+        )
     if evidence is None:
         return _without_policy(case)
     if not evidence.scored:
@@ -78,8 +85,8 @@ def _conclude(
     measured: Bias,
     warnings: Sequence[Finding],
 ) -> AuditReport:
-    faults = _faults(case, match, measured)
     exact = measured.residual < case.tolerance and case.survey.exhaustive
+    faults = _faults(case, match, measured, exact)
     conventions = conventions_of(case, evidence, line, match, measured)
     others = tuple(faults) + tuple(warnings)
     rule = describe(match) if match else ""
@@ -111,7 +118,7 @@ def _conclude(
     )
 
 
-def _faults(case: Case, match: Match | None, measured: Bias) -> list[Finding]:
+def _faults(case: Case, match: Match | None, measured: Bias, exact: bool) -> list[Finding]:
     faults = []
     size = f"the expected gradient is off by {measured.residual:.1%}, cosine {measured.cosine:+.3f}"
     if match is not None:
@@ -123,7 +130,7 @@ def _faults(case: Case, match: Match | None, measured: Bias) -> list[Finding]:
     repeated = _repeated_updates(case)
     if repeated:
         faults.append(case.finding("several-updates-without-ratio", repeated))
-    negative = match.scale < 0 if match else measured.scale < 0 and measured.residual < 1e-6
+    negative = match.scale < 0 if match else measured.scale < 0 and exact
     if negative and not faults:
         faults.insert(0, case.finding("wrong-sign", f"cosine {measured.cosine:+.3f}"))
     return faults
@@ -291,6 +298,6 @@ def _report(
 
 
 def _precision(survey: Survey) -> str:
-    if survey.raised:
-        return "run in double precision"
-    return "run in single precision, as the program insists on it"
+    if survey.single:
+        return "run in single precision, as the program insists on it"
+    return "run in double precision"

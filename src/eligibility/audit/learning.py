@@ -13,6 +13,7 @@ from torch.optim.optimizer import (
 )
 
 from eligibility.audit.patches import Patches
+from eligibility.audit.precision import precision_note
 from eligibility.audit.recorder import Recorder, user_place
 
 
@@ -55,17 +56,19 @@ def _stepping(patches: Patches, recorder: Recorder) -> None:
 def _backward(patches: Patches, recorder: Recorder) -> None:
     def backward(self: torch.Tensor, *args: Any, **options: Any) -> None:
         recorder.backward_place = user_place()
-        if self.grad_fn is not None and _has_ratio(self.grad_fn):
-            recorder.note("ratio")
+        if self.grad_fn is not None:
+            for fact in _facts_of_graph(self.grad_fn):
+                recorder.note(fact)
         stock(self, *args, **options)
 
     stock = patches.set(torch.Tensor, "backward", backward)
 
 
-def _has_ratio(node: Any) -> bool:
-    """Whether a graph contains exp(a − b), the ratio of two probabilities."""
+def _facts_of_graph(node: Any) -> set[str]:
+    """ "ratio": the graph contains exp(a − b), of two probabilities; and the lowest precision."""
     waiting: list[Any] = [node]
     seen: set[Any] = set()
+    facts: set[str] = set()
     while waiting and len(seen) < 4000:
         node = waiting.pop()
         if node is None or node in seen:
@@ -74,9 +77,10 @@ def _has_ratio(node: Any) -> bool:
         following = [inner for inner, _ in node.next_functions]
         first = following[0] if following else None
         if node.name() == "ExpBackward0" and first is not None and first.name() == "SubBackward0":
-            return True
+            facts.add("ratio")
+        facts |= {precision_note(made.dtype) for made in node._input_metadata}
         waiting += following
-    return False
+    return facts - {""}
 
 
 def _clipping(patches: Patches, recorder: Recorder) -> None:

@@ -95,7 +95,7 @@ def _plainest(
         if _fit(sample, form, use, tolerance) is None:
             continue
         match = _fit(evidence, form, use, tolerance)
-        if match is not None and abs(abs(match.scale) - 1.0) < 1e-6:
+        if match is not None and abs(abs(match.scale) - 1.0) < max(1e-6, tolerance):
             return match
         best = best or match
     return best

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from eligibility.audit.choices import Choices, PathComplete
+from eligibility.audit.precision import precision_note
 from eligibility.audit.probe import Probe, ProbeSize
 from eligibility.audit.trace import Score, Step, Update
 
@@ -185,6 +186,7 @@ class Recorder:
                 continue
             index = len(self.tensors)
             self.tensors.append(parameter)
+            self.note(precision_note(parameter.dtype))
             if index == self.job.tensor:
                 along = probing_directions(parameter.shape, index, self.job.directions)
                 moved = self.job.distance * along[self.job.direction]
@@ -249,8 +251,9 @@ class Recorder:
             )
 
     def note(self, fact: str) -> None:
-        """Remember a fact once."""
-        self.notes[fact] = None
+        """Remember a fact once; none if it is empty."""
+        if fact:
+            self.notes[fact] = None
 
     def _tensor_index(self, parameter: torch.Tensor) -> int | None:
         return next((i for i, known in enumerate(self.tensors) if known is parameter), None)

@@ -14,7 +14,7 @@ import numpy as np
 
 from eligibility.audit.arrays import Array
 from eligibility.audit.choices import next_path
-from eligibility.audit.precision import UNIT_DOUBLE, UNIT_SINGLE, step_length
+from eligibility.audit.precision import SINGLE, UNIT_DOUBLE, UNIT_SINGLE, step_length
 from eligibility.audit.probe import SIZES, ProbeSize
 from eligibility.audit.recorder import Job
 from eligibility.audit.runner import Runner
@@ -70,9 +70,14 @@ class Survey:
     shared: frozenset[int] = frozenset()
 
     @property
+    def single(self) -> bool:
+        """Whether some of the program's arithmetic was in single precision."""
+        return not self.raised or any(SINGLE in trace.notes for trace in self.traces)
+
+    @property
     def unit(self) -> float:
         """Unit roundoff of the precision that the program ran in."""
-        return UNIT_DOUBLE if self.raised else UNIT_SINGLE
+        return UNIT_SINGLE if self.single else UNIT_DOUBLE
 
 
 def survey(runner: Runner, max_paths: int, samples: int, progress: Progress) -> Survey:
@@ -202,7 +207,8 @@ def _with_slopes(base: Survey, runner: Runner, job: Job, progress: Progress) -> 
             if all(_same(plus, minus) for plus, minus in pairs.values()):
                 break  # no policy: the other directions of this tensor are as still
     slopes = {key: _slope(key, pairs, distance) for key, pairs in columns.items()}
-    shared = _shared_with_critic(runner, job, ran, directions, slopes)
+    rounding = 1e-6 if base.unit == UNIT_DOUBLE else 1e-3
+    shared = _shared_with_critic(runner, job, ran, directions, slopes, rounding)
     return replace(base, directions=tuple(directions), slopes=slopes, shared=shared)
 
 
@@ -270,6 +276,7 @@ def _shared_with_critic(
     traces: list[Trace],
     directions: list[tuple[int, int]],
     slopes: dict[Key, Slope],
+    rounding: float,
 ) -> frozenset[int]:
     """Policy tensors that move the gradient of tensors which are no policy: a shared trunk."""
     policy = policy_tensors(directions, slopes)
@@ -282,7 +289,7 @@ def _shared_with_critic(
         prescribed = tuple(draw.picked for draw in trace.draws)
         moved = runner.run(replace(job, prescribed=prescribed, tensor=tensor, distance=1e-2))
         change = np.abs(_critic_gradient(moved, policy) - still).max()
-        if change > 1e-6 * np.abs(still).max():
+        if change > rounding * np.abs(still).max():
             shared.add(tensor)
     return frozenset(shared)
 
