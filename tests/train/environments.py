@@ -93,12 +93,38 @@ class CrashesLater(Bandit):
         return float(action)
 
 
-class Pictures(Bandit):
+class Words(Bandit):
     """Observations that are not supported."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.observation_space = spaces.Box(0, 255, (8, 8, 3), np.uint8)
+        self.observation_space = spaces.Text(3, charset="a")
+
+
+class Pictures(Bandit):
+    """One step; one of four columns of a picture is bright, and the arm of its number pays 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        picture = spaces.Box(0, 255, (8, 8, 3), np.uint8)
+        self.observation_space = spaces.Dict({"picture": picture, "mood": spaces.Discrete(2)})
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """A bright column drawn uniformly; the mood says nothing."""
+        gymnasium.Env.reset(self, seed=seed)
+        self._column = int(self.np_random.integers(4))
+        return self._observe(), {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """1 for the bright column."""
+        return self._observe(), float(action == self._column), True, False, {}
+
+    def _observe(self) -> dict[str, Any]:
+        picture = np.zeros((8, 8, 3), np.uint8)
+        picture[:, 2 * self._column] = 255
+        return {"picture": picture, "mood": int(self.np_random.integers(2))}
 
 
 class Slow(Bandit):
@@ -160,6 +186,7 @@ _ENVIRONMENTS = (
     Pictures,
     Slow,
     Target,
+    Words,
 )
 for environment in _ENVIRONMENTS:
     name = f"{environment.__name__}-v0"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -67,6 +68,11 @@ from eligibility.train.presets import PRESETS
         ),
         ({"normalize": 1}, "`normalize`: got 1, expected True or False; pass a bool"),
         (
+            {"observation_keys": ["image", 3]},
+            "`observation_keys`: got ['image', 3], expected names such as image,direction; "
+            "separate them by commas",
+        ),
+        (
             {"hidden_sizes": "64,wide"},
             "`hidden_sizes`: got [64, 'wide'], expected positive widths such as 64,64; "
             "separate them by commas",
@@ -91,10 +97,9 @@ def test_refuses(options: dict[str, Any], text: str) -> None:
 
 def test_an_unknown_option_is_answered_with_a_suggestion() -> None:
     text = (
-        "`lerning_rate`: got an unknown option, expected seed, steps, stop_at, environments, "
-        "max_episode_steps, discount, credit, discount_updates, baseline, gae_lambda, bootstrap, "
-        "normalize, entropy_coef, learning_rate, "
-        "hidden_sizes, threads; did you mean learning_rate?"
+        "`lerning_rate`: got an unknown option, expected "
+        + ", ".join(field.name for field in fields(Config) if field.name != "env")
+        + "; did you mean learning_rate?"
     )
     with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):
         Config.from_options("CartPole-v1", {"lerning_rate": 0.1})
@@ -118,3 +123,11 @@ def test_a_preset_is_between_the_defaults_and_the_users_options(env: str) -> Non
     name, value = next(iter(PRESETS[env].items()))
     assert getattr(Config.from_options(env, {}), name) == value
     assert getattr(Config.from_options(env, {name: getattr(Config(env), name)}), name) != value
+
+
+def test_observation_keys_are_read_as_the_command_line_writes_them() -> None:
+    for keys in ("image, direction", ("image", "direction"), ["image", "direction"]):
+        assert Config("CartPole-v1", observation_keys=keys).observation_keys == (
+            "image",
+            "direction",
+        )

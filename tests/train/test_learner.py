@@ -217,11 +217,12 @@ def test_equal_returns_leave_the_weights_alone() -> None:
             "registers it: package:Name-v0",
         ),
         (
-            HERE + "Pictures-v0",
+            HERE + "Words-v0",
             {},
-            "the observation space: got Box(0, 255, (8, 8, 3), uint8), expected Box with one "
-            "axis, or Discrete; wrap the environment, for instance in "
-            "gymnasium.wrappers.FlattenObservation",
+            "the observation space: got Text(1, 3, charset=a), expected Box, Discrete, "
+            "MultiDiscrete, MultiBinary, or a Dict or Tuple of these; leave it out with "
+            "observation_keys, or wrap the environment in "
+            "gymnasium.wrappers.TransformObservation",
         ),
         (
             HERE + "NotANumber-v0",

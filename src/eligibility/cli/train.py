@@ -130,7 +130,7 @@ def _options() -> Iterator[inspect.Parameter]:
     """
     hints = get_type_hints(Config)
     for option in fields(Config):
-        kind = str if option.name == "hidden_sizes" else hints[option.name]
+        kind = str if "tuple" in str(hints[option.name]) else hints[option.name]
         text = option.metadata["help"]
         if option.default is MISSING:
             argument = typer.Argument(help=text, show_default=False)

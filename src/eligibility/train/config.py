@@ -69,6 +69,16 @@ class Config:
     entropy_coef: float = _option(0.0, "Weight of the policy's entropy in what is maximised.")
     learning_rate: float = _option(0.005, "Step size of Adam.")
     hidden_sizes: tuple[int, ...] = _option((64, 64), "Widths of the tanh layers, as in 64,64.")
+    observation_keys: tuple[str, ...] | None = _option(
+        None, "Of Dict observations, the entries that the network sees. Default: all."
+    )
+    normalize_observations: bool = _option(
+        False,
+        "Give each number observed mean 0 and variance 1 over what training has seen so far.",
+    )
+    convolution: bool = _option(
+        True, "See images through convolutional layers; without, as flat numbers."
+    )
     threads: int = _option(1, "Threads of torch while training; small networks want 1.")
 
     def __post_init__(self) -> None:
@@ -86,7 +96,8 @@ class Config:
         _check_number("learning_rate", self.learning_rate, 0, _LARGEST, "a finite number > 0")
         if self.learning_rate == 0:
             raise _wrong("learning_rate", 0, "a finite number > 0", "0 would learn nothing")
-        for name in ("normalize", "discount_updates", "bootstrap"):
+        object.__setattr__(self, "observation_keys", _as_keys(self.observation_keys))
+        for name in _FLAGS:
             if not isinstance(getattr(self, name), bool):
                 raise _wrong(name, getattr(self, name), "True or False", "pass a bool")
         _check_number("gae_lambda", self.gae_lambda, 0, 1, "a number in [0, 1]")
@@ -136,6 +147,7 @@ class Config:
 
 
 _LARGEST = 1e300
+_FLAGS = ("normalize", "discount_updates", "bootstrap", "normalize_observations", "convolution")
 
 
 def suggestion(name: str, known: Any) -> str:
@@ -157,6 +169,19 @@ def _as_sizes(sizes: Any) -> tuple[int, ...]:
             "hidden_sizes", sizes, "positive widths such as 64,64", "separate them by commas"
         )
     return tuple(sizes)
+
+
+def _as_keys(keys: Any) -> tuple[str, ...] | None:
+    """``("image",)`` from a sequence of names, or from ``"image"`` as the command line has it."""
+    if keys is None:
+        return None
+    if isinstance(keys, str):
+        keys = [part.strip() for part in keys.split(",") if part.strip()]
+    if not isinstance(keys, (tuple, list)) or not keys or {type(key) for key in keys} != {str}:
+        raise _wrong(
+            "observation_keys", keys, "names such as image,direction", "separate them by commas"
+        )
+    return tuple(keys)
 
 
 def _check_choice(name: str, value: object, known: tuple[str, ...]) -> None:

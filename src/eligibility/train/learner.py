@@ -11,10 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-from eligibility.errors import InvalidValueError, ShapeError
+from eligibility.errors import InvalidValueError
 from eligibility.train import saving
 from eligibility.train.adam import Adam
 from eligibility.train.config import Config
@@ -37,7 +36,7 @@ class Reinforce:
 
     Args:
         env: The id of a Gymnasium environment: Discrete, MultiDiscrete, MultiBinary or Box
-            actions; Box (one axis) or Discrete observations.
+            actions; any observations but text, graphs and sequences.
         **options: The fields of `eligibility.train.config.Config`, such as ``seed=1``.
 
     Attributes:
@@ -63,13 +62,22 @@ class Reinforce:
     def __init__(self, env: str, **options: Any) -> None:
         self.config = config = Config.from_options(env, options)
         self._vector = vector = make_vector(config.env, config.environments)
-        self._observations = observations_for(vector.single_observation_space)
+        self._observations = observations_for(
+            vector.single_observation_space, config.observation_keys
+        )
         self._policy = policy_for(vector.single_action_space)
         self._collector = Collector(
             vector, self._policy, self._observations, horizon(vector, config.max_episode_steps)
         )
         generator = derive(config.seed, Stream.INITIALISATION)[1]
-        self.network = Network(self._observations, config.hidden_sizes, self._policy, generator)
+        self.network = Network(
+            self._observations,
+            config.hidden_sizes,
+            self._policy,
+            generator,
+            convolution=config.convolution,
+            normalize=config.normalize_observations,
+        )
         self._prediction = derive(config.seed, Stream.PREDICTION)[1]
         self.optimizer = Adam(self.network.parameters(), lr=config.learning_rate)
         self.gradient = PolicyGradient(config, self.network, self._policy, self._observations)
@@ -99,7 +107,8 @@ class Reinforce:
             EligibilityError: The environment failed, or numbers are not finite. The weights are
                 those of the last complete update.
         """
-        limit = self.config.steps if total_steps is None else total_steps
+        config = self.config
+        limit = config.steps if total_steps is None else total_steps
         before, start = self.progress.training_seconds, time.perf_counter()
         with _threads(self.config.threads):
             while self.progress.steps < limit and not self.progress.solved:
@@ -111,6 +120,8 @@ class Reinforce:
                 if not progress.solved:
                     progress = self._differentiate(rollout, progress)
                     self.optimizer.step()
+                    if config.normalize_observations:  # after the weights: on-policy throughout
+                        self.network.observe(rollout.observations[rollout.alive])
                     progress = replace(progress, updates=progress.updates + 1)
                 seconds = before + time.perf_counter() - start
                 progress = replace(progress, training_seconds=seconds)
@@ -172,20 +183,11 @@ class Reinforce:
             The action, or an array of them, as the environment takes it.
 
         Raises:
-            ShapeError: The observation has another shape.
+            EligibilityError: The observation is not of the environment's observation space.
         """
-        seen = torch.as_tensor(np.asarray(observation, self._observations.dtype))
-        shape = tuple(seen.shape)
-        batch = seen.ndim - len(self._observations.shape)
-        if batch not in (0, 1) or shape[batch:] != self._observations.shape:
-            raise ShapeError(
-                "`observation`",
-                f"shape {list(shape)}",
-                f"{list(self._observations.shape)}, or several of them along a first axis",
-                "pass what the environment returned",
-            )
+        kept, several = self._observations.read(observation)
         with torch.inference_mode():
-            outputs = self.network(seen if batch else seen.unsqueeze(0))
+            outputs = self.network(torch.from_numpy(kept))
             if deterministic:
                 action = self._policy.mode(outputs)
             else:
@@ -193,7 +195,7 @@ class Reinforce:
                 self._policy.fill_noise(noise, self._prediction)
                 action = self._policy.sample(outputs, noise)
         actions = self._policy.to_environment(action)
-        return actions if batch else actions[0]
+        return actions if several else actions[0]
 
     def evaluate(
         self, episodes: int = 100, seed: int | None = None, deterministic: bool = True

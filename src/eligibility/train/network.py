@@ -9,16 +9,26 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from eligibility.train.convolution import Convolution
+from eligibility.train.normalization import RunningNormalization
 from eligibility.train.observations import Observations
 from eligibility.train.policies import Policy
 
 
 class Network(nn.Module):
-    """Stored observations ``[N, *shape]`` to the policy's outputs ``[N, P]``.
+    """Kept observations ``[N, *shape]`` to the policy's outputs ``[N, P]``.
 
     Hidden weights are normal with variance 1/fan-in, which keeps the scale of the signal; the
     head starts 100 times smaller, so that the first policy is close to uniform; biases start at 0,
     and so do the outputs that do not depend on the observation.
+
+    Args:
+        observations: How observations are encoded.
+        hidden_sizes: The widths of the tanh layers.
+        policy: What the outputs mean.
+        generator: Draws the first weights.
+        convolution: See images through convolutional layers; else as flat numbers.
+        normalize: Normalise the numbers that are not seen through convolutional layers.
     """
 
     def __init__(
@@ -27,23 +37,63 @@ class Network(nn.Module):
         hidden_sizes: tuple[int, ...],
         policy: Policy,
         generator: torch.Generator,
+        *,
+        convolution: bool = True,
+        normalize: bool = False,
     ) -> None:
         super().__init__()
         self.observations = observations
+        images = observations.images if convolution else ()
+        self.convolutions = nn.ModuleList(Convolution(image, generator) for image in images)
+        flat = torch.ones(observations.features, dtype=torch.bool)
+        for image in images:
+            flat[image.start : image.stop] = False
+        self._flat = flat.nonzero().squeeze(-1)
+        numbers = observations.numbers & flat
+        normalizes = normalize and bool(numbers.any())
+        self.normalization = RunningNormalization(numbers) if normalizes else None
+        seen = sum(layer.outputs for layer in self._convolutions()) + len(self._flat)
         layers: list[nn.Module] = []
-        for inputs, width in pairwise((observations.features, *hidden_sizes)):
+        for inputs, width in pairwise((seen, *hidden_sizes)):
             layers += [_linear(inputs, width, 1.0, generator), nn.Tanh()]
-        last = hidden_sizes[-1] if hidden_sizes else observations.features
+        last = hidden_sizes[-1] if hidden_sizes else seen
         head = _linear(last, policy.size - policy.constants, 0.01, generator)
         self.layers = nn.Sequential(*layers, head)
         self.constants = nn.Parameter(torch.zeros(policy.constants)) if policy.constants else None
 
     def forward(self, observation: Tensor) -> Tensor:
         """The outputs of each observation."""
-        outputs: Tensor = self.layers(self.observations.encode(observation))
+        outputs = self._outputs(observation)
         if self.constants is None:
             return outputs
         return torch.cat([outputs, self.constants.expand(len(outputs), -1)], -1)
+
+    def _outputs(self, observation: Tensor) -> Tensor:
+        """Those that depend on the observation."""
+        if self.observations.categories and self.observations.features >= _MANY_CATEGORIES:
+            # The product of one-hot rows and weights, without the zeros.
+            first, indices = self.layers[0], self.observations.indices(observation)
+            assert isinstance(first, nn.Linear)
+            sums = first.weight.T[indices].sum(1) + first.bias
+            looked_up: Tensor = self.layers[1:](sums)
+            return looked_up
+        features = self.observations.encode(observation)
+        if self.normalization is not None:
+            features = self.normalization(features)
+        if self.convolutions:
+            seen = [layer(features) for layer in self._convolutions()]
+            features = torch.cat([*seen, features[:, self._flat]], -1)
+        outputs: Tensor = self.layers(features)
+        return outputs
+
+    def _convolutions(self) -> list[Convolution]:
+        return [layer for layer in self.convolutions if isinstance(layer, Convolution)]
+
+    @torch.no_grad()
+    def observe(self, observation: Tensor) -> None:
+        """Take observations into the running normalisation, if there is one."""
+        if self.normalization is not None:
+            self.normalization.update(self.observations.encode(observation))
 
 
 class ArrayForward:
@@ -59,6 +109,7 @@ class ArrayForward:
 
     def __init__(self, network: Network, rows: int) -> None:
         self._encode = network.observations.encode
+        self._normalization = network.normalization
         linear = [layer for layer in network.layers if isinstance(layer, nn.Linear)]
         self._weights = [np.ascontiguousarray(layer.weight.detach().numpy().T) for layer in linear]
         self._biases = [layer.bias.detach().numpy().copy() for layer in linear]
@@ -73,7 +124,10 @@ class ArrayForward:
 
     def __call__(self, observation: Tensor) -> Tensor:
         """The outputs of each observation; the next call overwrites them."""
-        values: np.ndarray[Any, Any] = self._encode(observation).numpy()
+        features = self._encode(observation)
+        if self._normalization is not None:
+            features = self._normalization(features)
+        values: np.ndarray[Any, Any] = features.numpy()
         with np.errstate(
             over="ignore", invalid="ignore"
         ):  # as torch: the learner says so when numbers are no longer finite
@@ -89,13 +143,17 @@ class ArrayForward:
     @staticmethod
     def pays_off(network: nn.Module, rows: int) -> bool:
         """Whether it is the faster one: small layers, for which BLAS does not start threads."""
-        return isinstance(network, Network) and all(
+        if not isinstance(network, Network) or network.convolutions:
+            return False
+        return all(
             rows * layer.in_features * layer.out_features <= _SMALL_PRODUCT
             for layer in network.layers
             if isinstance(layer, nn.Linear)
         )
 
 
+# Features from which looking weights up beats multiplying them with one-hot rows.
+_MANY_CATEGORIES = 128
 # Multiplications in a matrix product up to which the BLAS of NumPy works in the calling thread.
 _SMALL_PRODUCT = 64**3
 

@@ -75,6 +75,7 @@ class Collector:
     ) -> None:
         rows, number = horizon, vector.num_envs
         self.vector, self.policy, self.horizon = vector, policy, horizon
+        self._keep, self._read = observations.keep, observations.read
         self._noise = torch.empty(_NOISE_ROWS, number, *policy.noise_shape)
         self._actions = torch.empty(rows, number, *policy.action_shape, dtype=policy.action_dtype)
         self._observations = np.empty((rows + 1, number, *observations.shape), observations.dtype)
@@ -101,7 +102,7 @@ class Collector:
         if ArrayForward.pays_off(network, number):
             forward = ArrayForward(cast(Network, network), number)
         alive = np.ones(number, bool)
-        observation = self._environment(self.vector.reset, seed=reset_seed)[0]
+        observation = self._keep(self._environment(self.vector.reset, seed=reset_seed)[0])
         row = 0
         while row < self.horizon and alive.any():
             np.copyto(self._observations[row], observation, casting="same_kind")
@@ -113,6 +114,7 @@ class Collector:
             self._terminated[row], self._truncated[row] = terminated, truncated
             alive &= ~(self._terminated[row] | self._truncated[row])
             row += 1
+            observation = self._keep(observation)
             if "final_obs" in info:  # it was reset in the same step
                 observation = self._before_reset(observation, info)
         np.copyto(self._observations[row], observation, casting="same_kind")
@@ -154,12 +156,13 @@ class Collector:
             alive=torch.from_numpy(alive),
         )
 
-    @staticmethod
-    def _before_reset(observation: Any, info: dict[str, Any]) -> np.ndarray[Any, Any]:
+    def _before_reset(
+        self, kept: np.ndarray[Any, Any], info: dict[str, Any]
+    ) -> np.ndarray[Any, Any]:
         """The observations, with those that ended an episode in place of those that began one."""
-        ended = info["_final_obs"]
-        merged = np.array(observation)
-        merged[ended] = np.stack(info["final_obs"][ended])
+        merged = np.array(kept)
+        for environment in np.flatnonzero(info["_final_obs"]):
+            merged[environment] = self._read(info["final_obs"][environment])[0][0]
         return merged
 
     @staticmethod

@@ -1,0 +1,18 @@
+"""From an environment's observations to numbers for a network: one encoding a kind of space.
+
+=====================  ==========================  ===============================================
+observation space      kept in a rollout as        what the network sees
+=====================  ==========================  ===============================================
+``Box``                float32, uint8 if it is     the numbers; uint8 divided by 255
+``Box`` of an image    the same                    the same, through convolutional layers
+``Discrete``           int64                       a one-hot vector
+``MultiDiscrete``      int64                       the one-hot vectors of its indices
+``MultiBinary``        int8                        the bits
+``Dict``, ``Tuple``    the parts side by side      the parts side by side
+=====================  ==========================  ===============================================
+"""
+
+from eligibility.train.observations.observations import Image, Observations
+from eligibility.train.observations.spaces import observations_for
+
+__all__ = ["Image", "Observations", "observations_for"]

@@ -1,0 +1,58 @@
+"""``Box``: numbers, or an image."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from eligibility.train.observations.observations import Image, Observations, read_array
+
+# An image narrower than this has nothing for a convolution to slide over.
+_NARROWEST_IMAGE = 5
+
+
+class BoxObservations(Observations):
+    """The numbers as they are, in one row; those of uint8 are divided by 255.
+
+    A box of uint8 with two axes, or of any dtype with three, is an image: the shortest of its
+    first and last axis is the colour.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self._space_shape = shape
+        self.features = int(np.prod(shape))
+        self.shape = (self.features,)
+        self.dtype = np.uint8 if dtype == np.uint8 else np.float32
+        self.numbers = torch.ones(self.features, dtype=torch.bool)
+        self.images = _images(shape, self.dtype)
+
+    def keep(self, batch: Any) -> np.ndarray[Any, Any]:
+        """In one row."""
+        array = np.asarray(batch)
+        return array if array.ndim == 2 else array.reshape(len(array), -1)
+
+    def read(self, observation: Any) -> tuple[np.ndarray[Any, Any], bool]:
+        """See `Observations.read`."""
+        seen, several = read_array(observation, self._space_shape, self.dtype)
+        return seen.reshape(len(seen), -1), several
+
+    def encode(self, kept: Tensor) -> Tensor:
+        """As float32; uint8 as 0 to 1."""
+        return kept / 255 if kept.dtype == torch.uint8 else kept
+
+    def arrange(self, kept: Tensor, features: Tensor) -> Tensor:
+        """The features in the shape of the space."""
+        return features.reshape(-1, *self._space_shape)
+
+
+def _images(shape: tuple[int, ...], dtype: type[np.generic]) -> tuple[Image, ...]:
+    channel_axis: int | None = None
+    if len(shape) == 3:
+        channel_axis = 0 if shape[0] < shape[2] else 2
+    elif len(shape) != 2 or dtype != np.uint8:
+        return ()
+    sides = [size for axis, size in enumerate(shape) if axis != channel_axis]
+    return (Image(0, shape, channel_axis),) if min(sides) >= _NARROWEST_IMAGE else ()

@@ -1,0 +1,108 @@
+"""``Dict`` and ``Tuple``: their parts, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from eligibility.errors import InvalidTypeError, ShapeError
+from eligibility.train.observations.observations import Observations, one_hot
+
+
+class CompositeObservations(Observations):
+    """The parts of a ``Dict`` (by their keys) or of a ``Tuple`` (by their places), side by side.
+
+    Kept as one row of numbers: uint8 if every part is, else float32, in which indices up to 2²⁴
+    are exact.
+    """
+
+    def __init__(self, parts: Mapping[str, Observations] | Mapping[int, Observations]) -> None:
+        self._parts: dict[Any, Observations] = dict(parts)
+        several = list(self._parts.values())
+        self._widths = [int(np.prod(part.shape)) for part in several]
+        self.shape = (sum(self._widths),)
+        small = all(part.dtype == np.uint8 for part in several)
+        self.dtype = np.uint8 if small else np.float32
+        self.features = sum(part.features for part in several)
+        self.numbers = torch.cat([part.numbers for part in several])
+        starts = np.cumsum([0] + [part.features for part in several])
+        self._starts = [int(start) for start in starts]
+        self.images = tuple(
+            replace(image, start=image.start + start)
+            for part, start in zip(several, self._starts, strict=False)
+            for image in part.images
+        )
+        indices_only = all(part.categories for part in several)
+        self.categories = sum(part.categories for part in several) if indices_only else 0
+
+    def keep(self, batch: Any) -> np.ndarray[Any, Any]:
+        """The parts in one row."""
+        rows = [part.keep(batch[key]) for key, part in self._parts.items()]
+        return np.concatenate([row.reshape(len(row), -1).astype(self.dtype) for row in rows], -1)
+
+    def read(self, observation: Any) -> tuple[np.ndarray[Any, Any], bool]:
+        """See `Observations.read`."""
+        keys = list(self._parts)
+        if isinstance(keys[0], str):
+            complete = isinstance(observation, Mapping) and set(keys) <= set(observation)
+        else:
+            complete = isinstance(observation, tuple) and len(observation) == len(keys)
+        if not complete:
+            got = sorted(observation) if isinstance(observation, Mapping) else None
+            form = f"a dict with {', '.join(map(str, keys))}" if isinstance(keys[0], str) else None
+            raise InvalidTypeError(
+                "`observation`",
+                type(observation).__name__ + (f" with {', '.join(map(str, got))}" if got else ""),
+                form or f"a tuple of {len(keys)}",
+                "pass what the environment returned",
+            )
+        both = [part.read(observation[key]) for key, part in self._parts.items()]
+        if len({(len(seen), several) for seen, several in both}) > 1:
+            raise ShapeError(
+                "`observation`",
+                f"parts with {', '.join(str(len(seen)) for seen, _ in both)} rows",
+                "as many rows in each part",
+                "pass what the environment returned",
+            )
+        rows = [seen.reshape(len(seen), -1).astype(self.dtype) for seen, _ in both]
+        return np.concatenate(rows, -1), both[0][1]
+
+    def encode(self, kept: Tensor) -> Tensor:
+        """The features of the parts."""
+        if self.categories:
+            return one_hot(self.indices(kept), self.features)
+        return torch.cat([part.encode(own) for part, own in self._split(kept)], -1)
+
+    def indices(self, kept: Tensor) -> Tensor:
+        """Those of the parts, counted on."""
+        return torch.cat(
+            [
+                part.indices(own) + start
+                for (part, own), start in zip(self._split(kept), self._starts, strict=False)
+            ],
+            -1,
+        )
+
+    def arrange(self, kept: Tensor, features: Tensor) -> Any:
+        """A dict, or a tuple, of the parts."""
+        own_features = torch.split(features, [part.features for part in self._parts.values()], -1)
+        arranged = {
+            key: part.arrange(own, wide)
+            for key, (part, own), wide in zip(
+                self._parts, self._split(kept), own_features, strict=True
+            )
+        }
+        return arranged if isinstance(next(iter(arranged)), str) else tuple(arranged.values())
+
+    def _split(self, kept: Tensor) -> Iterator[tuple[Observations, Tensor]]:
+        """Each part, and its share of what was kept, in the part's own dtype and shape."""
+        for part, own in zip(
+            self._parts.values(), torch.split(kept, self._widths, -1), strict=True
+        ):
+            dtype = torch.from_numpy(np.empty(0, part.dtype)).dtype
+            yield part, own.to(dtype).reshape(*own.shape[:-1], *part.shape)

@@ -1,0 +1,144 @@
+"""The interface between an environment's observations and a network's inputs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from eligibility.errors import EligibilityError, InvalidTypeError, InvalidValueError, ShapeError
+
+
+@dataclass(frozen=True)
+class Image:
+    """Where in the encoded features an image lies.
+
+    Attributes:
+        start: The first of its features.
+        shape: Its axes in the order of the environment, such as ``(84, 84, 3)``.
+        channel_axis: Which of them is the colour; None: there is none.
+    """
+
+    start: int
+    shape: tuple[int, ...]
+    channel_axis: int | None
+
+    @property
+    def stop(self) -> int:
+        """The first feature after it."""
+        return self.start + int(np.prod(self.shape))
+
+    def channels_first(self, features: Tensor) -> Tensor:
+        """The image of each row of features ``[N, features]``, as ``[N, C, H, W]``."""
+        image = features[:, self.start : self.stop].reshape(-1, *self.shape)
+        if self.channel_axis is None:
+            return image.unsqueeze(1)
+        return image.movedim(self.channel_axis + 1, 1)
+
+
+class Observations(ABC):
+    """How observations are kept in a rollout, and what of them a network sees.
+
+    ``N`` is any number of observations. One that is *kept* is an array of one dtype, whatever the
+    space; one that is *encoded* is a row of float32 features.
+
+    Attributes:
+        shape: The shape of one observation as kept.
+        dtype: Its dtype as kept.
+        features: The number of features of one observation as encoded.
+        numbers: Which features are numbers on a scale of their own, and worth normalising: bool
+            ``[features]``. The others are bits, already 0 or 1.
+        images: The images among the features.
+        categories: For a space of indices only, the number of them; else 0.
+    """
+
+    shape: tuple[int, ...]
+    dtype: type[np.generic]
+    features: int
+    numbers: Tensor
+    images: tuple[Image, ...] = ()
+    categories: int = 0
+
+    @abstractmethod
+    def keep(self, batch: Any) -> np.ndarray[Any, Any]:
+        """The observations of a vector environment, as kept: ``[N, *shape]``. May be a view."""
+
+    @abstractmethod
+    def read(self, observation: Any) -> tuple[np.ndarray[Any, Any], bool]:
+        """A user's observation, or several along a first axis, as kept; and whether it was several.
+
+        Raises:
+            EligibilityError: It is not of the observation space.
+        """
+
+    @abstractmethod
+    def encode(self, kept: Tensor) -> Tensor:
+        """The features ``[*N, features]`` of observations as kept, ``[*N, *shape]``."""
+
+    @abstractmethod
+    def arrange(self, kept: Tensor, features: Tensor) -> Any:
+        """The observation as tensors in the form of its space, for a network of the user's own.
+
+        Numbers and bits are taken from the features (scaled, and normalised if that is asked
+        for), indices from what was kept, counted from 0.
+        """
+
+    def indices(self, kept: Tensor) -> Tensor:
+        """Which features are 1, ``[*N, categories]``: the same as `encode`, without the zeros."""
+        raise NotImplementedError(f"{type(self).__name__} has features other than one-hot ones")
+
+
+def read_array(
+    observation: Any, shape: tuple[int, ...], dtype: type[np.generic]
+) -> tuple[np.ndarray[Any, Any], bool]:
+    """An array of observations of a space with this shape, ``[N, *shape]``; whether several."""
+    whole = np.issubdtype(dtype, np.integer)
+    try:
+        seen = np.asarray(observation)
+    except ValueError:  # a ragged list
+        seen = np.empty(0, object)
+    if seen.dtype.kind not in ("biu" if whole else "biuf"):
+        raise InvalidTypeError(
+            "`observation`",
+            f"{type(observation).__name__} of {seen.dtype}",
+            f"{'whole numbers' if whole else 'numbers'} of shape {list(shape)}",
+            "pass what the environment returned",
+        )
+    batch = seen.ndim - len(shape)
+    if batch not in (0, 1) or seen.shape[batch:] != shape:
+        raise ShapeError(
+            "`observation`",
+            f"shape {list(seen.shape)}",
+            f"{list(shape)}, or several of them along a first axis",
+            "pass what the environment returned",
+        )
+    if whole:
+        limits = np.iinfo(np.dtype(dtype).name)
+        check_range(seen, limits.min, limits.max + 1)
+    seen = seen.astype(dtype)
+    return (seen, True) if batch else (seen[None], False)
+
+
+def check_range(seen: np.ndarray[Any, Any], low: Any, high: Any) -> None:
+    """Raise unless every whole number is in ``[low, high)``."""
+    wrong = (seen < low) | (seen >= high)
+    if wrong.any():
+        raise _out_of_range(seen[wrong][0], low, high)
+
+
+def _out_of_range(got: Any, low: Any, high: Any) -> EligibilityError:
+    return InvalidValueError(
+        "`observation`",
+        str(got),
+        f"whole numbers in [{low}, {high})" if np.ndim(high) == 0 else "indices of the space",
+        "pass what the environment returned",
+    )
+
+
+def one_hot(indices: Tensor, features: int) -> Tensor:
+    """Rows of 0 and 1, float32 ``[*N, features]``, from the indices of the ones ``[*N, parts]``."""
+    return torch.zeros(*indices.shape[:-1], features).scatter_(-1, indices, 1.0)
