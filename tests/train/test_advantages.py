@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from typing import Any
 
@@ -117,3 +118,16 @@ def test_bootstrapping_counts_the_predicted_value_after_a_truncation_only() -> N
     wanted = [DISCOUNT ** (length - t) * predicted for t in range(length)]
     assert difference[:length, 0].tolist() == pytest.approx(wanted, abs=1e-5)
     assert not difference[:, 1].any()
+
+
+def test_next_reward_is_the_first_that_is_not_zero_discounted_by_the_steps_to_it() -> None:
+    config = Config("FrozenLake-v1", discount=0.5, normalize=False, baseline="none")
+    config = dataclasses.replace(config, credit="next-reward")
+    rewards = torch.tensor([[0, 0], [-1, 0], [0, 0], [0, 2], [4, 0], [0, 0]]).double()
+    alive = torch.ones(6, 2, dtype=torch.bool)
+    alive[5, 0] = False
+    none = torch.zeros_like(alive)
+    rollout = Rollout(rewards, rewards[0], rewards, rewards, none, none, alive)
+    got = torch.zeros(6, 2)
+    got[alive] = AdvantageEstimator(config, observations_for(spaces.Discrete(3)))(rollout)
+    assert got.T.tolist() == [[-0.5, -1, 1, 2, 4, 0], [0.25, 0.5, 1, 2, 0, 0]]

@@ -48,8 +48,17 @@ from eligibility.train.presets import PRESETS
         ),
         (
             {"credit": "whole-returns"},
-            "`credit`: got 'whole-returns', expected reward-to-go or whole-return; "
-            "did you mean whole-return?",
+            "`credit`: got 'whole-returns', expected reward-to-go or whole-return or "
+            "next-reward; did you mean whole-return?",
+        ),
+        (
+            {"activation": "elu"},
+            "`activation`: got 'elu', expected tanh or relu; did you mean relu?",
+        ),
+        (
+            {"credit": "next-reward", "discount_updates": True},
+            "`discount_updates`: got True, expected False with credit next-reward; "
+            "the discount starts anew after each reward",
         ),
         (
             {"credit": "whole-return", "discount_updates": True},

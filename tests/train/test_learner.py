@@ -59,6 +59,18 @@ def test_the_gradient_is_that_of_the_written_out_loss(normalize: bool) -> None:
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
 
 
+def test_an_update_in_several_passes_is_the_update_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Reinforce("CartPole-v1", environments=4, hidden_sizes=(8,), entropy_coef=0.1)
+    rollout = model._collector.collect(model.network, *derive(0, Stream.TRAINING, 0))
+    once = model._differentiate(rollout, Progress())
+    wanted = gradients(model)
+    monkeypatch.setattr(model.gradient, "_rows", 7)
+    several = model._differentiate(rollout, Progress())
+    assert several.entropy == pytest.approx(once.entropy, rel=1e-6)
+    for one, other in zip(gradients(model), wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-7)
+
+
 def discounted(rollout: Rollout, t: int, i: int) -> float:
     """Σ_k 0.9ᵏ r_{t+k} of episode i."""
     return sum(0.9**k * float(r) for k, r in enumerate(rollout.rewards[t:, i]))

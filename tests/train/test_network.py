@@ -15,10 +15,17 @@ from eligibility.train.policies import policy_for
 BOX = spaces.Box(-1, 1, (3,))
 
 
-def network(observation: spaces.Space, action: spaces.Space, sizes: tuple[int, ...]) -> Network:
+def network(
+    observation: spaces.Space,
+    action: spaces.Space,
+    sizes: tuple[int, ...],
+    activation: str = "tanh",
+) -> Network:
     """A network whose head is not small, so that differences would show."""
     generator = torch.Generator().manual_seed(0)
-    made = Network(observations_for(observation), sizes, policy_for(action), generator)
+    made = Network(
+        observations_for(observation), sizes, policy_for(action), generator, activation=activation
+    )
     with torch.no_grad():
         for parameter in made.parameters():
             parameter.normal_(generator=generator)
@@ -27,11 +34,14 @@ def network(observation: spaces.Space, action: spaces.Space, sizes: tuple[int, .
 
 @pytest.mark.parametrize("sizes", [(), (16,), (16, 8)])
 @pytest.mark.parametrize("action", [spaces.Discrete(3), spaces.Box(-1, 1, (2,))], ids=str)
-@pytest.mark.parametrize("observation", [BOX, spaces.Discrete(5, start=2)], ids=str)
+@pytest.mark.parametrize(
+    "observation", [BOX, spaces.Discrete(5, start=2), spaces.Box(-1, 1, (3,), np.int8)], ids=str
+)
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
 def test_the_array_forward_is_the_network(
-    observation: spaces.Space, action: spaces.Space, sizes: tuple[int, ...]
+    observation: spaces.Space, action: spaces.Space, sizes: tuple[int, ...], activation: str
 ) -> None:
-    made = network(observation, action, sizes)
+    made = network(observation, action, sizes, activation)
     observation.seed(0)
     seen = torch.from_numpy(np.stack([observation.sample() for _ in range(20)]))
     exact = made.double().layers(made.observations.encode(seen).double()).detach()

@@ -20,6 +20,7 @@ class AdvantageEstimator:
     ==================  =======================================================================
     reward-to-go        unbiased for γ = 1 or with γ^t; drops the noise of earlier rewards
     whole-return        unbiased for the discounted return, and noisier
+    next-reward         biased, unless what follows a reward does not depend on what was before it
     discount_updates    with γ < 1, makes reward-to-go unbiased for the discounted return
     gae_lambda < 1      biased by the errors of V, less noise
     bootstrap           biased by the errors of V; right for tasks without an end
@@ -37,7 +38,7 @@ class AdvantageEstimator:
         returns = rewards_to_go(
             rollout.rewards,
             self._config.discount,
-            terminated=rollout.terminated,
+            terminated=self._ends_of_credit(rollout),
             truncated=rollout.truncated,
             bootstrap=bootstrap,
         )
@@ -54,6 +55,12 @@ class AdvantageEstimator:
             rounding = torch.finfo(returns.dtype).eps * returns.abs().sum()
             advantages = torch.where(scale > rounding, advantages / scale, 0)
         return advantages.float()
+
+    def _ends_of_credit(self, rollout: Rollout) -> Tensor:
+        """After which steps nothing counts for what came before, ``[T, B]``."""
+        if self._config.credit == "next-reward":
+            return rollout.terminated | (rollout.rewards != 0)
+        return rollout.terminated
 
     def _predict_after_truncations(self, rollout: Rollout) -> Tensor | None:
         """V of the state after each truncation, ``[T, B]``; None: nothing is counted there."""

@@ -20,7 +20,8 @@ BASELINE_NAMES = (
     "time-dependent-leave-one-out",
     "state-value",
 )
-CREDITS = ("reward-to-go", "whole-return")
+CREDITS = ("reward-to-go", "whole-return", "next-reward")
+ACTIVATIONS = ("tanh", "relu")
 
 
 def _option(default: Any, help: str) -> Any:
@@ -46,8 +47,9 @@ class Config:
     discount: float = _option(0.99, "γ in [0, 1] of the rewards-to-go.")
     credit: str = _option(
         "reward-to-go",
-        "What an action is credited with: reward-to-go, or whole-return, which adds the noise of "
-        "the rewards before it.",
+        "What an action is credited with: reward-to-go; whole-return, which adds the noise of "
+        "the rewards before it; or next-reward, the first that is not 0, discounted: for games "
+        "that go on after each point.",
     )
     discount_updates: bool = _option(
         False,
@@ -68,7 +70,8 @@ class Config:
     )
     entropy_coef: float = _option(0.0, "Weight of the policy's entropy in what is maximised.")
     learning_rate: float = _option(0.005, "Step size of Adam.")
-    hidden_sizes: tuple[int, ...] = _option((64, 64), "Widths of the tanh layers, as in 64,64.")
+    hidden_sizes: tuple[int, ...] = _option((64, 64), "Widths of the hidden layers, as in 64,64.")
+    activation: str = _option("tanh", f"Of the hidden layers: {' or '.join(ACTIVATIONS)}.")
     observation_keys: tuple[str, ...] | None = _option(
         None, "Of Dict observations, the entries that the network sees. Default: all."
     )
@@ -102,6 +105,7 @@ class Config:
                 raise _wrong(name, getattr(self, name), "True or False", "pass a bool")
         _check_number("gae_lambda", self.gae_lambda, 0, 1, "a number in [0, 1]")
         _check_choice("credit", self.credit, CREDITS)
+        _check_choice("activation", self.activation, ACTIVATIONS)
         _check_choice("baseline", self.baseline, BASELINE_NAMES)
         self._check_combinations()
 
@@ -114,12 +118,14 @@ class Config:
                 f"at least 2 for the baseline {self.baseline}",
                 "choose baseline moving-average or none for a single environment",
             )
-        if self.credit == "whole-return" and self.discount_updates:
+        if self.credit != "reward-to-go" and self.discount_updates:
             raise InvalidValueError(
                 "`discount_updates`",
                 "True",
-                "False with credit whole-return",
-                "the whole discounted return has γ^t in it already",
+                f"False with credit {self.credit}",
+                "the whole discounted return has γ^t in it already"
+                if self.credit == "whole-return"
+                else "the discount starts anew after each reward",
             )
         predicted = self.baseline == "state-value" and self.credit == "reward-to-go"
         if (self.gae_lambda < 1 or self.bootstrap) and not predicted:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from eligibility.errors import InvalidValueError, MissingDependencyError
@@ -11,31 +13,56 @@ if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
 
 DEFAULT_HORIZON = 1000
+# How the ids begin that a module registers when it is imported.
+_MODULES = {"ALE/": "ale_py", "MiniGrid-": "minigrid", "BabyAI-": "minigrid"}
+# Which extra of ours installs the packages that environments need.
+_EXTRAS = {"ale_py": "atari", "Box2D": "box2d", "mujoco": "mujoco", "minigrid": "minigrid"}
 
 
 def make_vector(env: str, environments: int) -> VectorEnv[Any, Any, Any]:
     """``environments`` copies of ``env`` that step together.
 
     Where the environment comes with a vectorised implementation (``vector_entry_point``) that is
-    taken, else this process steps the copies in turn: Gymnasium's own choice.
+    taken, as by Gymnasium; else this process steps the copies in turn, each for one episode.
 
     Raises:
-        MissingDependencyError: Gymnasium is not installed.
+        MissingDependencyError: Gymnasium, or the package that the environment is in, is missing.
         InvalidValueError: No such environment, or it cannot be made.
     """
     gymnasium = _gymnasium()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # advice to the environment's author, not to its user
-            vector: VectorEnv[Any, Any, Any] = gymnasium.make_vec(env, num_envs=environments)
-            return vector
+            return _make_vector(gymnasium, env, environments)
     except Exception as error:  # its constructor is anybody's code
+        for name, extra in _EXTRAS.items():
+            if importlib.util.find_spec(name) is None and _is_about(error, env, name):
+                raise missing(name, extra) from error
         raise InvalidValueError(
             "`env`",
             f"{env!r} ({' '.join(str(error).split()).rstrip('.')})",
             "the id of a registered Gymnasium environment",
             "check its spelling, or import the package that registers it: package:Name-v0",
         ) from error
+
+
+def _make_vector(gymnasium: Any, env: str, environments: int) -> VectorEnv[Any, Any, Any]:
+    """As `make_vector`; whatever the environment raises comes through."""
+    from eligibility.train import tasks
+    from eligibility.train.lockstep import OneEpisodeVector
+
+    tasks.register()
+    module, _, name = env.rpartition(":")
+    module = module or next((m for start, m in _MODULES.items() if name.startswith(start)), "")
+    if module:
+        importlib.import_module(module)
+    spec = gymnasium.spec(name)
+    if spec.vector_entry_point is not None:
+        vector: VectorEnv[Any, Any, Any] = gymnasium.make_vec(spec, num_envs=environments)
+        return vector
+    vector = OneEpisodeVector([partial(gymnasium.make, spec)] * environments)
+    vector.spec = vector.envs[0].spec
+    return vector
 
 
 def horizon(vector: VectorEnv[Any, Any, Any], max_episode_steps: int | None) -> int:
@@ -59,11 +86,17 @@ def _gymnasium() -> Any:
     return gymnasium
 
 
-def missing(package: str) -> MissingDependencyError:
-    """The error for an optional package that training needs."""
+def _is_about(error: BaseException, env: str, package: str) -> bool:
+    """Whether an environment could not be made for want of this package."""
+    wanted = next((m for start, m in _MODULES.items() if env.startswith(start)), None)
+    return wanted == package or package.lower() in str(error).lower()
+
+
+def missing(package: str, extra: str = "train") -> MissingDependencyError:
+    """The error for an optional package that training, or an environment, needs."""
     return MissingDependencyError(
         f"the package `{package}`",
         "no installation of it",
-        "eligibility with its training extra",
-        'pip install "eligibility[train]"',
+        "eligibility with its training extra" if extra == "train" else f"the extra {extra}",
+        f'pip install "eligibility[{extra}]"',
     )

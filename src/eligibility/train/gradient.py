@@ -1,4 +1,4 @@
-"""The policy gradient of a rollout, in one pass through the network.
+"""The policy gradient of a rollout, in one pass through the network, or several if it is large.
 
 The gradient at the policy's outputs is known in closed form,
 
@@ -13,13 +13,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from eligibility.train.advantages import AdvantageEstimator
 from eligibility.train.config import Config
 from eligibility.train.observations import Observations
 from eligibility.train.policies import Policy
 from eligibility.train.rollout import Rollout
+
+# Numbers in the network's input up to which one pass is made.
+_LARGEST_INPUT = 2**24
 
 
 @dataclass(frozen=True)
@@ -42,21 +45,37 @@ class PolicyGradient:
         self, config: Config, network: nn.Module, policy: Policy, observations: Observations
     ) -> None:
         self._config, self._network, self._policy = config, network, policy
+        self._rows = max(1, _LARGEST_INPUT // observations.features)
         self.estimator = AdvantageEstimator(config, observations)
 
     def __call__(self, rollout: Rollout) -> GradientFacts:
         """Differentiate; afterwards each parameter's ``.grad`` is this rollout's alone."""
         advantages = self.estimator(rollout)
-        alive = rollout.alive
-        outputs = self._network(rollout.observations[alive])
-        with torch.no_grad():
-            entropy, entropy_gradient = self._policy.entropy(outputs)
-            eligibility = self._policy.eligibility(outputs, rollout.actions[alive])
-            ascent = eligibility * advantages.unsqueeze(-1)
-            ascent += self._config.entropy_coef * entropy_gradient
+        number, alive = len(advantages), rollout.alive
         self._network.zero_grad()
-        # As outputs.backward(−ascent / N), which would first import a compiler.
-        (outputs * ascent).sum().div(-len(ascent)).backward()
+        parts = [
+            self._add(observations, actions, advantage, number)
+            for observations, actions, advantage in zip(
+                torch.split(rollout.observations[alive], self._rows),
+                torch.split(rollout.actions[alive], self._rows),
+                torch.split(advantages, self._rows),
+                strict=True,
+            )
+        ]
         gradients = [p.grad for p in self._network.parameters() if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients)
-        return GradientFacts(norm=float(norm), entropy=float(entropy.mean()))
+        return GradientFacts(norm=float(norm), entropy=float(torch.cat(parts).mean()))
+
+    def _add(
+        self, observations: Tensor, actions: Tensor, advantages: Tensor, number: int
+    ) -> Tensor:
+        """Add the share of some of the ``number`` steps; returns the entropy of each."""
+        outputs = self._network(observations)
+        with torch.no_grad():
+            entropy, entropy_gradient = self._policy.entropy(outputs)
+            eligibility = self._policy.eligibility(outputs, actions)
+            ascent = eligibility * advantages.unsqueeze(-1)
+            ascent += self._config.entropy_coef * entropy_gradient
+        # As outputs.backward(−ascent / N), which would first import a compiler.
+        (outputs * ascent).sum().div(-number).backward()
+        return entropy

@@ -75,6 +75,7 @@ class Reinforce:
             config.hidden_sizes,
             self._policy,
             generator,
+            activation=config.activation,
             convolution=config.convolution,
             normalize=config.normalize_observations,
         )

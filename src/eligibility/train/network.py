@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +15,8 @@ from eligibility.train.normalization import RunningNormalization
 from eligibility.train.observations import Observations
 from eligibility.train.policies import Policy
 
+_ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU}
+
 
 class Network(nn.Module):
     """Kept observations ``[N, *shape]`` to the policy's outputs ``[N, P]``.
@@ -24,9 +27,10 @@ class Network(nn.Module):
 
     Args:
         observations: How observations are encoded.
-        hidden_sizes: The widths of the tanh layers.
+        hidden_sizes: The widths of the hidden layers.
         policy: What the outputs mean.
         generator: Draws the first weights.
+        activation: Of the hidden layers, tanh or relu.
         convolution: See images through convolutional layers; else as flat numbers.
         normalize: Normalise the numbers that are not seen through convolutional layers.
     """
@@ -38,11 +42,12 @@ class Network(nn.Module):
         policy: Policy,
         generator: torch.Generator,
         *,
+        activation: str = "tanh",
         convolution: bool = True,
         normalize: bool = False,
     ) -> None:
         super().__init__()
-        self.observations = observations
+        self.observations, self.activation = observations, activation
         images = observations.images if convolution else ()
         self.convolutions = nn.ModuleList(Convolution(image, generator) for image in images)
         flat = torch.ones(observations.features, dtype=torch.bool)
@@ -55,7 +60,7 @@ class Network(nn.Module):
         seen = sum(layer.outputs for layer in self._convolutions()) + len(self._flat)
         layers: list[nn.Module] = []
         for inputs, width in pairwise((seen, *hidden_sizes)):
-            layers += [_linear(inputs, width, 1.0, generator), nn.Tanh()]
+            layers += [_linear(inputs, width, 1.0, generator), _ACTIVATIONS[activation]()]
         last = hidden_sizes[-1] if hidden_sizes else seen
         head = _linear(last, policy.size - policy.constants, 0.01, generator)
         self.layers = nn.Sequential(*layers, head)
@@ -121,6 +126,8 @@ class ArrayForward:
         self._buffers = [np.empty((rows, size), "f") for size in sizes[:-1]]
         self._buffers.append(outputs[:, : sizes[-1]])
         self._outputs = torch.from_numpy(outputs)
+        relu = network.activation == "relu"
+        self._activate = partial(np.maximum, 0) if relu else np.tanh
 
     def __call__(self, observation: Tensor) -> Tensor:
         """The outputs of each observation; the next call overwrites them."""
@@ -137,7 +144,7 @@ class ArrayForward:
                 np.matmul(values, weight, out=buffer)
                 values = np.add(buffer, bias, out=buffer)
                 if buffer is not self._buffers[-1]:
-                    np.tanh(buffer, out=buffer)
+                    self._activate(buffer, out=buffer)
         return self._outputs
 
     @staticmethod

@@ -9,4 +9,15 @@ PRESETS: dict[str, dict[str, Any]] = {
     "CartPole-v1": {"learning_rate": 0.02},
     # The first successes are rare: keep trying. Each episode is long and costs real time.
     "Acrobot-v1": {"environments": 32, "entropy_coef": 0.01},
+    # Karpathy's network and batches. A point does not depend on those before it.
+    "eligibility/Pong-v0": {
+        "environments": 10,
+        "steps": 50_000_000,
+        "max_episode_steps": 27_000,
+        "credit": "next-reward",
+        "baseline": "leave-one-out",
+        "hidden_sizes": (200,),
+        "activation": "relu",
+        "learning_rate": 1e-3,
+    },
 }

@@ -140,7 +140,7 @@ class Collector:
         rewards = np.where(alive, self._rewards[:rows], 0)
         _check_finite("reward", rewards)
         observations = self._observations[:rows]
-        if not np.isfinite(observations).all():
+        if observations.dtype.kind == "f" and not np.isfinite(observations).all():
             dead = ~alive.reshape(alive.shape + (1,) * (observations.ndim - 2))
             _check_finite("observation", np.where(dead, 0, observations))
         self._truncated[rows - 1] |= ~self._terminated[rows - 1]

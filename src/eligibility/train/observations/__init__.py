@@ -3,7 +3,8 @@
 =====================  ==========================  ===============================================
 observation space      kept in a rollout as        what the network sees
 =====================  ==========================  ===============================================
-``Box``                float32, uint8 if it is     the numbers; uint8 divided by 255
+``Box``                float32, or int8 or uint8   the numbers; uint8 divided by 255
+                       if it is
 ``Box`` of an image    the same                    the same, through convolutional layers
 ``Discrete``           int64                       a one-hot vector
 ``MultiDiscrete``      int64                       the one-hot vectors of its indices

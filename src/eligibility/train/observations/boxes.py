@@ -25,7 +25,7 @@ class BoxObservations(Observations):
         self._space_shape = shape
         self.features = int(np.prod(shape))
         self.shape = (self.features,)
-        self.dtype = np.uint8 if dtype == np.uint8 else np.float32
+        self.dtype = dtype.type if dtype in (np.uint8, np.int8) else np.float32
         self.numbers = torch.ones(self.features, dtype=torch.bool)
         self.images = _images(shape, self.dtype)
 
@@ -41,7 +41,9 @@ class BoxObservations(Observations):
 
     def encode(self, kept: Tensor) -> Tensor:
         """As float32; uint8 as 0 to 1."""
-        return kept / 255 if kept.dtype == torch.uint8 else kept
+        if kept.dtype == torch.uint8:
+            return kept / 255
+        return kept.float() if kept.dtype == torch.int8 else kept
 
     def arrange(self, kept: Tensor, features: Tensor) -> Tensor:
         """The features in the shape of the space."""
