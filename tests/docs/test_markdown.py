@@ -21,6 +21,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,15 +54,16 @@ def blocks_of(text: str) -> list[Block]:
 
 
 def check_markdown(path: Path, scratch: Path) -> None:
-    """Execute the blocks of ``path``; raise AssertionError where an output differs."""
+    """Execute the blocks of ``path`` in ``scratch``; AssertionError where an output differs."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     blocks = blocks_of(path.read_text(encoding="utf-8"))
     for block, following in itertools.pairwise([*blocks, Block("", "", 0)]):
         where = f"{path.name}, line {block.line}"
         if block.language == "python" and ">>>" in block.body:
-            run_doctest(block, namespace, path)
+            with working_in(scratch):
+                run_doctest(block, namespace, path)
         elif block.language == "python":
-            printed = run_python(block, namespace, path)
+            printed = run_python(block, namespace, path, scratch)
             wanted = following.body if following.language == "text" else ""
             assert_same_output(wanted, printed, where)
         elif block.language == "console":
@@ -69,10 +71,21 @@ def check_markdown(path: Path, scratch: Path) -> None:
                 assert_same_output(wanted, run_command(command, scratch), f"{where}: {command}")
 
 
-def run_python(block: Block, namespace: dict[str, Any], path: Path) -> str:
+@contextlib.contextmanager
+def working_in(folder: Path) -> Iterator[None]:
+    """Files that a page writes are there for its next block, and nowhere else."""
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def run_python(block: Block, namespace: dict[str, Any], path: Path, scratch: Path) -> str:
     # The leading newlines give tracebacks and source look-ups the line numbers of the file.
     code = compile("\n" * (block.line - 1) + block.body, str(path), "exec")
-    with contextlib.redirect_stdout(io.StringIO()) as stdout:
+    with working_in(scratch), contextlib.redirect_stdout(io.StringIO()) as stdout:
         exec(code, namespace)
     return stdout.getvalue()
 

@@ -14,9 +14,11 @@ from torch.distributions import (
     Bernoulli,
     Binomial,
     Categorical,
+    Distribution,
     Multinomial,
     OneHotCategorical,
     Uniform,
+    constraints,
 )
 
 import eligibility as el
@@ -45,6 +47,33 @@ DISTRIBUTIONS = [
     (Binomial(5, probs=torch.tensor(0.3)), torch.tensor(2.0)),
     (Binomial(5, logits=torch.tensor(0.3)), torch.tensor(5.0)),
 ]
+
+
+class SkewedCoin(Distribution):
+    """1 with the square of ``root`` as its probability; knows nothing of ``validate_args``."""
+
+    arg_constraints = {"root": constraints.unit_interval}  # noqa: RUF012  # as torch has it
+    support = constraints.boolean
+    has_enumerate_support = True
+
+    def __init__(self, root: torch.Tensor) -> None:
+        self.root = root
+        super().__init__(root.shape, validate_args=False)
+
+    def log_prob(self, value: torch.Tensor) -> torch.Tensor:
+        return torch.where(value == 1, 2 * self.root.log(), (-(self.root**2)).log1p())
+
+    def enumerate_support(self, expand: bool = True) -> torch.Tensor:
+        return (
+            torch.tensor([0.0, 1.0])
+            .reshape(-1, *(1,) * self.root.ndim)
+            .expand(-1, *self.root.shape)
+        )
+
+
+@el.register_eligibility(SkewedCoin, "root", equation="2/q or −2q/(1 − q²)")
+def skewed_coin_root(value: torch.Tensor, root: torch.Tensor) -> torch.Tensor:
+    return torch.where(value == 1, 2 / root, -2 * root / (1 - root**2))
 
 
 def gradient_of(explanation: Explanation) -> tuple[float, ...]:
@@ -200,6 +229,29 @@ def test_prob_zero_has_no_gradient_of_prob() -> None:
     assert str(raised.value) == (
         "`of`: got 'prob' of an outcome of probability 0, expected an outcome that can happen; "
         "ask for the gradient of log_prob, which is defined there"
+    )
+
+
+def test_a_distribution_of_the_user_is_explained_by_its_registered_rule() -> None:
+    explanation = el.explain(SkewedCoin(torch.tensor(0.3)), value=torch.tensor(1.0))
+    assert gradient_of(explanation) == pytest.approx((2 / 0.3,))
+    assert "of SkewedCoin(root=0.3) at 1" in explanation.title
+    assert all(check.passed for check in explanation.checks)
+    assert any("all 2 outcomes" in check.statement for check in explanation.checks)
+
+
+def test_a_distribution_that_cannot_be_made_again_is_refused() -> None:
+    class Forgetful(SkewedCoin):
+        def __init__(self, root: torch.Tensor, scale: float) -> None:
+            super().__init__(root / scale)
+
+    el.register_eligibility(Forgetful, "root")(skewed_coin_root)
+    with pytest.raises(UnsupportedDistributionError) as raised:
+        el.explain(Forgetful(torch.tensor(0.3), 2.0), value=torch.tensor(1.0))
+    assert str(raised.value) == (
+        "`scale` of Forgetful: got an argument of its constructor that is no attribute, expected "
+        "attributes from which the distribution can be made again; keep it as an attribute, or "
+        "explain by graph: eligibility.explain(dist.log_prob(y))"
     )
 
 

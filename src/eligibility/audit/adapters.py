@@ -375,4 +375,6 @@ def _source_of(audited: Callable[..., Any]) -> Source | None:
         file = inspect.getsourcefile(target)
     except TypeError:
         file = None
-    return read_source(Path(file)) if file and Path(file).is_file() else None
+    if file is None or not file.endswith(".py") or not Path(file).is_file():
+        return None  # typed in a console, or a block of a page
+    return read_source(Path(file))

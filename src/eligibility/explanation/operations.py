@@ -98,6 +98,10 @@ _OPERATIONS: dict[str, Description] = {
     "xlogy": Description(
         "x·log(y)", "x log(y)", r"x\ln y", (Factor("log(y)", r"\ln y"), Factor("x/y", "x/y")), True
     ),
+    "logaddexp": Description(
+        "log-add-exp", "log(eˣ + eʸ)", r"\ln(e^x+e^y)",
+        (Factor("exp(x − f)", r"e^{x-f}"), Factor("exp(y − f)", r"e^{y-f}")), True,
+    ),
     "sum": Description("sum", "Σ x", r"\sum x", (_COPY,)),
     "mean": Description("mean", "Σ x / N", r"\tfrac1N\sum x", (Factor("1/N, copied", "1/N"),)),
     "gather": Description("selection", "x[a]", r"x_a", (_PICK,)),

@@ -13,7 +13,12 @@ from torch.distributions import Distribution
 
 from eligibility.errors import InvalidValueError, UnsupportedDistributionError
 from eligibility.explanation.derivation import Leaf
-from eligibility.rules.registry import check_value, constructed_parameters, find_rule
+from eligibility.rules.registry import (
+    check_value,
+    constructed_parameters,
+    find_rule,
+    nearest_entry,
+)
 from eligibility.rules.rule import Rule
 
 Of = Literal["log_prob", "prob"]
@@ -21,10 +26,11 @@ Of = Literal["log_prob", "prob"]
 
 @dataclass(frozen=True)
 class Problem:
-    """``log p(value)`` of a stock distribution as a function of its parameters.
+    """``log p(value)`` of a distribution as a function of its parameters.
 
     Attributes:
-        family: The stock class of torch; its constructor takes the parameters by name.
+        family: The stock class of torch, or the user's own where there is none; its constructor
+            takes the parameters by name.
         parameters: What it is constructed with, as given: probs are weights, not normalised.
             float64, one row for each outcome, so that every outcome has its own gradient.
         constants: Further arguments of its constructor: ``total_count``.
@@ -37,12 +43,11 @@ class Problem:
     value: Tensor
 
     def distribution(self, **replaced: Tensor) -> Any:
-        """The stock distribution, some of its parameters replaced."""
-        arguments = {**self.parameters, **self.constants, **replaced}
-        return self.family(**arguments, validate_args=False)
+        """The distribution, some of its parameters replaced."""
+        return _construct(self.family, {**self.parameters, **self.constants, **replaced})
 
     def log_prob(self, **replaced: Tensor) -> Tensor:
-        """``log p(value)`` as torch computes it; one number an outcome."""
+        """``log p(value)`` as the family computes it; one number an outcome."""
         result = self.distribution(**replaced).log_prob(self.value)
         assert isinstance(result, Tensor)
         return result
@@ -107,28 +112,41 @@ def problem_of(dist: Distribution, value: Tensor, wrt: tuple[str, ...] | None = 
     """The problem that a distribution object and an outcome pose, as a function of ``wrt``.
 
     Raises:
-        UnsupportedDistributionError: There is no rule for the distribution, or it is no kind of a
-            distribution of torch, so that there is nothing to compare the rule with.
+        UnsupportedDistributionError: There is no rule for the distribution, or its constructor
+            takes what it does not keep, so that it cannot be made again in float64.
         ShapeError, InvalidTypeError, InvalidValueError: ``value`` is not an outcome of ``dist``.
     """
     check_value(dist, value)
     given = constructed_parameters(dist)
-    family = next(c for c in type(dist).__mro__ if c.__module__.startswith("torch.distributions"))
-    if family is Distribution:
-        raise UnsupportedDistributionError(
-            "`dist`",
-            type(dist).__name__,
-            "a distribution of torch, or a subclass of one",
-            "explain its log-probability by graph: eligibility.explain(dist.log_prob(value))",
-        )
+    family = _family_of(type(dist))
     for group in _ALTERNATIVES:
         asked = next((name for name in group if name in (wrt or ())), None)
         given = tuple(asked if asked and name in group else name for name in given)
     arguments = tuple(inspect.signature(family).parameters)
     excluded = {*given, *_OPTIONS}.union(*(g for g in _ALTERNATIVES if set(g) & set(given)))
     needed = [name for name in arguments if name not in excluded]
+    missing = [name for name in needed if not hasattr(dist, name)]
+    if missing:
+        raise UnsupportedDistributionError(
+            f"`{missing[0]}` of {type(dist).__name__}",
+            "an argument of its constructor that is no attribute",
+            "attributes from which the distribution can be made again",
+            "keep it as an attribute, or explain by graph: eligibility.explain(dist.log_prob(y))",
+        )
     constants = {name: getattr(dist, name) for name in needed}
     return make_problem(family, {name: _as_given(dist, name) for name in given}, constants, value)
+
+
+def _family_of(cls: type[Distribution]) -> type[Distribution]:
+    """The nearest class of torch, which says the most about ``cls``; else the one with rules."""
+    stock = next(c for c in cls.__mro__ if c.__module__.startswith("torch.distributions"))
+    return nearest_entry(cls) if stock is Distribution else stock
+
+
+def _construct(family: type[Any], arguments: Mapping[str, Any]) -> Any:
+    """A distribution whose arguments are known to be right, if it can be told so."""
+    can_skip = "validate_args" in inspect.signature(family).parameters
+    return family(**arguments, **({"validate_args": False} if can_skip else {}))
 
 
 # Of each of these, a distribution is constructed with one.
@@ -154,11 +172,11 @@ def make_problem(
     """The same in float64, with one row of parameters for each outcome.
 
     Raises:
-        UnsupportedDistributionError: torch's own log-probability fails in float64.
+        UnsupportedDistributionError: The family's own log-probability fails in float64.
     """
     wide = {name: tensor.detach().double() for name, tensor in parameters.items()}
     fixed = {name: _widened(constant) for name, constant in constants.items()}
-    dist = family(**wide, **fixed, validate_args=False)
+    dist = _construct(family, {**wide, **fixed})
     value = _widened(value)
     whole = value.ndim > len(dist.event_shape)
     outcomes = value if whole else value.expand(dist.batch_shape + dist.event_shape)
@@ -171,7 +189,7 @@ def make_problem(
         problem.log_prob()
     except RuntimeError as error:
         raise UnsupportedDistributionError(
-            f"the log_prob of torch's {family.__name__}",
+            f"the log_prob of {family.__name__}",
             f"an error in float64: {' '.join(str(error).split())}",
             "a number to compare the rule with",
             "use eligibility.eligibility, which does not need it",
