@@ -11,6 +11,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from eligibility.reinforce.baselines import LeaveOneOut
 from eligibility.reinforce.exact import TabularMDP, Trajectories
 from eligibility.rules.categorical import eligibility_logits
 from eligibility.train.advantages import AdvantageEstimator
@@ -62,12 +63,12 @@ def expected_gradient(**options: Any) -> Tensor:
     """E[½ Σ_episodes Σ_t A_t e_t] over every batch of two episodes."""
     law = process().law(LOGITS)
     made = estimator(**options)
-    memory = {name: tensor.clone() for name, tensor in made.baseline.state_dict().items()}
+    memory = {name: tensor.clone() for name, tensor in made.state_dict().items()}
     total = torch.zeros_like(LOGITS)
     for pair in itertools.product(range(len(law.values)), repeat=2):
         rollout = rollout_of(law.values[torch.tensor(pair)])
-        made.baseline.load_state_dict(memory)
-        advantages = made(rollout).double()
+        made.load_state_dict(memory)
+        advantages = made(rollout).values.double()
         states, actions = rollout.observations[rollout.alive], rollout.actions[rollout.alive]
         scores = eligibility_logits(actions, LOGITS[states])
         chance = law.probs[list(pair)].prod()
@@ -108,12 +109,12 @@ def test_bootstrapping_counts_the_predicted_value_after_a_truncation_only() -> N
     made, plain = (estimator(baseline="state-value", bootstrap=flag) for flag in (True, False))
     values = process().law(LOGITS).values
     cut, ended = int((~values.terminated).nonzero()[0]), int(values.terminated.nonzero()[0])
-    plain.baseline.load_state_dict(made.baseline.state_dict())
+    plain.load_state_dict(made.state_dict())
     rollout = rollout_of(values[torch.tensor([cut, ended])])
     state = torch.nn.functional.one_hot(rollout.final_observations, 3).float()
-    predicted = float(made.baseline.predict(state, rollout.alive.sum(0))[0])  # type: ignore[attr-defined]
+    predicted = float(made.baselines["state-value"].predict(state, rollout.alive.sum(0))[0])
     difference = torch.zeros(rollout.alive.shape)
-    difference[rollout.alive] = made(rollout) - plain(rollout)
+    difference[rollout.alive] = made(rollout).values - plain(rollout).values
     length = int(rollout.alive[:, 0].sum())
     wanted = [DISCOUNT ** (length - t) * predicted for t in range(length)]
     assert difference[:length, 0].tolist() == pytest.approx(wanted, abs=1e-5)
@@ -129,5 +130,37 @@ def test_next_reward_is_the_first_that_is_not_zero_discounted_by_the_steps_to_it
     none = torch.zeros_like(alive)
     rollout = Rollout(rewards, rewards[0], rewards, rewards, none, none, alive)
     got = torch.zeros(6, 2)
-    got[alive] = AdvantageEstimator(config, observations_for(spaces.Discrete(3)))(rollout)
+    got[alive] = AdvantageEstimator(config, observations_for(spaces.Discrete(3)))(rollout).values
     assert got.T.tolist() == [[-0.5, -1, 1, 2, 4, 0], [0.25, 0.5, 1, 2, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    "baseline",
+    ["state-value+leave-one-out", "moving-average+time-dependent-leave-one-out"],
+)
+def test_several_baselines_one_after_the_other_are_unbiased(baseline: str) -> None:
+    got = expected_gradient(baseline=baseline, discount_updates=True)
+    torch.testing.assert_close(got, exact_gradient(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_second_baseline_is_subtracted_from_what_the_first_left() -> None:
+    both = estimator(baseline="state-value+leave-one-out", credit="whole-return")
+    first = estimator(baseline="state-value", credit="whole-return")
+    first.load_state_dict(
+        {name: t for name, t in both.state_dict().items() if name.startswith("state-value")}
+    )
+    rollout = rollout_of(process().law(LOGITS).values[torch.tensor([0, 7])])
+    rest = torch.zeros(rollout.alive.shape)
+    rest[rollout.alive] = first(rollout).values
+    wanted = rest - LeaveOneOut()(rest, rollout.alive)
+    torch.testing.assert_close(both(rollout).values, wanted[rollout.alive], rtol=0, atol=1e-6)
+
+
+def test_explained_variance_is_the_share_that_the_baseline_removed() -> None:
+    made = estimator(baseline="time-dependent-leave-one-out")
+    rollout = rollout_of(process().law(LOGITS).values[torch.tensor([0, 7])])
+    got = made(rollout)
+    plain = estimator(baseline="none")(rollout)
+    wanted = 1 - float(got.values.var(correction=0) / plain.values.var(correction=0))
+    assert got.explained_variance == pytest.approx(wanted, rel=1e-5)
+    assert plain.explained_variance == 0

@@ -66,6 +66,31 @@ from eligibility.train.presets import PRESETS
             "the whole discounted return has γ^t in it already",
         ),
         (
+            {"baseline": "state-values"},
+            "`baseline`: got 'state-values', expected none or moving-average or leave-one-out or "
+            "time-dependent-leave-one-out or state-value or per-weight; did you mean state-value?",
+        ),
+        (
+            {"baseline": "per-weight+leave-one-out"},
+            "`baseline`: got 'per-weight+leave-one-out', expected state-value as the first and "
+            "per-weight as the last of several; change their order",
+        ),
+        (
+            {"baseline": "none+per-weight"},
+            "`baseline`: got 'none+per-weight', expected different baselines; leave out what is "
+            "none or repeated",
+        ),
+        (
+            {"baseline_rate": 0.5},
+            "`baseline_rate`: got 0.5, expected no value where nothing uses it; add --baseline "
+            "moving-average, or leave it away",
+        ),
+        (
+            {"damping": 0.5},
+            "`damping`: got 0.5, expected no value where nothing uses it; add --natural-gradient "
+            "0.01, or leave it away",
+        ),
+        (
             {"gae_lambda": 0.9},
             "`gae_lambda`: got 0.9, expected the baseline state-value and credit reward-to-go "
             "with it; add --baseline state-value",
@@ -89,7 +114,8 @@ from eligibility.train.presets import PRESETS
         (
             {"baseline": "leave-one-oot"},
             "`baseline`: got 'leave-one-oot', expected none or moving-average or leave-one-out "
-            "or time-dependent-leave-one-out or state-value; did you mean leave-one-out?",
+            "or time-dependent-leave-one-out or state-value or per-weight; did you mean "
+            "leave-one-out?",
         ),
         (
             {"environments": 1},
@@ -105,11 +131,8 @@ def test_refuses(options: dict[str, Any], text: str) -> None:
 
 
 def test_an_unknown_option_is_answered_with_a_suggestion() -> None:
-    text = (
-        "`lerning_rate`: got an unknown option, expected "
-        + ", ".join(field.name for field in fields(Config) if field.name != "env")
-        + "; did you mean learning_rate?"
-    )
+    names = ", ".join(field.name for field in fields(Config) if field.name != "env")
+    text = f"`lerning_rate`: got an unknown option, expected {names}; did you mean learning_rate?"
     with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):
         Config.from_options("CartPole-v1", {"lerning_rate": 0.1})
 

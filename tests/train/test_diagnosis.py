@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,25 +13,33 @@ from rich.console import Console
 
 from eligibility.train.diagnosis import diagnose
 from eligibility.train.display import ProgressDisplay
+from eligibility.train.gradient import GradientFacts
 from eligibility.train.learner import Reinforce
 from eligibility.train.policies import policy_for
 from eligibility.train.progress import Progress
 
 
 @pytest.mark.parametrize(
-    ("gradient_norm", "entropy", "largest", "solved", "start"),
+    ("change", "largest", "solved", "start"),
     [
-        (0.1, 0.5, math.log(2), False, None),
-        (0.0, 0.5, math.log(2), False, "all returns of a rollout were equal"),
-        (0.1, 0.005, math.log(2), False, "the policy hardly tries anything new"),
-        (0.1, 0.005, math.log(2), True, None),
-        (0.1, -7.0, None, False, None),
+        ({}, math.log(2), False, None),
+        ({"norm": 0.0}, math.log(2), False, "all returns of a rollout were equal"),
+        ({"entropy": 0.005}, math.log(2), False, "the policy hardly tries anything new"),
+        ({"entropy": 0.005}, math.log(2), True, None),
+        ({"entropy": -7.0}, None, False, None),
+        ({"saturated": 0.96}, math.log(2), False, "the policy is all but certain at more than"),
+        ({"explained_variance": -5.0}, math.log(2), False, "the baseline makes the returns nois"),
+        ({"explained_variance": math.nan}, math.log(2), False, None),
     ],
+    ids=str,
 )
 def test_says_what_goes_wrong(
-    gradient_norm: float, entropy: float, largest: float | None, solved: bool, start: str | None
+    change: dict[str, float], largest: float | None, solved: bool, start: str | None
 ) -> None:
-    got = diagnose(gradient_norm, entropy, largest, solved)
+    well = GradientFacts(
+        norm=0.1, entropy=0.5, saturated=0.2, effective_batch=30.0, explained_variance=0.5
+    )
+    got = diagnose(replace(well, **change), largest, solved)
     assert got is None if start is None else got is not None and got.startswith(start)
 
 

@@ -51,16 +51,10 @@ class PerWeight:
 
     def __call__(self, eligibilities: PerSampleEligibilities) -> dict[str, Tensor]:
         """The present ``b_ij`` of every parameter, by name; 0 where nothing is known yet."""
-        baselines = {}
-        for name, factors in eligibilities.factors.items():
-            squares = self.squares.get(name)
-            if squares is None:
-                baselines[name] = torch.zeros_like(factors.parameter)
-            else:
-                known = squares > 0
-                ratio = self.rewarded_squares[name] / torch.where(known, squares, 1)
-                baselines[name] = torch.where(known, ratio, 0)
-        return baselines
+        return {
+            name: self._ratio(name, factors.parameter)
+            for name, factors in eligibilities.factors.items()
+        }
 
     def gradient(
         self, eligibilities: PerSampleEligibilities, rewards: Float[Tensor, " N"]
@@ -87,8 +81,47 @@ class PerWeight:
         baselines = self(eligibilities)
         rewarded, plain = eligibilities.mean(rewards), eligibilities.mean()
         estimate = {name: rewarded[name] - baselines[name] * plain[name] for name in baselines}
-        self._learn(eligibilities, rewards)
+        self._average(eligibilities.second_moment(rewards), eligibilities.second_moment())
         return estimate
+
+    def subtract(
+        self, gradients: dict[str, Tensor], eligibilities: dict[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """``g_n − b_ij e_n`` where a sample is a whole episode; then learn from this batch.
+
+        In an episode every step has a credit of its own, and ``g = Σ_t A_t e(t)`` is no longer
+        one reward times ``e = Σ_t e(t)``. The value of least variance is then
+        ``b_ij = E[g e] / E[e²]``, which for one reward an episode is `PerWeight`'s own.
+
+        Args:
+            gradients: Parameter name → g of each of N episodes, ``[N, *shape]``.
+            eligibilities: Parameter name → e of the same episodes, ``[N, *shape]``.
+
+        Returns:
+            Parameter name → ``[N, *shape]``; its mean over the first axis is the estimate.
+
+        Example:
+            One reward an episode, and two episodes: the same as `gradient`.
+
+            >>> e = {"w": torch.tensor([[0.5], [-0.5]])}
+            >>> reward, baseline = torch.tensor([[1.0], [3.0]]), PerWeight()
+            >>> for _ in range(2):
+            ...     rest = baseline.subtract({"w": reward * e["w"]}, e)
+            >>> rest["w"].mean(0)
+            tensor([-0.5000])
+
+        References:
+            Williams 1992, §5, for the sum of eligibilities over an episode.
+        """
+        rest = {}
+        for name, gradient in gradients.items():
+            baseline = self._ratio(name, gradient[0])
+            rest[name] = gradient - baseline * eligibilities[name]
+        self._average(
+            {name: (g * eligibilities[name]).mean(0) for name, g in gradients.items()},
+            {name: e.square().mean(0) for name, e in eligibilities.items()},
+        )
+        return rest
 
     def state_dict(self) -> dict[str, dict[str, Tensor]]:
         """The two averages."""
@@ -99,8 +132,18 @@ class PerWeight:
         self.rewarded_squares = dict(state["rewarded_squares"])
         self.squares = dict(state["squares"])
 
-    def _learn(self, eligibilities: PerSampleEligibilities, rewards: Tensor) -> None:
-        newest = (eligibilities.second_moment(rewards), eligibilities.second_moment())
+    def _ratio(self, name: str, like: Tensor) -> Tensor:
+        """``b_ij`` of one parameter, of the shape of ``like``."""
+        squares = self.squares.get(name)
+        if squares is None:
+            return torch.zeros_like(like)
+        known = squares > 0
+        ratio = self.rewarded_squares[name] / torch.where(known, squares, 1)
+        return torch.where(known, ratio, 0)
+
+    def _average(self, rewarded_squares: dict[str, Tensor], squares: dict[str, Tensor]) -> None:
+        """Let the newest batch's moments enter the averages."""
+        newest = (rewarded_squares, squares)
         for average, moment in zip((self.rewarded_squares, self.squares), newest, strict=True):
             for name, value in moment.items():
                 # From the first batch on, not from 0: the start cancels in the ratio.

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-from eligibility.reinforce.baselines import BASELINES, StateValue
+from eligibility.reinforce.baselines import BASELINES, Baseline, MovingAverage, StateValue
 from eligibility.reinforce.returns import generalized_advantages, rewards_to_go
 from eligibility.train.config import Config
 from eligibility.train.observations import Observations
 from eligibility.train.rollout import Rollout
+from eligibility.train.state_names import named, part_of
+
+
+@dataclass(frozen=True)
+class Advantages:
+    """What the N steps of a rollout that count are credited with.
+
+    Attributes:
+        values: The advantages, float32 ``[N]``.
+        explained_variance: ``1 − Var(advantage)/Var(return)`` over the steps, before any scaling:
+            1 for a baseline that knows every return, below 0 for one that makes them noisier;
+            NaN where all returns are equal.
+    """
+
+    values: Tensor
+    explained_variance: float
 
 
 class AdvantageEstimator:
-    """The estimator that a config names. Its baseline may remember earlier rollouts.
+    """The estimator that a config names. Its baselines may remember earlier rollouts.
 
     ==================  =======================================================================
     option              what it does to the estimate of the policy gradient
@@ -26,14 +44,17 @@ class AdvantageEstimator:
     bootstrap           biased by the errors of V; right for tasks without an end
     normalize           the same direction up to 1/N; the length is that of unit advantages
     ==================  =======================================================================
+
+    The baseline per-weight is not among those here: it is subtracted from gradients.
     """
 
     def __init__(self, config: Config, observations: Observations) -> None:
         self._config, self._observations = config, observations
-        self.baseline = BASELINES[config.baseline]()
+        names = [name for name in config.baseline.split("+") if name != "per-weight"]
+        self.baselines = {name: _baseline(name, config) for name in names}
 
-    def __call__(self, rollout: Rollout) -> Tensor:
-        """The advantages of the steps that count, float32 ``[N]``."""
+    def __call__(self, rollout: Rollout) -> Advantages:
+        """The advantages of the steps that count."""
         bootstrap = self._predict_after_truncations(rollout)
         returns = rewards_to_go(
             rollout.rewards,
@@ -42,19 +63,36 @@ class AdvantageEstimator:
             truncated=rollout.truncated,
             bootstrap=bootstrap,
         )
-        weight = self._config.discount ** torch.arange(len(returns)).double().unsqueeze(-1)
         if self._config.credit == "whole-return":
             returns = torch.where(rollout.alive, returns[0], 0)
-        advantages = self._subtract_baseline(rollout, returns, bootstrap)
+        advantages = self._subtract_baselines(rollout, returns, bootstrap)
+        explained = _explained_variance(returns[rollout.alive], advantages[rollout.alive])
         if self._config.discount_updates:
-            advantages = weight * advantages
+            advantages = self.step_weights(rollout) * advantages
         advantages = advantages[rollout.alive]
         if self._config.normalize:
             scale = advantages.std(correction=0)
             # All equal but for rounding: nothing to learn from, and nothing to divide by.
             rounding = torch.finfo(returns.dtype).eps * returns.abs().sum()
             advantages = torch.where(scale > rounding, advantages / scale, 0)
-        return advantages.float()
+        return Advantages(advantages.float(), explained)
+
+    def step_weights(self, rollout: Rollout) -> Tensor:
+        """By what the update of each step is weighed, whatever its return: ``[T, 1]``."""
+        discount = self._config.discount if self._config.discount_updates else 1.0
+        return discount ** torch.arange(len(rollout.alive)).double().unsqueeze(-1)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What the baselines remember."""
+        state: dict[str, Tensor] = {}
+        for name, baseline in self.baselines.items():
+            state |= named(name, baseline.state_dict())
+        return state
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Continue from a `state_dict`."""
+        for name, baseline in self.baselines.items():
+            baseline.load_state_dict(part_of(state, name))
 
     def _ends_of_credit(self, rollout: Rollout) -> Tensor:
         """After which steps nothing counts for what came before, ``[T, B]``."""
@@ -64,20 +102,29 @@ class AdvantageEstimator:
 
     def _predict_after_truncations(self, rollout: Rollout) -> Tensor | None:
         """V of the state after each truncation, ``[T, B]``; None: nothing is counted there."""
-        if not self._config.bootstrap or not isinstance(self.baseline, StateValue):
+        critic = self.baselines.get("state-value")
+        if not self._config.bootstrap or not isinstance(critic, StateValue):
             return None
         final = self._observations.encode(rollout.final_observations)
-        predicted = self.baseline.predict(final, rollout.alive.sum(0))
+        predicted = critic.predict(final, rollout.alive.sum(0))
         return torch.where(rollout.truncated, predicted, 0)
 
-    def _subtract_baseline(
+    def _subtract_baselines(
         self, rollout: Rollout, returns: Tensor, bootstrap: Tensor | None
     ) -> Tensor:
         """``[T, B]``, of no meaning where not alive."""
-        states = None
-        if isinstance(self.baseline, StateValue):
-            states = self._observations.encode(rollout.observations)
-        values = self.baseline(returns, rollout.alive, states)
+        advantages = returns
+        for baseline in self.baselines.values():
+            if isinstance(baseline, StateValue):
+                advantages = self._subtract_value(rollout, returns, bootstrap, baseline)
+            else:
+                advantages = advantages - baseline(advantages, rollout.alive)
+        return advantages
+
+    def _subtract_value(
+        self, rollout: Rollout, returns: Tensor, bootstrap: Tensor | None, critic: StateValue
+    ) -> Tensor:
+        values = critic(returns, rollout.alive, self._observations.encode(rollout.observations))
         if self._config.gae_lambda == 1:
             return returns - values
         following = torch.cat([values[1:], torch.zeros_like(values[:1])])
@@ -90,3 +137,13 @@ class AdvantageEstimator:
             terminated=rollout.terminated,
             truncated=rollout.truncated,
         )
+
+
+def _baseline(name: str, config: Config) -> Baseline:
+    kind = BASELINES[name]
+    return kind(config.baseline_rate) if issubclass(kind, MovingAverage) else kind()
+
+
+def _explained_variance(returns: Tensor, advantages: Tensor) -> float:
+    whole = float(returns.var(correction=0))
+    return 1 - float(advantages.var(correction=0)) / whole if whole > 0 else float("nan")

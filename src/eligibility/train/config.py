@@ -5,119 +5,164 @@ This file imports neither torch nor numpy, so that ``eligibility train --help`` 
 
 from __future__ import annotations
 
-import difflib
 import math
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from eligibility.errors import EligibilityError, InvalidTypeError, InvalidValueError
+from eligibility.errors import InvalidValueError
+from eligibility.train.baseline_names import BaselineNames
+from eligibility.train.domains import (
+    LARGEST,
+    Choice,
+    Domain,
+    Flag,
+    Maybe,
+    Number,
+    Several,
+    Text,
+    Whole,
+    suggestion,
+)
 from eligibility.train.presets import PRESETS
 
-BASELINE_NAMES = (
-    "none",
-    "moving-average",
-    "leave-one-out",
-    "time-dependent-leave-one-out",
-    "state-value",
-)
 CREDITS = ("reward-to-go", "whole-return", "next-reward")
 ACTIVATIONS = ("tanh", "relu")
+AVERAGES = ("steps", "episodes")
+
+_ENV = Text("the id of an environment", "pass a name: CartPole-v1")
+_SHARE = Number(0, 1, "a number in [0, 1]")
+_NOT_NEGATIVE = Number(0, LARGEST, "a finite number >= 0")
+_POSITIVE = Number(0, LARGEST, "a finite number > 0", above=True)
+_WIDTHS = Several(int, "positive widths such as 64,64")
 
 
-def _option(default: Any, help: str) -> Any:
-    return field(default=default, metadata={"help": help})
+def _option(default: Any, domain: Domain, help: str) -> Any:
+    return field(default=default, metadata={"domain": domain, "help": help})
 
 
 @dataclass(frozen=True)
 class Config:
     """How to train. Everything but ``env`` has a default; each is checked on construction."""
 
-    env: str = field(metadata={"help": "Id of a Gymnasium environment, such as CartPole-v1."})
-    seed: int = _option(0, "Same seed, same run, bit for bit.")
-    steps: int = _option(1_000_000, "Stop after the rollout in which this many steps are reached.")
+    env: str = field(
+        metadata={"domain": _ENV, "help": "Id of a Gymnasium environment, such as CartPole-v1."}
+    )
+    seed: int = _option(0, Whole(0), "Same seed, same run, bit for bit.")
+    steps: int = _option(
+        1_000_000, Whole(1), "Stop after the rollout in which this many steps are reached."
+    )
     stop_at: float | None = _option(
         None,
+        Maybe(Number(-math.inf, math.inf, "a return")),
         "Stop when the mean of the last 100 training episodes reaches this return. "
         "Default: the environment's own reward threshold, if it has one; inf: never.",
     )
-    environments: int = _option(64, "Environments side by side: episodes in each update.")
+    environments: int = _option(64, Whole(1), "Environments side by side: episodes in each update.")
     max_episode_steps: int | None = _option(
-        None, "Cut episodes after this many steps. Default: the environment's own limit, or 1000."
+        None,
+        Maybe(Whole(1)),
+        "Cut episodes after this many steps. Default: the environment's own limit, or 1000.",
     )
-    discount: float = _option(0.99, "γ in [0, 1] of the rewards-to-go.")
+    discount: float = _option(0.99, _SHARE, "γ in [0, 1] of the rewards-to-go.")
     credit: str = _option(
         "reward-to-go",
+        Choice(CREDITS),
         "What an action is credited with: reward-to-go; whole-return, which adds the noise of "
         "the rewards before it; or next-reward, the first that is not 0, discounted: for games "
         "that go on after each point.",
     )
     discount_updates: bool = _option(
         False,
+        Flag(),
         "Weigh the update of step t by γ^t as well: the gradient of the discounted return itself. "
         "Without, late steps count as much as early ones, as is customary.",
     )
-    baseline: str = _option("time-dependent-leave-one-out", f"One of {', '.join(BASELINE_NAMES)}.")
+    baseline: str = _option(
+        "time-dependent-leave-one-out",
+        BaselineNames(),
+        f"One of {', '.join(BaselineNames.names)}; or several, joined by +, of which each is "
+        "subtracted from what the one before it left.",
+    )
+    baseline_rate: float = _option(
+        0.1,
+        Number(0, 1, "a number in (0, 1]", above=True),
+        "Weight of the newest rollout in the averages of moving-average and per-weight.",
+    )
     gae_lambda: float = _option(
-        1.0, "λ in [0, 1] of generalised advantages; below 1 only with the baseline state-value."
+        1.0,
+        _SHARE,
+        "λ in [0, 1] of generalised advantages; below 1 only with the baseline state-value.",
     )
     bootstrap: bool = _option(
         False,
+        Flag(),
         "After a truncation, count the value that the baseline state-value predicts for what "
         "would have followed. Without, a time limit is a part of the task.",
     )
     normalize: bool = _option(
-        True, "Divide the advantages of an update by their standard deviation."
+        True, Flag(), "Divide the advantages of an update by their standard deviation."
     )
-    entropy_coef: float = _option(0.0, "Weight of the policy's entropy in what is maximised.")
-    learning_rate: float = _option(0.005, "Step size of Adam.")
-    hidden_sizes: tuple[int, ...] = _option((64, 64), "Widths of the hidden layers, as in 64,64.")
-    activation: str = _option("tanh", f"Of the hidden layers: {' or '.join(ACTIVATIONS)}.")
+    average: str = _option(
+        "steps",
+        Choice(AVERAGES),
+        "Divide the sum over all steps of an update by the number of steps, as is customary, or "
+        "by that of episodes, which does not depend on what the policy did: unbiased.",
+    )
+    entropy_coef: float = _option(
+        0.0, _NOT_NEGATIVE, "Weight of the policy's entropy in what is maximised."
+    )
+    learning_rate: float = _option(
+        0.005, _POSITIVE, "Step size of Adam; natural_gradient goes without."
+    )
+    natural_gradient: float = _option(
+        0.0,
+        _NOT_NEGATIVE,
+        "In place of Adam, follow the natural gradient, each step so long that the policy moves by "
+        "this Kullback-Leibler divergence in nats, such as 0.01; 0: Adam.",
+    )
+    damping: float = _option(
+        0.01,
+        _POSITIVE,
+        "Of the natural gradient: what is added to the diagonal of the Fisher information.",
+    )
+    hidden_sizes: tuple[int, ...] = _option(
+        (64, 64), _WIDTHS, "Widths of the hidden layers, as in 64,64."
+    )
+    activation: str = _option(
+        "tanh", Choice(ACTIVATIONS), f"Of the hidden layers: {' or '.join(ACTIVATIONS)}."
+    )
     observation_keys: tuple[str, ...] | None = _option(
-        None, "Of Dict observations, the entries that the network sees. Default: all."
+        None,
+        Maybe(Several(str, "names such as image,direction", empty=False)),
+        "Of Dict observations, the entries that the network sees. Default: all.",
     )
     normalize_observations: bool = _option(
         False,
+        Flag(),
         "Give each number observed mean 0 and variance 1 over what training has seen so far.",
     )
     convolution: bool = _option(
-        True, "See images through convolutional layers; without, as flat numbers."
+        True, Flag(), "See images through convolutional layers; without, as flat numbers."
     )
-    threads: int = _option(1, "Threads of torch while training; small networks want 1.")
+    threads: int = _option(1, Whole(1), "Threads of torch while training; small networks want 1.")
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "hidden_sizes", _as_sizes(self.hidden_sizes))
-        if not isinstance(self.env, str) or not self.env:
-            raise _wrong("env", self.env, "the id of an environment", "pass a name: CartPole-v1")
-        for name in ("seed", "steps", "environments", "threads"):
-            _check_whole(name, getattr(self, name), minimum=0 if name == "seed" else 1)
-        if self.max_episode_steps is not None:
-            _check_whole("max_episode_steps", self.max_episode_steps, minimum=1)
-        if self.stop_at is not None:
-            _check_number("stop_at", self.stop_at, -math.inf, math.inf, "a return")
-        _check_number("discount", self.discount, 0, 1, "a number in [0, 1]")
-        _check_number("entropy_coef", self.entropy_coef, 0, _LARGEST, "a finite number >= 0")
-        _check_number("learning_rate", self.learning_rate, 0, _LARGEST, "a finite number > 0")
-        if self.learning_rate == 0:
-            raise _wrong("learning_rate", 0, "a finite number > 0", "0 would learn nothing")
-        object.__setattr__(self, "observation_keys", _as_keys(self.observation_keys))
-        for name in _FLAGS:
-            if not isinstance(getattr(self, name), bool):
-                raise _wrong(name, getattr(self, name), "True or False", "pass a bool")
-        _check_number("gae_lambda", self.gae_lambda, 0, 1, "a number in [0, 1]")
-        _check_choice("credit", self.credit, CREDITS)
-        _check_choice("activation", self.activation, ACTIVATIONS)
-        _check_choice("baseline", self.baseline, BASELINE_NAMES)
+        for option in fields(self):
+            value = option.metadata["domain"](option.name, getattr(self, option.name))
+            object.__setattr__(self, option.name, value)
         self._check_combinations()
 
     def _check_combinations(self) -> None:
         """Refuse options that would do nothing, or make no sense, together."""
-        if "leave-one-out" in self.baseline and self.environments < 2:
-            raise InvalidValueError(
-                "`environments`",
-                str(self.environments),
-                f"at least 2 for the baseline {self.baseline}",
-                "choose baseline moving-average or none for a single environment",
-            )
+        names = self.baseline.split("+")
+        if self.environments < 2:
+            for name in (name for name in names if "leave-one-out" in name):
+                raise InvalidValueError(
+                    "`environments`",
+                    str(self.environments),
+                    f"at least 2 for the baseline {name}",
+                    "choose baseline moving-average or none for a single environment",
+                )
         if self.credit != "reward-to-go" and self.discount_updates:
             raise InvalidValueError(
                 "`discount_updates`",
@@ -127,13 +172,27 @@ class Config:
                 if self.credit == "whole-return"
                 else "the discount starts anew after each reward",
             )
-        predicted = self.baseline == "state-value" and self.credit == "reward-to-go"
+        predicted = "state-value" in names and self.credit == "reward-to-go"
         if (self.gae_lambda < 1 or self.bootstrap) and not predicted:
             raise InvalidValueError(
                 "`bootstrap`" if self.bootstrap else "`gae_lambda`",
                 str(self.bootstrap or self.gae_lambda),
                 "the baseline state-value and credit reward-to-go with it",
                 "add --baseline state-value",
+            )
+        averaging = {"moving-average", "per-weight"} & {*names}
+        self._check_idle("baseline_rate", bool(averaging), "--baseline moving-average")
+        self._check_idle("damping", self.natural_gradient > 0, "--natural-gradient 0.01")
+
+    def _check_idle(self, name: str, used: bool, remedy: str) -> None:
+        """Refuse a value that would do nothing."""
+        option = next(option for option in fields(self) if option.name == name)
+        if not used and getattr(self, name) != option.default:
+            raise InvalidValueError(
+                f"`{name}`",
+                str(getattr(self, name)),
+                "no value where nothing uses it",
+                f"add {remedy}, or leave it away",
             )
 
     @classmethod
@@ -150,68 +209,3 @@ class Config:
                     f"`{name}`", "an unknown option", ", ".join(known), suggestion(name, known)
                 )
         return cls(env, **{**PRESETS.get(env, {}), **options})
-
-
-_LARGEST = 1e300
-_FLAGS = ("normalize", "discount_updates", "bootstrap", "normalize_observations", "convolution")
-
-
-def suggestion(name: str, known: Any) -> str:
-    """What the user probably meant."""
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f"did you mean {close[0]}?" if close else "choose one of these"
-
-
-def _as_sizes(sizes: Any) -> tuple[int, ...]:
-    """``(64, 64)`` from a sequence of numbers, or from ``"64,64"`` as the command line has it."""
-    if isinstance(sizes, str):
-        parts = [part.strip() for part in sizes.split(",") if part.strip()]
-        sizes = [int(part) if part.isdecimal() else part for part in parts]
-    wrong = not isinstance(sizes, (tuple, list)) or not all(
-        type(size) is int and size > 0 for size in sizes
-    )
-    if wrong:
-        raise _wrong(
-            "hidden_sizes", sizes, "positive widths such as 64,64", "separate them by commas"
-        )
-    return tuple(sizes)
-
-
-def _as_keys(keys: Any) -> tuple[str, ...] | None:
-    """``("image",)`` from a sequence of names, or from ``"image"`` as the command line has it."""
-    if keys is None:
-        return None
-    if isinstance(keys, str):
-        keys = [part.strip() for part in keys.split(",") if part.strip()]
-    if not isinstance(keys, (tuple, list)) or not keys or {type(key) for key in keys} != {str}:
-        raise _wrong(
-            "observation_keys", keys, "names such as image,direction", "separate them by commas"
-        )
-    return tuple(keys)
-
-
-def _check_choice(name: str, value: object, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise InvalidValueError(
-            f"`{name}`", repr(value), " or ".join(known), suggestion(str(value), known)
-        )
-
-
-def _check_whole(name: str, value: object, minimum: int) -> None:
-    if type(value) is not int:
-        raise InvalidTypeError(
-            f"`{name}`", repr(value), f"a whole number >= {minimum}", "pass an int"
-        )
-    if value < minimum:
-        raise _wrong(name, value, f"a whole number >= {minimum}", "choose a larger one")
-
-
-def _check_number(name: str, value: object, low: float, high: float, expected: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InvalidTypeError(f"`{name}`", repr(value), expected, "pass a number")
-    if not low <= value <= high:  # also catches NaN
-        raise _wrong(name, value, expected, "choose another value")
-
-
-def _wrong(name: str, value: object, expected: str, remedy: str) -> EligibilityError:
-    return InvalidValueError(f"`{name}`", repr(value), expected, remedy)

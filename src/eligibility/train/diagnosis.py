@@ -2,31 +2,46 @@
 
 from __future__ import annotations
 
+from eligibility.train.gradient import GradientFacts
+
 # The share of the largest possible entropy below which a policy hardly tries anything new.
 _COLLAPSED = 0.01
+# The share of saturated steps from which on almost none teaches anything.
+_MOSTLY_SATURATED = 0.95
+# An explained variance below this: the returns are far noisier with the baseline than without.
+# Leave-one-out reaches -3 with two episodes, where it is still the best there is.
+_HARMFUL = -4.0
 
 
-def diagnose(
-    gradient_norm: float, entropy: float, largest_entropy: float | None, solved: bool
-) -> str | None:
+def diagnose(facts: GradientFacts, largest_entropy: float | None, solved: bool) -> str | None:
     """One sentence for the user, or None.
 
     Args:
-        gradient_norm: Of the rollout's policy gradient.
-        entropy: Mean entropy of the policy over the rollout's steps, in nats.
-        largest_entropy: That of the uniform policy; None: there is none.
+        facts: Of the rollout's gradient.
+        largest_entropy: That of the uniform policy in nats; None: there is none.
         solved: Whether the goal is reached: a policy may then be as certain as it likes.
     """
     if solved:
         return None
-    if gradient_norm == 0:
+    if facts.norm == 0:
         return (
             "all returns of a rollout were equal: there is nothing to learn from it; "
             "more environments make a difference more likely"
         )
-    if largest_entropy is not None and entropy < _COLLAPSED * largest_entropy:
+    if largest_entropy is not None and facts.entropy < _COLLAPSED * largest_entropy:
         return (
             "the policy hardly tries anything new (entropy below 1 % of its largest) and has not "
             "reached its goal; try a larger entropy coefficient or a smaller learning rate"
+        )
+    if facts.saturated > _MOSTLY_SATURATED:
+        return (
+            "the policy is all but certain at more than 95 % of the steps, which teach nothing, "
+            "and has not reached its goal; try a larger entropy coefficient or a smaller learning "
+            "rate"
+        )
+    if facts.explained_variance < _HARMFUL:
+        return (
+            "the baseline makes the returns noisier than they are without it; "
+            "try --baseline time-dependent-leave-one-out"
         )
     return None

@@ -21,6 +21,7 @@ from eligibility.train.diagnosis import diagnose
 from eligibility.train.environments import horizon, make_vector, reward_threshold
 from eligibility.train.evaluation import Evaluation, evaluate
 from eligibility.train.gradient import PolicyGradient
+from eligibility.train.natural import natural_step
 from eligibility.train.network import Network
 from eligibility.train.observations import observations_for
 from eligibility.train.policies import policy_for
@@ -120,7 +121,7 @@ class Reinforce:
                 progress = self.judged(self._count(rollout, recent), recent)
                 if not progress.solved:
                     progress = self._differentiate(rollout, progress)
-                    self.optimizer.step()
+                    self._step(rollout)
                     if config.normalize_observations:  # after the weights: on-policy throughout
                         self.network.observe(rollout.observations[rollout.alive])
                     progress = replace(progress, updates=progress.updates + 1)
@@ -132,6 +133,20 @@ class Reinforce:
                 if callback is not None and callback(progress) is False:
                     break
         return self
+
+    def _step(self, rollout: Rollout) -> None:
+        """Move the weights by their ``.grad``."""
+        config = self.config
+        if config.natural_gradient == 0:
+            self.optimizer.step()
+            return
+        natural_step(
+            self.network,
+            self._policy,
+            rollout.observations[rollout.alive],
+            divergence=config.natural_gradient,
+            damping=config.damping,
+        )
 
     def _count(self, rollout: Rollout, recent: deque[float]) -> Progress:
         """The progress with this rollout's steps and episodes.
@@ -164,13 +179,15 @@ class Reinforce:
                 "a finite number",
                 "lower the learning rate; what was trained so far is kept",
             )
+        warning = diagnose(facts, self._policy.largest_entropy, progress.solved)
         return replace(
             progress,
             entropy=facts.entropy,
             gradient_norm=facts.norm,
-            warning=diagnose(
-                facts.norm, facts.entropy, self._policy.largest_entropy, progress.solved
-            ),
+            saturated=facts.saturated,
+            effective_batch=facts.effective_batch,
+            explained_variance=facts.explained_variance,
+            warning=warning,
         )
 
     def predict(self, observation: Any, deterministic: bool = True) -> Any:

@@ -21,6 +21,9 @@ class Progress:
         mean_return: The same of the last 100 finished episodes, or of all if they are fewer.
         entropy: Mean entropy of the policy over this rollout's steps, in nats.
         gradient_norm: Euclidean norm of this rollout's policy gradient.
+        saturated: The share of this rollout's steps at which the policy was all but certain.
+        effective_batch: The number of equally weighed steps that would tell as much as they did.
+        explained_variance: The share of the returns' variance that the baseline removed.
         solved: Whether the mean of the last 100 has reached `stop_at`.
         warning: What goes wrong, in a sentence; None: nothing that shows.
         training_seconds: From the first reset to the end of this rollout's or update's work.
@@ -33,6 +36,9 @@ class Progress:
     mean_return: float = math.nan
     entropy: float = math.nan
     gradient_norm: float = math.nan
+    saturated: float = math.nan
+    effective_batch: float = math.nan
+    explained_variance: float = math.nan
     solved: bool = False
     warning: str | None = None
     training_seconds: float = 0.0

@@ -20,6 +20,9 @@ CURVE: dict[str, Callable[[str], Any]] = {
     "mean_return": float,
     "entropy": float,
     "gradient_norm": float,
+    "saturated": float,
+    "effective_batch": float,
+    "explained_variance": float,
 }
 
 _SECONDS = "training_seconds"

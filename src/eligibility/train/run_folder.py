@@ -36,7 +36,10 @@ _TAGS = {
     "rollout_return": "return/rollout",
     "mean_return": "return/mean_of_last_100",
     "entropy": "policy/entropy",
-    "gradient_norm": "policy/gradient_norm",
+    "saturated": "policy/saturated",
+    "gradient_norm": "gradient/norm",
+    "effective_batch": "gradient/effective_batch",
+    "explained_variance": "baseline/explained_variance",
 }
 _SECONDS_BETWEEN_CHECKPOINTS = 30.0
 

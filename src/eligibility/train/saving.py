@@ -12,6 +12,7 @@ from torch import Tensor
 from eligibility.errors import InvalidValueError
 from eligibility.train.checkpoint import read_checkpoint, write_checkpoint
 from eligibility.train.progress import Progress
+from eligibility.train.state_names import named, part_of
 
 if TYPE_CHECKING:
     from eligibility.train.learner import Reinforce
@@ -22,10 +23,10 @@ CHANGEABLE = {"steps", "stop_at", "threads"}
 
 def save(model: Reinforce, path: str | Path) -> Path:
     """Write config, weights, optimizer, baseline and counters to one file."""
-    tensors = _named("network", model.network.state_dict())
+    tensors = named("network", model.network.state_dict())
     for number, parameter in enumerate(model.network.parameters()):
-        tensors |= _named(f"optimizer.{number}", model.optimizer.state[parameter])
-    tensors |= _named("baseline", model.gradient.estimator.baseline.state_dict())
+        tensors |= named(f"optimizer.{number}", model.optimizer.state[parameter])
+    tensors |= named("gradient", model.gradient.state_dict())
     progress = asdict(replace(model.progress, training_seconds=0.0))  # same run, same bytes
     facts = {"config": asdict(model.config), "progress": progress, "recent": [*model.recent]}
     return write_checkpoint(path, tensors, facts)
@@ -52,21 +53,10 @@ class Saved:
 
     def restore(self, model: Reinforce) -> None:
         """Make ``model`` what was saved."""
-        model.network.load_state_dict(self._part("network"))
+        tensors = self._tensors
+        model.network.load_state_dict(part_of(tensors, "network"))
         for number, parameter in enumerate(model.network.parameters()):
-            model.optimizer.state[parameter] = self._part(f"optimizer.{number}")
-        model.gradient.estimator.baseline.load_state_dict(self._part("baseline"))
+            model.optimizer.state[parameter] = part_of(tensors, f"optimizer.{number}")
+        model.gradient.load_state_dict(part_of(tensors, "gradient"))
         model.recent = deque(self._facts["recent"], maxlen=model.recent.maxlen)
         model.progress = model.judged(Progress(**self._facts["progress"]), model.recent)
-
-    def _part(self, name: str) -> dict[str, Tensor]:
-        prefix = f"{name}."
-        return {
-            key.removeprefix(prefix): tensor
-            for key, tensor in self._tensors.items()
-            if key.startswith(prefix)
-        }
-
-
-def _named(part: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {f"{part}.{name}": tensor for name, tensor in tensors.items()}

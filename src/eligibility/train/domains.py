@@ -1,0 +1,138 @@
+"""What an option may be: each domain checks a value, says what it expects, and converts.
+
+A domain is called with the option's name and the user's value; it returns the value to keep or
+raises one line that says what, got, expected and remedy. No torch, no numpy.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from eligibility.errors import EligibilityError, InvalidTypeError, InvalidValueError
+
+LARGEST = 1e300
+
+
+class Domain(Protocol):
+    """The interface."""
+
+    def __call__(self, name: str, value: Any) -> Any:
+        """The value to keep; raises `EligibilityError` for one outside the domain."""
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A whole number, at least ``minimum``."""
+
+    minimum: int
+
+    def __call__(self, name: str, value: Any) -> int:
+        expected = f"a whole number >= {self.minimum}"
+        if type(value) is not int:
+            raise InvalidTypeError(f"`{name}`", repr(value), expected, "pass an int")
+        if value < self.minimum:
+            raise wrong(name, value, expected, "choose a larger one")
+        return value
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number in [low, high], or in (low, high] if ``above``."""
+
+    low: float
+    high: float
+    expected: str
+    above: bool = False
+
+    def __call__(self, name: str, value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise InvalidTypeError(f"`{name}`", repr(value), self.expected, "pass a number")
+        if not self.low <= value <= self.high:  # also catches NaN
+            raise wrong(name, value, self.expected, "choose another value")
+        if self.above and value == self.low:
+            raise wrong(name, value, self.expected, f"{value} would learn nothing")
+        return value
+
+
+@dataclass(frozen=True)
+class Flag:
+    """True or False."""
+
+    def __call__(self, name: str, value: Any) -> bool:
+        if not isinstance(value, bool):
+            raise wrong(name, value, "True or False", "pass a bool")
+        return value
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of several names."""
+
+    names: tuple[str, ...]
+
+    def __call__(self, name: str, value: Any) -> str:
+        if not isinstance(value, str) or value not in self.names:
+            expected = " or ".join(self.names)
+            raise InvalidValueError(
+                f"`{name}`", repr(value), expected, suggestion(str(value), self.names)
+            )
+        return value
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text that is not empty."""
+
+    expected: str
+    remedy: str
+
+    def __call__(self, name: str, value: Any) -> str:
+        if not isinstance(value, str) or not value:
+            raise wrong(name, value, self.expected, self.remedy)
+        return value
+
+
+@dataclass(frozen=True)
+class Several:
+    """A tuple of ``kind``, or a text with commas as the command line has it."""
+
+    kind: type
+    expected: str
+    empty: bool = True
+
+    def __call__(self, name: str, value: Any) -> tuple[Any, ...]:
+        items = value
+        if isinstance(value, str):
+            parts = [part.strip() for part in value.split(",") if part.strip()]
+            items = [int(p) if self.kind is int and p.isdecimal() else p for p in parts]
+        fits = isinstance(items, (tuple, list)) and all(self._fits(item) for item in items)
+        if not fits or not (items or self.empty):
+            raise wrong(name, items, self.expected, "separate them by commas")
+        return tuple(items)
+
+    def _fits(self, item: Any) -> bool:
+        return type(item) is self.kind and (not isinstance(item, int) or item > 0)
+
+
+@dataclass(frozen=True)
+class Maybe:
+    """None, which stands for a default that is decided elsewhere, or a value of ``domain``."""
+
+    domain: Domain
+
+    def __call__(self, name: str, value: Any) -> Any:
+        return None if value is None else self.domain(name, value)
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """What the user probably meant."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean {close[0]}?" if close else "choose one of these"
+
+
+def wrong(name: str, value: object, expected: str, remedy: str) -> EligibilityError:
+    """The error for a value outside its domain."""
+    return InvalidValueError(f"`{name}`", repr(value), expected, remedy)

@@ -1,0 +1,135 @@
+"""The natural gradient: the direction of steepest ascent where distance is the policy's change.
+
+``x = (F + λ)⁻¹ g`` with the Fisher information ``F = E[e eᵀ]`` of the policy, averaged over the
+states that were visited. F is never formed: at the outputs it is known in closed form, so that
+``F v = 1/N Σ_n J_nᵀ F_n J_n v`` takes two passes through the network, and conjugate gradients solve
+for x from such products.
+
+References:
+    Kakade 2001, "A natural policy gradient", NIPS 14; Schulman et al. 2015, "Trust region policy
+    optimization", appendix C, for the conjugate gradients; Hestenes & Stiefel 1952.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from eligibility.train.policies import Policy
+
+# Steps that the Fisher information is averaged over: evenly spaced ones of a long rollout.
+_LARGEST_SAMPLE = 4096
+
+
+class FisherInformation:
+    """``v ↦ F v`` for the weights of a network, at the given observations.
+
+    Args:
+        network: Observations ``[N, *observation]`` to outputs ``[N, P]``.
+        policy: What the outputs mean.
+        observations: The states to average over.
+    """
+
+    def __init__(self, network: nn.Module, policy: Policy, observations: Tensor) -> None:
+        self._policy, self._parameters = policy, list(network.parameters())
+        with torch.enable_grad():
+            self._outputs = network(observations)
+            # Linear in u, so that its derivative in u along v is J v.
+            self._u = torch.zeros_like(self._outputs, requires_grad=True)
+            self._pulled = torch.autograd.grad(
+                self._outputs,
+                self._parameters,
+                self._u,
+                create_graph=True,
+                materialize_grads=True,
+            )
+
+    def __call__(self, vector: Tensor) -> Tensor:
+        """F v; v and the result are vectors of all weights."""
+        split = _unflatten(vector, self._parameters)
+        (pushed,) = torch.autograd.grad(self._pulled, self._u, split, retain_graph=True)
+        with torch.no_grad():
+            at_outputs = self._policy.fisher_product(self._outputs, pushed) / len(pushed)
+        pulled = torch.autograd.grad(
+            self._outputs,
+            self._parameters,
+            at_outputs,
+            retain_graph=True,
+            materialize_grads=True,
+        )
+        return _flatten(pulled)
+
+
+def conjugate_gradient(
+    product: Callable[[Tensor], Tensor], target: Tensor, iterations: int, tolerance: float
+) -> Tensor:
+    """x with ``product(x) = target``, for a symmetric positive definite ``product``.
+
+    Ends after ``iterations``, or when the residual is ``tolerance`` times the target.
+    """
+    solution, residual = torch.zeros_like(target), target.clone()
+    direction, squared = residual.clone(), residual @ residual
+    goal = squared * tolerance**2
+    for _ in range(iterations):
+        if squared <= goal:
+            break
+        image = product(direction)
+        length = squared / (direction @ image)
+        solution += length * direction
+        residual -= length * image
+        previous, squared = squared, residual @ residual
+        direction = residual + squared / previous * direction
+    return solution
+
+
+def natural_step(
+    network: nn.Module,
+    policy: Policy,
+    observations: Tensor,
+    *,
+    divergence: float,
+    damping: float,
+    iterations: int = 20,
+    tolerance: float = 1e-3,
+) -> None:
+    """Move the weights against their ``.grad``, in the policy's own metric.
+
+    The direction is ``(F + λ)⁻¹ g``, the length such that ``½ Δᵀ (F + λ) Δ = divergence``: to
+    second order the mean Kullback-Leibler divergence between the policies before and after is at
+    most that. A gradient of 0 moves nothing.
+
+    Args:
+        network: Its parameters carry the gradient.
+        policy: What its outputs mean.
+        observations: The states that were visited, ``[N, *observation]``.
+        divergence: In nats.
+        damping: λ, on the scale of F's own diagonal entries.
+        iterations: Of conjugate gradients, at most.
+        tolerance: Of their residual, relative to g.
+    """
+    parameters = list(network.parameters())
+    gradient = _flatten([torch.zeros_like(p) if p.grad is None else p.grad for p in parameters])
+    if not gradient.any():
+        return
+    stride = -(-len(observations) // _LARGEST_SAMPLE)
+    fisher = FisherInformation(network, policy, observations[::stride])
+
+    def damped(vector: Tensor) -> Tensor:
+        return fisher(vector) + damping * vector
+
+    direction = conjugate_gradient(damped, gradient, iterations, tolerance)
+    length = (2 * divergence / (direction @ gradient)).sqrt()  # Δᵀ (F + λ) Δ = 2 divergence
+    with torch.no_grad():
+        for parameter, part in zip(parameters, _unflatten(direction, parameters), strict=True):
+            parameter.sub_(length * part)
+
+
+def _flatten(tensors: Sequence[Tensor]) -> Tensor:
+    return torch.cat([tensor.flatten() for tensor in tensors])
+
+
+def _unflatten(vector: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    parts = torch.split(vector, [tensor.numel() for tensor in like])
+    return [part.view_as(tensor) for part, tensor in zip(parts, like, strict=True)]

@@ -1,0 +1,111 @@
+"""The natural gradient against the dense Fisher information, and against its own promise."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+
+import pytest
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+from torch.distributions import Categorical, kl_divergence
+
+from eligibility.train.learner import Reinforce
+from eligibility.train.natural import FisherInformation, conjugate_gradient, natural_step
+from eligibility.train.policies import Policy, policy_for
+
+
+def tiny(outputs: int) -> tuple[nn.Module, Tensor]:
+    """A network of 2 inputs and 3 hidden units, in float64, and 5 observations."""
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, outputs)).double()
+    return network, torch.randn(5, 2, dtype=torch.float64)
+
+
+def dense(network: nn.Module, policy: Policy, observations: Tensor) -> Tensor:
+    """F as a matrix: E over the states and all actions of e eᵀ, e by autograd of log π."""
+    parameters = list(network.parameters())
+    size = sum(parameter.numel() for parameter in parameters)
+    total = torch.zeros(size, size, dtype=torch.float64)
+    for observation in observations:
+        outputs = network(observation.unsqueeze(0))
+        for action in range(outputs.shape[-1]):
+            log_prob = Categorical(logits=outputs[0]).log_prob(torch.tensor(action))
+            gradients = torch.autograd.grad(log_prob, parameters, retain_graph=True)
+            e = torch.cat([gradient.flatten() for gradient in gradients])
+            total += log_prob.exp().detach() * torch.outer(e, e) / len(observations)
+    return total
+
+
+def test_products_are_those_with_the_dense_matrix() -> None:
+    network, observations = tiny(3)
+    policy = policy_for(spaces.Discrete(3))
+    matrix = dense(network, policy, observations)
+    fisher = FisherInformation(network, policy, observations)
+    got = torch.stack([fisher(row) for row in torch.eye(len(matrix), dtype=torch.float64)])
+    torch.testing.assert_close(got, matrix, rtol=1e-10, atol=1e-12)
+
+
+def test_conjugate_gradients_solve_the_damped_system() -> None:
+    network, observations = tiny(3)
+    policy = policy_for(spaces.Discrete(3))
+    matrix = dense(network, policy, observations)
+    matrix += 0.1 * torch.eye(len(matrix), dtype=torch.float64)
+    target = torch.randn(len(matrix), dtype=torch.float64)
+    got = conjugate_gradient(lambda v: matrix @ v, target, iterations=200, tolerance=1e-12)
+    torch.testing.assert_close(got, torch.linalg.solve(matrix, target), rtol=1e-8, atol=1e-9)
+
+
+def test_the_step_is_the_dense_solution_of_the_promised_length() -> None:
+    network, observations = tiny(3)
+    policy = policy_for(spaces.Discrete(3))
+    matrix = dense(network, policy, observations)
+    before = torch.cat([p.detach().flatten() for p in network.parameters()])
+    gradient = torch.randn(len(matrix), dtype=torch.float64)
+    parts = gradient.split([p.numel() for p in network.parameters()])
+    for parameter, part in zip(network.parameters(), parts, strict=True):
+        parameter.grad = part.view_as(parameter).clone()
+    natural_step(
+        network, policy, observations,
+        divergence=1e-4, damping=1e-2, iterations=200, tolerance=1e-12,
+    )  # fmt: skip
+    moved = torch.cat([p.detach().flatten() for p in network.parameters()]) - before
+    damped = matrix + 1e-2 * torch.eye(len(matrix), dtype=torch.float64)
+    wanted = torch.linalg.solve(damped, gradient)
+    torch.testing.assert_close(moved / moved.norm(), -wanted / wanted.norm(), rtol=1e-6, atol=1e-8)
+    assert float(moved @ damped @ moved / 2) == pytest.approx(1e-4, rel=1e-6)
+
+
+@pytest.mark.parametrize("divergence", [1e-3, 1e-4])
+def test_the_policy_moves_by_at_most_the_divergence(divergence: float) -> None:
+    model = Reinforce("CartPole-v1", natural_gradient=divergence, environments=16)
+    networks, seen = [copy.deepcopy(model.network)], []
+    collect = model._collector.collect
+
+    def remember(*arguments: object) -> object:
+        rollout = collect(*arguments)
+        seen.append(rollout.observations[rollout.alive].clone())
+        return rollout
+
+    model._collector.collect = remember  # type: ignore[method-assign]
+    model.learn(total_steps=2000, callback=lambda _: networks.append(copy.deepcopy(model.network)))
+    for (old, new), states in zip(itertools.pairwise(networks), seen, strict=True):
+        with torch.no_grad():
+            policies = [Categorical(logits=network(states)) for network in (old, new)]
+        moved = float(kl_divergence(*policies).mean())
+        assert 0 < moved < 1.2 * divergence  # to second order, at a finite step
+
+
+def test_a_gradient_of_zero_moves_nothing() -> None:
+    network, observations = tiny(3)
+    before = [parameter.clone() for parameter in network.parameters()]
+    for parameter in network.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    natural_step(network, policy_for(spaces.Discrete(3)), observations, divergence=1, damping=1)
+    assert all(map(torch.equal, before, network.parameters()))
+
+
+def test_it_learns() -> None:
+    model = Reinforce("CartPole-v1", natural_gradient=0.01, seed=1).learn(total_steps=60_000)
+    assert model.progress.mean_return > 100
