@@ -1,0 +1,1 @@
+"""How well does REINFORCE learn, and what does Stable-Baselines3 need for the same?"""

@@ -1,0 +1,134 @@
+"""python -m benchmarks.learning ENV … --seeds 5
+
+Trains REINFORCE with the preset that comes with the package, and Stable-Baselines3's A2C and PPO
+with the zoo's settings, on one environment after the other (``all``: on all), until the mean of
+the last 100 training episodes reaches the threshold, or a limit. Each run is written to
+benchmarks/results/learning/ENV.json when it ends; those that are there already are not repeated,
+so an interrupted command goes on where it was, unless the preset has changed. Afterwards:
+python -m benchmarks.learning.report
+
+Needs the extras train, box2d, mujoco and minigrid, and Stable-Baselines3. The seconds are of
+processor time, on one thread. All of it takes about {hours:.0f} hours at most; --list says what
+each environment may take. The seeds that presets were chosen with are 100 and above.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import platform
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from benchmarks.learning.run import ALGORITHMS, preset
+from benchmarks.learning.tasks import TASKS, ZOO_COMMIT, Task
+from eligibility.files import write_atomically
+
+RESULTS = Path(__file__).parents[1] / "results" / "learning"
+PACKAGES = ("eligibility", "torch", "gymnasium", "numpy", "stable-baselines3")
+
+
+def main() -> None:
+    """Do what the command line asks for."""
+    arguments = parse()
+    if arguments.list:
+        for task in TASKS.values():
+            print(f"{task.env:<26} at most {task.seconds:>5.0f} s a run")
+        return
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    names = list(TASKS) if arguments.env == ["all"] else arguments.env
+    for name in names:
+        measure(TASKS[name], arguments)
+
+
+def parse() -> argparse.Namespace:
+    """The options."""
+    seconds = sum(task.seconds * (5 + 2 * len(task.peers)) for task in TASKS.values())
+    text = str(__doc__).format(hours=seconds / 3600)
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks.learning",
+        description=text,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    names = [*TASKS, "all"]
+    parser.add_argument("env", nargs="*", default=["all"], metavar="ENV", help=", ".join(names))
+    parser.add_argument("--seeds", type=int, default=5, help="of REINFORCE, from 0")
+    parser.add_argument("--peer-seeds", type=int, default=2, help="of A2C and PPO, from 0")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
+    parser.add_argument("--list", action="store_true", help="what each may take, and stop")
+    arguments = parser.parse_args()
+    for name in arguments.env:
+        if name not in names:
+            parser.error(f"no environment {name!r}; there are {', '.join(names)}")
+    return arguments
+
+
+def measure(task: Task, arguments: argparse.Namespace) -> None:
+    """Make the runs of one environment that are missing."""
+    path = arguments.out / f"{task.env}.json"
+    results = json.loads(path.read_text("utf-8")) if path.exists() else header(task)
+    now = preset(task)
+    results["runs"] = [run for run in results["runs"] if run.get("preset", now) == now]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for algorithm, train in ALGORITHMS.items():
+        if algorithm != "REINFORCE" and algorithm not in task.peers:
+            continue
+        seeds = arguments.seeds if algorithm == "REINFORCE" else arguments.peer_seeds
+        done = {run["seed"] for run in results["runs"] if run["algorithm"] == algorithm}
+        for seed in sorted(set(range(seeds)) - done):
+            run = {"algorithm": algorithm, "seed": seed, **surroundings(), **train(task, seed)}
+            results["runs"].append(run)
+            write_atomically(path, written(results))
+            print(
+                f"{task.env} {algorithm} seed {seed}: "
+                f"{'solved' if run['solved'] else 'not solved'}, {run['steps']:,} steps, "
+                f"{run['processor_seconds']} s, mean {run['mean_return']}, "
+                f"greedy {run['greedy_return']}",
+                flush=True,
+            )
+            gc.collect()
+
+
+def header(task: Task) -> dict[str, Any]:
+    """What all runs of an environment have in common."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text("utf-8").splitlines() if info.exists() else []
+    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return {
+        "environment": task.env,
+        "threshold": task.threshold,
+        "steps_at_most": task.steps,
+        "seconds_at_most": task.seconds,
+        "processor": models[0] if models else platform.processor(),
+        "cores": os.cpu_count(),
+        "rl_zoo": ZOO_COMMIT,
+        "runs": [],
+    }
+
+
+def surroundings() -> dict[str, Any]:
+    """When, and how busy the machine was."""
+    now = datetime.now(timezone.utc)
+    load = [round(x, 1) for x in os.getloadavg()] if hasattr(os, "getloadavg") else None
+    found: dict[str, str] = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return {"date": f"{now:%Y-%m-%d %H:%M} UTC", "load_average": load, "versions": found}
+
+
+def written(results: dict[str, Any]) -> str:
+    """JSON with a line for each run's facts and none for each of its points."""
+    runs = ",\n".join("  " + json.dumps(run) for run in results["runs"])
+    rest = json.dumps({**results, "runs": []}, indent=1)
+    return rest.replace('"runs": []', f'"runs": [\n{runs}\n ]') + "\n"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""One run: an algorithm, an environment, a seed. The same stopping rule for all."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.learning.tasks import Task
+
+# Episodes in the mean that decides, points kept of a curve, episodes of the evaluation.
+WINDOW, POINTS, EPISODES = 100, 150, 200
+
+
+@dataclass
+class Record:
+    """What a run has cost so far, and whether it is over: solved, or at a limit.
+
+    The curve has a row ``[steps, seconds of processor time, mean of the last 100 episodes]``.
+    """
+
+    task: Task
+    curve: list[list[float]] = field(default_factory=list)
+    steps: int = 0
+    episodes: int = 0
+    solved: bool = False
+    _wall: float = field(default_factory=time.perf_counter)
+    _processor: float = field(default_factory=time.process_time)
+
+    def note(self, steps: int, episodes: int, mean: float) -> bool:
+        """Take the state after ``steps`` steps; True while training is to go on."""
+        self.steps, self.episodes = steps, episodes
+        seconds = time.process_time() - self._processor
+        self.curve.append([steps, round(seconds, 3), round(mean, 4)])
+        goal = self.task.threshold
+        self.solved = goal is not None and episodes >= WINDOW and mean >= goal
+        return not self.solved and seconds < self.task.seconds and steps < self.task.steps
+
+    def result(self) -> dict[str, Any]:
+        """What is kept of the run."""
+        stride = max(1, math.ceil(len(self.curve) / POINTS))
+        curve = self.curve[::stride]
+        if self.curve and curve[-1] != self.curve[-1]:
+            curve.append(self.curve[-1])
+        return {
+            "solved": self.solved,
+            "steps": self.steps,
+            "episodes": self.episodes,
+            "mean_return": self.curve[-1][2] if self.curve else None,
+            "processor_seconds": self.curve[-1][1] if self.curve else None,
+            "wall_seconds": round(time.perf_counter() - self._wall, 2),
+            "curve": curve,
+        }
+
+
+def reinforce(task: Task, seed: int) -> dict[str, Any]:
+    """This package with its preset, and the greedy policy that it ends with."""
+    from eligibility.train.learner import Progress, Reinforce
+
+    goal = math.inf if task.threshold is None else task.threshold
+    model = Reinforce(task.env, seed=seed, stop_at=goal)
+    record = Record(task)
+
+    def callback(progress: Progress) -> bool:
+        return record.note(progress.steps, progress.episodes, progress.mean_return)
+
+    model.learn(task.steps, callback=callback)
+    result = record.result()
+    greedy = model.evaluate(EPISODES).mean_return
+    return {**result, "greedy_return": round(greedy, 4), "preset": preset(task)}
+
+
+def preset(task: Task) -> dict[str, Any]:
+    """The options that come with the package, as JSON has them."""
+    from eligibility.train.presets import PRESETS
+
+    options: dict[str, Any] = json.loads(json.dumps(PRESETS.get(task.env, {})))
+    return options
+
+
+def peer(algorithm: str) -> Callable[[Task, int], dict[str, Any]]:
+    """Stable-Baselines3's A2C or PPO."""
+
+    def run(task: Task, seed: int) -> dict[str, Any]:
+        from benchmarks.learning.peers import train
+
+        record = Record(task)
+        greedy = train(algorithm, task, seed, record)
+        return {**record.result(), "greedy_return": round(greedy, 4)}
+
+    return run
+
+
+ALGORITHMS: dict[str, Callable[[Task, int], dict[str, Any]]] = {
+    "REINFORCE": reinforce,
+    "A2C": peer("A2C"),
+    "PPO": peer("PPO"),
+}
