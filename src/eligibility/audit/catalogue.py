@@ -132,16 +132,15 @@ class Candidate:
 
     def finished(self, credit: Array, line: Timeline) -> Array:
         """[P, I] the reinforcement of each action for its ``credit`` [P, I]."""
-        scope = line.episode if self.scope == "episode" else line.batch
-        credit = _transformed(credit, self.transform, scope, line, self.epsilon)
+        credit = _transformed(credit, self.transform, self.scope, line, self.epsilon)
         if self.time_discount:
             credit = credit * self.discount**line.time
         if self.credit.factor is not None:
             credit = credit * self.credit.factor(line)
         factor = COUPLINGS[self.coupling]
         if factor is not None:
-            count = np.maximum(scope.sum(axis=2), 1).astype(float)
-            credit = line.mean(credit, scope) * count * factor(count)
+            count = line.count(self.scope)
+            credit = line.total(credit, self.scope) * factor(count)
         return np.where(line.present, credit * norm_factor(self.norm, line), 0.0)
 
 
@@ -160,11 +159,11 @@ def norm_factor(norm: str, line: Timeline) -> Array:
 
 
 def _transformed(
-    credit: Array, transform: str, scope: Booleans, line: Timeline, epsilon: float
+    credit: Array, transform: str, scope: str, line: Timeline, epsilon: float
 ) -> Array:
     if not transform:
         return credit
-    count = np.maximum(scope.sum(axis=2), 1)
+    count = line.count(scope)
     mean = line.mean(credit, scope)
     centred = credit - mean
     if transform == "centred":
@@ -173,7 +172,7 @@ def _transformed(
         if transform == "leave-one-out":
             left_out: Array = centred * count / (count - 1)
             return left_out
-        square = (scope * (credit[:, None, :] - mean[:, :, None]) ** 2).sum(axis=2)
+        square = line.total(centred**2, scope)
         spread = np.sqrt(square / (count if transform == "whitened-biased" else count - 1))
         scaled: Array = (credit if transform == "scaled" else centred) / (spread + epsilon)
         return scaled

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from eligibility.audit.trace import Draw, Trace
 
-MAX_CHOICES = 4096
+MAX_CHOICES = 40_000  # a batch of 10,000 steps, with the problem's own choices
 
 
 class TooManyChoicesError(BaseException):

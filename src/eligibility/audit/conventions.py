@@ -16,6 +16,10 @@ from eligibility.audit.matching import Match
 from eligibility.audit.report import Convention
 from eligibility.audit.timeline import Timeline
 
+# Without bias whatever the problem, or outside of what the audit looks at.
+_UNBIASED = ("baseline", "whole-episode-return", "leave-one-out", "constant-scale")
+HARMLESS = ("rollout-cut", "gradient-clipping", "shared-critic-parameters")
+
 
 def conventions_of(
     case: Case, evidence: Evidence, line: Timeline, match: Match | None, measured: Bias
@@ -24,7 +28,9 @@ def conventions_of(
     named: dict[str, float | None] = {}
     if match is not None:
         for name in match.form.conventions:
-            named[name] = _bias_alone(evidence, line, match, name, measured)
+            named[name] = _bias_alone(
+                evidence, line, match, name, measured, case.survey.exhaustive
+            )
         if not match.use and _cut(evidence, line):
             named["rollout-cut"] = None
         if match.entropy > case.tolerance:
@@ -48,16 +54,23 @@ def conventions_of(
 
 def _cut(evidence: Evidence, line: Timeline) -> bool:
     """Whether some episode has no end within its path."""
-    ended = ((evidence.terminated | evidence.truncated)[:, None, :] & line.episode).any(axis=2)
+    ended = line.total(evidence.terminated | evidence.truncated, "episode") > 0
     return bool((evidence.present & ~ended).any())
 
 
 def _bias_alone(
-    evidence: Evidence, line: Timeline, match: Match, name: str, measured: Bias
-) -> float:
-    """Residual of a program that is right but for one convention."""
+    evidence: Evidence,
+    line: Timeline,
+    match: Match,
+    name: str,
+    measured: Bias,
+    exhaustive: bool,
+) -> float | None:
+    """Residual of a program that is right but for one convention; None if a sample cannot tell."""
     if name == "baseline":
         return 0.0
+    if not exhaustive:
+        return 0.0 if name in _UNBIASED else None
     if name == "bootstrapped":
         return measured.residual
     form = match.plain

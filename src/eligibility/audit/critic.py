@@ -166,8 +166,10 @@ def _linear_fit(evidence: Evidence, line: Timeline, form: Advantage) -> Fit | No
     columns = [_gradient(evidence, plain)]
     for unit in np.eye(size):
         columns.append(_gradient(evidence, form.weights(evidence, line, unit) - plain))
-    # a constant baseline beside the critic's
-    columns.append(_gradient(evidence, form.form.finished(line.present.astype(float), line)))
+    # a constant baseline beside the critic's, subtracted where the values are
+    after = form.ending == "return-after-transform"
+    outside = replace(form.form, transform="") if after else form.form
+    columns.append(_gradient(evidence, outside.finished(line.present.astype(float), line)))
     columns.append(_entropy_column(evidence, line, form.norm))
     matrix, target = np.array(columns).T, evidence.ascent.ravel()
     if not np.isfinite(matrix).all():

@@ -9,19 +9,26 @@ import numpy as np
 
 from eligibility.audit.arrays import Booleans
 from eligibility.audit.case import Case
-from eligibility.audit.conventions import conventions_of, describe
+from eligibility.audit.catalogue import Candidate, norm_factor
+from eligibility.audit.conventions import HARMLESS, conventions_of, describe
 from eligibility.audit.evidence import Evidence, gather
 from eligibility.audit.exact import Bias, least_bias
 from eligibility.audit.knowledge import FAULTS
 from eligibility.audit.location import first_error
 from eligibility.audit.matching import Match, effective_weights, find_match, uses
+from eligibility.audit.needs import what_it_needs
 from eligibility.audit.precision import HALF
-from eligibility.audit.report import AuditReport, Finding, WeightRow
+from eligibility.audit.report import AuditReport, Convention, Finding, WeightRow
 from eligibility.audit.scoring import compare_scoring, probs_as_logits
 from eligibility.audit.survey import RAN, Survey, has_critic, policy_tensors
 from eligibility.audit.timeline import Timeline, timeline
 
 _TOO_MANY = "too many paths to run them all, and no rule explains the sample"
+_SAMPLED = (
+    "the paths were drawn at random: a rule that explains them is exact on each of them, and the "
+    "residual contains the error of the sample"
+)
+_MAX_ROWS = 12  # of the table of weights
 
 
 def diagnose(case: Case) -> AuditReport:
@@ -97,7 +104,7 @@ def _conclude(
     elif faults:
         verdict, summary = "biased", faults[0].means
     elif match is not None:
-        verdict = "convention" if any(c.bias for c in conventions) else "unbiased"
+        verdict = "convention" if any(map(_matters, conventions)) else "unbiased"
         names = ", ".join(c.name for c in conventions)
         summary = f"the policy gradient up to a convention: {names}"
     else:
@@ -114,8 +121,15 @@ def _conclude(
         residual=measured.residual,
         cosine=measured.cosine,
         discount=measured.discount,
+        notes=() if case.survey.exhaustive else (_SAMPLED,),
         weights=_weights(evidence, line, match, measured),
     )
+
+
+def _matters(convention: Convention) -> bool:
+    """Whether a convention biases the gradient, as far as is known."""
+    unmeasured = convention.bias is None and convention.name not in HARMLESS
+    return bool(convention.bias) or unmeasured
 
 
 def _faults(case: Case, match: Match | None, measured: Bias, exact: bool) -> list[Finding]:
@@ -171,11 +185,19 @@ def _weights(
     evidence: Evidence, line: Timeline, match: Match | None, measured: Bias
 ) -> tuple[WeightRow, ...]:
     """Of the longest path on which REINFORCE's weights differ most from one another."""
-    given, _ = effective_weights(evidence)
     reinforce = line.discounted(measured.discount) * measured.discount**line.time * line.present
-    scale = match.scale if match else measured.scale
     spread = np.where(line.steps == line.steps.max(), np.ptp(reinforce, axis=1), -1.0)
     p = int(np.argmax(spread))
+    scale = match.scale if match else measured.scale
+    if evidence.identifiable:
+        given, _ = effective_weights(evidence)
+    elif match is not None and isinstance(match.form, Candidate):
+        # more actions than directions; but the rule explains the gradient
+        given = scale * match.form.weights(line)
+    else:
+        return ()
+    if match is not None and match.plain.norm in ("mean-over-time", "mean-over-episodes"):
+        scale *= float(norm_factor(match.plain.norm, line)[p, 0])
     unit = abs(scale) if scale and np.isfinite(scale) else 1.0
     return tuple(
         WeightRow(
@@ -185,7 +207,7 @@ def _weights(
             float(given[p, i]) / unit,
             float(reinforce[p, i]),
         )
-        for i in range(int(line.steps[p]))
+        for i in range(min(int(line.steps[p]), _MAX_ROWS))
     )
 
 
@@ -254,13 +276,7 @@ def _did_not_run(case: Case) -> AuditReport:
         finding = case.finding("no-gradient", f"`backward` failed: {trace.detail}")
         report = _inconclusive(case, finding.means)
         return replace(report, verdict="no-gradient", findings=(finding,))
-    needs = {
-        "choices": "it makes too many random choices before its first update; pass arguments "
-        "after `--` that make its batches small",
-        "time": f"{trace.detail}; raise `--time-limit`, or pass arguments that make it shorter",
-    }.get(trace.outcome, trace.detail)
-    place = f" (line {trace.line})" if trace.line else ""
-    return _inconclusive(case, f"the program could not be run{place}: {needs}")
+    return _inconclusive(case, what_it_needs(trace))
 
 
 def _inconclusive(case: Case, reason: str) -> AuditReport:

@@ -30,7 +30,7 @@ class Evidence:
     """What all rules are compared with.
 
     Attributes:
-        probability: [P] of each path.
+        probability: [P] of each path; equal ones where the paths were drawn at random.
         ascent: [P, D] minus the gradient that the optimizer was given, summed over its steps.
         eligibility: [P, I, D] ∂ ln π(a|s) of each executed action.
         entropy: [P, I, D] ∂H(π(·|s)) of each executed action's distribution.
@@ -67,6 +67,11 @@ class Evidence:
     def paths(self) -> int:
         """P."""
         return len(self.probability)
+
+    @property
+    def identifiable(self) -> bool:
+        """Whether no path has more decisions than there are directions to tell them apart."""
+        return bool(self.present.sum(axis=1).max(initial=0) <= self.ascent.shape[1])
 
     def restricted(self, mask: Booleans) -> Evidence:
         """With only the decisions of ``mask`` [P, I]."""
@@ -121,7 +126,9 @@ def gather(survey: Survey) -> Evidence | None:
                 entropy[p, i] += _entropy(draw, slope)[columns]
                 log_prob[p, i] += _log_prob(draw)
     return Evidence(
-        probability=np.array([trace.probability for trace in traces]),
+        probability=np.array(
+            [trace.probability if survey.exhaustive else 1.0 / len(traces) for trace in traces]
+        ),
         ascent=np.array([_ascent(trace, survey)[columns] for trace in traces]),
         eligibility=eligibility,
         entropy=entropy,

@@ -15,7 +15,8 @@ from eligibility.audit.evidence import Evidence
 from eligibility.audit.timeline import Timeline, timeline
 
 _Search = Callable[[Timeline, "Constants"], Iterator[Candidate | Advantage]]
-_SAMPLE = 16  # paths that a composition must explain before all of them are tried
+# Paths that a composition must explain before all of them are tried: so many, or fewer long ones.
+_SAMPLE, _SAMPLED_STEPS = 16, 2000
 _SHARE = 1e-3  # a match must come from the composition itself, not from what may be added
 
 
@@ -88,13 +89,14 @@ def _plainest(
     Where all episodes are equally long, a mean is a sum times a constant: then the scale decides.
     """
     sample = evidence.where(_few(evidence))
+    few, all_ = timeline(sample), timeline(evidence)
     best: Match | None = None
-    for form in search(timeline(sample), constants):
+    for form in search(few, constants):
         if best is not None and _involved(form) > best.plain.involved:
             break
-        if _fit(sample, form, use, tolerance) is None:
+        if _fit(sample, few, form, use, tolerance) is None:
             continue
-        match = _fit(evidence, form, use, tolerance)
+        match = _fit(evidence, all_, form, use, tolerance)
         if match is not None and abs(abs(match.scale) - 1.0) < max(1e-6, tolerance):
             return match
         best = best or match
@@ -121,7 +123,9 @@ def _with_critic(line: Timeline, constants: Constants) -> Iterator[Candidate | A
 def _few(evidence: Evidence) -> Booleans:
     """[P] some of the longest paths: enough to refuse a composition."""
     chosen = np.zeros(evidence.paths, dtype=bool)
-    chosen[np.argsort(-evidence.present.sum(axis=1), kind="stable")[:_SAMPLE]] = True
+    steps = evidence.present.sum(axis=1)
+    count = min(_SAMPLE, max(2, _SAMPLED_STEPS // max(int(steps.max(initial=1)), 1)))
+    chosen[np.argsort(-steps, kind="stable")[:count]] = True
     return chosen
 
 
@@ -130,8 +134,7 @@ def uses(evidence: Evidence) -> Iterator[tuple[str, Booleans]]:
     present = evidence.present
     yield "", present
     line = timeline(evidence)
-    ended = (evidence.terminated | evidence.truncated)[:, None, :] & line.episode
-    complete = present & ended.any(axis=2)
+    complete = present & (line.total(evidence.terminated | evidence.truncated, "episode") > 0)
     if (complete != present).any():
         yield "complete-episodes", complete
     first = present & (evidence.episode == 0)
@@ -140,10 +143,9 @@ def uses(evidence: Evidence) -> Iterator[tuple[str, Booleans]]:
 
 
 def _fit(
-    evidence: Evidence, form: Candidate | Advantage, use: str, tolerance: float
+    evidence: Evidence, line: Timeline, form: Candidate | Advantage, use: str, tolerance: float
 ) -> Match | None:
     """The match of ``form``, if it explains the gradients within ``tolerance``."""
-    line = timeline(evidence)
     if isinstance(form, Advantage):
         fit = fit_advantage(evidence, line, form)
         if fit is None or fit.residual >= tolerance or fit.scale == 0.0:

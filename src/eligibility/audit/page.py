@@ -24,11 +24,12 @@ code{background:#f2f4f6;padding:.1rem .3rem}svg{vertical-align:middle}
 def render_html(report: AuditReport) -> str:
     """One page without scripts, fonts or links to load."""
     verdict = escape(report.verdict)
-    kind = "all of them" if report.exhaustive else "a sample"
+    total = f"probabilities sum to {report.probability:.12g}"
+    kind = f"(all of them), {total}" if report.exhaustive else "drawn at random"
     body = [
         f'<h1><span class="verdict {verdict}">{verdict}</span> {escape(report.program)}</h1>',
         f"<p>{escape(report.summary)}</p>",
-        f"<p>{report.paths} paths ({kind}), probabilities sum to {report.probability:.12g}; "
+        f"<p>{report.paths} paths {kind}; "
         f"{report.parameters} policy parameters; residual {report.residual:.2e}, rounding below "
         f"{report.tolerance:.0e}; {escape(report.precision)}.</p>",
         *(_finding(finding) for finding in report.findings),

@@ -152,7 +152,8 @@ class Probe(gymnasium.Env[Any, Any]):
         state, reward = self.state, self._reward(components)
         parity = 0 if self._continuous else int(components.sum()) % 2
         self.time += 1
-        if self.time > self.size.horizon:  # the program goes on after a truncation
+        # the program goes on after the end
+        if self.time > self.size.horizon or state == TERMINAL:
             terminated, next_state = True, TERMINAL
         else:
             terminated, next_state = self._transition(state, parity)
@@ -185,6 +186,8 @@ class Probe(gymnasium.Env[Any, Any]):
         return False, 1 + (moved ^ parity)
 
     def _reward(self, components: np.ndarray[Any, Any]) -> float:
+        if self.state == TERMINAL:
+            return 0.0
         table = self._rewards[self.state]
         if self._continuous:
             linear = float(table[: len(components)] @ components)

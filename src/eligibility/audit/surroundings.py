@@ -7,7 +7,7 @@ import importlib.machinery
 import random
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -22,6 +22,8 @@ _INERT = {
     "comet_ml", "mlflow", "IPython", "pygame", "imageio", "tqdm",
     "pyvirtualdisplay", "progressbar", "neptune", "moviepy",
 }  # fmt: skip
+# Packages that programs use for their tables and plots: inert if they are not installed.
+_INERT_IF_MISSING = {"pandas", "psutil"}
 _SEED = 20250101
 
 
@@ -77,10 +79,13 @@ class _Progress(Inert):
 
 
 class _InertFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def __init__(self, holds: Callable[[str], bool]) -> None:
+        self._holds = holds
+
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if _is_inert(name):
+        if self._holds(name):
             return importlib.machinery.ModuleSpec(name, self, is_package=True)
         return None
 
@@ -95,16 +100,23 @@ def _is_inert(name: str) -> bool:
     return name.partition(".")[0] in _INERT or name.startswith("torch.utils.tensorboard")
 
 
+def _is_inert_if_missing(name: str) -> bool:
+    return name.partition(".")[0] in _INERT_IF_MISSING
+
+
 def quieten(patches: Patches) -> None:
     """Inert packages, no sleeping, no accelerator, no compilation, the same seeds in every run."""
-    finder = _InertFinder()
-    sys.meta_path.insert(0, finder)
-    patches.later(lambda: sys.meta_path.remove(finder))
+    first, last = _InertFinder(_is_inert), _InertFinder(_is_inert_if_missing)
+    sys.meta_path.insert(0, first)
+    sys.meta_path.append(last)
+    patches.later(lambda: sys.meta_path.remove(first))
+    patches.later(lambda: sys.meta_path.remove(last))
     loaded = {name: module for name, module in list(sys.modules.items()) if _is_inert(name)}
     for name in loaded:
         del sys.modules[name]
     patches.later(lambda: _reload(loaded))
     patches.set(time, "sleep", lambda seconds: None)
+    patches.set(torch, "save", lambda *args, **options: None)  # into folders that may be missing
     patches.set(torch.cuda, "is_available", lambda: False)
     patches.set(torch, "compile", lambda model=None, **options: model or (lambda inner: inner))
     _seed(patches)

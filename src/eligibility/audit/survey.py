@@ -23,6 +23,10 @@ from eligibility.audit.trace import Draw, Step, Trace
 Progress = Callable[[str, int, int], None]  # what is done, runs so far, runs expected
 RAN = ("updated", "finished")
 _SCOUTS = 6
+_MANY = 10**18  # "more than can be counted"
+_HOPELESS = 200  # choices of one path, of which no size of the probe makes few paths
+# Long paths tell more each, and take longer: so many steps together, and no fewer paths than that.
+_SAMPLED_STEPS, _LONG_PATHS = 20_000, 6
 _DTYPE_WORDS = ("dtype", "Double", "Float", "scalar type", "float64", "float32")
 
 # A choice as a function of the parameters: the state, which component of the action, and the
@@ -93,8 +97,11 @@ def survey(runner: Runner, max_paths: int, samples: int, progress: Progress) -> 
     if first.outcome not in RAN:
         return Survey((first,), False, 0, SIZES[0], raised)
     count = _directions_each(len(first.shapes))
+    predicted = _MANY
     for size in SIZES:
         job = Job((), size, directions=count, raised=raised)
+        if len(first.draws) > _HOPELESS:
+            break
         predicted = _predict(runner, job)
         if predicted > max_paths:
             continue
@@ -105,6 +112,7 @@ def survey(runner: Runner, max_paths: int, samples: int, progress: Progress) -> 
             )
     job = Job((), SIZES[0], directions=count, raised=raised)
     drawn = []
+    samples = min(samples, max(_LONG_PATHS, _SAMPLED_STEPS // max(len(first.steps), 1)))
     for seed in range(samples):
         progress("sampled paths", seed, samples)
         drawn.append(runner.run(replace(job, seed=seed)))
@@ -129,8 +137,9 @@ def _directions_each(tensors: int) -> int:
 
 def _predict(runner: Runner, job: Job) -> int:
     """The number of paths, estimated: over paths drawn by probability p, E[1/p] counts them."""
-    inverse = [1.0 / runner.run(replace(job, seed=seed)).probability for seed in range(_SCOUTS)]
-    return round(min(sum(inverse) / _SCOUTS, 1e300))
+    found = [runner.run(replace(job, seed=seed)).probability for seed in range(_SCOUTS)]
+    inverse = [1.0 / probability if probability > 1.0 / _MANY else _MANY for probability in found]
+    return round(min(sum(inverse) / _SCOUTS, _MANY))
 
 
 def _enumerate(
@@ -214,7 +223,7 @@ def _with_slopes(base: Survey, runner: Runner, job: Job, progress: Progress) -> 
 
 def _cover(traces: list[Trace], call: int) -> list[tuple[Trace, dict[Key, int]]]:
     """A few paths that meet every choice: greedily the one with the most new ones."""
-    left = [(trace, dict(action_keys(trace, call))) for trace in traces]
+    left = [(trace, _first_positions(trace, call)) for trace in traces]
     known: set[Key] = set()
     cover: list[tuple[Trace, dict[Key, int]]] = []
     while left:
@@ -227,22 +236,23 @@ def _cover(traces: list[Trace], call: int) -> list[tuple[Trace, dict[Key, int]]]
     return cover
 
 
+def _first_positions(trace: Trace, call: int) -> dict[Key, int]:
+    """Where a path meets each choice first: runs that look at it can stop there."""
+    positions: dict[Key, int] = {}
+    for key, position in action_keys(trace, call):
+        positions.setdefault(key, position)
+    return positions
+
+
 def _both_ways(
     runner: Runner, job: Job, cover: list[tuple[Trace, dict[Key, int]]]
 ) -> dict[Key, tuple[Draw, Draw]]:
     pairs: dict[Key, tuple[Draw, Draw]] = {}
     for trace, keys in cover:
-        moved = [
-            runner.run(
-                replace(
-                    job,
-                    prescribed=tuple(draw.picked for draw in trace.draws),
-                    distance=sign * job.distance,
-                    stop_after=max(keys.values()) + 1,
-                )
-            )
-            for sign in (1.0, -1.0)
-        ]
+        needed = max(keys.values()) + 1
+        prescribed = tuple(draw.picked for draw in trace.draws[:needed])
+        along = replace(job, prescribed=prescribed, stop_after=needed)
+        moved = [runner.run(replace(along, distance=sign * job.distance)) for sign in (1.0, -1.0)]
         for key, position in keys.items():
             if all(position < len(run.draws) for run in moved):
                 pairs[key] = (moved[0].draws[position], moved[1].draws[position])
@@ -280,7 +290,8 @@ def _shared_with_critic(
 ) -> frozenset[int]:
     """Policy tensors that move the gradient of tensors which are no policy: a shared trunk."""
     policy = policy_tensors(directions, slopes)
-    trace = max(traces, key=lambda item: len(item.steps))
+    long = [trace for trace in traces if len(trace.steps) <= _HOPELESS]
+    trace = max(long or traces[:1], key=lambda item: len(item.steps))
     still = _critic_gradient(trace, policy)
     if not np.any(still):
         return frozenset()

@@ -50,9 +50,10 @@ def render_text(report: AuditReport, width: int) -> str:
 def _measured(report: AuditReport) -> str:
     if not report.paths:
         return "no path was completed"
-    kind = "every path" if report.exhaustive else "a sample of the paths"
+    total = f"probabilities sum to {report.probability:.12g}"
+    kind = f"(every path), {total}" if report.exhaustive else "drawn at random"
     return (
-        f"{report.paths} paths ({kind}), probabilities sum to {report.probability:.12g}, "
+        f"{report.paths} paths {kind}, "
         f"{report.parameters} policy parameters, residual {report.residual:.1e} "
         f"(rounding below {report.tolerance:.0e}), {report.precision}, {report.seconds:.1f} s"
     )

@@ -9,21 +9,26 @@ import numpy as np
 from eligibility.audit.arrays import Array, Booleans, Integers
 from eligibility.audit.evidence import Evidence
 
+_NONE = -1  # no such decision
+
 
 @dataclass(frozen=True)
 class Timeline:
-    """Relations between decisions i and j of the same path, as [P, I, I] masks.
+    """Relations between the decisions of a path, as positions and numbers of its episodes.
+
+    Time and memory are linear in the decisions, so that batches of thousands of steps can be read.
 
     Attributes:
         reward: [P, I].
         log_prob: [P, I] ln π(a|s).
         time: [P, I] step of the episode.
         present: [P, I] whether there is such a decision.
-        episode: i and j belong to the same episode of the same actor.
-        later: as ``episode``, and j is not before i.
-        batch: both are present.
-        same_actor: i and j belong to the same actor, and j is not before i in the batch.
-        order: [P, I] position of the decision in its actor's part of the batch.
+        segment: [P, I] number of the decision's episode within its path, over all actors.
+        following: [P, I] position of the next decision of the episode, or -1.
+        following_of_actor: [P, I] position of the next decision of the same actor, or -1.
+        following_in_batch: [P, I] position of the next decision of the path, or -1.
+        first_before: [P, I] position of the first decision of the actor's episode before, or -1.
+        position: [P, S, T] position of the decision of episode S at its time T, or -1.
         length: [P, I] steps of the decision's episode.
         steps: [P] decisions of the path.
         episodes: [P] episodes of the path.
@@ -33,11 +38,12 @@ class Timeline:
     log_prob: Array
     time: Integers
     present: Booleans
-    episode: Booleans
-    later: Booleans
-    batch: Booleans
-    same_actor: Booleans
-    order: Integers
+    segment: Integers
+    following: Integers
+    following_of_actor: Integers
+    following_in_batch: Integers
+    first_before: Integers
+    position: Integers
     length: Integers
     steps: Integers
     episodes: Integers
@@ -60,50 +66,50 @@ class Timeline:
 
     def accumulated(self, values: Array, factor: float) -> Array:
         """[P, I] Σ_{j ≥ i} factor^(t_j − t_i) values_j within the episode."""
-        gap = self.time[:, None, :] - self.time[:, :, None]
-        matrix = np.where(self.later, factor ** np.maximum(gap, 0), 0.0)
-        total: Array = (matrix * values[:, None, :]).sum(axis=2)
+        own = np.where(self.present, values, 0.0)
+        total = own
+        for _ in range(self.position.shape[2] - 1):  # steps of the longest episode
+            total = own + factor * self._taken(total, self.following)
         return total
 
     def carried(self, discount: float) -> Array:
         """[P, I] the same without a stop at the end of an episode."""
-        gap = self.order[:, None, :] - self.order[:, :, None]
-        return self._weigh(np.where(self.same_actor, discount ** np.maximum(gap, 0), 0.0))
+        return self._chained(self.reward, discount, self.following_of_actor)
 
     def carried_from_before(self, discount: float) -> Array:
         """[P, I] the return, started from the first return of the episode before instead of 0."""
-        start = self.order - self.time
-        between = start[:, :, None] - start[:, None, :] - self.length[:, None, :]
-        gap = (self.length - self.time)[:, :, None] + between + self.time[:, None, :]
-        earlier = np.swapaxes(self.same_actor, 1, 2) & ~self.episode
-        before = self._weigh(np.where(earlier, discount ** np.maximum(gap, 0), 0.0))
-        return self.discounted(discount) + before
+        values = self.discounted(discount)
+        rest = discount ** np.maximum(self.length - self.time, 0)
+        rows = np.arange(len(values))
+        for i in range(values.shape[1]):
+            before = self.first_before[:, i]
+            values[:, i] += np.where(before == _NONE, 0.0, rest[:, i] * values[rows, before])
+        return values
 
     def carried_over_actors(self, discount: float) -> Array:
         """[P, I] the same over the whole batch in the order of collection, whoever acted."""
-        index = np.arange(self.present.shape[1])
-        gap = (index[None, :] - index[:, None])[None]
-        return self._weigh(np.where(self.batch & (gap >= 0), discount ** np.maximum(gap, 0), 0.0))
+        return self._chained(self.reward, discount, self.following_in_batch)
 
     def episode_return(self, discount: float) -> Array:
         """[P, I] G_0 of the decision's episode."""
-        return self._weigh(np.where(self.episode, discount ** self.time[:, None, :], 0.0))
+        return self.total(self.reward * discount**self.time, "episode")
 
     def from_the_end(self, discount: float) -> Array:
         """[P, I] Σ_{j ≥ i} γ^(T − 1 − j) r_j: the discount counted from the wrong end."""
-        left = self.length[:, None, :] - 1 - self.time[:, None, :]
-        return self._weigh(np.where(self.later, discount ** np.maximum(left, 0), 0.0))
+        left = np.maximum(self.length - 1 - self.time, 0)
+        return self.accumulated(self.reward * discount**left, 1.0)
 
     def so_far(self, discount: float) -> Array:
         """[P, I] Σ_{j ≤ i} γ^(t_i − t_j) r_j: rewards of the past."""
-        gap = self.time[:, :, None] - self.time[:, None, :]
-        earlier = np.swapaxes(self.later, 1, 2)
-        return self._weigh(np.where(earlier, discount ** np.maximum(gap, 0), 0.0))
+        own = np.where(self.present, self.reward, 0.0)
+        total = own
+        for _ in range(self.position.shape[2] - 1):
+            total = own + discount * self.shifted(total, -1)
+        return total
 
     def mirrored(self, values: Array) -> Array:
         """[P, I] the episode's values in reversed order."""
-        target = self.length - 1 - self.time
-        return self._at(values, target)
+        return self._at(values, self.length - 1 - self.time)
 
     def shifted(self, values: Array, by: int) -> Array:
         """[P, I] the value ``by`` steps later in the episode; 0 beyond its ends."""
@@ -111,49 +117,109 @@ class Timeline:
 
     def shifted_in_batch(self, values: Array) -> Array:
         """[P, I] the value of the next decision of the batch, also beyond the episode's end."""
-        index = np.arange(self.present.shape[1])
-        following = self.batch & (index[None, :] == index[:, None] + 1)[None]
-        total: Array = (following * values[:, None, :]).sum(axis=2)
-        return total
+        return self._taken(values, self.following_in_batch)
 
-    def mean(self, values: Array, scope: Booleans) -> Array:
-        """[P, I] mean over the decisions that ``scope`` relates to each."""
-        count = np.maximum(scope.sum(axis=2), 1)
-        total: Array = (scope * values[:, None, :]).sum(axis=2) / count
+    def total(self, values: Array, scope: str) -> Array:
+        """[P, I] sum over the decisions of the "batch" or of the decision's "episode"."""
+        values = np.where(self.present, values, 0.0)
+        if scope == "batch":
+            return values.sum(axis=1, keepdims=True) * self.present
+        width = self.position.shape[1]
+        place = self.segment + width * np.arange(len(values))[:, None]
+        sums = np.bincount(place[self.present], values[self.present], width * len(values))
+        spread: Array = np.where(self.present, sums[np.where(self.present, place, 0)], 0.0)
+        return spread
+
+    def count(self, scope: str) -> Array:
+        """[P, I] number of the decisions of a scope; 1 where there is no decision."""
+        return np.maximum(self.total(np.ones(self.present.shape), scope), 1.0)
+
+    def mean(self, values: Array, scope: str) -> Array:
+        """[P, I] mean over the decisions of a scope."""
+        return self.total(values, scope) / self.count(scope)
+
+    def _chained(self, values: Array, factor: float, following: Integers) -> Array:
+        """[P, I] x_i = values_i + factor · x_{following_i}, from the last decision on."""
+        total = np.where(self.present, values, 0.0)
+        rows = np.arange(len(total))
+        for i in reversed(range(total.shape[1])):
+            after = following[:, i]
+            total[:, i] += np.where(after == _NONE, 0.0, factor * total[rows, after])
         return total
 
     def _at(self, values: Array, target: Integers) -> Array:
-        hits = self.episode & (self.time[:, None, :] == target[:, :, None])
-        total: Array = (hits * values[:, None, :]).sum(axis=2)
-        return total
+        """[P, I] the value of the same episode at time ``target``."""
+        longest = self.position.shape[2]
+        inside = self.present & (target >= 0) & (target < longest)
+        rows = np.arange(len(values))[:, None]
+        segment = np.where(self.present, self.segment, 0)
+        found = self.position[rows, segment, np.clip(target, 0, longest - 1)]
+        return self._taken(values, np.where(inside, found, _NONE))
 
-    def _weigh(self, matrix: Array) -> Array:
-        total: Array = (matrix * self.reward[:, None, :]).sum(axis=2)
-        return total
+    def _taken(self, values: Array, where: Integers) -> Array:
+        rows = np.arange(len(values))[:, None]
+        taken: Array = np.where(where == _NONE, 0.0, values[rows, where])
+        return taken
 
 
 def timeline(evidence: Evidence) -> Timeline:
     """The relations in ``evidence``."""
-    present = evidence.present
-    batch = present[:, :, None] & present[:, None, :]
-    actor = evidence.environment[:, :, None] == evidence.environment[:, None, :]
-    same = evidence.episode[:, :, None] == evidence.episode[:, None, :]
-    episode = batch & actor & same
-    index = np.arange(present.shape[1])
-    forward = (index[None, :] >= index[:, None])[None]
-    before = np.swapaxes(batch & actor & forward, 1, 2)
-    has_earlier = episode & (index[None, :] < index[:, None])[None]
+    present, time = evidence.present, evidence.time
+    shape = present.shape
+    path, index = np.nonzero(present)  # in the order of collection
+    actor = evidence.environment[present]
+    order = np.lexsort((index, evidence.episode[present], actor, path))
+    steps = present.sum(axis=1)
+    new_actor = _changes(path[order], actor[order])
+    new = new_actor | _changes(evidence.episode[present][order])
+    number = np.cumsum(new) - 1  # of the episode, over all paths
+    starts = np.flatnonzero(new)
+    before = np.concatenate([[0], np.cumsum(np.bincount(path[order][starts], minlength=shape[0]))])
+    segment = _filled(shape, path[order], index[order], number - before[path[order]])
+    length = np.diff(np.append(starts, len(order)))[number]
+    # the episode before, of the same actor
+    first = index[order][starts]
+    earlier = np.concatenate([[_NONE], first[:-1]])
+    earlier[new_actor[starts]] = _NONE
+    width, longest = int(np.diff(before).max(initial=1)), int(time[present].max(initial=0)) + 1
+    position = np.full((shape[0], width, longest), _NONE)
+    position[path, segment[present], time[present]] = index
+    in_batch = np.where(np.arange(shape[1]) < steps[:, None] - 1, np.arange(1, shape[1] + 1), _NONE)
     return Timeline(
         reward=evidence.reward,
         log_prob=evidence.log_prob,
-        time=evidence.time,
+        time=time,
         present=present,
-        episode=episode,
-        later=episode & (evidence.time[:, None, :] >= evidence.time[:, :, None]),
-        batch=batch,
-        same_actor=batch & actor & forward,
-        order=before.sum(axis=2) - 1,
-        length=episode.sum(axis=2),
-        steps=present.sum(axis=1),
-        episodes=(present & ~has_earlier.any(axis=2)).sum(axis=1),
+        segment=segment,
+        following=_filled(shape, path[order], index[order], _next(index[order], new)),
+        following_of_actor=_filled(shape, path[order], index[order], _next(index[order], new_actor)),
+        following_in_batch=in_batch,
+        first_before=_filled(shape, path[order], index[order], earlier[number]),
+        position=position,
+        length=np.maximum(_filled(shape, path[order], index[order], length), 0),
+        steps=steps,
+        episodes=np.diff(before),
     )
+
+
+def _changes(*columns: Integers) -> Booleans:
+    """Whether an entry differs from the one before it in any column; the first one does."""
+    changed = np.zeros(len(columns[0]), dtype=bool)
+    changed[:1] = True
+    for column in columns:
+        changed[1:] |= column[1:] != column[:-1]
+    return changed
+
+
+def _next(index: Integers, new: Booleans) -> Integers:
+    """The entry after each one; -1 where that starts something new."""
+    following = np.append(index[1:], _NONE)
+    following[:-1][new[1:]] = _NONE
+    return following
+
+
+def _filled(shape: tuple[int, ...], path: Integers, index: Integers, values: Integers) -> Integers:
+    """[P, I] ``values`` at their places, -1 elsewhere."""
+    filled = np.full(shape, _NONE)
+    filled[path, index] = values
+    return filled

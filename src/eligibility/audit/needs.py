@@ -1,0 +1,70 @@
+"""What a program needs that could not be run: an argument, a package, or an adapter."""
+
+from __future__ import annotations
+
+import re
+
+from eligibility.audit.trace import Trace
+
+_ADAPTER = (
+    "or audit its parts: `el.audit_agent(factory, act=…, update=…)` for an object that acts and "
+    "learns, `el.audit_loss(loss)` for its loss"
+)
+# Of the error's text -> what to do; the first that is found.
+_NEEDS = (
+    (
+        r"may not start or signal processes|'/dev/shm/|/dev/shm",
+        "it starts other processes, and the audit follows one; pass an argument that keeps it in "
+        f"one process, {_ADAPTER}",
+    ),
+    (r"has no network", f"it needs the network, which it does not get; pass local data, {_ADAPTER}"),
+    (
+        r"No module named '([\w.]+)'",
+        "it imports `{0}`, which is not installed here; install it in this environment, "
+        + _ADAPTER,
+    ),
+    (
+        r"cannot import name '(\w+)' from '([\w.]+)'",
+        "the installed `{1}` has no `{0}`; install the version that the program was written for, "
+        + _ADAPTER,
+    ),
+    (
+        r"No such file or directory: '([^']+)'",
+        f"it reads the file `{{0}}`, which is not there; run what makes it first, {_ADAPTER}",
+    ),
+    (
+        r"exit status (\d+)",
+        "it left with exit status {0} before it learned anything, as programs do that miss an "
+        "argument; pass its arguments after `--`",
+    ),
+    (r"may not (?:write|change) (.+)", "it writes {0}, outside of its own folder; pass a path "
+     "within it"),
+    (r"MemoryError|allocate memory", "it needs more memory than the limit; raise `--memory-limit`"),
+    (
+        r"observations of (\w+) in (\S+)",
+        f"`{{1}}` has observations of the kind {{0}}, which the probe does not imitate; {_ADAPTER[3:]}",
+    ),
+)  # fmt: skip
+
+
+def what_it_needs(trace: Trace) -> str:
+    """One sentence on a run that did not come to an update: where it ended, and what would help."""
+    place = f" (line {trace.line})" if trace.line else ""
+    if trace.outcome == "choices":
+        need = (
+            "it makes too many random choices before its first update; pass arguments after `--` "
+            f"that make its batches small, {_ADAPTER}"
+        )
+    elif trace.outcome == "time":
+        need = f"{trace.detail}; raise `--time-limit`, or pass arguments that make it shorter"
+    else:
+        need = _of_error(trace.detail)
+    return f"the program could not be run{place}: {need}"
+
+
+def _of_error(detail: str) -> str:
+    for pattern, need in _NEEDS:
+        found = re.search(pattern, detail)
+        if found:
+            return f"{need.format(*found.groups())} ({detail})"
+    return detail
