@@ -28,9 +28,7 @@ def conventions_of(
     named: dict[str, float | None] = {}
     if match is not None:
         for name in match.form.conventions:
-            named[name] = _bias_alone(
-                evidence, line, match, name, measured, case.survey.exhaustive
-            )
+            named[name] = _bias_alone(evidence, line, match, name, measured, case.survey.exhaustive)
         if not match.use and _cut(evidence, line):
             named["rollout-cut"] = None
         if match.entropy > case.tolerance:

@@ -17,7 +17,10 @@ _NEEDS = (
         "it starts other processes, and the audit follows one; pass an argument that keeps it in "
         f"one process, {_ADAPTER}",
     ),
-    (r"has no network", f"it needs the network, which it does not get; pass local data, {_ADAPTER}"),
+    (
+        r"has no network",
+        f"it needs the network, which it does not get; pass local data, {_ADAPTER}",
+    ),
     (
         r"No module named '([\w.]+)'",
         "it imports `{0}`, which is not installed here; install it in this environment, "
@@ -42,7 +45,8 @@ _NEEDS = (
     (r"MemoryError|allocate memory", "it needs more memory than the limit; raise `--memory-limit`"),
     (
         r"observations of (\w+) in (\S+)",
-        f"`{{1}}` has observations of the kind {{0}}, which the probe does not imitate; {_ADAPTER[3:]}",
+        "`{1}` has observations of the kind {0}, which the probe does not imitate; "
+        + _ADAPTER.removeprefix("or "),
     ),
 )  # fmt: skip
 

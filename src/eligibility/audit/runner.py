@@ -54,6 +54,10 @@ class ScriptRunner:
         seconds: Time limit of one run.
         megabytes: Memory limit of one run, beyond what the libraries take.
         four_tuple: Whether it speaks the interface of gym before 0.26.
+        text: Run this instead of the file's content.
+
+    Attributes:
+        script: The file that is run.
     """
 
     def __init__(
@@ -63,6 +67,7 @@ class ScriptRunner:
         seconds: float,
         megabytes: int,
         four_tuple: bool,
+        text: str | None = None,
     ) -> None:
         from eligibility.audit.worker import Program, settings_line
 
@@ -71,7 +76,11 @@ class ScriptRunner:
         )
         scratch = Path(self._folder.name)
         _mirror(path.parent, scratch)
-        program = Program(str(path), arguments, str(scratch), seconds, megabytes, four_tuple)
+        self.script = path
+        if text is not None:
+            self.script = scratch / f"{path.stem}_cells.py"
+            self.script.write_text(text, encoding="utf-8")
+        program = Program(str(self.script), arguments, str(scratch), seconds, megabytes, four_tuple)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "eligibility.audit.worker"],
             stdin=subprocess.PIPE,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from eligibility.audit.case import Case
 from eligibility.audit.diagnosis import diagnose
+from eligibility.audit.notebook import in_cells, is_notebook
 from eligibility.audit.report import AuditReport
 from eligibility.audit.runner import ScriptRunner
 from eligibility.audit.source import read_source
@@ -37,7 +38,7 @@ def audit_script(
     change. It runs in a child process without network, display or files outside a scratch folder.
 
     Args:
-        path: The script.
+        path: The script, or a notebook: its code cells one after the other.
         argv: Its command-line arguments.
         discount: γ of the return; None: one of the constants in the program's text, the one that
             its gradient fits best.
@@ -70,14 +71,18 @@ def audit_script(
     _check_limits(discount, max_paths, samples, time_limit, memory_limit)
     source = read_source(path)
     started = time.perf_counter()
+    text = "\n".join(source.lines) if is_notebook(path) else None
     with ScriptRunner(
-        path.absolute(), tuple(argv), time_limit, memory_limit, source.four_tuple
+        path.absolute(), tuple(argv), time_limit, memory_limit, source.four_tuple, text
     ) as runner:
         observed = survey(runner, max_paths, samples, progress or _silent)
     constants = source.constants(argv)
     if discount is not None:
         constants = replace(constants, discounts=(discount,))
+    source = replace(source, path=runner.script)
     report = diagnose(Case(observed, source, str(path), constants))
+    if is_notebook(path):
+        report = in_cells(report, runner.script, path)
     return replace(report, seconds=time.perf_counter() - started)
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from eligibility.audit.matching import Constants
+from eligibility.audit.notebook import is_notebook, script_of
 from eligibility.errors import InvalidValueError
 
 
@@ -154,8 +155,9 @@ class Source:
 
 def read_source(path: Path) -> Source:
     """The text of ``path``; raises ``InvalidValueError`` if it is no Python program."""
+    cells = script_of(path)[0] if is_notebook(path) else None
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8") if cells is None else cells
         tree = ast.parse(text, filename=str(path))
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)

@@ -68,6 +68,12 @@ class _InertModule(ModuleType):
             return range
         if name in ("tqdm", "track"):
             return lambda iterable=(), *args, **options: _Progress(iterable)
+        if name[
+            0
+        ].isupper():  # a class: it may be inherited from, caught or asked for by isinstance
+            ending = {"Warning": Warning, "Error": Exception, "Exception": Exception}
+            bases = [base for end, base in ending.items() if name.endswith(end)]
+            return type(name, (bases[0] if bases else Inert,), {})
         return Inert()
 
 
@@ -117,9 +123,29 @@ def quieten(patches: Patches) -> None:
     patches.later(lambda: _reload(loaded))
     patches.set(time, "sleep", lambda seconds: None)
     patches.set(torch, "save", lambda *args, **options: None)  # into folders that may be missing
-    patches.set(torch.cuda, "is_available", lambda: False)
+    _stay_on_processor(patches)
     patches.set(torch, "compile", lambda model=None, **options: model or (lambda inner: inner))
     _seed(patches)
+
+
+def _stay_on_processor(patches: Patches) -> None:
+    """No accelerator is available; what is sent to one nevertheless stays where it is."""
+    patches.set(torch.cuda, "is_available", lambda: False)
+
+    def near(argument: Any) -> Any:
+        away = isinstance(argument, (str, torch.device)) and str(argument).startswith("cuda")
+        return "cpu" if away else argument
+
+    def watch(owner: Any) -> None:
+        def to(self: Any, *args: Any, **options: Any) -> Any:
+            kept = {name: near(value) for name, value in options.items()}
+            return stock(self, *map(near, args), **kept)
+
+        stock = patches.set(owner, "to", to)
+        patches.set(owner, "cuda", lambda self, *args, **options: self)
+
+    watch(torch.Tensor)
+    watch(torch.nn.Module)
 
 
 def _reload(loaded: dict[str, ModuleType]) -> None:

@@ -119,11 +119,12 @@ class Timeline:
         """[P, I] the value of the next decision of the batch, also beyond the episode's end."""
         return self._taken(values, self.following_in_batch)
 
-    def total(self, values: Array, scope: str) -> Array:
+    def total(self, values: Array | Booleans, scope: str) -> Array:
         """[P, I] sum over the decisions of the "batch" or of the decision's "episode"."""
         values = np.where(self.present, values, 0.0)
         if scope == "batch":
-            return values.sum(axis=1, keepdims=True) * self.present
+            whole: Array = values.sum(axis=1, keepdims=True) * self.present
+            return whole
         width = self.position.shape[1]
         place = self.segment + width * np.arange(len(values))[:, None]
         sums = np.bincount(place[self.present], values[self.present], width * len(values))
@@ -192,7 +193,9 @@ def timeline(evidence: Evidence) -> Timeline:
         present=present,
         segment=segment,
         following=_filled(shape, path[order], index[order], _next(index[order], new)),
-        following_of_actor=_filled(shape, path[order], index[order], _next(index[order], new_actor)),
+        following_of_actor=_filled(
+            shape, path[order], index[order], _next(index[order], new_actor)
+        ),
         following_in_batch=in_batch,
         first_before=_filled(shape, path[order], index[order], earlier[number]),
         position=position,

@@ -1,0 +1,50 @@
+"""A program that cannot be run is told what would help, in one sentence."""
+
+from __future__ import annotations
+
+import pytest
+
+from eligibility.audit.needs import what_it_needs
+from eligibility.audit.trace import Trace
+
+
+@pytest.mark.parametrize(
+    ("trace", "sentence"),
+    [
+        (
+            Trace("error", "ModuleNotFoundError: No module named 'ptan'", "a.py", 3),
+            "the program could not be run (line 3): it imports `ptan`, which is not installed",
+        ),
+        (
+            Trace("error", "PermissionError: an audited program may not start or signal processes"),
+            "the program could not be run: it starts other processes, and the audit follows one",
+        ),
+        (
+            Trace("error", "FileNotFoundError: [Errno 2] No such file or directory: 'net.pkl'"),
+            "it reads the file `net.pkl`, which is not there",
+        ),
+        (
+            Trace("error", "the program left with exit status 2"),
+            "it left with exit status 2 before it learned anything",
+        ),
+        (
+            Trace("error", "ImportError: cannot import name 'Monitor' from 'gym.wrappers' (x.py)"),
+            "the installed `gym.wrappers` has no `Monitor`",
+        ),
+        (
+            Trace("error", "NotImplementedError: observations of Dict in Maze-v0"),
+            "`Maze-v0` has observations of the kind Dict, which the probe does not imitate",
+        ),
+        (Trace("choices"), "too many random choices before its first update"),
+        (Trace("time", "one run took longer than the limit of 2 s"), "raise `--time-limit`"),
+        (Trace("error", "MemoryError: "), "raise `--memory-limit`"),
+        (
+            Trace("error", "PermissionError: an audited program may not write '/etc/motd'"),
+            "it writes '/etc/motd', outside of its own folder",
+        ),
+        (Trace("error", "ZeroDivisionError: division by zero"), "ZeroDivisionError"),
+    ],
+)
+def test_the_sentence_says_where_it_ended_and_what_would_help(trace: Trace, sentence: str) -> None:
+    assert sentence in what_it_needs(trace)
+    assert "\n" not in what_it_needs(trace)
