@@ -141,6 +141,12 @@ class Config:
         Flag(),
         "Give each number observed mean 0 and variance 1 over what training has seen so far.",
     )
+    scale_observations: bool = _option(
+        False,
+        Flag(),
+        "Measure each floating-point number that has bounds in halves of its range, from the "
+        "middle: -1 and 1 are its ends.",
+    )
     convolution: bool = _option(
         True, Flag(), "See images through convolutional layers; without, as flat numbers."
     )

@@ -64,7 +64,9 @@ class Reinforce:
         self.config = config = Config.from_options(env, options)
         self._vector = vector = make_vector(config.env, config.environments)
         self._observations = observations_for(
-            vector.single_observation_space, config.observation_keys
+            vector.single_observation_space,
+            config.observation_keys,
+            scale=config.scale_observations,
         )
         self._policy = policy_for(vector.single_action_space)
         self._collector = Collector(

@@ -5,8 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 PRESETS: dict[str, dict[str, Any]] = {
-    # Short episodes, a reward a step, one good direction: large steps, and they are few.
-    "CartPole-v1": {"learning_rate": 0.02},
+    # One good direction, and a small network that can take it in large steps; as many episodes in
+    # an update as decide whether it is solved.
+    "CartPole-v1": {
+        "environments": 100,
+        "hidden_sizes": (64,),
+        "learning_rate": 0.1,
+        "scale_observations": True,
+    },
     # The first successes are rare: keep trying. Each episode is long and costs real time.
     "Acrobot-v1": {"environments": 32, "entropy_coef": 0.01},
     # Karpathy's network and batches. A point does not depend on those before it.

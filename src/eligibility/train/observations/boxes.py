@@ -19,25 +19,44 @@ class BoxObservations(Observations):
 
     A box of uint8 with two axes, or of any dtype with three, is an image: the shortest of its
     first and last axis is the colour.
+
+    Args:
+        shape: Of the box.
+        dtype: Of the box.
+        bounds: Its lower and upper bounds, to measure each number that has both in halves of its
+            range from its middle: 0 is the middle, ±1 are the ends. None: numbers as they are.
     """
 
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        bounds: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None = None,
+    ) -> None:
         self._space_shape = shape
         self.features = int(np.prod(shape))
         self.shape = (self.features,)
         self.dtype = dtype.type if dtype in (np.uint8, np.int8) else np.float32
         self.numbers = torch.ones(self.features, dtype=torch.bool)
         self.images = _images(shape, self.dtype)
+        self._units = None
+        if bounds is not None and self.dtype == np.float32:
+            self._units = _middle_and_half(*(bound.reshape(-1) for bound in bounds))
 
     def keep(self, batch: Any) -> np.ndarray[Any, Any]:
         """In one row."""
         array = np.asarray(batch)
-        return array if array.ndim == 2 else array.reshape(len(array), -1)
+        rows = array if array.ndim == 2 else array.reshape(len(array), -1)
+        if self._units is None:
+            return rows
+        middle, half = self._units
+        measured: np.ndarray[Any, Any] = (rows - middle) / half
+        return measured
 
     def read(self, observation: Any) -> tuple[np.ndarray[Any, Any], bool]:
         """See `Observations.read`."""
         seen, several = read_array(observation, self._space_shape, self.dtype)
-        return seen.reshape(len(seen), -1), several
+        return self.keep(seen), several
 
     def encode(self, kept: Tensor) -> Tensor:
         """As float32; uint8 as 0 to 1."""
@@ -48,6 +67,19 @@ class BoxObservations(Observations):
     def arrange(self, kept: Tensor, features: Tensor) -> Tensor:
         """The features in the shape of the space."""
         return features.reshape(-1, *self._space_shape)
+
+
+def _middle_and_half(
+    low: np.ndarray[Any, Any], high: np.ndarray[Any, Any]
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Middle and half of each range, float32; 0 and 1 where there is none."""
+    low, high = low.astype(float), high.astype(float)
+    # The largest numbers of float32 stand for "without bound" in some environments.
+    bounded = (low < high) & (high - low <= np.finfo(np.float32).max)
+    with np.errstate(invalid="ignore", over="ignore"):  # inf − inf, where it is not bounded
+        middle = np.where(bounded, (low + high) / 2, 0)
+        half = np.where(bounded, (high - low) / 2, 1)
+    return middle.astype(np.float32), half.astype(np.float32)
 
 
 def _images(shape: tuple[int, ...], dtype: type[np.generic]) -> tuple[Image, ...]:

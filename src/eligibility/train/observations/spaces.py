@@ -15,12 +15,15 @@ from eligibility.train.observations.indices import (
 from eligibility.train.observations.observations import Observations
 
 
-def observations_for(space: Any, keys: tuple[str, ...] | None = None) -> Observations:
+def observations_for(
+    space: Any, keys: tuple[str, ...] | None = None, *, scale: bool = False
+) -> Observations:
     """The encoding for the observation space of one environment.
 
     Args:
         space: The space.
         keys: Of a ``Dict``, which entries the network sees; None: all of them.
+        scale: Measure floating-point numbers with bounds in halves of their range.
 
     Raises:
         InvalidTypeError: None is written for this kind of space.
@@ -38,16 +41,17 @@ def observations_for(space: Any, keys: tuple[str, ...] | None = None) -> Observa
                     " or ".join(known) or "no keys: the observation space is not a Dict",
                     "choose keys of the observation space",
                 )
-        return CompositeObservations({key: _encoding(space[key], key) for key in keys})
-    return _encoding(space)
+        return CompositeObservations({key: _encoding(space[key], scale, key) for key in keys})
+    return _encoding(space, scale)
 
 
-def _encoding(space: Any, place: str = "") -> Observations:
+def _encoding(space: Any, scale: bool, place: str = "") -> Observations:
     """The encoding of a space; ``place`` says where in the whole one it stands."""
     from gymnasium import spaces
 
     if isinstance(space, spaces.Box):
-        return BoxObservations(tuple(space.shape), space.dtype)
+        bounds = (space.low, space.high) if scale else None
+        return BoxObservations(tuple(space.shape), space.dtype, bounds)
     if isinstance(space, spaces.Discrete):
         return DiscreteObservations(int(space.n), int(space.start))
     if isinstance(space, spaces.MultiDiscrete):
@@ -56,11 +60,14 @@ def _encoding(space: Any, place: str = "") -> Observations:
         return MultiBinaryObservations(tuple(space.shape))
     if isinstance(space, spaces.Dict) and space.spaces:
         return CompositeObservations(
-            {key: _encoding(part, _below(place, key)) for key, part in space.spaces.items()}
+            {key: _encoding(part, scale, _below(place, key)) for key, part in space.spaces.items()}
         )
     if isinstance(space, spaces.Tuple) and space.spaces:
         return CompositeObservations(
-            {i: _encoding(part, _below(place, str(i))) for i, part in enumerate(space.spaces)}
+            {
+                i: _encoding(part, scale, _below(place, str(i)))
+                for i, part in enumerate(space.spaces)
+            }
         )
     raise _unsupported(space, place)
 
