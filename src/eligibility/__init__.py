@@ -51,6 +51,7 @@ _PUBLIC = {
     "StateValue": "eligibility.reinforce.baselines",
     "PerWeight": "eligibility.reinforce.per_weight",
     "Reinforce": "eligibility.train.learner",
+    "Counts": "eligibility.train.spaces",
     "AuditReport": "eligibility.audit.report",
     "audit_agent": "eligibility.audit.adapters",
     "audit_loss": "eligibility.audit.adapters",

@@ -131,6 +131,12 @@ class Config:
     activation: str = _option(
         "tanh", Choice(ACTIVATIONS), f"Of the hidden layers: {' or '.join(ACTIVATIONS)}."
     )
+    squash_actions: bool = _option(
+        False,
+        Flag(),
+        "Box actions as tanh of a normal number, which never leaves the bounds; without, they "
+        "are normal numbers that are clipped on their way to the environment.",
+    )
     observation_keys: tuple[str, ...] | None = _option(
         None,
         Maybe(Several(str, "names such as image,direction", empty=False)),

@@ -36,8 +36,8 @@ class Reinforce:
     """REINFORCE on a Gymnasium environment, with the habits of Stable-Baselines3.
 
     Args:
-        env: The id of a Gymnasium environment: Discrete, MultiDiscrete, MultiBinary or Box
-            actions; any observations but text, graphs and sequences.
+        env: The id of a Gymnasium environment with any actions and observations but text, graphs
+            and sequences.
         **options: The fields of `eligibility.train.config.Config`, such as ``seed=1``.
 
     Attributes:
@@ -68,7 +68,7 @@ class Reinforce:
             config.observation_keys,
             scale=config.scale_observations,
         )
-        self._policy = policy_for(vector.single_action_space)
+        self._policy = policy_for(vector.single_action_space, config.squash_actions)
         self._collector = Collector(
             vector, self._policy, self._observations, horizon(vector, config.max_episode_steps)
         )
@@ -211,11 +211,12 @@ class Reinforce:
             if deterministic:
                 action = self._policy.mode(outputs)
             else:
-                noise = torch.empty(len(outputs), *self._policy.noise_shape)
+                shape, dtype = self._policy.noise_shape, self._policy.noise_dtype
+                noise = torch.empty(len(outputs), *shape, dtype=dtype)
                 self._policy.fill_noise(noise, self._prediction)
                 action = self._policy.sample(outputs, noise)
         actions = self._policy.to_environment(action)
-        return actions if several else actions[0]
+        return actions if several else self._policy.first(actions)
 
     def evaluate(
         self, episodes: int = 100, seed: int | None = None, deterministic: bool = True

@@ -15,6 +15,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     # The first successes are rare: keep trying. Each episode is long and costs real time.
     "Acrobot-v1": {"environments": 32, "entropy_coef": 0.01},
+    # What moves the demand is not the action: each step is a task of its own.
+    "eligibility/Allocation-v0": {"learning_rate": 0.02, "discount": 0.0},
     # Karpathy's network and batches. A point does not depend on those before it.
     "eligibility/Pong-v0": {
         "environments": 10,

@@ -76,7 +76,9 @@ class Collector:
         rows, number = horizon, vector.num_envs
         self.vector, self.policy, self.horizon = vector, policy, horizon
         self._keep, self._read = observations.keep, observations.read
-        self._noise = torch.empty(_NOISE_ROWS, number, *policy.noise_shape)
+        self._noise = torch.empty(
+            _NOISE_ROWS, number, *policy.noise_shape, dtype=policy.noise_dtype
+        )
         self._actions = torch.empty(rows, number, *policy.action_shape, dtype=policy.action_dtype)
         self._observations = np.empty((rows + 1, number, *observations.shape), observations.dtype)
         self._seen = torch.from_numpy(self._observations)

@@ -13,6 +13,9 @@ from torch.nn.functional import softplus
 from eligibility.rules import bernoulli
 from eligibility.train.policies.policy import Policy
 
+# Log-odds from which σ(−l) is 0 in every dtype.
+_CERTAIN = 1e4
+
 
 class BernoulliPolicy(Policy):
     """Independent bits; the outputs are their log-odds.
@@ -47,6 +50,7 @@ class BernoulliPolicy(Policy):
 
     def entropy(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
         """``H = Σ softplus(l) − l σ(l)`` and ``∂H/∂l = −l σ(l) σ(−l)``."""
+        outputs = outputs.clamp(-_CERTAIN, _CERTAIN)  # where a bit is certain, 0 · ∞ = 0
         ones = torch.sigmoid(outputs)
         entropy = (softplus(outputs) - outputs * ones).sum(-1)
         return entropy, -outputs * ones * torch.sigmoid(-outputs)

@@ -49,6 +49,7 @@ class CategoricalPolicy(Policy):
         """``H = −Σ π log π`` and ``∂H/∂z_k = −π_k (log π_k + H)``."""
         log_probs = torch.log_softmax(outputs, -1)
         probs = log_probs.exp()
+        log_probs = log_probs.clamp(min=torch.finfo(log_probs.dtype).min)  # 0 ln 0 = 0
         entropy = -(probs * log_probs).sum(-1)
         return entropy, -probs * (log_probs + entropy.unsqueeze(-1))
 

@@ -22,6 +22,7 @@ class Policy(ABC):
             the observation.
         largest_entropy: The entropy of the uniform policy in nats; None where there is none.
         noise_shape: The shape of the noise that one action consumes.
+        noise_dtype: Its dtype.
         action_shape: The shape of one action as stored.
         action_dtype: Its dtype as stored.
     """
@@ -30,6 +31,7 @@ class Policy(ABC):
     constants: int = 0
     largest_entropy: float | None
     noise_shape: tuple[int, ...]
+    noise_dtype: torch.dtype = torch.float32
     action_shape: tuple[int, ...]
     action_dtype: torch.dtype
 
@@ -60,3 +62,7 @@ class Policy(ABC):
     @abstractmethod
     def to_environment(self, action: Tensor) -> Any:
         """The actions in the form that the vector environment takes."""
+
+    def first(self, actions: Any) -> Any:
+        """The first action of those that `to_environment` has made."""
+        return actions[0]

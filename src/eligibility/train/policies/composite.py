@@ -1,0 +1,121 @@
+"""``Tuple`` and ``Dict``: independent parts, each with a policy of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from eligibility.train.policies.policy import Policy
+
+
+class CompositePolicy(Policy):
+    """The parts are drawn independently, so log π is a sum over them.
+
+    The outputs are those of the first part, of the second, …, then the constants of the first,
+    of the second, …: constants come last in every policy. Actions are kept as one row of numbers;
+    beside floating-point ones, indices and counts up to 2²⁴ are exact.
+
+    Args:
+        parts: The policies by their keys (``Dict``) or places (``Tuple``).
+    """
+
+    def __init__(self, parts: Mapping[Any, Policy]) -> None:
+        self._parts = dict(parts)
+        several = list(self._parts.values())
+        self._constants = [part.constants for part in several]
+        self._varying = [part.size - part.constants for part in several]
+        self.constants, self.size = sum(self._constants), sum(part.size for part in several)
+        entropies = [part.largest_entropy for part in several if part.largest_entropy is not None]
+        self.largest_entropy = sum(entropies) if len(entropies) == len(several) else None
+        self._noises = [int(np.prod(part.noise_shape)) for part in several]
+        self.noise_shape = (sum(self._noises),)
+        self.noise_dtype = reduce(torch.promote_types, (part.noise_dtype for part in several))
+        self._actions = [int(np.prod(part.action_shape)) for part in several]
+        self.action_shape = (sum(self._actions),)
+        self.action_dtype = reduce(torch.promote_types, (part.action_dtype for part in several))
+
+    def fill_noise(self, noise: Tensor, generator: torch.Generator) -> None:
+        """The noise of each part."""
+        for part, own in self._zip(torch.split(noise, self._noises, -1)):
+            part.fill_noise(own.unflatten(-1, part.noise_shape or (1,)), generator)
+
+    def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
+        """The parts' actions in one row."""
+        noises = torch.split(noise, self._noises, -1)
+        return self._row(
+            part.sample(own, z.to(part.noise_dtype).reshape(len(z), *part.noise_shape))
+            for part, own, z in self._zip(self._split(outputs), noises)
+        )
+
+    def mode(self, outputs: Tensor) -> Tensor:
+        """The parts' modes in one row."""
+        return self._row(part.mode(own) for part, own in self._zip(self._split(outputs)))
+
+    def eligibility(self, outputs: Tensor, action: Tensor) -> Tensor:
+        """Those of the parts, where their outputs are."""
+        return self._join(
+            part.eligibility(own, taken)
+            for part, own, taken in self._zip(self._split(outputs), self._split_actions(action))
+        )
+
+    def entropy(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
+        """The sum of the parts' entropies; the gradients where their outputs are."""
+        both = [part.entropy(own) for part, own in self._zip(self._split(outputs))]
+        entropies, gradients = zip(*both, strict=True)
+        return torch.stack(entropies).sum(0), self._join(gradients)
+
+    def fisher_product(self, outputs: Tensor, tangent: Tensor) -> Tensor:
+        """Those of the parts: they are independent."""
+        return self._join(
+            part.fisher_product(own, u)
+            for part, own, u in self._zip(self._split(outputs), self._split(tangent))
+        )
+
+    def to_environment(self, action: Tensor) -> Any:
+        """A dict, or a tuple, of the parts' batches."""
+        actions = {
+            key: part.to_environment(own)
+            for (key, part), own in zip(
+                self._parts.items(), self._split_actions(action), strict=True
+            )
+        }
+        return actions if isinstance(next(iter(actions)), str) else tuple(actions.values())
+
+    def first(self, actions: Any) -> Any:
+        """A dict, or a tuple, of the parts' first actions."""
+        if isinstance(actions, dict):
+            return {key: part.first(actions[key]) for key, part in self._parts.items()}
+        return tuple(part.first(own) for part, own in self._zip(actions))
+
+    def _zip(self, *others: Any) -> Any:
+        return zip(self._parts.values(), *others, strict=True)
+
+    def _split(self, outputs: Tensor) -> list[Tensor]:
+        """The outputs of each part, its constants last."""
+        both = torch.split(outputs, [*self._varying, *self._constants], -1)
+        varying, constants = both[: len(self._parts)], both[len(self._parts) :]
+        return [
+            torch.cat([own, last], -1) if last.shape[-1] else own
+            for own, last in zip(varying, constants, strict=True)
+        ]
+
+    def _join(self, parts: Any) -> Tensor:
+        """The inverse of `_split`."""
+        both = [
+            torch.split(part, [varying, constants], -1)
+            for part, varying, constants in zip(parts, self._varying, self._constants, strict=True)
+        ]
+        return torch.cat([own for own, _ in both] + [last for _, last in both], -1)
+
+    def _split_actions(self, action: Tensor) -> Iterator[Tensor]:
+        for part, own in self._zip(torch.split(action, self._actions, -1)):
+            yield own.to(part.action_dtype).reshape(*own.shape[:-1], *part.action_shape)
+
+    def _row(self, actions: Any) -> Tensor:
+        rows = [action.reshape(len(action), -1).to(self.action_dtype) for action in actions]
+        return torch.cat(rows, -1)
