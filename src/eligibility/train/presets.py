@@ -1,8 +1,21 @@
-"""Options that suit an environment better than the defaults. The user's own options come first."""
+"""Options that suit an environment better than the defaults. The user's own options come first.
+
+docs/learning shows what each of them reaches.
+"""
 
 from __future__ import annotations
 
 from typing import Any
+
+# What is seen of a grid is codes of things, colours and states; its size is small. The mission is
+# the same in all episodes, and the direction can be seen.
+_GRID: dict[str, Any] = {
+    "environments": 32,
+    "observation_keys": ("image",),
+    "convolution": False,
+    "normalize_observations": True,
+    "natural_gradient": 0.03,
+}
 
 PRESETS: dict[str, dict[str, Any]] = {
     # One good direction, and a small network that can take it in large steps; as many episodes in
@@ -17,6 +30,17 @@ PRESETS: dict[str, dict[str, Any]] = {
     "Acrobot-v1": {"environments": 32, "entropy_coef": 0.01},
     # What moves the demand is not the action: each step is a task of its own.
     "eligibility/Allocation-v0": {"learning_rate": 0.02, "discount": 0.0},
+    "LunarLander-v3": {"environments": 32, "learning_rate": 0.01, "steps": 3_000_000},
+    # A table of logits.
+    "FrozenLake-v1": {"environments": 128, "hidden_sizes": (), "natural_gradient": 0.03},
+    # Noise that is as wide as the whole range must shrink first: by the natural gradient it does.
+    "InvertedPendulum-v5": {
+        "environments": 16,
+        "hidden_sizes": (32,),
+        "natural_gradient": 0.03,
+    },
+    "MiniGrid-Empty-5x5-v0": {**_GRID, "max_episode_steps": 100},
+    "MiniGrid-Empty-8x8-v0": {**_GRID, "max_episode_steps": 256},
     # Karpathy's network and batches. A point does not depend on those before it.
     "eligibility/Pong-v0": {
         "environments": 10,

@@ -1,0 +1,82 @@
+"""Every preset makes an update; a missing package is named with what installs it."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from dataclasses import replace
+
+import pytest
+
+from eligibility.errors import MissingDependencyError
+from eligibility.train.config import Config
+from eligibility.train.environments import make_vector
+from eligibility.train.learner import Reinforce
+from eligibility.train.presets import PRESETS
+
+# MuJoCo is too large to be installed for every test run.
+MUJOCO = {"InvertedPendulum-v5", "HalfCheetah-v5"}
+ABSENT = set() if importlib.util.find_spec("mujoco") else MUJOCO
+TESTED = sorted(PRESETS.keys() - ABSENT)
+
+
+@pytest.mark.parametrize("env", TESTED)
+def test_a_preset_makes_an_update(env: str) -> None:
+    config = Config.from_options(env, {})
+    short = replace(config, environments=2, max_episode_steps=30, seed=3)
+    options = {name: value for name, value in vars(short).items() if name != "env"}
+    model = Reinforce(env, **options)
+    before = [parameter.clone() for parameter in model.network.parameters()]
+    model.learn(total_steps=1)
+    assert model.progress.updates == 1
+    assert 2 <= model.progress.steps <= 60
+    moved = [
+        not old.equal(new) for old, new in zip(before, model.network.parameters(), strict=True)
+    ]
+    assert any(moved) or model.progress.gradient_norm == 0  # no reward was met: nothing to learn
+    observation = model._vector.reset(seed=1)[0]
+    assert len(model.predict(observation)) == 2
+
+
+@pytest.mark.parametrize(
+    ("env", "package", "extra"),
+    [
+        ("ALE/Breakout-v5", "ale_py", "atari"),
+        ("eligibility/Pong-v0", "ale_py", "atari"),
+        ("MiniGrid-Empty-5x5-v0", "minigrid", "minigrid"),
+        ("LunarLander-v3", "Box2D", "box2d"),
+        ("InvertedPendulum-v5", "mujoco", "mujoco"),
+    ],
+)
+def test_a_missing_package_is_named_with_the_extra(
+    env: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in [name for name in sys.modules if name.startswith("gymnasium.envs.")]:
+        if "box2d" in name or "mujoco" in name:
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [Absent(package), *sys.meta_path])
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == package else find(name)
+    )
+    text = (
+        f"the package `{package}`: got no installation of it, expected the extra {extra}; "
+        f'pip install "eligibility[{extra}]"'
+    )
+    with pytest.raises(MissingDependencyError, match=f"^{re.escape(text)}$"):
+        make_vector(env, 2)
+
+
+class Absent:
+    """Finds nothing, as Python does, for one package."""
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        """Raise for the package, leave everything else to the next finder."""
+        if name.split(".")[0] == self._package:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
