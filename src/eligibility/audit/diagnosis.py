@@ -258,7 +258,8 @@ def _without_policy(case: Case) -> AuditReport:
         return _inconclusive(
             case,
             "no action came from a random choice that the audit can read; it reads "
-            "torch.distributions, torch.multinomial, torch.bernoulli and numpy.random.choice",
+            "torch.distributions, torch.multinomial, torch.bernoulli, numpy.random.choice, and "
+            "comparisons and argmax of uniform and normal numbers from torch, numpy and random",
         )
     if not drawn:
         finding = case.finding("argmax-action", "no action was drawn at random on any path")

@@ -8,7 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from eligibility.audit import environments, learning, precision, samplers, surroundings
+from eligibility.audit import (
+    environments,
+    learning,
+    noise_numpy,
+    precision,
+    samplers,
+    surroundings,
+)
+from eligibility.audit.noise_torch import TorchNoise
 from eligibility.audit.patches import Patches
 from eligibility.audit.recorder import Recorder
 
@@ -27,9 +35,11 @@ def intercepted(recorder: Recorder, *, four_tuple: bool = False) -> Iterator[Non
             precision.raise_precision(patches)
         samplers.enumerate_torch(patches, recorder)
         samplers.enumerate_python(patches, recorder)
+        noise_numpy.follow_noise(patches, recorder.noise, lambda: recorder.running)
         environments.replace_environments(patches, recorder, four_tuple)
         learning.watch_optimizers(patches, recorder)
         surroundings.quieten(patches)
-        yield
+        with TorchNoise(recorder.noise, lambda: recorder.running):
+            yield
     finally:
         patches.restore()

@@ -16,6 +16,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from eligibility.audit.noise_numpy import settled
+
 STATES = 3
 TERMINAL = STATES  # its observation is seen after the last step of a terminated episode
 
@@ -148,6 +150,7 @@ class Probe(gymnasium.Env[Any, Any]):
 
     def step(self, action: Any) -> Any:
         """Take one step."""
+        action = settled(action)
         components = np.asarray(_detached(action), dtype=np.float64).reshape(-1)
         state, reward = self.state, self._reward(components)
         parity = 0 if self._continuous else int(components.sum()) % 2

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import sysconfig
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -13,7 +14,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from eligibility.audit.arrays import Array
 from eligibility.audit.choices import Choices, PathComplete
+from eligibility.audit.noise import UNREAD, Noise
 from eligibility.audit.precision import precision_note
 from eligibility.audit.probe import Probe, ProbeSize
 from eligibility.audit.trace import Score, Step, Update
@@ -54,13 +57,27 @@ class Job:
     raised: bool = True
 
 
+@dataclass(frozen=True)
+class Group:
+    """One call of the program that drew random numbers.
+
+    Attributes:
+        units: Of each number: the choices that made it.
+        values: What it was, as far as known.
+        ids: Which base numbers of hand-made noise they are.
+    """
+
+    units: tuple[tuple[int, ...], ...]
+    values: tuple[float, ...]
+    ids: tuple[int, ...] = ()
+
+
 def probing_directions(shape: Sequence[int], tensor: int, count: int) -> torch.Tensor:
     """[count, numel] unit vectors, the same in every run."""
-    generator = torch.Generator().manual_seed(7919 * (tensor + 1))
+    generator = np.random.Generator(np.random.PCG64(7919 * (tensor + 1)))
     numel = int(np.prod(shape)) if len(shape) else 1
-    drawn = torch.randn(count, numel, generator=generator, dtype=torch.float64)
-    directions: torch.Tensor = drawn / drawn.norm(dim=1, keepdim=True)
-    return directions
+    drawn = generator.standard_normal((count, numel))
+    return torch.from_numpy(drawn / np.linalg.norm(drawn, axis=1, keepdims=True))
 
 
 class Recorder:
@@ -83,7 +100,9 @@ class Recorder:
         self._environments: list[Probe] = []
         self._episodes: dict[int, int] = {}
         self._between_episodes: dict[int, bool] = {}
-        self._groups: list[tuple[tuple[int, ...], tuple[float, ...]]] = []
+        self.noise = Noise(self)
+        self._groups: list[Group] = []
+        self._laws: dict[int, list[tuple[float, float, float]]] = {}
         self._stepped = False
 
     @property
@@ -153,9 +172,29 @@ class Recorder:
 
     def sampled(self, first: int, values: Sequence[float]) -> None:
         """The program has drawn ``values`` by the choices from ``first`` on."""
+        units = tuple((position,) for position in range(first, len(self.choices.draws)))
+        self._add(Group(units, tuple(values)))
+
+    def drawn(
+        self, ids: Sequence[int], units: Sequence[tuple[int, ...]], values: Sequence[float]
+    ) -> None:
+        """The program has asked hand-made noise, so that these choices were made."""
+        group = Group(tuple(units), tuple(values), tuple(ids))
+        last = self._groups[-1] if self._groups and not self._stepped else None
+        if last is not None and last.ids == group.ids:  # it asks the same numbers again
+            both = zip(last.units, group.units, strict=True)
+            self._groups[-1] = replace(group, units=tuple(old + new for old, new in both))
+        else:
+            self._add(group)
+
+    def settled(self, position: int, loc: float, scale: float, value: float) -> None:
+        """A normal number was used as ``value`` of N(loc, scale²)."""
+        self._laws.setdefault(position, []).append((loc, scale, value))
+
+    def _add(self, group: Group) -> None:
         if self._stepped:
             self._groups, self._stepped = [], False
-        self._groups.append((tuple(range(first, len(self.choices.draws))), tuple(values)))
+        self._groups.append(group)
 
     def _draws_of(
         self, environment: Probe, index: int, action: Any
@@ -168,14 +207,37 @@ class Recorder:
         detached = action.detach().cpu() if isinstance(action, torch.Tensor) else action
         components = np.asarray(detached, dtype=np.float64).reshape(-1)
         groups, matches = [], []
-        for draws, values in _joined(self._groups, len(active), width):
-            if len(draws) == width * len(active):
+        for group in _joined(self._groups, len(active), width):
+            units, values = group.units, group.values
+            if len(units) == width * len(active):
                 part = slice(position * width, (position + 1) * width)
-                draws, values = draws[part], values[part]
-            groups.append(draws)
+                units, values = units[part], values[part]
+            values = self._acted(units, values, components)
+            groups.append(tuple(chain.from_iterable(units)))
             fits = len(values) == len(components) and np.allclose(values, components, atol=1e-6)
             matches.append(bool(fits))
         return tuple(groups), tuple(matches)
+
+    def _acted(
+        self, units: Sequence[tuple[int, ...]], values: tuple[float, ...], components: Array
+    ) -> tuple[float, ...]:
+        """Take each normal number in the form in which it became the action, if there are several.
+
+        The others are parts of it, such as ``action - mean`` in a density that is written out.
+        """
+        if len(units) != len(components):
+            return values
+        used = list(values)
+        for index, (unit, component) in enumerate(zip(units, components.tolist(), strict=True)):
+            laws = self._laws.get(unit[-1], []) if unit else []
+            if not laws:
+                continue
+            own = [law for law in laws if abs(law[2] - component) <= 1e-6 * (1 + abs(component))]
+            loc, scale, value = (own or [law for law in laws if law[0] != 0.0] or laws)[0]
+            draw = self.choices.draws[unit[-1]]
+            self.choices.draws[unit[-1]] = replace(draw, loc=loc, scale=scale, value=value)
+            used[index] = value
+        return tuple(used)
 
     # learning ------------------------------------------------------------------------------------
 
@@ -209,6 +271,8 @@ class Recorder:
             along = probing_directions(tensor.shape, index, self.job.directions)
             gradient = tensor.grad.detach().to(torch.float64).reshape(-1)
             ascent.append(tuple((sign * (along @ gradient)).tolist()))
+        if self.noise.unasked:
+            self.note(f"{UNREAD} random numbers by functions of the module math")
         place = user_place()
         self.updates.append(
             Update(tuple(ascent), place, self.backward_place, self.clip, len(self.steps))
@@ -265,11 +329,9 @@ def _numbers(tensor: torch.Tensor) -> list[float]:
     return tensor.detach().double().reshape(-1).tolist() if few else []
 
 
-def _joined(
-    groups: Sequence[tuple[tuple[int, ...], tuple[float, ...]]], environments: int, width: int
-) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
+def _joined(groups: Sequence[Group], environments: int, width: int) -> list[Group]:
     """Groups as they are; or, where each call drew one component of the action, put together."""
-    single = [group for group in groups if len(group[0]) == environments]
+    single = [group for group in groups if len(group.units) == environments]
     if width == 1 or len(single) != len(groups) or len(groups) % width:
         return list(groups)
     joined = []
@@ -277,7 +339,10 @@ def _joined(
         parts = groups[start : start + width]
         order = [(part, i) for i in range(environments) for part in parts]
         joined.append(
-            (tuple(part[0][i] for part, i in order), tuple(part[1][i] for part, i in order))
+            Group(
+                tuple(part.units[i] for part, i in order),
+                tuple(part.values[i] for part, i in order),
+            )
         )
     return joined
 

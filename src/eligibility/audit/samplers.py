@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch import distributions
 
+from eligibility.audit.noise_numpy import GENERATOR, drawing
 from eligibility.audit.patches import Patches
+from eligibility.audit.precision import precision_note
+from eligibility.audit.quadrature import NODES, WEIGHTS
 from eligibility.audit.recorder import Recorder
 
-# Gauss-Hermite quadrature with three nodes: exact for polynomials up to degree 5 in the draw.
-NODES = (-math.sqrt(3.0), 0.0, math.sqrt(3.0))
-WEIGHTS = (1.0 / 6.0, 2.0 / 3.0, 1.0 / 6.0)
 # Uniform integers and noise are enumerated when there are so few; larger ones pick minibatches.
 FEW = 8
 
@@ -50,6 +50,7 @@ def enumerate_python(patches: Patches, recorder: Recorder) -> None:
 def _draw_rows(recorder: Recorder, probs: torch.Tensor, times: int) -> list[int]:
     """``times`` draws of each row of ``probs`` [rows, K], times outermost."""
     first = len(recorder.choices.draws)
+    recorder.note(precision_note(probs.dtype))
     rows = probs.detach().to(torch.float64).cpu()
     shares = (rows / rows.sum(-1, keepdim=True)).tolist()
     picked = [recorder.choices.choose(row, "action") for _ in range(times) for row in shares]
@@ -127,6 +128,7 @@ def _gaussian(patches: Patches, recorder: Recorder) -> None:
     def nodes(loc: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
         """Standard normal nodes, one choice an element."""
         first = len(recorder.choices.draws)
+        recorder.note(precision_note(loc.dtype))
         chosen, values = [], []
         pairs = zip(loc.reshape(-1).tolist(), scale.reshape(-1).tolist(), strict=True)
         for mean, deviation in pairs:
@@ -167,7 +169,9 @@ def _gaussian(patches: Patches, recorder: Recorder) -> None:
 
     def normal(mean: Any, std: Any = 1.0, *args: Any, **options: Any) -> Any:
         tensors = isinstance(mean, torch.Tensor) or isinstance(std, torch.Tensor)
-        if not recorder.running or not tensors or args or options:
+        if recorder.running and not tensors and set(options) <= {"generator"} and len(args) == 1:
+            return torch.randn(*args) * std + mean
+        if not recorder.running or not tensors or args or set(options) - {"generator"}:
             return stock_normal(mean, std, *args, **options)
         loc, scale = torch.as_tensor(mean).detach(), torch.as_tensor(std).detach()
         loc, scale = loc + torch.zeros_like(scale), scale + torch.zeros_like(loc)
@@ -241,6 +245,12 @@ def _numpy(patches: Patches, recorder: Recorder) -> None:
     stock_shuffle = patches.set(np.random, "shuffle", shuffle)
 
     class Enumerated(np.random.Generator):
+        def __init__(self, bits: Any) -> None:
+            super().__init__(bits)
+            for name in GENERATOR:
+                stock = getattr(super(), name)
+                setattr(self, name, drawing(name, stock, recorder.noise, lambda: recorder.running))
+
         # the stock method is declared as overloads over every array type
         def choice(self, *args: Any, **options: Any) -> Any:
             return choice(*args, **options)
