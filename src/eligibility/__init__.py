@@ -50,6 +50,7 @@ _PUBLIC = {
     "TimeDependentLeaveOneOut": "eligibility.reinforce.baselines",
     "StateValue": "eligibility.reinforce.baselines",
     "PerWeight": "eligibility.reinforce.per_weight",
+    "Callback": "eligibility.train.callbacks",
     "Reinforce": "eligibility.train.learner",
     "Counts": "eligibility.train.spaces",
     "AuditReport": "eligibility.audit.report",

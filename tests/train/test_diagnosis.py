@@ -37,7 +37,13 @@ def test_says_what_goes_wrong(
     change: dict[str, float], largest: float | None, solved: bool, start: str | None
 ) -> None:
     well = GradientFacts(
-        norm=0.1, entropy=0.5, saturated=0.2, effective_batch=30.0, explained_variance=0.5
+        norm=0.1,
+        noise=0.2,
+        signal_to_noise=0.3,
+        entropy=0.5,
+        saturated=0.2,
+        effective_batch=30.0,
+        explained_variance=0.5,
     )
     got = diagnose(replace(well, **change), largest, solved)
     assert got is None if start is None else got is not None and got.startswith(start)

@@ -49,17 +49,22 @@ def gradient_of(estimator: PolicyGradient, rollout: Rollout) -> Tensor:
     return -weight.grad
 
 
-def frozen(estimator: PolicyGradient) -> Any:
-    """The estimator as a function of two trajectories; it forgets each call."""
-    law = process().law(LOGITS)
-    gradient_of(estimator, rollout_of(law.values[torch.tensor([1, 5])]))
+def _with_memory(estimator: PolicyGradient) -> Any:
+    """The estimator as a function of trajectories, each call with its present memory."""
     memory = {name: tensor.clone() for name, tensor in estimator.state_dict().items()}
 
-    def estimate(pair: Any) -> Tensor:
+    def estimate(episodes: Any) -> Tensor:
         estimator.load_state_dict(memory)
-        return gradient_of(estimator, rollout_of(pair))
+        return gradient_of(estimator, rollout_of(episodes))
 
     return estimate
+
+
+def frozen(estimator: PolicyGradient) -> Any:
+    """The estimator with a past, as a function of two trajectories."""
+    law = process().law(LOGITS)
+    gradient_of(estimator, rollout_of(law.values[torch.tensor([1, 5])]))
+    return _with_memory(estimator)
 
 
 PER_WEIGHT = [
@@ -88,21 +93,11 @@ def test_a_baseline_for_every_weight_has_the_least_variance_of_all_constants() -
     estimator.per_weight.squares = {"weight": (probs * scores**2).sum(0)}
     rest = plain - best * scores
     variance = (probs * rest**2).sum(0) - (probs * rest).sum(0) ** 2
-    got = moments(law, _alone(estimator), samples=1)
+    got = moments(law, _with_memory(estimator), samples=1)
     torch.testing.assert_close(got.variance, variance, rtol=1e-5, atol=1e-6)
     for change in (-0.1, 0.1):
         other = plain - (best + change) * scores
         assert bool(((probs * other**2).sum(0) - (probs * other).sum(0) ** 2 >= variance).all())
-
-
-def _alone(estimator: PolicyGradient) -> Any:
-    memory = {name: tensor.clone() for name, tensor in estimator.state_dict().items()}
-
-    def estimate(one: Any) -> Tensor:
-        estimator.load_state_dict(memory)
-        return gradient_of(estimator, rollout_of(one))
-
-    return estimate
 
 
 def _by_hand(rollout: Rollout) -> tuple[Tensor, Tensor]:
@@ -151,6 +146,28 @@ def test_gradients_by_episodes_are_those_of_one_episode_at_a_time() -> None:
             wanted = torch.autograd.grad(outputs, list(network.parameters()), whole[lived, episode])
             for (name, _), one in zip(network.named_parameters(), wanted, strict=True):
                 torch.testing.assert_close(gradients[name][episode], one)
+
+
+@pytest.mark.parametrize("baseline", ["none", "moving-average", "per-weight"])
+def test_the_noise_is_the_variance_of_the_gradient(baseline: str) -> None:
+    """E[noise²] over all batches is the exact total variance, E[norm² − noise²] = |E g|²."""
+    law = process().law(LOGITS)
+    estimator = made(baseline=baseline, discount_updates=True)
+    gradient_of(estimator, rollout_of(law.values[torch.tensor([1, 5])]))
+    memory = {name: tensor.clone() for name, tensor in estimator.state_dict().items()}
+    exact = moments(law, _with_memory(estimator), samples=2)
+    facts = []
+
+    def squares(pair: Any) -> Tensor:
+        estimator.load_state_dict(memory)
+        facts.append(estimator(rollout_of(pair)))
+        return torch.tensor([facts[-1].noise ** 2, facts[-1].norm ** 2 - facts[-1].noise ** 2])
+
+    got = moments(law, squares, samples=2).mean
+    wanted = torch.stack([exact.covariance.trace(), exact.mean.square().sum()])
+    torch.testing.assert_close(got.double(), wanted, rtol=1e-4, atol=1e-6)
+    one = facts[7]
+    assert one.signal_to_noise == pytest.approx(max(one.norm**2 - one.noise**2, 0) / one.noise**2)
 
 
 def test_facts_of_the_gradient() -> None:

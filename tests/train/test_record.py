@@ -15,7 +15,13 @@ from eligibility.train.curve import draw_groups, returns_at
 from eligibility.train.progress import Progress
 from eligibility.train.record import curve_text, read_curve, read_groups, read_seconds
 
-FACTS = {"saturated": 0.25, "effective_batch": 1e3 / 7, "explained_variance": -0.1}
+FACTS = {
+    "gradient_noise": 1 / 7,
+    "signal_to_noise": 1e9,
+    "saturated": 0.25,
+    "effective_batch": 1e3 / 7,
+    "explained_variance": -0.1,
+}
 ROWS = [
     Progress(1, 100, 64, rollout_return=1 / 3, mean_return=1 / 3, entropy=0.1, gradient_norm=2.0),
     Progress(2, 300, 128, rollout_return=5.0, mean_return=3.0, entropy=1e-9, gradient_norm=0.0),

@@ -39,7 +39,7 @@ def test_the_folder_holds_config_curve_events_checkpoint_and_result(tmp_path: Pa
     rows = list(csv.DictReader((tmp_path / "run" / "curve.csv").read_text().splitlines()))
     assert list(rows[0]) == [
         "updates", "steps", "episodes", "rollout_return", "mean_return", "entropy", "gradient_norm",
-        "saturated", "effective_batch", "explained_variance",
+        "gradient_noise", "signal_to_noise", "saturated", "effective_batch", "explained_variance",
     ]  # fmt: skip
     assert int(rows[-1]["steps"]) == result["steps"]
     assert float(rows[-1]["mean_return"]) == result["mean_return"]
@@ -95,7 +95,7 @@ def test_rows_after_the_checkpoint_of_a_killed_run_are_forgotten(tmp_path: Path)
     run(tmp_path / "run")
     whole = (tmp_path / "run" / "curve.csv").read_text()
     (tmp_path / "run" / "curve.csv").write_text(
-        whole + "99,99999,6400,1.0,1.0,0.1,0.1,0.1,0.1,0.1\n"
+        whole + "99,99999,6400,1.0,1.0,0.1,0.1,0.1,0.1,0.1,0.1,0.1\n"
     )
     RunFolder(tmp_path / "run", Reinforce.load(tmp_path / "run"), resume=True).finish()
     assert (tmp_path / "run" / "curve.csv").read_text() == whole

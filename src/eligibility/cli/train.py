@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 import signal
@@ -10,15 +9,14 @@ import sys
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import MISSING, fields
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from eligibility.cli.options import config_options, flag, given, option, take_signature
 from eligibility.errors import EligibilityError, InvalidValueError
 from eligibility.train.config import Config
+from eligibility.train.config_file import read_options
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,16 +25,28 @@ if TYPE_CHECKING:
 
 
 def train(
-    env: str | None, *, out: Path | None, resume: Path | None, json_: bool, **options: Any
+    env: str | None,
+    *,
+    config: Path | None,
+    out: Path | None,
+    resume: Path | None,
+    wandb: str | None,
+    json_: bool,
+    **options: Any,
 ) -> int:
     """Train a policy by REINFORCE on a Gymnasium environment.
 
-    Options that are not given come from the environment's preset, if there is one, else they have
-    the defaults below. The run folder receives the config, the learning curve (CSV and PNG),
-    TensorBoard events and the checkpoint. Ctrl-C keeps what was trained so far.
+    Options that are not given come from the config file, if there is one, then from the
+    environment's preset, else they have the defaults below. The run folder receives the config,
+    the learning curve (CSV and PNG), TensorBoard events and the checkpoint. Ctrl-C keeps what was
+    trained so far.
     """
-    options = {name: value for name, value in options.items() if value is not None}
-    _check(env, out, resume, options)  # a mistake is answered before torch is loaded
+    options = given(options)
+    if config is not None:
+        options = {**read_options(config), **options}
+    env = env or options.pop("env", None)
+    options.pop("env", None)
+    _check(env, out, resume, config, options)  # a mistake is answered before torch is loaded
     from rich.console import Console
 
     from eligibility.train.display import ProgressDisplay
@@ -49,6 +59,11 @@ def train(
     else:
         model = Reinforce(str(env), **options)
         folder = RunFolder(out or _default_folder(model.config), model)
+    listeners: list[Any] = []
+    if wandb is not None:
+        from eligibility.train.weights_and_biases import WandbCallback
+
+        listeners.append(WandbCallback(wandb, name=folder.path.name))
     console = Console(stderr=True)
     display = ProgressDisplay(console, model.config.steps, model.stop_at)
     received: list[int] = []
@@ -60,7 +75,7 @@ def train(
 
     try:
         with display, _stopping_on_signals(received):
-            model.learn(callback=callback)
+            model.learn(callback=[callback, *listeners])
     except EligibilityError:
         folder.finish()
         raise
@@ -71,7 +86,13 @@ def train(
     return 128 + received[0] if received else 0
 
 
-def _check(env: str | None, out: Path | None, resume: Path | None, options: dict[str, Any]) -> None:
+def _check(
+    env: str | None,
+    out: Path | None,
+    resume: Path | None,
+    config: Path | None,
+    options: dict[str, Any],
+) -> None:
     """Raise unless the options say either what to train or what to go on with."""
     if (env is None) == (resume is None):
         raise InvalidValueError(
@@ -82,10 +103,14 @@ def _check(env: str | None, out: Path | None, resume: Path | None, options: dict
         )
     if env is not None:
         Config.from_options(env, options)
-    elif out is not None:
-        raise InvalidValueError(
-            "`--out`", str(out), "no --out with --resume", "the run stays in its folder"
-        )
+    for name, value in (("--out", out), ("--config", config)):
+        if resume is not None and value is not None:
+            raise InvalidValueError(
+                f"`{name}`",
+                str(value),
+                f"no {name} with --resume",
+                "the run stays in its folder, as it was configured",
+            )
 
 
 @contextmanager
@@ -123,44 +148,16 @@ def _default_folder(config: Config) -> Path:
     return Path("runs") / f"{name}-{config.seed}-{datetime.now():%Y%m%d-%H%M%S}"
 
 
-def _options() -> Iterator[inspect.Parameter]:
-    """The fields of the config and what only the command line has, as Typer reads them.
-
-    The value of an option that is not given is None, so that presets can be told from wishes.
-    """
-    hints = get_type_hints(Config)
-    for option in fields(Config):
-        kind = str if "tuple" in str(hints[option.name]) else hints[option.name]
-        text = option.metadata["help"]
-        if option.default is MISSING:
-            argument = typer.Argument(help=text, show_default=False)
-            yield _parameter(option.name, Annotated[kind | None, argument], None)
-            continue
-        if option.default is not None:
-            text += f" Default: {_as_written(option.default)}."
-        explained = typer.Option(help=text, show_default=False)
-        yield _parameter(option.name, Annotated[kind | None, explained], None)
-    folder = "Run folder. Default: runs/ENV-SEED-TIME."
-    yield _parameter("out", Annotated[Path | None, typer.Option(help=folder)], None)
-    again = "Go on with the run in this folder; only --steps, --stop-at, --threads may change."
-    yield _parameter("resume", Annotated[Path | None, typer.Option(help=again)], None)
-    alone = "Print the result as JSON on standard output, everything else on standard error."
-    yield _parameter("json_", Annotated[bool, typer.Option("--json", help=alone)], False)
-
-
-def _as_written(default: Any) -> str:
-    """A default as one would write it on the command line."""
-    return ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
-
-
-def _parameter(
-    name: str, annotation: Any, default: Any = inspect.Parameter.empty
-) -> inspect.Parameter:
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
-    )
-
-
 # One config dataclass is the command line: Typer reads the signature and the annotations.
-train.__signature__ = inspect.Signature(list(_options()))  # type: ignore[attr-defined]  # PEP 362
-train.__annotations__ = {option.name: option.annotation for option in _options()}
+OWN = (
+    option("config", Path, "Options from a YAML, TOML or JSON file; those given here come first."),
+    option("out", Path, "Run folder. Default: runs/ENV-SEED-TIME."),
+    option(
+        "resume",
+        Path,
+        "Go on with the run in this folder; only --steps, --stop-at, --threads may change.",
+    ),
+    option("wandb", str, "Also log to this project of Weights & Biases."),
+    flag("json_", "--json", "Print the result as JSON on standard output, all else on stderr."),
+)
+take_signature(train, [*config_options(), *OWN])

@@ -24,6 +24,8 @@ class BaselineNames:
         "per-weight",
     )
 
+    expected: ClassVar[str] = "names joined by +"
+
     def __call__(self, name: str, value: Any) -> str:
         """The names without blanks.
 

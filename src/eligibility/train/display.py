@@ -81,13 +81,15 @@ class ProgressDisplay:
         self._bar.refresh()
 
     def status(self, progress: Progress) -> str:
-        """Return, entropy, speed and the time left at most, in one line."""
+        """Return, entropy, gradient noise, speed and the time left at most, in one line."""
         speed = progress.steps / max(progress.training_seconds, 1e-9)
         goal = f" of {self._stop_at:g}" if math.isfinite(self._stop_at) else ""
         left = max(self._steps - progress.steps, 0) / speed if speed else 0.0
+        ratio = progress.signal_to_noise
+        noise = "" if math.isnan(ratio) else f"   signal/noise {ratio:.2g}"
         end = "solved" if progress.solved else f"at most {_duration(left)} left"
         return (
-            f"return {progress.mean_return:.1f}{goal}   entropy {progress.entropy:.3f}   "
+            f"return {progress.mean_return:.1f}{goal}   entropy {progress.entropy:.3f}{noise}   "
             f"{progress.steps:,} steps   {speed:,.0f}/s   {end}"
         )
 

@@ -19,6 +19,10 @@ LARGEST = 1e300
 class Domain(Protocol):
     """The interface."""
 
+    @property
+    def expected(self) -> str:
+        """What it holds, in a few words."""
+
     def __call__(self, name: str, value: Any) -> Any:
         """The value to keep; raises `EligibilityError` for one outside the domain."""
 
@@ -29,12 +33,16 @@ class Whole:
 
     minimum: int
 
+    @property
+    def expected(self) -> str:
+        """The kind of number and its bound."""
+        return f"a whole number >= {self.minimum}"
+
     def __call__(self, name: str, value: Any) -> int:
-        expected = f"a whole number >= {self.minimum}"
         if type(value) is not int:
-            raise InvalidTypeError(f"`{name}`", repr(value), expected, "pass an int")
+            raise InvalidTypeError(f"`{name}`", repr(value), self.expected, "pass an int")
         if value < self.minimum:
-            raise wrong(name, value, expected, "choose a larger one")
+            raise wrong(name, value, self.expected, "choose a larger one")
         return value
 
 
@@ -61,9 +69,11 @@ class Number:
 class Flag:
     """True or False."""
 
+    expected: str = "True or False"
+
     def __call__(self, name: str, value: Any) -> bool:
         if not isinstance(value, bool):
-            raise wrong(name, value, "True or False", "pass a bool")
+            raise wrong(name, value, self.expected, "pass a bool")
         return value
 
 
@@ -73,11 +83,15 @@ class Choice:
 
     names: tuple[str, ...]
 
+    @property
+    def expected(self) -> str:
+        """The names."""
+        return " or ".join(self.names)
+
     def __call__(self, name: str, value: Any) -> str:
         if not isinstance(value, str) or value not in self.names:
-            expected = " or ".join(self.names)
             raise InvalidValueError(
-                f"`{name}`", repr(value), expected, suggestion(str(value), self.names)
+                f"`{name}`", repr(value), self.expected, suggestion(str(value), self.names)
             )
         return value
 
@@ -123,8 +137,18 @@ class Maybe:
 
     domain: Domain
 
+    @property
+    def expected(self) -> str:
+        """That of the domain."""
+        return self.domain.expected
+
     def __call__(self, name: str, value: Any) -> Any:
         return None if value is None else self.domain(name, value)
+
+
+def is_number(domain: Domain) -> bool:
+    """Whether the domain's values are numbers that need not be whole."""
+    return isinstance(domain.domain if isinstance(domain, Maybe) else domain, Number)
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

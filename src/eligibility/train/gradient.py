@@ -10,7 +10,9 @@ computed: the closed form is what the network is differentiated with.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +39,11 @@ class GradientFacts:
 
     Attributes:
         norm: Its Euclidean norm.
+        noise: The root of its total variance, estimated from the difference between the gradients
+            of two halves of the episodes (or of all episodes, where a baseline of weights has
+            them by themselves), as if episodes were independent; NaN for a single episode.
+        signal_to_noise: ``(norm² − noise²)/noise²``, at least 0: the squared length of the
+            expected gradient in units of that variance.
         entropy: Mean entropy of the policy over the rollout's steps, in nats.
         saturated: The share of steps whose action has an eligibility below 0.01 at every output:
             the policy was all but certain there, and nothing can be learned.
@@ -46,6 +53,8 @@ class GradientFacts:
     """
 
     norm: float
+    noise: float
+    signal_to_noise: float
     entropy: float
     saturated: float
     effective_batch: float
@@ -71,49 +80,89 @@ class PolicyGradient:
         steps, episodes = len(credited.values), alive.shape[1]
         number = steps if self._config.average == "steps" else episodes
         self._network.zero_grad()
-        passes = [
-            self._pass(observations, actions, advantages, number)
-            for observations, actions, advantages in zip(
-                torch.split(rollout.observations[alive], self._rows),
-                torch.split(rollout.actions[alive], self._rows),
-                torch.split(credited.values, self._rows),
-                strict=True,
-            )
-        ]
-        entropy, ascent, eligibility = (torch.cat(parts) for parts in zip(*passes, strict=True))
-        if self.per_weight is not None:
-            self._subtract_per_weight(self.per_weight, rollout, ascent, eligibility, number)
-        gradients = [p.grad for p in self._network.parameters() if p.grad is not None]
-        size = eligibility.abs().amax(-1)
-        weight = size * credited.values.abs()
+        if self.per_weight is None:
+            seen, noise = self._by_halves(rollout, credited.values, number)
+        else:
+            seen, noise = self._by_episodes(self.per_weight, rollout, credited.values, number)
+        squared = sum(float(g.square().sum()) for g in self._gradients())
+        size = seen.eligibility.abs().amax(-1)
+        weight = size * seen.advantages.abs()
         return GradientFacts(
-            norm=float(torch.nn.utils.get_total_norm(gradients)),
-            entropy=float(entropy.mean()),
+            norm=math.sqrt(squared),
+            noise=math.sqrt(noise),
+            signal_to_noise=max(squared - noise, 0.0) / noise if noise > 0 else math.nan,
+            entropy=float(seen.entropy.mean()),
             saturated=float((size < _SATURATED).float().mean()),
             effective_batch=float(weight.sum() ** 2 / weight.square().sum().clamp(min=1e-30)),
             explained_variance=credited.explained_variance,
         )
 
+    def _by_halves(self, rollout: Rollout, advantages: Tensor, number: int) -> tuple[_Seen, float]:
+        """Fill ``.grad`` by every other episode, then the rest, which differ by noise alone.
+
+        Two passes over half the steps each cost as much as one over all.
+        """
+        credits = torch.zeros(rollout.alive.shape)
+        credits[rollout.alive] = advantages
+        passes, first = [], list[Tensor]()
+        for half in (slice(0, None, 2), slice(1, None, 2)):
+            alive = rollout.alive[:, half]
+            rows = zip(
+                torch.split(rollout.observations[:, half][alive], self._rows),
+                torch.split(rollout.actions[:, half][alive], self._rows),
+                torch.split(credits[:, half][alive], self._rows),
+                strict=True,
+            )
+            passes += [self._pass(*row, number) for row in rows if len(row[0])]
+            first = first or [gradient.clone() for gradient in self._gradients()]
+        if rollout.alive.shape[1] < 2:
+            return _Seen.together(passes), math.nan
+        # With halves h₁ and h₂ of the sum, |h₁ − h₂|² is what |h₁ + h₂ − its mean|² is on average.
+        pairs = zip(first, self._gradients(), strict=True)
+        noise = sum(float((2 * half - whole).square().sum()) for half, whole in pairs)
+        return _Seen.together(passes), noise
+
+    def _by_episodes(
+        self, baseline: PerWeight, rollout: Rollout, advantages: Tensor, number: int
+    ) -> tuple[_Seen, float]:
+        """Fill ``.grad`` by episodes, because each weight's baseline looks at whole ones."""
+        alive, episodes = rollout.alive, rollout.alive.shape[1]
+        rows = zip(
+            torch.split(rollout.observations[alive], self._rows),
+            torch.split(rollout.actions[alive], self._rows),
+            torch.split(advantages, self._rows),
+            strict=True,
+        )
+        with torch.no_grad():
+            seen = _Seen.together([self._pass(*row, number) for row in rows])
+        weights = self.estimator.step_weights(rollout).expand(alive.shape)[alive]
+        weighed = weights.to(seen.eligibility).unsqueeze(-1) * seen.eligibility
+        cotangents = (seen.ascent, weighed)
+        rest = baseline.subtract(*per_episode_gradients(self._network, rollout, cotangents))
+        noise = 0.0
+        for name, parameter in self._network.named_parameters():
+            parameter.grad = rest[name].sum(0) / -number
+            centred = rest[name] - rest[name].mean(0)
+            noise += float(centred.square().sum()) / number**2
+        return seen, noise * episodes / (episodes - 1) if episodes > 1 else math.nan
+
     def _pass(
         self, observations: Tensor, actions: Tensor, advantages: Tensor, number: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Add the share of some steps to the gradient; a baseline of weights does that itself.
-
-        Returns:
-            The entropy of each step ``[n]``, and its ascent direction and its eligibility at the
-            outputs, ``[n, P]``.
-        """
-        with torch.set_grad_enabled(self.per_weight is None):
-            outputs = self._network(observations)
+    ) -> _Seen:
+        """What is seen at some steps; adds their share to ``.grad`` where gradients are enabled."""
+        outputs = self._network(observations)
         with torch.no_grad():
             entropy, entropy_gradient = self._policy.entropy(outputs)
             eligibility = self._policy.eligibility(outputs, actions)
             ascent = eligibility * advantages.unsqueeze(-1)
             ascent += self._config.entropy_coef * entropy_gradient
-        if self.per_weight is None:
+        if outputs.requires_grad:
             # As outputs.backward(−ascent / number), which would first import a compiler.
             (outputs * ascent).sum().div(-number).backward()
-        return entropy, ascent, eligibility
+        return _Seen(advantages, entropy, ascent, eligibility)
+
+    def _gradients(self) -> list[Tensor]:
+        return [p.grad for p in self._network.parameters() if p.grad is not None]
 
     def state_dict(self) -> dict[str, Tensor]:
         """What the baselines remember of earlier rollouts."""
@@ -132,18 +181,19 @@ class PolicyGradient:
                 {name: part_of(averages, name) for name in self.per_weight.state_dict()}
             )
 
-    def _subtract_per_weight(
-        self,
-        baseline: PerWeight,
-        rollout: Rollout,
-        ascent: Tensor,
-        eligibility: Tensor,
-        number: int,
-    ) -> None:
-        """Fill ``.grad`` by episodes, because each weight's baseline looks at whole ones."""
-        weights = self.estimator.step_weights(rollout).expand(rollout.alive.shape)[rollout.alive]
-        weighed = weights.to(eligibility).unsqueeze(-1) * eligibility
-        gradients, eligibilities = per_episode_gradients(self._network, rollout, (ascent, weighed))
-        rest = baseline.subtract(gradients, eligibilities)
-        for name, parameter in self._network.named_parameters():
-            parameter.grad = rest[name].sum(0) / -number
+
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """n steps: advantage and entropy ``[n]``, and at the outputs ``[n, P]`` what follows."""
+
+    advantages: Tensor
+    entropy: Tensor
+    ascent: Tensor
+    eligibility: Tensor
+
+    @staticmethod
+    def together(parts: Sequence[_Seen]) -> _Seen:
+        """All steps of all parts."""
+        return _Seen(
+            *(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(_Seen))
+        )

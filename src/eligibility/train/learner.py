@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +16,7 @@ import torch
 from eligibility.errors import InvalidValueError
 from eligibility.train import saving
 from eligibility.train.adam import Adam
+from eligibility.train.callbacks import Callbacks, Listener
 from eligibility.train.config import Config
 from eligibility.train.diagnosis import diagnose
 from eligibility.train.environments import horizon, make_vector, reward_threshold
@@ -28,8 +29,6 @@ from eligibility.train.policies import policy_for
 from eligibility.train.progress import WINDOW, Progress
 from eligibility.train.rollout import Collector, Rollout
 from eligibility.train.seeding import Stream, derive
-
-Callback = Callable[[Progress], bool | None]
 
 
 class Reinforce:
@@ -96,13 +95,19 @@ class Reinforce:
         threshold = reward_threshold(self._vector)
         return math.inf if threshold is None else threshold
 
-    def learn(self, total_steps: int | None = None, callback: Callback | None = None) -> Reinforce:
+    def learn(
+        self,
+        total_steps: int | None = None,
+        callback: Listener | Iterable[Listener] | None = None,
+    ) -> Reinforce:
         """Train until solved or until ``total_steps``; a second call goes on from there.
 
         Args:
             total_steps: Environment steps in all; default: the config's ``steps``. The rollout
                 that reaches them is finished and learned from.
-            callback: Called with the `Progress` after each rollout; False ends the training.
+            callback: A function that is called with the `Progress` after each rollout and ends the
+                training by returning False; or a `Callback`, which also hears of the start and
+                the end; or a list of these.
 
         Returns:
             The model itself.
@@ -113,8 +118,9 @@ class Reinforce:
         """
         config = self.config
         limit = config.steps if total_steps is None else total_steps
-        before, start = self.progress.training_seconds, time.perf_counter()
-        with _threads(self.config.threads):
+        callbacks = Callbacks(callback)
+        with callbacks.attending(self), _threads(self.config.threads):
+            before, start = self.progress.training_seconds, time.perf_counter()
             while self.progress.steps < limit and not self.progress.solved:
                 number = self.progress.episodes // self.config.environments
                 seed, generator = derive(self.config.seed, Stream.TRAINING, number)
@@ -132,7 +138,7 @@ class Reinforce:
                 if progress.solved:  # for the record only: the weights that did it stay
                     progress = self._differentiate(rollout, progress)
                 self.recent, self.progress = recent, progress
-                if callback is not None and callback(progress) is False:
+                if not callbacks.rollout_ended(progress):
                     break
         return self
 
@@ -186,6 +192,8 @@ class Reinforce:
             progress,
             entropy=facts.entropy,
             gradient_norm=facts.norm,
+            gradient_noise=facts.noise,
+            signal_to_noise=facts.signal_to_noise,
             saturated=facts.saturated,
             effective_batch=facts.effective_batch,
             explained_variance=facts.explained_variance,

@@ -21,6 +21,9 @@ class Progress:
         mean_return: The same of the last 100 finished episodes, or of all if they are fewer.
         entropy: Mean entropy of the policy over this rollout's steps, in nats.
         gradient_norm: Euclidean norm of this rollout's policy gradient.
+        gradient_noise: The standard deviation of that gradient from one rollout to another, all
+            weights together.
+        signal_to_noise: The squared length of the expected gradient in units of its square.
         saturated: The share of this rollout's steps at which the policy was all but certain.
         effective_batch: The number of equally weighed steps that would tell as much as they did.
         explained_variance: The share of the returns' variance that the baseline removed.
@@ -36,6 +39,8 @@ class Progress:
     mean_return: float = math.nan
     entropy: float = math.nan
     gradient_norm: float = math.nan
+    gradient_noise: float = math.nan
+    signal_to_noise: float = math.nan
     saturated: float = math.nan
     effective_batch: float = math.nan
     explained_variance: float = math.nan

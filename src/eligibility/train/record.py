@@ -20,6 +20,8 @@ CURVE: dict[str, Callable[[str], Any]] = {
     "mean_return": float,
     "entropy": float,
     "gradient_norm": float,
+    "gradient_noise": float,
+    "signal_to_noise": float,
     "saturated": float,
     "effective_batch": float,
     "explained_variance": float,

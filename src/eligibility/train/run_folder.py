@@ -28,19 +28,10 @@ from eligibility.files import write_atomically
 from eligibility.train.checkpoint import FILE_NAME
 from eligibility.train.environments import missing
 from eligibility.train.learner import Reinforce
+from eligibility.train.metrics import metrics
 from eligibility.train.progress import Progress
 from eligibility.train.record import curve_text, read_curve, read_seconds
 
-# The names in TensorBoard of the fields of `Progress`.
-_TAGS = {
-    "rollout_return": "return/rollout",
-    "mean_return": "return/mean_of_last_100",
-    "entropy": "policy/entropy",
-    "saturated": "policy/saturated",
-    "gradient_norm": "gradient/norm",
-    "effective_batch": "gradient/effective_batch",
-    "explained_variance": "baseline/explained_variance",
-}
 _SECONDS_BETWEEN_CHECKPOINTS = 30.0
 
 
@@ -134,15 +125,8 @@ class RunFolder:
             start = SessionLog(status=SessionLog.START)
             self._events.add_event(Event(step=progress.steps, session_log=start))
         values = [
-            Summary.Value(tag=tag, simple_value=getattr(progress, name))
-            for name, tag in _TAGS.items()
+            Summary.Value(tag=tag, simple_value=number) for tag, number in metrics(progress).items()
         ]
-        values.append(
-            Summary.Value(
-                tag="speed/steps_per_second",
-                simple_value=progress.steps / max(progress.training_seconds, 1e-9),
-            )
-        )
         self._events.add_event(
             Event(wall_time=time.time(), step=progress.steps, summary=Summary(value=values))
         )

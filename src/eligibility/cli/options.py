@@ -1,0 +1,65 @@
+"""The fields of the one config dataclass as options of the command line."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import MISSING, fields
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from eligibility.train.config import Config
+
+
+def config_options(without: Iterable[str] = ()) -> Iterator[inspect.Parameter]:
+    """The fields of the config, as Typer reads them.
+
+    The value of an option that is not given is None, so that presets can be told from wishes.
+    """
+    hints = get_type_hints(Config)
+    for field in fields(Config):
+        if field.name in without:
+            continue
+        kind = str if "tuple" in str(hints[field.name]) else hints[field.name]
+        text = field.metadata["help"]
+        if field.default is MISSING:
+            argument = typer.Argument(help=text, show_default=False)
+            yield _parameter(field.name, Annotated[kind | None, argument], None)
+            continue
+        if field.default is not None:
+            text += f" Default: {as_written(field.default)}."
+        yield option(field.name, kind, text)
+
+
+def option(name: str, kind: Any, help: str) -> inspect.Parameter:
+    """An option whose value is None where it is not given."""
+    explained = typer.Option(help=help, show_default=False)
+    return _parameter(name, Annotated[kind | None, explained], None)
+
+
+def flag(name: str, written: str, help: str) -> inspect.Parameter:
+    """A switch that is off where it is not given."""
+    return _parameter(name, Annotated[bool, typer.Option(written, help=help)], False)
+
+
+def given(options: dict[str, Any]) -> dict[str, Any]:
+    """Those that the user wrote."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def as_written(default: Any) -> str:
+    """A default as one would write it on the command line."""
+    return ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
+
+
+def take_signature(command: Callable[..., Any], parameters: list[inspect.Parameter]) -> None:
+    """Give a command these options: Typer reads its signature and its annotations."""
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # PEP 362
+    command.__annotations__ = {one.name: one.annotation for one in parameters}
+
+
+def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+    )

@@ -1,0 +1,87 @@
+"""Options from a file: YAML, TOML or JSON, the names as in `Config`, with ``env`` among them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import fields
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from eligibility.errors import InvalidValueError, MissingDependencyError
+from eligibility.train.config import Config
+from eligibility.train.domains import is_number, suggestion
+
+# The standard library reads TOML from Python 3.11 on.
+_TOML = "tomllib" if sys.version_info >= (3, 11) else "tomli"
+SUFFIXES = (".yaml", ".yml", ".toml", ".json")
+
+
+def read_options(path: Path) -> dict[str, Any]:
+    """The options that a file sets; dashes in names may stand for underscores.
+
+    Raises:
+        InvalidValueError: There is no such file, it cannot be read, or it has an unknown name.
+        MissingDependencyError: The package that reads YAML, or TOML before Python 3.11, is missing.
+    """
+    if path.suffix not in SUFFIXES:
+        raise _wrong(path, f"the suffix {path.suffix!r}", "choose another format")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise _wrong(path, getattr(error, "strerror", "") or "no text", "check its name") from error
+    content = _parse(path, text)
+    if not isinstance(content, dict):
+        raise _wrong(path, f"a {type(content).__name__}", "write lines such as seed: 1")
+    known = {field.name: field.metadata["domain"] for field in fields(Config)}
+    options = {}
+    for key, value in content.items():
+        name = str(key).replace("-", "_")
+        if name not in known:
+            raise _wrong(path, f"the unknown option `{key}`", suggestion(name, known))
+        options[name] = _as_number(value) if is_number(known[name]) else value
+    return options
+
+
+def _parse(path: Path, text: str) -> Any:
+    try:
+        if path.suffix == ".json":
+            return json.loads(text)
+        if path.suffix == ".toml":
+            return _module(_TOML, "tomli").loads(text)
+        return _module("yaml", "pyyaml").safe_load(text)
+    except MissingDependencyError:
+        raise
+    except Exception as error:  # each format has errors of its own
+        reason = " ".join(str(error).split())
+        raise _wrong(path, f"a text that is not {path.suffix[1:]} ({reason})", "correct it") from (
+            error
+        )
+
+
+def _module(name: str, package: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"the package `{package}`",
+            "no installation of it",
+            "eligibility with its training extra",
+            'pip install "eligibility[train]"',
+        ) from error
+
+
+def _as_number(value: Any) -> Any:
+    """YAML reads 1e-3 and inf as texts; here they are numbers."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return float(value)
+    except ValueError:
+        return value
+
+
+def _wrong(path: Path, got: str, remedy: str) -> InvalidValueError:
+    expected = "a file of options in YAML, TOML or JSON (.yaml, .toml, .json)"
+    return InvalidValueError(f"the config `{path}`", got, expected, remedy)

@@ -1,0 +1,67 @@
+"""Options from files: the three formats say the same, and each mistake is answered in one line."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from eligibility.errors import EligibilityError
+from eligibility.train.config import Config
+from eligibility.train.config_file import read_options
+
+WANTED = {
+    "env": "CartPole-v1",
+    "learning_rate": 0.001,
+    "hidden_sizes": [32, 16],
+    "stop_at": math.inf,
+}
+TEXTS = {
+    "run.yaml": "env: CartPole-v1\nlearning-rate: 1e-3\nhidden_sizes: [32, 16]\nstop_at: inf\n",
+    "run.yml": "env: CartPole-v1\nlearning_rate: 0.001\nhidden_sizes: [32, 16]\nstop_at: .inf\n",
+    "run.toml": (
+        'env = "CartPole-v1"\nlearning-rate = 1e-3\nhidden_sizes = [32, 16]\nstop_at = inf\n'
+    ),
+    "run.json": json.dumps(WANTED),
+}
+
+
+@pytest.mark.parametrize("name", sorted(TEXTS))
+def test_every_format_says_the_same(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(TEXTS[name])
+    options = read_options(tmp_path / name)
+    assert options == WANTED
+    assert Config(**options).hidden_sizes == (32, 16)
+
+
+def test_a_config_that_was_written_is_read_as_itself(tmp_path: Path) -> None:
+    config = Config("CartPole-v1", stop_at=math.inf, baseline="state-value+leave-one-out")
+    (tmp_path / "config.json").write_text(json.dumps(asdict(config)))
+    assert Config(**read_options(tmp_path / "config.json")) == config
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "got"),
+    [
+        ("run.ini", "", "the suffix '.ini'"),
+        ("none.yaml", None, "No such file or directory"),
+        ("list.yaml", "- 1", "a list"),
+        ("half.json", "{", "a text that is not json"),
+        ("half.toml", "a = ", "a text that is not toml"),
+        ("bad.yaml", "a: [", "a text that is not yaml"),
+        ("typo.yaml", "lerning_rate: 1", "the unknown option `lerning_rate`"),
+    ],
+)
+def test_refuses(name: str, text: str | None, got: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    if text is not None:
+        path.write_text(text)
+    start = f"the config `{path}`: got {got}"
+    with pytest.raises(EligibilityError, match=f"^{re.escape(start)}") as caught:
+        read_options(path)
+    assert "\n" not in str(caught.value)
+    assert "expected a file of options in YAML, TOML or JSON" in str(caught.value)
