@@ -69,7 +69,7 @@ def parse() -> argparse.Namespace:
 
 def measure(task: Task, arguments: argparse.Namespace) -> None:
     """Make the runs of one environment that are missing."""
-    path = arguments.out / f"{task.env}.json"
+    path = arguments.out / f"{task.file}.json"
     results = json.loads(path.read_text("utf-8")) if path.exists() else header(task)
     now = preset(task)
     results["runs"] = [run for run in results["runs"] if run.get("preset", now) == now]

@@ -46,13 +46,14 @@ def main() -> None:
     """Write the page and the pictures."""
     results = read(RESULTS)
     for result in results:
-        write_atomically(DOCS / f"{result['environment']}.png", picture(result))
+        name = f"{TASKS[result['environment']].file}.png"
+        write_atomically(DOCS / name, picture(result))
     print(f"written to {write_atomically(DOCS / 'README.md', page(results))}")
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
     """The files, in the order of the tasks."""
-    paths = [folder / f"{name}.json" for name in TASKS]
+    paths = [folder / f"{task.file}.json" for task in TASKS.values()]
     return [json.loads(path.read_text("utf-8")) for path in paths if path.exists()]
 
 
@@ -70,7 +71,7 @@ def glance(results: list[dict[str, Any]]) -> str:
     for result in results:
         name, goal = result["environment"], result["threshold"]
         cells = [need(runs_of(result, algorithm), goal) for algorithm in ALGORITHMS]
-        anchor = f"[{name}](#{name.lower()})"
+        anchor = f"[{name}](#{name.lower().replace('/', '')})"
         rows.append(f"| {anchor} | {'none' if goal is None else goal} | {' | '.join(cells)} |\n")
     text = """
 Seconds of processor time to the threshold (median of the seeds that reached it, and how many did);
@@ -149,7 +150,7 @@ def section(result: dict[str, Any]) -> str:
     return f"""\
 ## {name}
 
-![{name}: mean of the last 100 episodes over steps]({name}.png)
+![{name}: mean of the last 100 episodes over steps]({task.file}.png)
 
 {goal} ({task.meaning}); at most {result["steps_at_most"]:,} steps and {limit:g} s.{note}
 Preset: `{options or "the defaults"}`.
