@@ -5,15 +5,16 @@ Without a C++ compiler the installation succeeds all the same, and torch's own o
 
 from setuptools import Extension, setup
 
+FOLDER = "src/eligibility/ops/native"
+
 rows = Extension(
     "eligibility.ops._rows",
-    sources=["src/eligibility/ops/native/rows.cpp"],
+    sources=[f"{FOLDER}/module.cpp", f"{FOLDER}/rows.cpp"],
     depends=[
-        "src/eligibility/ops/native/row_template.h",
-        "src/eligibility/ops/native/row_function.h",
+        f"{FOLDER}/{name}.h" for name in ("rows", "row_task", "row_template", "row_function")
     ],
     extra_compile_args=[
-        "-O3",
+        "-O2",
         "-fno-math-errno",
         "-ffp-contract=fast",
         "-fno-exceptions",

@@ -255,6 +255,14 @@ def check_counts(counts: Tensor, total_count: Tensor | int | None, name: str = "
         )
 
 
+def check_not_negative(value: Tensor, name: str) -> None:
+    """Raise unless every entry of ``value`` is a number >= 0."""
+    if not bool((value >= 0).all()):
+        raise InvalidValueError(
+            f"`{name}`", f"a minimum of {_number(value.min())}", "numbers >= 0", "pass counts"
+        )
+
+
 def check_whole(value: Tensor, name: str = "value", maximum: Tensor | int | None = None) -> None:
     """Raise unless every entry of ``value`` is a whole number >= 0 and <= ``maximum``."""
     if not are_values_readable(value):

@@ -338,6 +338,7 @@ Z, A = torch.zeros(2, 3), torch.tensor([0, 1])
             lambda: el.categorical_log_prob(Z, torch.tensor([[0], [1]])),
             ShapeError,
             "`action`: got shape [2, 1], expected [2], one index for each row of logits; "
+            "axes for samples may stand in front; "
             "reshape it; nothing is broadcast silently",
         ),
         (

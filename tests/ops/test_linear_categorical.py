@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from torch import Tensor
 
 import eligibility as el
-from eligibility.ops import _linear_rows, _linear_sweep
+from eligibility.ops import _cpu, _linear_rows, _linear_sweep
 from eligibility.ops.linear_categorical import LinearStatistics
 from tests.ops.linear_definition import Case, D, N, V, assert_same, definition, gradients
 
@@ -201,7 +201,13 @@ def test_a_sparse_mask_means_the_same_as_the_dense_one() -> None:
     assert_same(*(gradients(result.entropy.sum(), case.weight) for result in results))
 
 
-def test_an_infinite_bias_forbids_a_token() -> None:
+@pytest.mark.parametrize("softcap", [None, 3.0])
+@pytest.mark.parametrize("native", [True, False])
+def test_an_infinite_bias_forbids_a_token(
+    softcap: float | None, native: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not native:
+        monkeypatch.setattr(_cpu, "_library", None)
     case = Case(8)
     bias = case.bias.detach().clone()
     allowed = torch.ones(V, dtype=torch.bool)
@@ -209,8 +215,15 @@ def test_an_infinite_bias_forbids_a_token() -> None:
     token = torch.where(allowed[case.token], case.token, 0)
     bias[~allowed] = float("-inf")
     bias.requires_grad_()
-    found = el.linear_statistics(case.hidden, case.weight, token, bias=bias)
-    wanted = definition(case.hidden, case.weight, token, bias=case.bias, mask=allowed.expand(N, V))
+    found = el.linear_statistics(case.hidden, case.weight, token, bias=bias, softcap=softcap)
+    wanted = definition(
+        case.hidden,
+        case.weight,
+        token,
+        bias=case.bias,
+        mask=allowed.expand(N, V),
+        softcap=softcap,
+    )
     assert_same(found.entropy, wanted.entropy)
     total = found.log_prob.sum() + found.entropy.sum()
     d_bias, d_weight = gradients(total, bias, case.weight)

@@ -20,7 +20,7 @@ def _rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     """Every test with the native kernel over rows, where it is built, and without it."""
     if request.param == "torch":
         monkeypatch.setattr(_cpu, "serves", lambda logits: False)
-    elif _cpu.library() is None:
+    elif not _cpu.is_built():
         pytest.skip("the native kernel is not built")
 
 

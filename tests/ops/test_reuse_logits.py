@@ -100,10 +100,6 @@ Call = Callable[[Tensor, Tensor, Tensor], Tensor]
             "logits that are not contiguous",
         ),
         (
-            lambda z, a, adv: el.reinforce_loss(z * 2, a, adv, temperature=2.0, reuse_logits=True),
-            "a soft-cap or a temperature",
-        ),
-        (
             lambda z, a, adv: el.reinforce_loss(z * 2, a, adv, reduction="none", reuse_logits=True),
             "a loss whose gradient is not known on the way forward",
         ),
@@ -123,3 +119,30 @@ def test_what_cannot_be_reused_is_refused_and_left_alone(call: Call, reason: str
         "or sum of the loss; leave reuse_logits out"
     )
     assert torch.equal(source, before)
+
+
+@pytest.mark.skipif(not _cpu.is_built(), reason="the native kernel was not built")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_softcap_temperature_z_loss_and_clipping_reuse_the_logits(dtype: torch.dtype) -> None:
+    z = torch.randn(20, 37, dtype=dtype, requires_grad=True)
+    action, advantage = torch.randint(37, (20,)), torch.randn(20)
+    options = {"temperature": 1.5, "softcap": 4.0, "z_loss_coef": 0.1, "entropy_coef": 0.2}
+    gradients = []
+    for reuse in (False, True):
+        y = z * 1
+        y.retain_grad()
+        loss = el.reinforce_loss(y, action, advantage, reuse_logits=reuse, **options)
+        place = y.data_ptr()
+        (gradient,) = torch.autograd.grad(loss, y)
+        assert (gradient.data_ptr() == place) == reuse
+        gradients.append(gradient)
+    assert torch.equal(*gradients)
+
+
+def test_without_the_kernel_a_temperature_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_cpu, "_library", None)
+    z = torch.randn(4, 5, requires_grad=True) * 2
+    with pytest.raises(InvalidValueError, match="a soft-cap or a temperature"):
+        el.reinforce_loss(
+            z, torch.zeros(4).long(), torch.ones(4), temperature=2.0, reuse_logits=True
+        )

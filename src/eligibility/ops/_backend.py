@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from eligibility.ops import _cpu, _plain
 from eligibility.shapes import are_values_readable, check_action
@@ -60,8 +61,8 @@ def objective(
     entropy: Tensor | None,
 ) -> Tensor:
     """`_plain.objective`, by the backend that serves ``logits``."""
-    by = _cpu.objective if _cpu.serves(logits) else _plain.objective
-    return by(grad_log_prob, log_prob, grad_entropy, entropy)
+    del logits
+    return _plain.objective(grad_log_prob, log_prob, grad_entropy, entropy)
 
 
 def check_actions(logits: Tensor, action: Tensor) -> None:
@@ -77,7 +78,8 @@ def pays(logits: Tensor, one_pass: bool) -> bool:
     ``one_pass``: it yields the gradient or the entropy along with log π(a); the native kernel then
     replaces so many calls that it always is.
     """
-    if not are_values_readable(logits):
+    # torch asks the same of itself before every operation; there is no public name.
+    if forward_ad._current_level >= 0 or not are_values_readable(logits):
         return False
     if not _cpu.serves(logits):
         return logits.numel() >= _SMALL_FOR_PLAIN
@@ -86,12 +88,12 @@ def pays(logits: Tensor, one_pass: bool) -> bool:
 
 def describe() -> dict[str, str]:
     """What serves logits on each kind of device, for people."""
-    sets = _cpu.instruction_sets()
+    sets = _cpu.INSTRUCTION_SETS
     plain = "plain torch, in pieces that stay in the cache"
     if not sets:
         reason = "the native kernel was not built, or from older sources: install with a compiler"
         return {"cpu": f"{plain} ({reason})", "other devices": plain}
     threads = torch.get_num_threads()
     noun = "thread" if threads == 1 else "threads"
-    native = f"native kernel for float32 and bfloat16 ({sets[-1]}, {threads} {noun})"
+    native = f"native kernel for floating-point logits ({sets[-1]}, {threads} {noun})"
     return {"cpu": f"{native}; else {plain}", "other devices": plain}

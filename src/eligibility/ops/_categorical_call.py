@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from eligibility.errors import InvalidValueError
+from eligibility.errors import InvalidTypeError, InvalidValueError
 from eligibility.ops import _plain
-from eligibility.ops._statistics import statistics
 from eligibility.shapes import (
     are_values_readable,
     check_allowed,
@@ -19,45 +18,65 @@ from eligibility.shapes import (
     check_integer,
     check_mask,
     check_mask_rows,
+    check_not_negative,
     check_shape,
+    check_tensor,
 )
 
 
 @dataclass(frozen=True)
 class CategoricalCall:
-    """One call: the logits as they go into the softmax, and which rows count.
+    """One call: the logits, how they go into the softmax, what was chosen, and which rows count.
 
     Attributes:
-        logits: After soft-cap and temperature, shape ``[*batch, K]``.
-        action: Indices, 0 where a row is ignored, shape ``[*batch]``.
+        raw: The logits as they were given, shape ``[*batch, K]``.
+        action: Indices, 0 where a row is ignored, shape ``[*samples, *batch]``; None: counts.
+        counts: How often each category was chosen, shape ``[*batch, K]``, instead of actions.
         mask: As it was given.
-        kept: False where a row is ignored, shape ``[*batch]``; None: none is.
+        kept: False where a row is ignored, shape of ``action``; None: none is.
     """
 
-    logits: Tensor
-    action: Tensor
+    raw: Tensor
+    action: Tensor | None
+    counts: Tensor | None
     mask: Tensor | None
     kept: Tensor | None
+    temperature: float
+    softcap: float | None
 
     @classmethod
     def check(
         cls,
         logits: Tensor,
-        action: Tensor,
+        action: Tensor | None,
+        counts: Tensor | None,
         mask: Tensor | None,
         temperature: float,
         softcap: float | None,
         ignore_index: int | None,
     ) -> CategoricalCall:
         """Raise for what does not fit together; what serves the rows checks the actions' range."""
-        logits = checked_logits(logits, mask, temperature, softcap)
-        check_integer(action, "action")
-        check_shape(action, logits.shape[:-1], "action", "one index for each row of logits")
+        check_logits_arguments(logits, mask, temperature, softcap)
         kept = None
-        if ignore_index is not None:
-            kept = action != ignore_index
-            action = torch.where(kept, action, 0)
-        return cls(logits, action, mask, kept)
+        if action is not None:
+            _check_chosen_once(counts)
+            _check_action_shape(action, logits.shape[:-1])
+            if ignore_index is not None:
+                kept = action != ignore_index
+                action = torch.where(kept, action, 0)
+        else:
+            _check_counts(counts, logits, ignore_index)
+        return cls(logits, action, counts, mask, kept, temperature, softcap)
+
+    @property
+    def shape(self) -> torch.Size:
+        """One number for each sample of each row."""
+        return self.raw.shape[:-1] if self.action is None else self.action.shape
+
+    @property
+    def logits(self) -> Tensor:
+        """The logits as they go into the softmax."""
+        return shaped_logits(self.raw, self.temperature, self.softcap)
 
     def counting(self, weight: Tensor | None) -> Tensor | None:
         """Which rows count: neither ignored nor of weight 0; None: all."""
@@ -65,18 +84,14 @@ class CategoricalCall:
             return self.kept
         return weight != 0 if self.kept is None else self.kept & (weight != 0)
 
-    def statistics(self, with_entropy: bool, counts: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """log π(a) and, if wanted, the entropy: 0, with a gradient of 0, in rows that do not count.
-
-        Raises:
-            InvalidValueError: A row that counts has an illegal action, or a row allows nothing.
-        """
-        log_prob, entropy = statistics(self.logits, self.action, self.mask, with_entropy)
-        self.check_possible(log_prob, counts)
-        if counts is None:
-            return log_prob, entropy
-        entropy = None if entropy is None else torch.where(counts, entropy, 0.0)
-        return torch.where(counts, log_prob, 0.0), entropy
+    def chosen(self, log_probs: Tensor) -> Tensor:
+        """The log-probability of what was chosen, from those of all categories."""
+        if self.action is not None:
+            rows = log_probs.expand(*self.action.shape, log_probs.shape[-1])
+            return _plain.at_action(rows, self.action)
+        assert self.counts is not None  # one of the two is given
+        counts = self.counts.to(log_probs.dtype)
+        return (counts * torch.where(counts == 0, 0.0, log_probs)).sum(-1)
 
     def log_normalizer(self) -> Tensor:
         """log Σ exp z of the legal actions, shape ``[*batch]``; its gradient is π."""
@@ -85,12 +100,28 @@ class CategoricalCall:
 
     def check_possible(self, log_prob: Tensor, counts: Tensor | None) -> None:
         """Find the cause if a mask leaves a log-probability that is not finite."""
+        if self.mask is None or not are_values_readable(log_prob):
+            return
+        if not bool(log_prob.isfinite().all()):
+            self.explain_impossible(counts)
+
+    def explain_impossible(self, counts: Tensor | None) -> None:
+        """Raise if it is the mask that makes something impossible that counts."""
         mask = self.mask
-        if mask is None or not are_values_readable(log_prob) or bool(log_prob.isfinite().all()):
+        if mask is None:
             return
         check_mask_rows(mask)
-        rows = mask.expand(*self.action.shape, mask.shape[-1])
-        if counts is not None:
+        rows = mask.expand(*self.shape, mask.shape[-1])
+        if self.action is None:
+            assert self.counts is not None
+            chosen = (self.counts != 0) & ~rows
+            if counts is not None:
+                chosen = chosen & counts.unsqueeze(-1)
+            if bool(chosen.any()):
+                check_allowed(
+                    chosen.to(torch.uint8).argmax(-1)[chosen.any(-1)], rows[chosen.any(-1)]
+                )
+        elif counts is not None:
             # Where nothing counts, the first legal action stands for whatever was given.
             legal = rows.to(torch.uint8).argmax(-1)
             check_allowed(torch.where(counts, self.action, legal), rows)
@@ -98,14 +129,14 @@ class CategoricalCall:
             check_allowed(self.action, rows)
 
 
-def checked_logits(
+def check_logits_arguments(
     logits: Tensor,
     mask: Tensor | None,
     temperature: float,
     softcap: float | None,
     name: str = "logits",
-) -> Tensor:
-    """The logits as they go into the softmax: ``softcap · tanh(z / softcap) / temperature``."""
+) -> None:
+    """Raise for logits, a mask, a temperature or a soft-cap that do not fit together."""
     check_floating(logits, name)
     check_categories(logits, name)
     if mask is not None:
@@ -115,6 +146,52 @@ def checked_logits(
             raise InvalidValueError(
                 f"`{argument}`", f"{number:g}", "a finite number > 0", "choose a positive one"
             )
+
+
+def shaped_logits(logits: Tensor, temperature: float, softcap: float | None) -> Tensor:
+    """``softcap · tanh(z / softcap) / temperature``."""
     if softcap is not None:
         logits = _plain.softcapped(logits, softcap)
     return logits if temperature == 1.0 else _plain.cooled(logits, temperature)
+
+
+def checked_logits(
+    logits: Tensor,
+    mask: Tensor | None,
+    temperature: float,
+    softcap: float | None,
+    name: str = "logits",
+) -> Tensor:
+    """The logits as they go into the softmax, from arguments that fit."""
+    check_logits_arguments(logits, mask, temperature, softcap, name)
+    return shaped_logits(logits, temperature, softcap)
+
+
+def _check_chosen_once(counts: Tensor | None) -> None:
+    if counts is not None:
+        raise InvalidTypeError(
+            "`counts`", "one, beside an action", "either", "pass None for the action"
+        )
+
+
+def _check_action_shape(action: Tensor, batch: torch.Size) -> None:
+    check_integer(action, "action")
+    own = action.ndim - len(batch)
+    if own < 0 or action.shape[own:] != batch:
+        why = "one index for each row of logits; axes for samples may stand in front"
+        check_shape(action, batch, "action", why)
+
+
+def _check_counts(counts: Tensor | None, logits: Tensor, ignore_index: int | None) -> None:
+    if counts is None:
+        raise InvalidTypeError(
+            "`action`", "None, without counts", "indices or counts", "pass one of the two"
+        )
+    check_tensor(counts, "counts")
+    check_shape(counts, logits.shape, "counts", "one number for each logit")
+    if ignore_index is not None:
+        raise InvalidTypeError(
+            "`ignore_index`", "one, beside counts", "an action", "pass a weight of 0 instead"
+        )
+    if are_values_readable(counts):
+        check_not_negative(counts, "counts")

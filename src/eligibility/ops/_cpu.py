@@ -1,74 +1,196 @@
-"""The row functions of `_plain` in C++, for float32 and bfloat16 logits on the processor.
+"""The row functions of `_plain` in C++, for logits on the processor.
 
-The library is built when the package is installed where a C++ compiler is there. Without it, or for
-other dtypes, the plain functions serve. It is loaded through its C interface and knows neither
-Python nor torch; rows are divided among as many threads as torch uses.
+The library is built when the package is installed where a C++ compiler is there. Without it the
+plain functions serve. It knows no more of torch than the addresses of numbers; rows are divided
+among as many threads as torch uses.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from eligibility.ops import memory
-from eligibility.shapes import check_action
+from eligibility.shapes import check_action, check_not_negative
 
+try:
+    from eligibility.ops import _rows as _built
+except ImportError:  # not built, or by sources too old to be a module
+    _library = None
+else:
+    _library = _built if getattr(_built, "INTERFACE", 0) == 4 else None  # of native/module.cpp
+
+INSTRUCTION_SETS: tuple[str, ...] = () if _library is None else _library.INSTRUCTION_SETS
+
+# The number by which the library knows a dtype of logits, and the dtype it computes in.
+_DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float64: 3}
 _ELEMENTS_PER_THREAD = 1 << 16  # less work than this does not pay for handing it over
-_INTERFACE = 3  # of native/rows.cpp
 _LARGE = 1 << 24  # bytes; a gradient of this size is in no cache any more when it is used
 
 
-class _Task(ctypes.Structure):
-    """`row_task` of native/rows.cpp."""
+@dataclass(frozen=True)
+class Loss:
+    """What is summed over rows and samples, with ``w`` their weight, 0 where one does not count.
 
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("logits", "action", "mask")),
-        *((name, ctypes.c_void_p) for name in ("grad_log_prob", "grad_entropy")),
-        *((name, ctypes.c_void_p) for name in ("log_prob", "entropy", "gradient")),
-        *((name, ctypes.c_int64) for name in ("rows", "categories", "logits_stride")),
-        *((name, ctypes.c_int64) for name in ("mask_stride", "gradient_stride", "stream")),
-    )
+    ``w (scale_advantage A log π(a) + scale_bonus H + scale_square (log Σ exp z)²
+    + scale_reference KL)``, where ``A log π(a)`` is the clipped ``min(r A, clip(r) A)`` of the
+    ratio r of π to π_old, if log π_old(a) is given; and once a row
+    ``bonus H + normalizer log Σ exp z``.
+    """
 
-
-@cache
-def library() -> ctypes.CDLL | None:
-    """The compiled library, or None where it was not built, or from older sources."""
-    for path in sorted(Path(__file__).parent.glob("_rows*.so")):
-        library = ctypes.CDLL(str(path))
-        interface = getattr(library, "eligibility_interface", None)
-        if interface is None or interface() != _INTERFACE:
-            return None
-        library.eligibility_instruction_set_name.restype = ctypes.c_char_p
-        library.eligibility_rows.argtypes = (ctypes.POINTER(_Task), ctypes.c_int, ctypes.c_int)
-        library.eligibility_rows.restype = ctypes.c_int64
-        library.eligibility_objective.argtypes = (ctypes.c_int64, *(ctypes.c_void_p,) * 5)
-        library.eligibility_objective.restype = None
-        return library
-    return None
+    advantage: Tensor | None = None  # [S, N]
+    weight: Tensor | None = None  # [S, N]; None: 1
+    bonus: Tensor | None = None  # [N]; None: 0
+    normalizer: Tensor | None = None  # [N]; None: 0
+    old: Tensor | None = None  # [S, N], log π_old(a)
+    reference: Tensor | None = None  # [S, N], log π_ref(a)
+    scale_advantage: float = 0.0
+    scale_bonus: float = 0.0
+    scale_square: float = 0.0
+    scale_reference: float = 0.0
+    clip: tuple[float, float] = (0.0, 0.0)  # the bounds of the ratio
+    kl_estimator: int = 0  # 1, 2 or 3
 
 
-@cache
-def instruction_sets() -> tuple[str, ...]:
-    """What the library can use on this processor, the fastest last; empty without a library."""
-    native = library()
-    if native is None:
-        return ()
-    names = range(native.eligibility_instruction_sets())
-    return tuple(native.eligibility_instruction_set_name(index).decode() for index in names)
+@dataclass(frozen=True)
+class RowTask:
+    """Rows of logits, what was chosen in them, and how the logits enter the softmax."""
+
+    logits: Tensor  # [N, K]
+    action: Tensor | None = None  # [S, N]
+    counts: Tensor | None = None  # [N, K], instead of actions
+    mask: Tensor | None = None  # [N, K], or [1, K] for all
+    temperature: float = 1.0
+    softcap: float | None = None
+
+
+@dataclass(frozen=True)
+class Results:
+    """What came out; None where it was not asked for."""
+
+    log_prob: Tensor | None  # [S, N]
+    entropy: Tensor | None  # [N]
+    log_normalizer: Tensor | None  # [N]
+    loss: Tensor | None  # [N]
+    gradient: Tensor | None  # [N, K]
+    value: Tensor | None  # []
+    impossible: bool  # whether a row that counts has no finite log π(a)
+
+
+def is_built() -> bool:
+    """Whether there is a library, from these sources."""
+    return _library is not None
 
 
 def serves(logits: Tensor) -> bool:
     """Whether this backend can take ``logits``."""
-    return (
-        logits.is_cpu and logits.dtype in (torch.float32, torch.bfloat16) and library() is not None
+    return _library is not None and logits.is_cpu and logits.dtype in _DTYPES
+
+
+def column_dtype(logits: Tensor) -> torch.dtype:
+    """What is computed in, and what a number for each row is given in."""
+    return torch.float64 if logits.dtype is torch.float64 else torch.float32
+
+
+def run(
+    task: RowTask,
+    loss: Loss | None = None,
+    *,
+    log_prob: bool = False,
+    entropy: bool = False,
+    log_normalizer: bool = False,
+    losses: bool = False,
+    value: bool = False,
+    gradient: bool = False,
+    out: Tensor | None = None,
+) -> Results:
+    """One pass over the rows: what is asked for, each row being read from memory once.
+
+    ``out``, for the gradient, may be the logits themselves.
+
+    Raises:
+        InvalidValueError: An action is out of range, or a count is negative.
+    """
+    logits, loss = _rows_of(task.logits), loss or Loss()
+    rows, categories = logits.shape
+    dtype = column_dtype(logits)
+    action, counts, mask = task.action, task.counts, task.mask
+    samples = 0
+    if action is not None:
+        action = _as(action, torch.int64)
+        samples = action.shape[0] if action.ndim == 2 else 1
+    elif counts is not None:
+        counts, samples = _rows_of(_as_rows(counts, dtype)), 1
+    if mask is not None:
+        mask = _rows_of(mask.expand(rows, categories))
+    if gradient and out is None:
+        out = memory.empty_like(logits)
+    results = Results(
+        log_prob=torch.empty(_sampled(action, rows), dtype=dtype) if log_prob else None,
+        entropy=torch.empty(rows, dtype=dtype) if entropy else None,
+        log_normalizer=torch.empty(rows, dtype=dtype) if log_normalizer else None,
+        loss=torch.empty(rows, dtype=dtype) if losses else None,
+        gradient=out,
+        value=torch.zeros((), dtype=dtype) if value else None,
+        impossible=False,
     )
+    if rows == 0:
+        return results
+    columns = (loss.advantage, loss.weight, loss.bonus, loss.normalizer, loss.old, loss.reference)
+    arguments = (
+        logits,
+        action,
+        counts,
+        mask,
+        *(None if column is None else _as(column, dtype) for column in columns),
+        results.log_prob,
+        results.entropy,
+        results.log_normalizer,
+        results.loss,
+        out,
+        *(loss.scale_advantage, loss.scale_bonus, loss.scale_square, loss.scale_reference),
+        *loss.clip,
+        task.temperature,
+        task.softcap or 0.0,
+        *(rows, categories, samples, rows),
+        *(0 if tensor is None else tensor.stride(0) for tensor in (logits, counts, mask, out)),
+        loss.kl_estimator,
+        out is not None and out is not task.logits and out.nbytes >= _LARGE,
+    )
+    refused, impossible = _in_threads(logits, results.value, arguments)
+    if refused >= 0:
+        _refuse(task, categories)
+    return results if impossible < 0 else Results(**{**vars(results), "impossible": True})
+
+
+def small_loss(
+    logits: Tensor, action: Tensor, advantage: Tensor, scale_advantage: float, scale_bonus: float
+) -> tuple[Tensor, Tensor]:
+    """Value and gradient of the commonest loss, with as little as possible around them.
+
+    All tensors are contiguous, of the dtypes that the library takes.
+    """
+    assert _library is not None  # the caller asked `serves`
+    gradient = torch.empty_like(logits)
+    value = torch.empty_like(_SCALAR, dtype=column_dtype(logits))
+    categories = logits.shape[-1]
+    refused = _library.loss(
+        *(_DTYPES[logits.dtype], _instruction_set(categories)),
+        *(value, logits, action, advantage, gradient),
+        *(action.numel(), categories, scale_advantage, scale_bonus),
+    )
+    if refused is not None:
+        check_action(action, categories)
+    return value, gradient
+
+
+_SCALAR = torch.empty(())
 
 
 def row_statistics(
@@ -78,9 +200,9 @@ def row_statistics(
     with_entropy: bool,
 ) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"] | None]:
     """As `_plain.row_statistics`."""
-    log_prob, entropy = _new_statistics(logits, with_entropy)
-    _run(logits, action, mask, None, None, log_prob, entropy, None)
-    return log_prob, entropy
+    found = run(RowTask(logits, action, mask=mask), log_prob=True, entropy=with_entropy)
+    assert found.log_prob is not None  # it was asked for
+    return found.log_prob, found.entropy
 
 
 def row_objective(
@@ -95,78 +217,75 @@ def row_objective(
 
     One pass: each row is read from memory once. ``out`` may be ``logits`` itself.
     """
-    if out is None:
-        out = memory.empty_like(logits)
-    log_prob, entropy = _new_statistics(logits, grad_entropy is not None)
-    _run(logits, action, mask, grad_log_prob, grad_entropy, log_prob, entropy, out)
-    return log_prob, entropy, out
+    found = run(
+        RowTask(logits, action, mask=mask),
+        linear_loss(grad_log_prob, grad_entropy),
+        log_prob=True,
+        entropy=grad_entropy is not None,
+        gradient=True,
+        out=out,
+    )
+    assert found.log_prob is not None  # both were asked for
+    assert found.gradient is not None
+    return found.log_prob, found.entropy, found.gradient
 
 
-def objective(
-    grad_log_prob: Float[Tensor, " N"],
-    log_prob: Float[Tensor, " N"],
-    grad_entropy: Float[Tensor, " N"] | None,
-    entropy: Float[Tensor, " N"] | None,
-) -> Float[Tensor, ""]:
-    """As `_plain.objective`, summed in float64."""
-    native = library()
-    assert native is not None  # the caller asked `serves`
-    value = torch.empty((), dtype=torch.float32)
-    columns = [_as_float32(x) for x in (grad_log_prob, log_prob, grad_entropy, entropy)]
-    pointers = [None if column is None else column.data_ptr() for column in columns]
-    native.eligibility_objective(len(log_prob), *pointers, value.data_ptr())
-    return value
+def linear_loss(
+    grad_log_prob: Shaped[Tensor, "*S N"] | None,
+    grad_entropy: Shaped[Tensor, " N"] | None,
+    grad_log_normalizer: Shaped[Tensor, " N"] | None = None,
+) -> Loss:
+    """The loss with these derivatives."""
+    return Loss(
+        advantage=grad_log_prob,
+        bonus=grad_entropy,
+        normalizer=grad_log_normalizer,
+        scale_advantage=0.0 if grad_log_prob is None else 1.0,
+    )
 
 
-def _new_statistics(logits: Tensor, with_entropy: bool) -> tuple[Tensor, Tensor | None]:
-    log_prob = torch.empty(logits.shape[0], dtype=torch.float32)
-    return log_prob, torch.empty_like(log_prob) if with_entropy else None
-
-
-def _run(
-    logits: Tensor,
-    action: Tensor,
-    mask: Tensor | None,
-    grad_log_prob: Tensor | None,
-    grad_entropy: Tensor | None,
-    log_prob: Tensor,
-    entropy: Tensor | None,
-    gradient: Tensor | None,
-) -> None:
-    native = library()
-    assert native is not None  # the caller asked `serves`
+def _in_threads(
+    logits: Tensor, value: Tensor | None, arguments: tuple[object, ...]
+) -> tuple[int, int]:
+    """Run the library; the first row refused and the first impossible one, −1 for none."""
+    library = _library
+    assert library is not None  # the caller asked `serves`
     rows, categories = logits.shape
-    if rows == 0:
-        return
-    if categories > 1 and logits.stride(-1) != 1:
-        logits = logits.contiguous()
-    if mask is not None:
-        mask = mask.expand(rows, categories)
-        mask = mask if mask.stride(-1) == 1 else mask.contiguous()
-    action = _as(action, torch.int64)
-    grad_log_prob, grad_entropy = _as_float32(grad_log_prob), _as_float32(grad_entropy)
-    tensors = (logits, action, mask, grad_log_prob, grad_entropy, log_prob, entropy, gradient)
-    strides = [0 if tensor is None else tensor.stride(0) for tensor in (logits, mask, gradient)]
-    stream = gradient is not None and gradient is not logits and gradient.nbytes >= _LARGE
-    is_bfloat16 = int(logits.dtype == torch.bfloat16)
-    instruction_set = _instruction_set(categories)
-
-    def run(start: int, stop: int) -> int:
-        columns = tensors if start == 0 else [None if x is None else x[start:] for x in tensors]
-        pointers = (None if column is None else column.data_ptr() for column in columns)
-        task = _Task(*pointers, stop - start, categories, *strides, stream)
-        return int(native.eligibility_rows(task, is_bfloat16, instruction_set))
-
+    kind = (_DTYPES[logits.dtype], _instruction_set(categories))
     threads = min(torch.get_num_threads(), rows, rows * categories // _ELEMENTS_PER_THREAD)
     if threads <= 1:
-        results = [run(0, rows)]
-    else:
-        bounds = [rows * thread // threads for thread in range(threads + 1)]
-        results = list(_threads(threads).map(run, bounds[:-1], bounds[1:]))
-    if min(results) < -1:
-        raise MemoryError("no memory for one row of logits")
-    if max(results) >= 0:
-        check_action(action, categories)
+        return library.run(*kind, 0, rows, value, *arguments) or (-1, -1)
+    bounds = [rows * thread // threads for thread in range(threads + 1)]
+    values = [None if value is None else torch.empty_like(value) for _ in range(threads)]
+
+    def part(start: int, stop: int, value: Tensor | None) -> tuple[int, int]:
+        return library.run(*kind, start, stop, value, *arguments) or (-1, -1)
+
+    found = list(_threads(threads).map(part, bounds[:-1], bounds[1:], values))
+    if value is not None:
+        for addend in values:
+            value += 0.0 if addend is None else addend
+    first_refused = max(refused for refused, _ in found)
+    return first_refused, max(impossible for _, impossible in found)
+
+
+def _refuse(task: RowTask, categories: int) -> None:
+    """Raise for what the library found."""
+    if task.action is not None:
+        check_action(task.action, categories)
+    assert task.counts is not None  # nothing else is refused
+    check_not_negative(task.counts, "counts")
+
+
+def _sampled(action: Tensor | None, rows: int) -> torch.Size:
+    return torch.Size((rows,)) if action is None else action.shape
+
+
+def _rows_of(tensor: Tensor) -> Tensor:
+    """With the numbers of a row side by side."""
+    if tensor.shape[-1] > 1 and tensor.stride(-1) != 1:
+        return tensor.contiguous()
+    return tensor
 
 
 def _as(tensor: Tensor, dtype: torch.dtype) -> Tensor:
@@ -174,14 +293,14 @@ def _as(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     return (tensor if tensor.dtype is dtype else tensor.to(dtype)).contiguous()
 
 
-def _as_float32(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else _as(tensor, torch.float32)
+def _as_rows(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    return tensor if tensor.dtype is dtype else tensor.to(dtype)
 
 
 def _instruction_set(categories: int) -> int:
     """The fastest for rows of this length: a vector longer than the row is mostly padding."""
     widest = max(0, (categories // 4).bit_length() - 1)
-    return min(widest, len(instruction_sets()) - 1)
+    return min(widest, len(INSTRUCTION_SETS) - 1)
 
 
 @cache

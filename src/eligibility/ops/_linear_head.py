@@ -25,14 +25,16 @@ class Head:
     def logits(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
         """All the logits at once: differentiable to any order, and as large as they are."""
         z = F.linear(hidden, self.weight, self.bias)
-        z = z.to(_plain.compute_dtype(z))
-        if self.softcap is not None:
-            z = self.softcap * torch.tanh(z / self.softcap)
-        if self.temperature != 1.0:
-            z = z / self.temperature
+        z = self.shaped(z.to(_plain.compute_dtype(z)))
         if self.mask is not None:
             z = torch.where(dense_mask(self.mask), z, float("-inf"))
         return z
+
+    def shaped(self, z: Float[Tensor, "*rows"]) -> Float[Tensor, "*rows"]:
+        """After soft-cap and temperature; what the bias forbids by −∞ stays so."""
+        if self.softcap is not None:
+            z = _plain.softcapped(z, self.softcap)
+        return z if self.temperature == 1.0 else z / self.temperature
 
     def statistics(
         self, hidden: Float[Tensor, "N D"], token: Int[Tensor, " N"], ignore_index: int

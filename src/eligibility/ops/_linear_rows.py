@@ -1,7 +1,7 @@
 """A chunk of rows of the linear head: from logits to statistics and, in their place, the gradient.
 
-Two ways: the native kernel over rows of logits, where it is built and knows all that is asked; and
-torch's operations, block by block in the cache.
+Two ways: the native kernel over rows of logits, where it is built; and torch's operations, block by
+block in the cache.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from eligibility.ops import _cpu
+from eligibility.ops._cpu import Results, RowTask
 from eligibility.ops._linear_head import Head, mask_rows
 from eligibility.ops._plain import compute_dtype
-from eligibility.ops._policy_objective import Objective, Slopes, Upstream
+from eligibility.ops._policy_objective import Objective, Slopes
 
 _BLOCK_ELEMENTS = 1 << 19  # two megabytes of float32: what is done to logits is done in the cache
 # e^−10000 is 0 in every dtype, and so is 0 · −10000, where 0 · −∞ is not a number.
@@ -45,53 +46,54 @@ class Rows:
 
     def run(self, objective: Objective | None, d_bias: Tensor | None) -> RowResults:
         """Statistics, and with an objective its gradient; adds the gradient of the bias."""
-        if self._is_native(objective):
-            return self._run_native(objective)
+        if _cpu.serves(self._logits):
+            return self._run_native(objective, d_bias)
         return self._run_plain(objective, d_bias)
 
-    def _is_native(self, objective: Objective | None) -> bool:
-        head = self._head
-        unknown = isinstance(objective, Upstream) and objective.log_normalizer is not None
-        plain_head = head.bias is None and head.softcap is None
-        return plain_head and not unknown and _cpu.serves(self._logits)
-
-    def _run_native(self, objective: Objective | None) -> RowResults:
+    def _run_native(self, objective: Objective | None, d_bias: Tensor | None) -> RowResults:
         head, token, logits = self._head, self._token, self._logits
-        scaled = self.source if head.temperature == 1.0 else self.source / head.temperature
-        torch.mm(scaled, head.weight.t(), out=logits)
-        rounded = logits.gather(1, token.unsqueeze(1)).squeeze(1).float()
-        own = rounded if logits.dtype == torch.float32 else self._own_logits() / head.temperature
+        self._multiply()
+        dtype = compute_dtype(logits)
+        rounded = head.shaped(logits.gather(1, token.unsqueeze(1)).squeeze(1).to(dtype))
+        own = rounded if logits.dtype == dtype else head.shaped(self._own_logits())
         mask = None if head.mask is None else mask_rows(head.mask, self._at).expand_as(logits)
-        statistics = logits.new_zeros(4, len(token), dtype=torch.float32)
+        statistics = logits.new_zeros(4, len(token), dtype=dtype)
         if objective is None or not objective.is_linear:
-            found = _cpu.row_statistics(logits, token, mask, with_entropy=True)
-            statistics[1:] = _exact(*found, rounded, own)
+            task = RowTask(logits, token, None, mask, head.temperature, head.softcap)
+            found = _cpu.run(task, log_prob=True, entropy=True)
+            statistics[1:] = _exact(found, rounded, own)
         if objective is None:
             return RowResults(statistics, token[:0], logits[:0])
-        slopes = objective.slopes(slice(None), statistics[1], statistics[2])
+        slopes = objective.slopes(slice(None), *statistics[1:])
         kept = _active(slopes).nonzero().squeeze(1)
         gradient = _closed_up(logits, kept)
-        by_entropy = slopes.entropy[kept] / head.temperature if slopes.entropy is not None else None
-        log_prob, entropy, _ = _cpu.row_objective(
-            gradient,
-            token[kept],
-            mask[kept] if mask is not None else None,
-            slopes.log_prob[kept] / head.temperature,
-            by_entropy,
+        mask = mask[kept] if mask is not None else None
+        found = _cpu.run(
+            RowTask(gradient, token[kept], None, mask, head.temperature, head.softcap),
+            _cpu.linear_loss(*(None if slope is None else slope[kept] for slope in slopes[1:])),
+            log_prob=True,
+            entropy=objective.needs_entropy,
+            gradient=True,
             out=gradient,
         )
         if objective.is_linear:
-            statistics[1:, kept] = _exact(log_prob, entropy, rounded[kept], own[kept])
-            slopes = objective.slopes(slice(None), statistics[1], statistics[2])
+            statistics[1:, kept] = _exact(found, rounded[kept], own[kept])
+            slopes = objective.slopes(slice(None), *statistics[1:])
         statistics[0] = slopes.loss
+        if d_bias is not None:
+            d_bias += gradient.sum(0, dtype=dtype)
         return RowResults(statistics, kept, gradient)
 
-    def _run_plain(self, objective: Objective | None, d_bias: Tensor | None) -> RowResults:
+    def _multiply(self) -> None:
         head, logits = self._head, self._logits
         if head.bias is None:
             torch.mm(self.source, head.weight.t(), out=logits)
         else:
             torch.addmm(head.bias, self.source, head.weight.t(), out=logits)
+
+    def _run_plain(self, objective: Objective | None, d_bias: Tensor | None) -> RowResults:
+        head, logits = self._head, self._logits
+        self._multiply()
         dtype = compute_dtype(logits)
         own = self._own_logits().unsqueeze(1) if dtype != logits.dtype else None
         statistics = logits.new_zeros(4, len(logits), dtype=dtype)
@@ -110,7 +112,7 @@ class Rows:
                 statistics[2, block] = softmax.entropy()
             if objective is None:
                 continue
-            slopes = objective.slopes(block, statistics[1, block], statistics[2, block])
+            slopes = objective.slopes(block, *statistics[1:, block])
             statistics[0, block] = slopes.loss
             g = softmax.gradient(slopes)
             active = _active(slopes)
@@ -131,11 +133,13 @@ class Rows:
         return own if self._head.bias is None else own + self._head.bias[self._token]
 
 
-def _exact(log_prob: Tensor, entropy: Tensor | None, rounded: Tensor, own: Tensor) -> Tensor:
+def _exact(found: Results, rounded: Tensor, own: Tensor) -> Tensor:
     """log_prob, entropy and log_normalizer, after the own logit has been replaced by a better one.
 
     Its odds grow by the factor ``exp(own − rounded)``, and ``log π = −softplus(−log odds)``.
     """
+    log_prob, entropy = found.log_prob, found.entropy
+    assert log_prob is not None  # it was asked for
     if own is not rounded:
         against = torch.log(-torch.expm1(log_prob)) - log_prob
         log_prob = -softplus(against - (own - rounded))
@@ -160,8 +164,11 @@ class _Softmax:
         self._scale = 1.0 / head.temperature
         self._capped: Tensor | None = None
         if head.softcap is not None:
+            forbidden = z == float("-inf") if head.bias is not None else None
             self._capped = z.div_(head.softcap).tanh_().clone()
             z.mul_(head.softcap)
+            if forbidden is not None:
+                z.masked_fill_(forbidden, float("-inf"))
         if head.temperature != 1.0:
             z.mul_(self._scale)
         if head.mask is not None:

@@ -51,7 +51,9 @@ class Upstream:
             None if self.log_normalizer is None else self.log_normalizer[rows],
         )
 
-    def slopes(self, part: slice, log_prob: Tensor, entropy: Tensor) -> Slopes:
+    def slopes(
+        self, part: slice, log_prob: Tensor, entropy: Tensor, log_normalizer: Tensor
+    ) -> Slopes:
         """The upstream gradients of a part of the tokens."""
         here = self.at(part)
         nothing = torch.zeros_like(log_prob)
@@ -110,7 +112,9 @@ class PolicyObjective:
             value = value + self.kl_coef * self._kl(log_prob - self.ref_log_prob)
         return value * self._factor
 
-    def slopes(self, part: slice, log_prob: Tensor, entropy: Tensor) -> Slopes:
+    def slopes(
+        self, part: slice, log_prob: Tensor, entropy: Tensor, log_normalizer: Tensor
+    ) -> Slopes:
         """Loss and slopes of a part of the tokens, in closed form."""
         here = self.at(part)
         loss = here.loss(log_prob, entropy)

@@ -7,23 +7,60 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eligibility.ops import _backend, _plain
+from eligibility.ops import _backend, _cpu, _plain
+from eligibility.ops._categorical_call import CategoricalCall
+from eligibility.ops._cpu import RowTask
 from eligibility.shapes import are_values_readable
 
 
 def statistics(
-    logits: Tensor, action: Tensor, mask: Tensor | None, with_entropy: bool
+    call: CategoricalCall, with_entropy: bool, counts: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
-    """log π(a) ``[*batch]`` and, if wanted, the entropy ``[*batch]``; inputs are checked already.
+    """log π(a) and, if wanted, the entropy: 0, with a gradient of 0, in rows that do not count.
 
-    The composition of torch's operations where something traces or transforms it, or where it is
-    small; otherwise one pass forward and one backward with the closed-form gradient.
+    Raises:
+        InvalidValueError: A row that counts has an illegal action, or a row allows nothing.
     """
-    if not _backend.pays(logits, with_entropy):
-        _backend.check_actions(logits, action)
-        log_probs = _plain.log_pmf(logits, mask)
-        entropy = _plain.entropy(log_probs) if with_entropy else None
-        return _plain.at_action(log_probs, action), entropy
+    log_prob, entropy = _of_all_rows(call, with_entropy)
+    call.check_possible(log_prob, counts)
+    if counts is None:
+        return log_prob, entropy
+    if entropy is not None:
+        entropy = torch.where(counts, entropy, 0.0)
+    return torch.where(counts, log_prob, 0.0), entropy
+
+
+def entropies(
+    logits: Tensor, mask: Tensor | None, temperature: float, softcap: float | None
+) -> Tensor:
+    """The entropy of each row."""
+    call = CategoricalCall(logits, None, None, mask, None, temperature, softcap)
+    if _backend.pays(logits, one_pass=True) and _cpu.serves(logits):
+        result: Tensor = _NativeStatistics.run(call, with_entropy=True)[1]
+        return result
+    return _plain.entropy(_plain.log_pmf(call.logits, mask))
+
+
+def _of_all_rows(call: CategoricalCall, with_entropy: bool) -> tuple[Tensor, Tensor | None]:
+    """The composition of torch's operations where something traces or transforms it, or where it
+    is small; otherwise one pass forward and one backward with the closed-form gradient.
+    """
+    if _backend.pays(call.raw, with_entropy):
+        if _cpu.serves(call.raw):
+            log_prob, entropy = _NativeStatistics.run(call, with_entropy)
+            return log_prob, entropy
+        if call.action is not None and call.action.shape == call.raw.shape[:-1]:
+            return _by_backend(call, call.action, with_entropy)
+    if call.action is not None:
+        _backend.check_actions(call.raw, call.action)
+    log_probs = _plain.log_pmf(call.logits, call.mask)
+    return call.chosen(log_probs), _plain.entropy(log_probs) if with_entropy else None
+
+
+def _by_backend(
+    call: CategoricalCall, action: Tensor, with_entropy: bool
+) -> tuple[Tensor, Tensor | None]:
+    logits, mask = call.logits, call.mask
     batch, categories = logits.shape[:-1], logits.shape[-1]
     rows = mask.reshape(-1, categories) if mask is not None else None
     log_prob, entropy = _RowStatistics.apply(  # type: ignore[no-untyped-call]  # torch
@@ -41,7 +78,6 @@ class _RowStatistics(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor | None]:
         log_prob, entropy = _backend.row_statistics(logits, action, mask, with_entropy)
         ctx.save_for_backward(logits, action, mask, entropy)
-        ctx.save_for_forward(logits, action, mask)
         ctx.set_materialize_grads(False)
         return log_prob, entropy
 
@@ -61,12 +97,101 @@ class _RowStatistics(torch.autograd.Function):
             )
         return result, None, None, None
 
+
+class _NativeStatistics(torch.autograd.Function):
+    """(log π(a), entropy) by the native kernel, also of samples and counts; None: neither."""
+
+    @classmethod
+    def run(cls, call: CategoricalCall, with_entropy: bool) -> Any:
+        """As the operation that torch records."""
+        result: Any = cls.apply(  # type: ignore[no-untyped-call]  # torch
+            call.raw,
+            call.action,
+            call.counts,
+            call.mask,
+            (call.temperature, call.softcap),
+            with_entropy,
+        )
+        return result
+
     @staticmethod
-    def jvp(ctx: Any, tangent: Tensor, *_: None) -> tuple[Tensor, Tensor | None]:
-        logits, action, mask = ctx.saved_tensors
-        log_probs = _plain.log_pmf(logits, mask)
-        probs = log_probs.exp()
-        moved = torch.where(probs > 0, tangent.to(probs.dtype), 0.0)
-        moved = moved - (probs * moved).sum(-1, keepdim=True)
-        finite = torch.where(probs > 0, log_probs, 0.0)
-        return _plain.at_action(moved, action), -(probs * finite * moved).sum(-1)
+    def forward(
+        ctx: Any,
+        logits: Tensor,
+        action: Tensor | None,
+        counts: Tensor | None,
+        mask: Tensor | None,
+        shaping: tuple[float, float | None],
+        with_entropy: bool,
+    ) -> tuple[Tensor | None, Tensor | None]:
+        ctx.save_for_backward(logits, action, counts, mask)
+        ctx.set_materialize_grads(False)
+        ctx.shaping = shaping
+        call = CategoricalCall(logits, action, counts, mask, None, *shaping)
+        chosen = action is not None or counts is not None
+        found = _cpu.run(task_of(call), log_prob=chosen, entropy=with_entropy)
+        batch = logits.shape[:-1]
+        log_prob, entropy = found.log_prob, found.entropy
+        if log_prob is not None:
+            log_prob = log_prob.view(batch if action is None else action.shape)
+        return log_prob, None if entropy is None else entropy.view(batch)
+
+    @staticmethod
+    def backward(
+        ctx: Any, grad_log_prob: Tensor | None, grad_entropy: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
+        logits, action, counts, mask = ctx.saved_tensors
+        upstream = [grad for grad in (grad_log_prob, grad_entropy) if grad is not None]
+        if not upstream:
+            return (None,) * 6
+        call = CategoricalCall(logits, action, counts, mask, None, *ctx.shaping)
+        if torch.is_grad_enabled() or not are_values_readable(*upstream):
+            return (_differentiable(call, grad_log_prob, grad_entropy), *(None,) * 5)
+        loss = _cpu.linear_loss(
+            None if grad_log_prob is None else _flat(grad_log_prob, action, logits),
+            None if grad_entropy is None else grad_entropy.reshape(-1),
+        )
+        found = _cpu.run(task_of(call), loss, gradient=True)
+        assert found.gradient is not None
+        return (found.gradient.view(logits.shape), *(None,) * 5)
+
+
+def _differentiable(
+    call: CategoricalCall, grad_log_prob: Tensor | None, grad_entropy: Tensor | None
+) -> Tensor:
+    """The gradient at the logits by the definition, itself part of the graph."""
+    with torch.enable_grad():
+        log_probs = _plain.log_pmf(call.logits, call.mask)
+        pairs = []
+        if grad_log_prob is not None:
+            pairs.append((call.chosen(log_probs), grad_log_prob))
+        if grad_entropy is not None:
+            pairs.append((_plain.entropy(log_probs), grad_entropy))
+        (result,) = torch.autograd.grad(
+            [output for output, _ in pairs],
+            [call.raw],
+            [gradient for _, gradient in pairs],
+            create_graph=True,
+        )
+    return result
+
+
+def task_of(call: CategoricalCall) -> RowTask:
+    """The rows of a call, without leading axes."""
+    categories = call.raw.shape[-1]
+    action, counts, mask = call.action, call.counts, call.mask
+    return RowTask(
+        logits=call.raw.reshape(-1, categories),
+        action=None if action is None else _flat(action, action, call.raw),
+        counts=None if counts is None else counts.reshape(-1, categories),
+        mask=None if mask is None else mask.reshape(-1, categories),
+        temperature=call.temperature,
+        softcap=call.softcap,
+    )
+
+
+def _flat(tensor: Tensor, action: Tensor | None, logits: Tensor) -> Tensor:
+    """``[S, N]`` where there are samples, else ``[N]``."""
+    if action is None or action.ndim == logits.ndim - 1:
+        return tensor.reshape(-1)
+    return tensor.reshape(-1, logits[..., 0].numel())

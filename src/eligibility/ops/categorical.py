@@ -17,7 +17,12 @@ from torch import Tensor
 from torch.utils import _pytree
 
 from eligibility.ops import _plain
-from eligibility.ops._categorical_call import CategoricalCall, checked_logits
+from eligibility.ops._categorical_call import (
+    CategoricalCall,
+    check_logits_arguments,
+    checked_logits,
+)
+from eligibility.ops._statistics import entropies, statistics
 from eligibility.shapes import are_values_readable, check_mask_rows, check_shape
 
 
@@ -26,7 +31,7 @@ class CategoricalStatistics:
     """What one pass over the logits gives.
 
     Attributes:
-        log_prob: log π(a) of the chosen actions, nats, shape ``[*batch]``.
+        log_prob: log π(a) of the chosen actions, nats, shape of the action.
         entropy: −Σ π log π, nats, shape ``[*batch]``.
     """
 
@@ -50,8 +55,9 @@ _pytree.register_pytree_node(CategoricalStatistics, _flatten, _unflatten)
 
 def categorical_log_prob(
     logits: Tensor,
-    action: Tensor,
+    action: Tensor | None,
     *,
+    counts: Tensor | None = None,
     mask: Tensor | None = None,
     temperature: float = 1.0,
     softcap: float | None = None,
@@ -61,21 +67,27 @@ def categorical_log_prob(
 
     Args:
         logits: z, shape ``[*batch, K]``; −∞ forbids an action.
-        action: The chosen indices in [0, K), shape ``[*batch]``.
+        action: The chosen indices in [0, K), shape ``[*batch]``; several samples of each row:
+            ``[*samples, *batch]``, as torch's distributions draw them. None: counts are given.
+        counts: y >= 0, how often each category was drawn, shape ``[*batch, K]``, instead.
         mask: True where an action is legal, ``[*batch, K]`` or ``[K]``.
         temperature: Divides the logits, > 0; after the soft-cap.
         softcap: c > 0 turns logits z into ``c tanh(z/c)``.
         ignore_index: Rows with this action give 0, with a gradient of exactly 0.
 
     Returns:
-        Log-probabilities in nats, shape ``[*batch]``; float32 for half-precision logits.
+        Log-probabilities in nats, shape of ``action``; of counts, shape ``[*batch]``, that of the
+        draws in their order, ``Σ y log π``: the multinomial coefficient, a constant, is left out.
+        float32 for half-precision logits.
 
     Raises:
         ShapeError, InvalidTypeError: The arguments do not fit together.
-        InvalidValueError: An index is out of range or illegal, or a row allows nothing.
+        InvalidValueError: An index is out of range or illegal, a count is negative, or a row allows
+            nothing.
 
     Notes:
-        The gradient at the logits is ``y − π``, with y the one-hot action.
+        The gradient at the logits is ``y − n π``, with y the one-hot action and n = 1, or y the
+        counts and n their sum.
 
     Example:
         >>> import torch
@@ -85,8 +97,8 @@ def categorical_log_prob(
         >>> torch.allclose(categorical_log_prob(z, a), z.log_softmax(-1)[range(2), a])
         True
     """
-    call = CategoricalCall.check(logits, action, mask, temperature, softcap, ignore_index)
-    return call.statistics(with_entropy=False, counts=call.kept)[0]
+    call = CategoricalCall.check(logits, action, counts, mask, temperature, softcap, ignore_index)
+    return statistics(call, with_entropy=False, counts=call.kept)[0]
 
 
 def categorical_entropy(
@@ -119,15 +131,16 @@ def categorical_entropy(
         >>> categorical_entropy(torch.zeros(4), mask=torch.tensor([True, True, False, False]))
         tensor(0.6931)
     """
-    logits = checked_logits(logits, mask, temperature, softcap)
+    check_logits_arguments(logits, mask, temperature, softcap)
     _check_mask_rows(mask)
-    return _plain.entropy(_plain.log_pmf(logits, mask))
+    return entropies(logits, mask, temperature, softcap)
 
 
 def categorical_statistics(
     logits: Tensor,
-    action: Tensor,
+    action: Tensor | None,
     *,
+    counts: Tensor | None = None,
     mask: Tensor | None = None,
     temperature: float = 1.0,
     softcap: float | None = None,
@@ -137,7 +150,9 @@ def categorical_statistics(
 
     Args:
         logits: z, shape ``[*batch, K]``; −∞ forbids an action.
-        action: The chosen indices in [0, K), shape ``[*batch]``.
+        action: The chosen indices in [0, K), shape ``[*batch]``; several samples of each row:
+            ``[*samples, *batch]``, as torch's distributions draw them. None: counts are given.
+        counts: y >= 0, how often each category was drawn, shape ``[*batch, K]``, instead.
         mask: True where an action is legal, ``[*batch, K]`` or ``[K]``.
         temperature: Divides the logits, > 0; after the soft-cap.
         softcap: c > 0 turns logits z into ``c tanh(z/c)``.
@@ -155,8 +170,8 @@ def categorical_statistics(
         >>> result.log_prob, result.entropy
         (tensor([-1.3863, -1.3863]), tensor([1.3863, 1.3863]))
     """
-    call = CategoricalCall.check(logits, action, mask, temperature, softcap, ignore_index)
-    log_prob, entropy = call.statistics(with_entropy=True, counts=call.kept)
+    call = CategoricalCall.check(logits, action, counts, mask, temperature, softcap, ignore_index)
+    log_prob, entropy = statistics(call, with_entropy=True, counts=call.kept)
     assert entropy is not None  # it was asked for; this is for the type checker
     return CategoricalStatistics(log_prob, entropy)
 

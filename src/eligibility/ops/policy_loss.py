@@ -18,10 +18,12 @@ import torch
 from torch import Tensor
 
 from eligibility.errors import InvalidValueError
-from eligibility.ops import _backend, _plain
+from eligibility.ops import _backend, _cpu, _plain
 from eligibility.ops._categorical_call import CategoricalCall, checked_logits
+from eligibility.ops._native_loss import native_loss, small_loss
 from eligibility.ops._objective import objective as linear_objective
 from eligibility.ops._policy_objective import PolicyObjective, check_policy_coefficients
+from eligibility.ops._statistics import statistics
 from eligibility.shapes import are_values_readable, check_floating, check_shape
 
 Reduction = Literal["none", "sequence", "mean", "sum"]
@@ -30,9 +32,10 @@ KLEstimator = Literal["k1", "k2", "k3", "exact"]
 
 def reinforce_loss(
     logits: Tensor,
-    action: Tensor,
+    action: Tensor | None,
     advantage: Tensor,
     *,
+    counts: Tensor | None = None,
     mask: Tensor | None = None,
     weight: Tensor | None = None,
     entropy_coef: float = 0.0,
@@ -47,10 +50,13 @@ def reinforce_loss(
 
     Args:
         logits: z, shape ``[*batch, K]``; −∞ forbids an action.
-        action: The chosen indices in [0, K), shape ``[*batch]``.
-        advantage: A, the reinforcement minus its baseline, shape ``[*batch]``.
+        action: The chosen indices in [0, K), shape ``[*batch]``; several samples of each row:
+            ``[*samples, *batch]``, as torch's distributions draw them. None: counts are given.
+        advantage: A, the reinforcement minus its baseline, shape of ``action``, or ``[*batch]``.
+        counts: y >= 0, how often each category was drawn, shape ``[*batch, K]``, instead of the
+            action: the row is then a multinomial unit, and log π(a) is ``Σ y log π``.
         mask: True where an action is legal, ``[*batch, K]`` or ``[K]``.
-        weight: w, shape ``[*batch]``, default 1; 0 for padding.
+        weight: w, shape of ``advantage``, default 1; 0 for padding.
         entropy_coef: β >= 0, the bonus on the entropy H.
         temperature: Divides the logits, > 0; after the soft-cap.
         softcap: c > 0 turns logits z into ``c tanh(z/c)``.
@@ -85,19 +91,21 @@ def reinforce_loss(
     References:
         Williams 1992, Machine Learning 8:229-256, §4; extended to the categorical unit.
     """
-    call = CategoricalCall.check(logits, action, mask, temperature, softcap, ignore_index)
-    objective = _objective(call, advantage, weight, entropy_coef)
-    is_linear = z_loss_coef == 0.0 and reduction in ("mean", "sum")
-    if reuse_logits:
-        _check_reusable(logits, call, is_linear and _is_gradient_wanted(call, objective))
-        return _fused_loss(call, objective, reduction, reuse_logits)
     if (
-        is_linear
-        and _is_gradient_wanted(call, objective)
-        and _backend.pays(call.logits, one_pass=True)
+        (mask is None and weight is None and counts is None and ignore_index is None)
+        and (temperature == 1.0 and softcap is None and z_loss_coef == 0.0)
+        and (reduction == "mean" and not reuse_logits)
+        and isinstance(action, Tensor)
     ):
-        return _fused_loss(call, objective, reduction)
-    return _reduced(call, _row_losses(call, objective, z_loss_coef), reduction)
+        loss = small_loss(logits, action, advantage, entropy_coef, _summed)
+        if loss is not None:
+            return loss
+    call = CategoricalCall.check(logits, action, counts, mask, temperature, softcap, ignore_index)
+    objective = _objective(call, advantage, weight, entropy_coef)
+    if reuse_logits:
+        is_reduced = reduction in ("mean", "sum") and _is_gradient_wanted(call, objective)
+        _check_reusable(logits, call, is_reduced and (z_loss_coef == 0.0 or _cpu.serves(logits)))
+    return _loss(call, objective, z_loss_coef, reduction, reuse_logits)
 
 
 def clipped_policy_loss(
@@ -153,14 +161,14 @@ def clipped_policy_loss(
         Schulman et al. 2017, Proximal policy optimization algorithms, arXiv:1707.06347, eq. (7).
         Schulman 2020, Approximating KL divergence (the estimators k1, k2, k3).
     """
-    call = CategoricalCall.check(logits, action, mask, temperature, softcap, ignore_index)
+    call = CategoricalCall.check(logits, action, None, mask, temperature, softcap, ignore_index)
     objective = _objective(call, advantage, weight, entropy_coef, old_log_prob, ref_log_prob)
     objective = replace(objective, clip=clip)
     if kl_estimator != "exact":
         check_policy_coefficients(clip, kl_coef, kl_estimator, ref_log_prob)
         _check_unused(ref_logits, "ref_logits", kl_estimator)
         objective = replace(objective, kl_coef=kl_coef, kl_estimator=kl_estimator)
-        return _reduced(call, _row_losses(call, objective, z_loss_coef), reduction)
+        return _loss(call, objective, z_loss_coef, reduction)
     check_policy_coefficients(clip, 0.0, "k3", None)
     _check_unused(ref_log_prob, "ref_log_prob", kl_estimator)
     divergence = _exact_kl(call, ref_logits, weight, temperature, softcap)
@@ -184,7 +192,7 @@ def _exact_kl(
             "the logits of the reference policy",
             "pass ref_logits, or estimate from ref_log_prob with 'k1', 'k2' or 'k3'",
         )
-    check_shape(ref_logits, call.logits.shape, "ref_logits", "the shape of logits")
+    check_shape(ref_logits, call.raw.shape, "ref_logits", "the shape of logits")
     reference = checked_logits(ref_logits, call.mask, temperature, softcap, "ref_logits")
     counts = call.counting(weight)
     if counts is not None:
@@ -220,7 +228,7 @@ def _objective(
     for name, tensor in given.items():
         if tensor is not None:
             check_floating(tensor, name)
-            check_shape(tensor, call.action.shape, name, "one number for each row of logits")
+            check_shape(tensor, call.shape, name, "one number for each row of logits")
     counts = call.counting(weight)
     if counts is not None:
         given = {
@@ -231,10 +239,33 @@ def _objective(
     return PolicyObjective(entropy_coef=entropy_coef, **given)  # type: ignore[arg-type]  # advantage is given
 
 
+def _loss(
+    call: CategoricalCall,
+    objective: PolicyObjective,
+    z_loss_coef: float,
+    reduction: str,
+    reuse_logits: bool = False,
+) -> Tensor:
+    """By whatever takes the fewest passes over the logits."""
+    if reduction in ("mean", "sum") and _is_gradient_wanted(call, objective):
+        if _backend.pays(call.raw, one_pass=True) and _cpu.serves(call.raw):
+            scale = 1.0 / int(_rows(call)) if reduction == "mean" else 1.0
+            return native_loss(call, objective, z_loss_coef, scale, _summed, reuse_logits)
+        is_linear = z_loss_coef == 0.0 and objective.is_linear
+        is_single = call.action is not None and call.shape == call.raw.shape[:-1]
+        if reuse_logits or (is_linear and is_single and _backend.pays(call.raw, one_pass=True)):
+            return _fused_loss(call, objective, reduction, reuse_logits)
+    return _reduced(call, _row_losses(call, objective, z_loss_coef), reduction)
+
+
+def _summed(call: CategoricalCall, objective: PolicyObjective, z_loss_coef: float) -> Tensor:
+    return _row_losses(call, objective, z_loss_coef).sum()
+
+
 def _is_gradient_wanted(call: CategoricalCall, objective: PolicyObjective) -> bool:
     """Whether the gradient at the logits, and none else, is wanted."""
     constants = not any(tensor.requires_grad for tensor in objective.tensors)
-    wanted = torch.is_grad_enabled() and call.logits.requires_grad
+    wanted = torch.is_grad_enabled() and call.raw.requires_grad
     return wanted and constants
 
 
@@ -243,7 +274,7 @@ def _check_reusable(logits: Tensor, call: CategoricalCall, can_be_fused: bool) -
     reasons = {
         "logits that are a leaf of the graph": logits.is_leaf,
         "logits that are not contiguous": not logits.is_contiguous(),
-        "a soft-cap or a temperature": call.logits is not logits,
+        "a soft-cap or a temperature": not _cpu.serves(logits) and call.logits is not logits,
         "a transformed or traced call": not are_values_readable(logits),
         "a loss whose gradient is not known on the way forward": not can_be_fused,
     }
@@ -270,6 +301,7 @@ def _fused_loss(
         scale = torch.ones_like(by_log_prob) if weight is None else weight
         scale = scale if counts is None else torch.where(counts, scale, 0.0)
         by_entropy = scale * (-objective.entropy_coef / rows)
+    assert call.action is not None  # counts go other ways
     loss, log_prob = linear_objective(
         call.logits, call.action, call.mask, by_log_prob, by_entropy, reuse_logits
     )
@@ -279,7 +311,7 @@ def _fused_loss(
 
 def _row_losses(call: CategoricalCall, objective: PolicyObjective, z_loss_coef: float) -> Tensor:
     counts = call.counting(objective.token_weight)
-    log_prob, entropy = call.statistics(objective.needs_entropy, counts)
+    log_prob, entropy = statistics(call, objective.needs_entropy, counts)
     # 0 · −∞ has no value: an impossible action with the advantage 0 contributes 0.
     vain = objective.silent_rows() & (log_prob == float("-inf"))
     loss = objective.loss(log_prob.masked_fill(vain, 0.0), log_prob if entropy is None else entropy)
@@ -311,5 +343,5 @@ def _reduced(call: CategoricalCall, loss: Tensor, reduction: str) -> Tensor:
 
 
 def _rows(call: CategoricalCall) -> Tensor | int:
-    """How many rows are not ignored; 1 for none, whose sum is 0."""
-    return max(1, call.action.numel()) if call.kept is None else call.kept.sum().clamp_min(1)
+    """How many samples are not ignored; 1 for none, whose sum is 0."""
+    return max(1, call.shape.numel()) if call.kept is None else call.kept.sum().clamp_min(1)

@@ -1,16 +1,17 @@
 /* The policy gradient over rows of logits, one row at a time, so that a row is read from memory once.
  *
  * For every row:   log_prob = z_a − lse,   entropy = −Σ π log π,   and if asked for
- *                  gradient = g (y − π) − h π (log π + H),
- * with y the one-hot action and g, h the derivatives of the objective with respect to the two.
- * ops/_plain.py defines the same in torch; the tests compare the two.
+ *                  gradient = g (y − n π) − h π (log π + H) + q π,
+ * with y the one-hot action or n counts, and g, h, q the derivatives of the objective with respect to
+ * log_prob, entropy and lse. ops/_plain.py defines the same in torch; the tests compare the two.
  *
  * This file depends on neither Python nor torch. The row function is written once, in GCC's vector
  * extensions (row_template.h), and compiled for each instruction set; the widest that the processor
  * has is chosen when it is called.
  */
+#include "rows.h"
+
 #include <cmath>
-#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 
@@ -19,97 +20,89 @@
 #include <immintrin.h>
 #endif
 
-#define EXPORT extern "C" __attribute__((visibility("default")))
-
-struct row_task {
-    const void *logits;           /* [rows, categories], rows `logits_stride` elements apart */
-    const int64_t *action;        /* [rows] */
-    const uint8_t *mask;          /* nonzero = legal; rows `mask_stride` apart; NULL: all legal */
-    const float *grad_log_prob;   /* g [rows]; NULL: 0 */
-    const float *grad_entropy;    /* h [rows]; NULL: 0 */
-    float *log_prob;              /* [rows] */
-    float *entropy;               /* [rows]; NULL: not wanted */
-    void *gradient;               /* [rows, categories], may be `logits`; NULL: not wanted */
-    int64_t rows, categories, logits_stride, mask_stride, gradient_stride;
-    int64_t stream;               /* nonzero: write the gradient past the caches */
-};
+using std::isfinite;
 
 #define CONCAT_(a, b) a##_##b
 #define CONCAT(a, b) CONCAT_(a, b)
 
+/* Least-squares fit of (tanh x − x)/x³ in x², |x| <= 0.625. */
+#define TANH_0 -0.3333333134651184f
+#define TANH_1 0.1333320289850235f
+#define TANH_2 -0.05394629389047623f
+#define TANH_3 0.02169780433177948f
+#define TANH_4 -0.008169565349817276f
+#define TANH_5 0.0021352656185626984f
+
 #define BYTES 16
 #define ISA portable
+#define WIDE 0
 #include "row_template.h"
+#undef WIDE
+#define WIDE 1
+#include "row_template.h"
+#undef WIDE
 #undef BYTES
 #undef ISA
 
 #ifdef MANY_INSTRUCTION_SETS
 #pragma GCC push_options
-#pragma GCC target("avx2,fma")
+#pragma GCC target("avx2,fma,f16c")
 #define BYTES 32
 #define ISA avx2
+#define WIDE 0
 #include "row_template.h"
+#undef WIDE
+#define WIDE 1
+#include "row_template.h"
+#undef WIDE
 #undef BYTES
 #undef ISA
 #pragma GCC pop_options
 
 #pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,fma,prefer-vector-width=512")
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,fma,f16c,prefer-vector-width=512")
 #define BYTES 64
 #define ISA avx512
+#define WIDE 0
 #include "row_template.h"
+#undef WIDE
+#define WIDE 1
+#include "row_template.h"
+#undef WIDE
 #undef BYTES
 #undef ISA
 #pragma GCC pop_options
 #endif
 
-typedef int64_t (*row_function)(const row_task *);
+typedef bool (*row_function)(const row_task *, int64_t, int64_t, row_report *);
 
 static const char *const NAMES[] = {"portable", "avx2", "avx512"};
-static const row_function FLOAT32[] = {
-    rows_float32_portable,
+static const row_function FUNCTIONS[][4] = {
+    /* float32, bfloat16, float16, float64 */
+    {rows_float32_portable, rows_bfloat16_portable, rows_float16_portable, rows_float64_portable},
 #ifdef MANY_INSTRUCTION_SETS
-    rows_float32_avx2, rows_float32_avx512,
-#endif
-};
-static const row_function BFLOAT16[] = {
-    rows_bfloat16_portable,
-#ifdef MANY_INSTRUCTION_SETS
-    rows_bfloat16_avx2, rows_bfloat16_avx512,
+    {rows_float32_avx2, rows_bfloat16_avx2, rows_float16_avx2, rows_float64_avx2},
+    {rows_float32_avx512, rows_bfloat16_avx512, rows_float16_avx512, rows_float64_avx512},
 #endif
 };
 
-/* Grows when this interface changes: a library that was built before is not called then. */
-EXPORT int eligibility_interface(void) { return 3; }
-
-/* How many of NAMES this processor can run; the last of them is the fastest. */
-EXPORT int eligibility_instruction_sets(void) {
+int eligibility_instruction_sets(void) {
 #ifdef MANY_INSTRUCTION_SETS
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
         return 3;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+        __builtin_cpu_supports("f16c"))
         return 2;
 #endif
     return 1;
 }
 
-EXPORT const char *eligibility_instruction_set_name(int index) { return NAMES[index]; }
+const char *eligibility_instruction_set_name(int index) { return NAMES[index]; }
 
-/* The first row whose action is not in [0, categories): nothing is written for such rows. −1 if there
- * is none, −2 if there is no memory for one row. */
-EXPORT int64_t eligibility_rows(const row_task *task, int is_bfloat16, int instruction_set) {
-    return (is_bfloat16 ? BFLOAT16 : FLOAT32)[instruction_set](task);
-}
-
-/* value = Σ g log π(a) + h H; an impossible action with g = 0 contributes 0. */
-EXPORT void eligibility_objective(int64_t rows, const float *g, const float *log_prob,
-                                  const float *h, const float *entropy, float *value) {
-    double sum = 0.0;
-    for (int64_t i = 0; i < rows; i++) {
-        if (g[i] != 0.0f) sum += (double)g[i] * log_prob[i];
-        if (h) sum += (double)h[i] * entropy[i];
-    }
-    *value = (float)sum;
+bool eligibility_rows(const row_task *task, int dtype, int instruction_set, int64_t start,
+                      int64_t stop, row_report *report) {
+    *report = {0.0, -1, -1};
+    return FUNCTIONS[instruction_set][dtype](task, start, stop, report);
 }
