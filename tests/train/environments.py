@@ -9,6 +9,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from eligibility.train.spaces import Counts
+
 
 class Bandit(gymnasium.Env[np.ndarray, int]):
     """One step, four arms that pay 0, 1, 2 and 3: the optimum is arm 3 and a return of 3."""
@@ -174,6 +176,119 @@ class Target(Bandit):
         return -float((action[0] - 1.5) ** 2 + ((action[1] + 3) / 10) ** 2)
 
 
+class Forbidding(gymnasium.Env[Any, int]):
+    """Four arms, some forbidden anew in each of one to four steps; taking one of those raises.
+
+    The best arm that is allowed pays 1, the others less. The mask is in the info.
+    """
+
+    def __init__(self) -> None:
+        self.observation_space: spaces.Space = spaces.Box(0, 1, (4,), np.float32)
+        self.action_space = spaces.Discrete(4)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """A new mask, and a number of steps."""
+        super().reset(seed=seed)
+        self._left = int(self.np_random.integers(1, 5))
+        return self._observe()
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """The arm's rank among those that are allowed."""
+        if not self._mask[action]:
+            raise RuntimeError("this arm is forbidden")
+        self._left -= 1
+        reward = float(action == np.flatnonzero(self._mask)[-1])
+        observation, info = self._observe()
+        return observation, reward, self._left == 0, False, info
+
+    def _observe(self) -> tuple[Any, dict[str, Any]]:
+        self._mask = self.np_random.random(4) < 0.5
+        self._mask[self.np_random.integers(4)] = True
+        return self._mask.astype(np.float32), {"action_mask": self._mask.astype(np.int8)}
+
+
+class ForbiddingByMethod(Forbidding):
+    """The mask is what a method returns."""
+
+    def action_masks(self) -> np.ndarray:
+        """The present mask."""
+        return self._mask
+
+    def _observe(self) -> tuple[Any, dict[str, Any]]:
+        return super()._observe()[0], {}
+
+
+class ForbiddingByObservation(Forbidding):
+    """The mask is an entry of the observation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        seen = self.observation_space
+        mask = spaces.MultiBinary(4)
+        self.observation_space = spaces.Dict({"seen": seen, "action_mask": mask})
+
+    def _observe(self) -> tuple[Any, dict[str, Any]]:
+        seen, info = super()._observe()
+        return {"seen": seen, **info}, {}
+
+
+class ForbiddingAll(Forbidding):
+    """From the third step on, every arm is forbidden."""
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Five steps."""
+        gymnasium.Env.reset(self, seed=seed)
+        self._left = 5
+        return self._observe()
+
+    def _observe(self) -> tuple[Any, dict[str, Any]]:
+        seen, _ = super()._observe()
+        if self._left <= 3:
+            self._mask[:] = False
+        return seen, {"action_mask": self._mask.astype(np.int8)}
+
+
+class ForbiddingParts(Bandit):
+    """Masks for a Dict of parts of every kind; taking what is forbidden raises."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = spaces.Dict(
+            {
+                "bits": spaces.MultiBinary(2),
+                "counts": Counts(4, 3),
+                "index": spaces.Discrete(3),
+                "indices": spaces.MultiDiscrete([2, 3]),
+                "number": spaces.Box(-1, 1, (1,)),
+            }
+        )
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """The same masks always, in the forms of Gymnasium's own ``sample(mask=...)``."""
+        observation, info = super().reset(seed=seed)
+        masks = {
+            "bits": np.array([1, 2], np.int8),
+            "counts": np.array([1, 0, 1], np.int8),
+            "index": np.array([0, 1, 1], np.int8),
+            "indices": (np.array([1, 0], np.int8), np.array([0, 0, 1], np.int8)),
+        }
+        return observation, {**info, "action_mask": masks}
+
+    def pay(self, action: Any) -> float:
+        """1 for index 2, and what the number is."""
+        assert self.action_space.contains(action)
+        allowed = action["bits"][0] == 1 and action["counts"][1] == 0 and action["index"] != 0
+        if not allowed or list(action["indices"]) != [0, 2]:
+            raise RuntimeError("this action is forbidden")
+        return float(action["index"] == 2) + float(action["number"][0])
+
+
 _ENVIRONMENTS = (
     Bandit,
     Bits,
@@ -181,6 +296,11 @@ _ENVIRONMENTS = (
     Crashing,
     CrashesLater,
     Endless,
+    Forbidding,
+    ForbiddingAll,
+    ForbiddingByMethod,
+    ForbiddingByObservation,
+    ForbiddingParts,
     Indices,
     NotANumber,
     Pictures,

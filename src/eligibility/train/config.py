@@ -137,6 +137,12 @@ class Config:
         "Box actions as tanh of a normal number, which never leaves the bounds; without, they "
         "are normal numbers that are clipped on their way to the environment.",
     )
+    mask_actions: bool = _option(
+        True,
+        Flag(),
+        "Never take actions that the environment forbids: by its info's action_mask, its method "
+        "action_masks(), or the entry action_mask of a Dict observation.",
+    )
     observation_keys: tuple[str, ...] | None = _option(
         None,
         Maybe(Several(str, "names such as image,direction", empty=False)),

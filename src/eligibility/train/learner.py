@@ -22,10 +22,10 @@ from eligibility.train.diagnosis import diagnose
 from eligibility.train.environments import horizon, make_vector, reward_threshold
 from eligibility.train.evaluation import Evaluation, evaluate
 from eligibility.train.gradient import PolicyGradient
+from eligibility.train.interface import interface
 from eligibility.train.natural import natural_step
 from eligibility.train.network import Network
-from eligibility.train.observations import observations_for
-from eligibility.train.policies import policy_for
+from eligibility.train.observations.masked import MaskedObservations
 from eligibility.train.progress import WINDOW, Progress
 from eligibility.train.rollout import Collector, Rollout
 from eligibility.train.seeding import Stream, derive
@@ -61,13 +61,10 @@ class Reinforce:
 
     def __init__(self, env: str, **options: Any) -> None:
         self.config = config = Config.from_options(env, options)
-        self._vector = vector = make_vector(config.env, config.environments)
-        self._observations = observations_for(
-            vector.single_observation_space,
-            config.observation_keys,
-            scale=config.scale_observations,
+        vector, self._observations, self._policy = interface(
+            make_vector(config.env, config.environments), config
         )
-        self._policy = policy_for(vector.single_action_space, config.squash_actions)
+        self._vector = vector
         self._collector = Collector(
             vector, self._policy, self._observations, horizon(vector, config.max_episode_steps)
         )
@@ -200,20 +197,35 @@ class Reinforce:
             warning=warning,
         )
 
-    def predict(self, observation: Any, deterministic: bool = True) -> Any:
+    def predict(
+        self, observation: Any, deterministic: bool = True, action_masks: Any = None
+    ) -> Any:
         """The action for one observation, or for a batch of them.
 
         Args:
             observation: Of the environment's observation space, or several along a first axis.
             deterministic: The most probable action; else one drawn from the policy.
+            action_masks: What the environment allows, as it says it; one for each observation.
+                None: everything, or what the observation itself says.
 
         Returns:
             The action, or an array of them, as the environment takes it.
 
         Raises:
-            EligibilityError: The observation is not of the environment's observation space.
+            EligibilityError: The observation is not of the environment's observation space, or
+                the masks are not of its action space.
         """
-        kept, several = self._observations.read(observation)
+        if action_masks is None:
+            kept, several = self._observations.read(observation)
+        elif isinstance(self._observations, MaskedObservations):
+            kept, several = self._observations.read_masked(observation, action_masks)
+        else:
+            raise InvalidValueError(
+                "`action_masks`",
+                "masks for a policy without",
+                "None: the environment had no masks when the model was made",
+                "leave them away, or train with mask_actions on an environment with masks",
+            )
         with torch.inference_mode():
             outputs = self.network(torch.from_numpy(kept))
             if deterministic:
@@ -240,7 +252,7 @@ class Reinforce:
             Mean, spread and confidence interval of the undiscounted return.
         """
         seed = self.config.seed if seed is None else seed
-        vector = make_vector(self.config.env, episodes)
+        vector = interface(make_vector(self.config.env, episodes), self.config).vector
         try:
             collector = Collector(vector, self._policy, self._observations, self._collector.horizon)
             return evaluate(collector, self.network, seed, deterministic)

@@ -69,9 +69,10 @@ class Network(nn.Module):
     def forward(self, observation: Tensor) -> Tensor:
         """The outputs of each observation."""
         outputs = self._outputs(observation)
-        if self.constants is None:
-            return outputs
-        return torch.cat([outputs, self.constants.expand(len(outputs), -1)], -1)
+        if self.constants is not None:
+            outputs = torch.cat([outputs, self.constants.expand(len(outputs), -1)], -1)
+        forbidden = self.observations.forbidden(observation)
+        return outputs if forbidden is None else outputs + forbidden
 
     def _outputs(self, observation: Tensor) -> Tensor:
         """Those that depend on the observation."""
@@ -114,6 +115,7 @@ class ArrayForward:
 
     def __init__(self, network: Network, rows: int) -> None:
         self._encode = network.observations.encode
+        self._forbidden = network.observations.forbidden
         self._normalization = network.normalization
         linear = [layer for layer in network.layers if isinstance(layer, nn.Linear)]
         self._weights = [np.ascontiguousarray(layer.weight.detach().numpy().T) for layer in linear]
@@ -145,7 +147,8 @@ class ArrayForward:
                 values = np.add(buffer, bias, out=buffer)
                 if buffer is not self._buffers[-1]:
                     self._activate(buffer, out=buffer)
-        return self._outputs
+        forbidden = self._forbidden(observation)
+        return self._outputs if forbidden is None else self._outputs + forbidden
 
     @staticmethod
     def pays_off(network: nn.Module, rows: int) -> bool:

@@ -172,6 +172,8 @@ class Collector:
         """Call the environment; whatever it raises becomes one error of ours."""
         try:
             return method(*arguments, **options)
+        except EligibilityError:  # of ours, about a mask
+            raise
         except Exception as error:  # an environment is anybody's code
             raise EligibilityError(
                 f"the environment's {method.__name__}",

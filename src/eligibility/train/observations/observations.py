@@ -87,6 +87,10 @@ class Observations(ABC):
         for), indices from what was kept, counted from 0.
         """
 
+    def forbidden(self, kept: Tensor) -> Tensor | None:
+        """What to add to a network's outputs for a mask of the actions; None: there is no mask."""
+        return None
+
     def indices(self, kept: Tensor) -> Tensor:
         """Which features are 1, ``[*N, categories]``: the same as `encode`, without the zeros."""
         raise NotImplementedError(f"{type(self).__name__} has features other than one-hot ones")

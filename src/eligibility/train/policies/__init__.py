@@ -18,10 +18,11 @@ from eligibility.train.policies.categorical import CategoricalPolicy, MultiCateg
 from eligibility.train.policies.composite import CompositePolicy
 from eligibility.train.policies.gaussian import GaussianPolicy, SquashedGaussianPolicy
 from eligibility.train.policies.multinomial import MultinomialPolicy
-from eligibility.train.policies.policy import Policy
+from eligibility.train.policies.policy import FREE, Policy
 from eligibility.train.policies.spaces import policy_for
 
 __all__ = [
+    "FREE",
     "BernoulliPolicy",
     "CategoricalPolicy",
     "CompositePolicy",

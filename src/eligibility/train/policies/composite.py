@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eligibility.train.policies.policy import Policy
+from eligibility.train.policies.policy import FREE, Policy
 
 
 class CompositePolicy(Policy):
@@ -32,12 +32,32 @@ class CompositePolicy(Policy):
         self.constants, self.size = sum(self._constants), sum(part.size for part in several)
         entropies = [part.largest_entropy for part in several if part.largest_entropy is not None]
         self.largest_entropy = sum(entropies) if len(entropies) == len(several) else None
+        places = self._split(torch.arange(self.size))  # of each part's outputs among all
+        self._columns = [own.numpy() for own in places]
         self._noises = [int(np.prod(part.noise_shape)) for part in several]
         self.noise_shape = (sum(self._noises),)
         self.noise_dtype = reduce(torch.promote_types, (part.noise_dtype for part in several))
         self._actions = [int(np.prod(part.action_shape)) for part in several]
         self.action_shape = (sum(self._actions),)
         self.action_dtype = reduce(torch.promote_types, (part.action_dtype for part in several))
+
+    def codes(self, masks: Any) -> np.ndarray[Any, Any]:
+        """A mask is a dict, or a tuple, of the parts' masks; None, or nothing, leaves one free."""
+        if not isinstance(masks, Mapping):
+            masks = {key: [_part_of(mask, key) for mask in masks] for key in self._parts}
+        number = max(len(masks[key]) for key in self._parts if key in masks)
+        codes = np.full((number, self.size), FREE, np.uint8)
+        for (key, part), columns in zip(self._parts.items(), self._columns, strict=True):
+            given = masks.get(key, [])
+            rows = [row for row, mask in enumerate(given) if mask is not None]
+            if rows:
+                codes[np.array(rows)[:, None], columns] = part.codes([given[row] for row in rows])
+        return codes
+
+    def stuck(self, codes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Where a part has nothing that is allowed."""
+        parts = [part.stuck(codes[:, columns]) for part, columns in self._zip(self._columns)]
+        return np.asarray(np.any(parts, 0))
 
     def fill_noise(self, noise: Tensor, generator: torch.Generator) -> None:
         """The noise of each part."""
@@ -119,3 +139,10 @@ class CompositePolicy(Policy):
     def _row(self, actions: Any) -> Tensor:
         rows = [action.reshape(len(action), -1).to(self.action_dtype) for action in actions]
         return torch.cat(rows, -1)
+
+
+def _part_of(mask: Any, key: Any) -> Any:
+    """The mask of a part in that of the whole; None: there is none."""
+    if mask is None or isinstance(mask, Mapping):
+        return mask and mask.get(key)
+    return mask[key] if isinstance(key, int) and key < len(mask) else None

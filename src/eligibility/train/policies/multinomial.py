@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from eligibility.rules import multinomial
-from eligibility.train.policies.policy import Policy
+from eligibility.train.policies.policy import Policy, read_masks
 
 
 class MultinomialPolicy(Policy):
@@ -33,6 +34,15 @@ class MultinomialPolicy(Policy):
         self._choices = log_factorial[total] - log_factorial - log_factorial.flip(0)
         self._logs, self._log_factorials = (units[:-1] + 1).log(), log_factorial
         self.largest_entropy = float(self.entropy(torch.zeros(1, bins))[0])
+
+    def codes(self, masks: Any) -> np.ndarray[Any, Any]:
+        """A mask is one number a bin: 0 keeps it empty."""
+        meaning = "give one number a bin, 0 for those that must stay empty"
+        return np.asarray(read_masks(masks, self.size, meaning) != 0, np.uint8)
+
+    def stuck(self, codes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Where every bin must stay empty."""
+        return np.asarray(~codes.any(-1))
 
     def fill_noise(self, noise: Tensor, generator: torch.Generator) -> None:
         """Uniform numbers, one a unit."""

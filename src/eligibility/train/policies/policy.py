@@ -9,8 +9,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from eligibility.errors import InvalidTypeError, ShapeError
+
+# What a mask says of an output, beside 1 for "free": its logit is −∞, or +∞.
+NEVER, FREE, ALWAYS = 0, 1, 2
 
 
 class Policy(ABC):
@@ -34,6 +40,27 @@ class Policy(ABC):
     noise_dtype: torch.dtype = torch.float32
     action_shape: tuple[int, ...]
     action_dtype: torch.dtype
+
+    # A mask of actions is read as one code an output; where it forbids, the output becomes −∞, and
+    # from there on everything else follows: π = 0, e = 0, no share in the entropy.
+
+    def codes(self, masks: Any) -> np.ndarray[Any, Any]:
+        """The codes uint8 ``[N, P]`` of N masks, each as the environment gives it.
+
+        Raises:
+            ShapeError: They do not fit the action space.
+            InvalidTypeError: They are not numbers, or actions of this kind cannot be masked.
+        """
+        raise InvalidTypeError(
+            "the action mask",
+            "one for numbers of a Box",
+            "none: there is nothing to choose from",
+            "leave it away, or None for this part of a Dict or Tuple",
+        )
+
+    def stuck(self, codes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Where nothing is allowed, bool ``[N]``."""
+        return np.zeros(len(codes), bool)
 
     @abstractmethod
     def fill_noise(self, noise: Tensor, generator: torch.Generator) -> None:
@@ -66,3 +93,22 @@ class Policy(ABC):
     def first(self, actions: Any) -> Any:
         """The first action of those that `to_environment` has made."""
         return actions[0]
+
+
+def read_masks(masks: Any, width: int, meaning: str) -> np.ndarray[Any, Any]:
+    """N masks of ``width`` numbers as an array ``[N, width]``.
+
+    Raises:
+        ShapeError, InvalidTypeError: They are not that.
+    """
+    try:
+        array = np.asarray(masks)
+    except ValueError:  # rows of several lengths
+        array = np.empty(0, object)
+    if array.dtype.kind not in "biuf":
+        raise InvalidTypeError(
+            "the action mask", f"{array.dtype} values", f"{width} numbers", meaning
+        )
+    if array.ndim < 2 or array[0].size != width:
+        raise ShapeError("the action mask", f"shape {list(array.shape[1:])}", f"[{width}]", meaning)
+    return array.reshape(len(array), width)

@@ -1,0 +1,53 @@
+"""Where a policy meets an environment: what their spaces mean to each other, decided once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from eligibility.train.config import Config
+from eligibility.train.observations import Observations, observations_for
+from eligibility.train.policies import Policy, policy_for
+
+if TYPE_CHECKING:
+    from gymnasium.vector import VectorEnv
+
+
+class Interface(NamedTuple):
+    """Environments, how their observations are kept and encoded, and the policy of their actions.
+
+    Attributes:
+        vector: The environments; their observations have masks beside them if they have masks.
+        observations: Of the observation space.
+        policy: Of the action space.
+    """
+
+    vector: VectorEnv[Any, Any, Any]
+    observations: Observations
+    policy: Policy
+
+
+def interface(vector: VectorEnv[Any, Any, Any], config: Config) -> Interface:
+    """The interface of environments, with the options of the config that concern spaces.
+
+    Raises:
+        InvalidTypeError, InvalidValueError: A space, or an option for it, has no meaning here.
+        EligibilityError: The environment cannot be reset.
+    """
+    policy = policy_for(vector.single_action_space, config.squash_actions)
+    space: Any = vector.single_observation_space
+    keys = config.observation_keys
+    if not config.mask_actions:
+        return Interface(
+            vector, observations_for(space, keys, scale=config.scale_observations), policy
+        )
+    from eligibility.train.masks import KEY, MaskedVector, observed_mask, with_masks
+    from eligibility.train.observations.masked import MaskedObservations
+
+    key = KEY if observed_mask(space) else None
+    if key is not None and keys is None:
+        keys = tuple(name for name in space.spaces if name != key)
+    observations = observations_for(space, keys, scale=config.scale_observations)
+    masked = with_masks(vector, policy)
+    if isinstance(masked, MaskedVector):
+        observations = MaskedObservations(observations, policy, key)
+    return Interface(masked, observations, policy)
