@@ -80,8 +80,11 @@ class Collector:
             _NOISE_ROWS, number, *policy.noise_shape, dtype=policy.noise_dtype
         )
         self._actions = torch.empty(rows, number, *policy.action_shape, dtype=policy.action_dtype)
+        self._notes = self._actions.numpy()
         self._observations = np.empty((rows + 1, number, *observations.shape), observations.dtype)
-        self._seen = torch.from_numpy(self._observations)
+        # Rows as tensors: made once, because making one takes as long as a step of arithmetic.
+        self._seen = torch.from_numpy(self._observations).unbind()
+        self._noises = self._noise.unbind()
         self._rewards = np.empty((rows, number))
         self._terminated = np.empty((rows, number), bool)
         self._truncated = np.empty((rows, number), bool)
@@ -106,7 +109,7 @@ class Collector:
         alive = np.ones(number, bool)
         observation = self._keep(self._environment(self.vector.reset, seed=reset_seed)[0])
         row = 0
-        while row < self.horizon and alive.any():
+        while row < self.horizon and np.count_nonzero(alive):
             np.copyto(self._observations[row], observation, casting="same_kind")
             action = self._act(forward, row, generator)
             observation, reward, terminated, truncated, info = self._environment(
@@ -114,7 +117,7 @@ class Collector:
             )
             self._rewards[row], self._alive[row] = reward, alive
             self._terminated[row], self._truncated[row] = terminated, truncated
-            alive &= ~(self._terminated[row] | self._truncated[row])
+            np.greater(alive, terminated | truncated, out=alive)
             row += 1
             observation = self._keep(observation)
             if "final_obs" in info:  # it was reset in the same step
@@ -132,8 +135,8 @@ class Collector:
         else:
             if row % _NOISE_ROWS == 0:
                 self.policy.fill_noise(self._noise, generator)
-            action = self.policy.sample(outputs, self._noise[row % _NOISE_ROWS])
-        self._actions[row] = action
+            action = self.policy.sample(outputs, self._noises[row % _NOISE_ROWS])
+        self._notes[row] = action.numpy()
         return action
 
     def _rollout(self, rows: int) -> Rollout:
