@@ -7,6 +7,10 @@ benchmarks/results/learning/ENV.json when it ends; those that are there already 
 so an interrupted command goes on where it was, unless the preset has changed. Afterwards:
 python -m benchmarks.learning.report
 
+Pong takes hours: train it by `eligibility train eligibility/Pong-v0 --out RUN`, go on with it by
+`eligibility train --resume RUN`, and put it among the results by
+python -m benchmarks.learning eligibility/Pong-v0 --take RUN
+
 Needs the extras train, box2d, mujoco and minigrid, and Stable-Baselines3. The seconds are of
 processor time, on one thread. All of it takes about {hours:.0f} hours at most; --list says what
 each environment may take. The seeds that presets were chosen with are 100 and above.
@@ -24,7 +28,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.learning.run import ALGORITHMS, preset
+from benchmarks.learning.run import ALGORITHMS, of_folder, preset
 from benchmarks.learning.tasks import TASKS, ZOO_COMMIT, Task
 from eligibility.files import write_atomically
 
@@ -37,17 +41,24 @@ def main() -> None:
     arguments = parse()
     if arguments.list:
         for task in TASKS.values():
-            print(f"{task.env:<26} at most {task.seconds:>5.0f} s a run")
+            what = (
+                "by hand, see --take" if task.by_hand else f"at most {task.seconds:>5.0f} s a run"
+            )
+            print(f"{task.env:<26} {what}")
         return
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    names = list(TASKS) if arguments.env == ["all"] else arguments.env
-    for name in names:
+    if arguments.take:
+        take(TASKS[arguments.env[0]], arguments)
+        return
+    short = [name for name, task in TASKS.items() if not task.by_hand]
+    for name in short if arguments.env == ["all"] else arguments.env:
         measure(TASKS[name], arguments)
 
 
 def parse() -> argparse.Namespace:
     """The options."""
-    seconds = sum(task.seconds * (5 + 2 * len(task.peers)) for task in TASKS.values())
+    short = [task for task in TASKS.values() if not task.by_hand]
+    seconds = sum(task.seconds * (5 + 2 * len(task.peers)) for task in short)
     text = str(__doc__).format(hours=seconds / 3600)
     parser = argparse.ArgumentParser(
         "python -m benchmarks.learning",
@@ -59,12 +70,24 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=5, help="of REINFORCE, from 0")
     parser.add_argument("--peer-seeds", type=int, default=2, help="of A2C and PPO, from 0")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
+    parser.add_argument(
+        "--take", type=Path, metavar="RUN", help="take the run folder of `eligibility train ENV`"
+    )
     parser.add_argument("--list", action="store_true", help="what each may take, and stop")
     arguments = parser.parse_args()
     for name in arguments.env:
         if name not in names:
             parser.error(f"no environment {name!r}; there are {', '.join(names)}")
     return arguments
+
+
+def take(task: Task, arguments: argparse.Namespace) -> None:
+    """Put the run of a folder among the results, in place of an older one of its seed."""
+    path = arguments.out / f"{task.file}.json"
+    results = json.loads(path.read_text("utf-8")) if path.exists() else header(task)
+    run = {"algorithm": "REINFORCE", **surroundings(), **of_folder(task, arguments.take)}
+    others = [other for other in results["runs"] if other["seed"] != run["seed"]]
+    write_atomically(path, written({**results, "runs": [*others, run]}))
 
 
 def measure(task: Task, arguments: argparse.Namespace) -> None:

@@ -142,7 +142,7 @@ def section(result: dict[str, Any]) -> str:
     rows += [
         f"| {run['algorithm']} | {run['seed']} | {'yes' if run['solved'] else 'no'} | "
         f"{run['steps']:,} | {run['episodes']:,} | {run['processor_seconds']:.1f} | "
-        f"{run['mean_return']:.4g} | {run['greedy_return']:.4g} |\n"
+        f"{run['mean_return']:.4g} | {greedy(run)} |\n"
         for run in result["runs"]
     ]
     limit = result["seconds_at_most"]
@@ -167,6 +167,10 @@ def written(option: tuple[str, Any]) -> str:
     if isinstance(value, bool):
         return flag if value else f"--no-{flag[2:]}"
     return f"{flag} {','.join(map(str, value)) if isinstance(value, list) else value}"
+
+
+def greedy(run: dict[str, Any]) -> str:
+    return "not played" if run["greedy_return"] is None else f"{run['greedy_return']:.4g}"
 
 
 def runs_of(result: dict[str, Any], algorithm: str) -> list[dict[str, Any]]:

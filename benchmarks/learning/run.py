@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -86,6 +88,29 @@ def exactly(predict: Callable[[np.ndarray[Any, Any]], Any]) -> float:
     actions = np.asarray(predict(states)).tolist()
     table = dict(zip(map(tuple, states.tolist()), actions, strict=True))
     return round(blackjack.expected_return(table.__getitem__), 5)
+
+
+def of_folder(task: Task, folder: Path) -> dict[str, Any]:
+    """The run that `eligibility train` left in a folder: one that takes days cannot be made here.
+
+    Its curve has no processor time: the seconds are those on the wall, for all rows the last's
+    share by steps.
+    """
+    with (folder / "curve.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    config, done = (
+        json.loads((folder / name).read_text("utf-8")) for name in ("config.json", "result.json")
+    )
+    seconds, steps = done["training_seconds"], int(rows[-1]["steps"])
+    if config["env"] != task.env:
+        raise SystemExit(f"{folder} holds a run of {config['env']}, not of {task.env}")
+    record = Record(task)
+    for row in rows:
+        record.note(int(row["steps"]), int(row["episodes"]), float(row["mean_return"]))
+        record.curve[-1][1] = round(seconds * record.steps / steps, 3)
+    result = record.result()
+    greedy = {"greedy_return": None, "wall_seconds": round(seconds, 2)}
+    return {"seed": config["seed"], **result, **greedy, "preset": preset(task)}
 
 
 def preset(task: Task) -> dict[str, Any]:

@@ -35,8 +35,9 @@ def test_a_preset_makes_an_update(env: str) -> None:
         not old.equal(new) for old, new in zip(before, model.network.parameters(), strict=True)
     ]
     assert any(moved) or model.progress.gradient_norm == 0  # no reward was met: nothing to learn
-    observation = model._vector.reset(seed=1)[0]
-    assert len(model.predict(observation)) == 2
+    observation, info = make_vector(env, 2).reset(seed=1)
+    masks = info.get("action_mask")
+    assert len(model.predict(observation, action_masks=masks)) == 2
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,14 @@ PRESETS: dict[str, dict[str, Any]] = {
     # Small policies that move by a given divergence need a third of the steps that Adam does.
     "LunarLander-v3": {"environments": 32, "hidden_sizes": (32,), "natural_gradient": 0.03},
     # A table of logits.
-    "FrozenLake-v1": {"environments": 128, "hidden_sizes": (), "natural_gradient": 0.03},
+    "FrozenLake-v1": {
+        "environments": 128,
+        "hidden_sizes": (),
+        "natural_gradient": 0.03,
+        "entropy_coef": 0.02,
+    },
+    # Likewise; what the info forbids is masked.
+    "Taxi-v4": {"hidden_sizes": (), "natural_gradient": 0.03, "discount": 0.95},
     "Blackjack-v1": {
         "environments": 512,
         "hidden_sizes": (32,),
@@ -45,6 +52,15 @@ PRESETS: dict[str, dict[str, Any]] = {
         "environments": 16,
         "hidden_sizes": (32,),
         "natural_gradient": 0.03,
+    },
+    # A critic's worth of foresight, and few episodes an update, since each is a thousand steps.
+    "HalfCheetah-v5": {
+        "environments": 8,
+        "hidden_sizes": (32,),
+        "natural_gradient": 0.03,
+        "baseline": "state-value",
+        "gae_lambda": 0.97,
+        "normalize_observations": True,
     },
     "MiniGrid-Empty-5x5-v0": {**_GRID, "max_episode_steps": 100},
     "MiniGrid-Empty-8x8-v0": {**_GRID, "max_episode_steps": 256},
