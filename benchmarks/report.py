@@ -42,7 +42,9 @@ def page(results: Path) -> str:
         ("logits-*.json", over_logits),
         ("hot_path*.json", hot_path),
         ("per_sample_eligibilities*.json", per_sample),
-        ("cartpole*.json", cartpole),
+        ("cartpole.json", cartpole),
+        ("cartpole_peers.json", cartpole_peers),
+        ("rollout_overhead.json", rollout_overhead),
     ):
         files = sorted(results.glob(pattern))
         if files:
@@ -287,6 +289,61 @@ Solved {result["solved"]}, one core of {result["machine"]["processor"]}; {result
 {versions}.
 
 {table(("", "value"), rows)}"""
+
+
+def cartpole_peers(result: dict[str, Any]) -> str:
+    """Everybody under one stopwatch."""
+    trainers = result["trainers"]
+    ours = trainers[OURS]["seconds_median"]
+    rows = []
+    for name, trainer in trainers.items():
+        seconds, steps = trainer["seconds_median"], trainer["steps_median"]
+        ratio = f"{seconds / ours:.0f}" if seconds and ours else "–"
+        rows.append(
+            [
+                name,
+                f"{trainer['solved']} of {trainer['seeds']}",
+                f"{seconds:.2f}" if seconds else "–",
+                ratio,
+                f"{steps:,.0f}" if steps else "–",
+            ]
+        )
+    errors = [(name, error) for name, of in trainers.items() for error in of["errors"]]
+    failed = "".join(f"\nCould not run: {name} ({error}).\n" for name, error in errors)
+    limits = result["limits"]
+    versions = ", ".join(f"{name} {number}" for name, number in result["versions"].items())
+    heading = ("", "solved", "seconds", "times ours", "steps")
+    return f"""\
+## CartPole-v1: others, by the same rule
+
+Until the mean of the last 100 training episodes is {limits["goal"]:g}, in turns on one core of
+{result["machine"]["processor"]}; medians of the runs that were solved within
+{limits["seconds"]:g} s and {limits["steps"]:,} steps; seconds from the first reset, without
+imports. Each with the settings that its own project gives for CartPole; {result["date"]},
+{versions}.
+
+{table(heading, rows)}{failed}"""
+
+
+def rollout_overhead(result: dict[str, Any]) -> str:
+    """What a rollout costs beyond its parts."""
+    rows = [
+        [
+            f"{case['env']}, {case['environments']} side by side",
+            *(f"{case[f'{part}_microseconds']:.0f}" for part in ("rollout", "environment")),
+            f"{case['network_microseconds']:.0f}",
+            f"{case['overhead']:.0%}",
+        ]
+        for case in result["cases"]
+    ]
+    heading = ("microseconds a step of all", "rollout", "environment", "network", "overhead")
+    return f"""\
+## Rollouts: what environment and network leave
+
+Rollouts, and the same environment steps and network calls alone, in turns on one core of
+{result["machine"]["processor"]}; {result["date"]}. The goal is an overhead below 20 %.
+
+{table(heading, rows)}"""
 
 
 if __name__ == "__main__":
