@@ -64,7 +64,21 @@ COUPLINGS = {
     _MEAN_TIMES_SUM: lambda steps: 1.0 / steps,
     "broadcast": lambda steps: np.ones_like(steps),
 }
-TRANSFORMS = ("", "centred", "whitened", "whitened-biased", "scaled", "leave-one-out")
+# Joined by "+": what is subtracted, and what it is then divided by; "-late" after γ^t.
+TRANSFORMS = (
+    "", "centred", "whitened", "whitened-biased", "scaled", "scaled-biased", "leave-one-out",
+)  # fmt: skip
+# Those that need several episodes.
+_OTHERS = (
+    "leave-one-out-of-episodes", "leave-one-out-of-times",
+    "leave-one-out-of-episodes+scaled-biased", "leave-one-out-of-times+scaled-biased",
+    "leave-one-out-of-episodes+scaled", "leave-one-out-of-times+scaled",
+)  # fmt: skip
+_LATE = (
+    "scaled-late",
+    "leave-one-out-of-episodes+scaled-late",
+    "leave-one-out-of-times+scaled-late",
+)
 NORMS = ("", "mean-over-time", "mean-over-each-episode", "mean-over-episodes")
 SCOPES = ("batch", "episode")
 
@@ -115,8 +129,7 @@ class Candidate:
             named.append(self.credit.rule)
         if not self.time_discount and self.discount != 1.0 and not self.free_of_time:
             named.append("gamma-t-dropped")
-        if self.transform:
-            named.append(self.transform.removesuffix("-biased"))
+        named += transform_names(self.transform)
         if self.norm:
             named.append(self.norm)
         return tuple(named)
@@ -132,9 +145,13 @@ class Candidate:
 
     def finished(self, credit: Array, line: Timeline) -> Array:
         """[P, I] the reinforcement of each action for its ``credit`` [P, I]."""
-        credit = _transformed(credit, self.transform, self.scope, line, self.epsilon)
+        parts = self.transform.split("+")
+        for part in parts:
+            credit = _transformed(credit, part, self.scope, line, self.epsilon)
         if self.time_discount:
             credit = credit * self.discount**line.time
+        if parts[-1].endswith("-late"):
+            credit = _transformed(credit, "scaled-biased", self.scope, line, self.epsilon)
         if self.credit.factor is not None:
             credit = credit * self.credit.factor(line)
         factor = COUPLINGS[self.coupling]
@@ -161,8 +178,10 @@ def norm_factor(norm: str, line: Timeline) -> Array:
 def _transformed(
     credit: Array, transform: str, scope: str, line: Timeline, epsilon: float
 ) -> Array:
-    if not transform:
+    if not transform or transform.endswith("-late"):
         return credit
+    if transform.startswith("leave-one-out-of-"):
+        return credit - _mean_of_others(credit, line, transform.removeprefix("leave-one-out-of-"))
     count = line.count(scope)
     mean = line.mean(credit, scope)
     centred = credit - mean
@@ -173,9 +192,24 @@ def _transformed(
             left_out: Array = centred * count / (count - 1)
             return left_out
         square = line.total(centred**2, scope)
-        spread = np.sqrt(square / (count if transform == "whitened-biased" else count - 1))
-        scaled: Array = (credit if transform == "scaled" else centred) / (spread + epsilon)
+        spread = np.sqrt(square / (count if transform.endswith("-biased") else count - 1))
+        numbers = credit if transform.startswith("scaled") else centred
+        # equal numbers, where a program that divides by 0 is not finite, and a careful one gives 0
+        scaled: Array = np.where(spread + epsilon == 0, 0.0, numbers / (spread + epsilon))
         return scaled
+
+
+def _mean_of_others(credit: Array, line: Timeline, what: str) -> Array:
+    """[P, I] the mean credit of the other episodes, over all their steps or at the same time."""
+    ones = np.ones_like(credit)
+    if what == "episodes":
+        total = line.total(credit, "batch") - line.total(credit, "episode")
+        count = line.total(ones, "batch") - line.total(ones, "episode")
+    else:
+        total = line.total(credit, "time") - credit
+        count = line.total(ones, "time") - 1.0
+    mean: Array = np.where(count > 0, total / np.maximum(count, 1.0), 0.0)
+    return mean
 
 
 def candidates(
@@ -184,17 +218,21 @@ def candidates(
     """Compositions from the plainest to the most involved, with at most so many unusual parts."""
     scopes = SCOPES[:1] if line.single else SCOPES
     norms = NORMS[:2] if line.single else NORMS
+    transforms = (*TRANSFORMS, *_LATE[:1]) if line.single else (*TRANSFORMS, *_OTHERS, *_LATE)
     for involved in range(parts + 1):
-        for credit, transform, coupling, norm in product(CREDITS, TRANSFORMS, COUPLINGS, NORMS):
+        for credit, transform, coupling, norm in product(CREDITS, transforms, COUPLINGS, NORMS):
             unusual = [bool(credit.rule), bool(transform), bool(coupling), bool(norm)]
             if sum(unusual) != involved or norm not in norms:
                 continue
             if bool(coupling) and credit.rule not in ("", "whole-episode-return"):
                 continue
-            for scope in scopes if transform or coupling else SCOPES[:1]:
+            several = transform in _OTHERS or transform in _LATE
+            for scope in scopes if (transform and not several) or coupling else SCOPES[:1]:
                 for discount in discounts:
                     for time_discount in (True, False) if discount != 1.0 else (False,):
                         if time_discount and (credit.rule == "whole-episode-return"):
+                            continue
+                        if transform in _LATE and not time_discount:
                             continue
                         for epsilon in epsilons if _divides(transform) else (0.0,):
                             yield Candidate(
@@ -209,5 +247,12 @@ def candidates(
                             )
 
 
+def transform_names(transform: str) -> list[str]:
+    """The conventions in a transform, without the details that tell its variants apart."""
+    endings = ("-biased", "-late", "-of-episodes", "-of-times")
+    parts = transform.split("+") if transform else []
+    return [next((p.removesuffix(e) for e in endings if p.endswith(e)), p) for p in parts]
+
+
 def _divides(transform: str) -> bool:
-    return transform in ("whitened", "whitened-biased", "scaled")
+    return "whitened" in transform or "scaled" in transform

@@ -8,6 +8,7 @@ import numpy as np
 
 from eligibility.audit.arrays import Array
 from eligibility.audit.case import Case
+from eligibility.audit.catalogue import transform_names
 from eligibility.audit.critic import Advantage
 from eligibility.audit.evidence import Evidence
 from eligibility.audit.exact import Bias, policy_gradient
@@ -87,7 +88,14 @@ def _bias_alone(
     elif name == "whole-episode-return":
         alone = right
     else:
-        alone = replace(right, transform=form.transform, epsilon=form.epsilon)
+        parts = [part for part in form.transform.split("+") if transform_names(part) == [name]]
+        late = any(part.endswith("-late") for part in parts)
+        alone = replace(
+            right,
+            transform="+".join(parts),
+            epsilon=form.epsilon,
+            time_discount=right.time_discount or late,
+        )
     return _residual(evidence, line, alone.weights(line), form.discount)
 
 
@@ -108,8 +116,8 @@ def _bias_of_entropy(evidence: Evidence, line: Timeline, match: Match) -> float:
     return float(np.linalg.norm(match.entropy * bonus) / np.linalg.norm(true))
 
 
-def describe(match: Match) -> str:
-    """A match in words."""
+def describe(match: Match, tolerance: float) -> str:
+    """A match in words; an entropy term below ``tolerance`` is rounding."""
     form = match.plain
     credit = form.credit.rule.replace("-", " ") or "reward-to-go"
     if isinstance(match.form, Advantage):
@@ -120,9 +128,9 @@ def describe(match: Match) -> str:
         words.append("times γ^t")
     if form.transform:
         over = " over each episode" if form.scope == "episode" else ""
-        words.append(form.transform.removesuffix("-biased") + over)
+        words += [name.replace("-", " ") + over for name in transform_names(form.transform)]
     words += [part.replace("-", " ") for part in (form.coupling, form.norm) if part]
-    if abs(match.entropy) > 1e-6:
+    if abs(match.entropy) > max(1e-6, tolerance):
         words.append(f"plus {match.entropy:.3g} × entropy")
     if match.use:
         words.append(f"of {match.use.replace('-', ' ')} only")

@@ -13,9 +13,9 @@ from itertools import product
 import numpy as np
 
 from eligibility.audit.arrays import Array
-from eligibility.audit.catalogue import Candidate, candidates, norm_factor
+from eligibility.audit.catalogue import TRANSFORMS, Candidate, candidates, norm_factor
 from eligibility.audit.evidence import Evidence
-from eligibility.audit.probe import STATES
+from eligibility.audit.job import STATES
 from eligibility.audit.timeline import Timeline
 
 # How the end of an episode enters the advantage, the right way first.
@@ -112,7 +112,7 @@ def baselines(
     for form in candidates(line, discounts, epsilons, parts=2):
         if form.transform in _AFFINE:
             yield Advantage(form, "return", 1.0)
-        if form.transform:
+        if form.transform in TRANSFORMS[1:]:
             yield Advantage(form, "return-after-transform", 1.0)
 
 

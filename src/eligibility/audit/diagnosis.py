@@ -96,7 +96,7 @@ def _conclude(
     faults = _faults(case, match, measured, exact)
     conventions = conventions_of(case, evidence, line, match, measured)
     others = tuple(faults) + tuple(warnings)
-    rule = describe(match) if match else ""
+    rule = describe(match, case.tolerance) if match else ""
     if any(finding.rule == "wrong-sign" for finding in faults):
         verdict, summary = "wrong-sign", FAULTS["wrong-sign"].means
     elif exact and not faults:

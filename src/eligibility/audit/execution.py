@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from eligibility.audit.choices import PathComplete, TooManyChoicesError
 from eligibility.audit.interception import intercepted
-from eligibility.audit.recorder import Job, Recorder, is_user_file
+from eligibility.audit.job import Job
+from eligibility.audit.recorder import Recorder, is_user_file
 from eligibility.audit.trace import Trace
 
 

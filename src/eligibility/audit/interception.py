@@ -12,7 +12,7 @@ from eligibility.audit import (
     environments,
     learning,
     noise_numpy,
-    precision,
+    raised,
     samplers,
     surroundings,
 )
@@ -32,7 +32,7 @@ def intercepted(recorder: Recorder, *, four_tuple: bool = False) -> Iterator[Non
     patches = Patches()
     try:
         if recorder.job.raised:
-            precision.raise_precision(patches)
+            raised.raise_precision(patches)
         samplers.enumerate_torch(patches, recorder)
         samplers.enumerate_python(patches, recorder)
         noise_numpy.follow_noise(patches, recorder.noise, lambda: recorder.running)

@@ -13,7 +13,7 @@ from torch.optim.optimizer import (
 )
 
 from eligibility.audit.patches import Patches
-from eligibility.audit.precision import precision_note
+from eligibility.audit.raised import precision_note
 from eligibility.audit.recorder import Recorder, user_place
 
 

@@ -16,8 +16,8 @@ import torch
 
 from eligibility.audit.arrays import Array, Booleans, Integers
 from eligibility.audit.choices import Choices
-from eligibility.audit.precision import precision_note
 from eligibility.audit.quadrature import NODES, WEIGHTS
+from eligibility.audit.raised import precision_note
 from eligibility.audit.symbol import Symbol, winning_probabilities
 
 # How a note begins that names what the audit could not follow.

@@ -8,7 +8,6 @@ that a wrong program could be right on by luck.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,33 +15,11 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from eligibility.audit.job import STATES, ProbeSize
 from eligibility.audit.noise_numpy import settled
 
-STATES = 3
 TERMINAL = STATES  # its observation is seen after the last step of a terminated episode
 
-
-@dataclass(frozen=True)
-class ProbeSize:
-    """How much of the problem is there; smaller ones have fewer paths.
-
-    Attributes:
-        horizon: Steps after which an episode is truncated.
-        random_start: Whether the first state is drawn.
-        random_transitions: Whether the first transition is drawn.
-    """
-
-    horizon: int
-    random_start: bool
-    random_transitions: bool
-
-
-# From the richest to the smallest; the audit takes the first whose paths it can afford.
-SIZES = (
-    ProbeSize(horizon=3, random_start=True, random_transitions=True),
-    ProbeSize(horizon=3, random_start=False, random_transitions=False),
-    ProbeSize(horizon=2, random_start=False, random_transitions=False),
-)
 
 # Observation shape (an int: that many discrete observations) and action space of well-known
 # environments, so that a program meets the sizes it was written for without the environment.
@@ -123,6 +100,8 @@ class Probe(gymnasium.Env[Any, Any]):
         self._choose, self._on_reset, self._on_step = choose, on_reset, on_step
         self._observations = _observations(observation_space)
         self._rewards = _reward_tables(action_space)
+        # the lowest index of each component
+        self._first = np.asarray(getattr(action_space, "start", 0), dtype=np.float64).reshape(-1)
         self.state = self.start = self.time = 0
         self._started = False
         self.previous = 0.0
@@ -151,7 +130,7 @@ class Probe(gymnasium.Env[Any, Any]):
     def step(self, action: Any) -> Any:
         """Take one step."""
         action = settled(action)
-        components = np.asarray(_detached(action), dtype=np.float64).reshape(-1)
+        components = np.asarray(_detached(action), dtype=np.float64).reshape(-1) - self._first
         state, reward = self.state, self._reward(components)
         parity = 0 if self._continuous else int(components.sum()) % 2
         self.time += 1

@@ -16,9 +16,10 @@ import torch
 
 from eligibility.audit.arrays import Array
 from eligibility.audit.choices import Choices, PathComplete
+from eligibility.audit.job import Job
 from eligibility.audit.noise import UNREAD, Noise
-from eligibility.audit.precision import precision_note
-from eligibility.audit.probe import Probe, ProbeSize
+from eligibility.audit.probe import Probe
+from eligibility.audit.raised import precision_note
 from eligibility.audit.trace import Score, Step, Update
 
 MAX_UPDATES = 64
@@ -28,33 +29,6 @@ _LIBRARIES = (
     str(Path(__file__).parent),
     *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
 )
-
-
-@dataclass(frozen=True)
-class Job:
-    """What one run is asked to do.
-
-    Attributes:
-        prescribed: Outcomes of the first choices.
-        size: How much of the probe there is.
-        directions: Probing directions of each parameter tensor.
-        seed: Draw the choices after the prescribed ones at random; None: take the first outcome.
-        stop_after: End after so many choices.
-        tensor: The parameter tensor to move before the run, or None.
-        direction: Along which of its directions.
-        distance: How far.
-        raised: Run in double precision whatever the program asks for.
-    """
-
-    prescribed: tuple[int, ...]
-    size: ProbeSize
-    directions: int = 3
-    seed: int | None = None
-    stop_after: int | None = None
-    tensor: int | None = None
-    direction: int = 0
-    distance: float = 0.0
-    raised: bool = True
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Protocol
 
-from eligibility.audit.execution import execute
-from eligibility.audit.recorder import Job
+from eligibility.audit.job import Job, Program, encode_job, settings_line
 from eligibility.audit.trace import Trace, parse_trace
 from eligibility.errors import EligibilityError
 
@@ -42,6 +41,8 @@ class CallableRunner:
 
     def run(self, job: Job) -> Trace:
         """One run."""
+        from eligibility.audit.execution import execute
+
         return execute(self._program, job, four_tuple=self._four_tuple)
 
 
@@ -69,8 +70,6 @@ class ScriptRunner:
         four_tuple: bool,
         text: str | None = None,
     ) -> None:
-        from eligibility.audit.worker import Program, settings_line
-
         self._folder = tempfile.TemporaryDirectory(
             prefix="eligibility-audit-", ignore_cleanup_errors=True
         )
@@ -95,8 +94,6 @@ class ScriptRunner:
 
     def run(self, job: Job) -> Trace:
         """One run."""
-        from eligibility.audit.worker import encode_job
-
         answer = self._ask(encode_job(job))
         try:
             import json

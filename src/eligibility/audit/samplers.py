@@ -13,8 +13,8 @@ from torch import distributions
 
 from eligibility.audit.noise_numpy import GENERATOR, drawing
 from eligibility.audit.patches import Patches
-from eligibility.audit.precision import precision_note
 from eligibility.audit.quadrature import NODES, WEIGHTS
+from eligibility.audit.raised import precision_note
 from eligibility.audit.recorder import Recorder
 
 # Uniform integers and noise are enumerated when there are so few; larger ones pick minibatches.

@@ -14,15 +14,15 @@ import numpy as np
 
 from eligibility.audit.arrays import Array
 from eligibility.audit.choices import next_path
+from eligibility.audit.job import SIZES, Job, ProbeSize
 from eligibility.audit.precision import SINGLE, UNIT_DOUBLE, UNIT_SINGLE, step_length
-from eligibility.audit.probe import SIZES, ProbeSize
-from eligibility.audit.recorder import Job
 from eligibility.audit.runner import Runner
 from eligibility.audit.trace import Draw, Step, Trace
 
 Progress = Callable[[str, int, int], None]  # what is done, runs so far, runs expected
 RAN = ("updated", "finished")
 _SCOUTS = 6
+_ENOUGH = 40  # paths from whose probability the number of the others is foreseen
 _MANY = 10**18  # "more than can be counted"
 _HOPELESS = 200  # choices of one path, of which no size of the probe makes few paths
 # Long paths tell more each, and take longer: so many steps together, and no fewer paths than that.
@@ -147,6 +147,7 @@ def _enumerate(
 ) -> tuple[Trace, ...] | None:
     """Every path in depth-first order; None if there are more than ``cap``."""
     traces: list[Trace] = []
+    done = 0.0
     prescribed: tuple[int, ...] | None = ()
     while prescribed is not None:
         if len(traces) >= cap:
@@ -154,6 +155,9 @@ def _enumerate(
         progress("paths", len(traces), max(predicted, len(traces)))
         traces.append(runner.run(replace(job, prescribed=prescribed)))
         prescribed = next_path(traces[-1])
+        done += traces[-1].probability
+        if len(traces) >= _ENOUGH and len(traces) > cap * done:
+            return None  # at this rate there would be more
     return tuple(traces)
 
 

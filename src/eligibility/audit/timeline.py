@@ -120,13 +120,15 @@ class Timeline:
         return self._taken(values, self.following_in_batch)
 
     def total(self, values: Array | Booleans, scope: str) -> Array:
-        """[P, I] sum over the decisions of the "batch" or of the decision's "episode"."""
+        """[P, I] sum over the decisions of the "batch", the decision's "episode" or its "time"."""
         values = np.where(self.present, values, 0.0)
         if scope == "batch":
             whole: Array = values.sum(axis=1, keepdims=True) * self.present
             return whole
-        width = self.position.shape[1]
-        place = self.segment + width * np.arange(len(values))[:, None]
+        own, width = self.segment, self.position.shape[1]
+        if scope == "time":
+            own, width = self.time, self.position.shape[2]
+        place = own + width * np.arange(len(values))[:, None]
         sums = np.bincount(place[self.present], values[self.present], width * len(values))
         spread: Array = np.where(self.present, sums[np.where(self.present, place, 0)], 0.0)
         return spread

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -17,41 +18,23 @@ import signal
 import sys
 import time
 from contextlib import suppress
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import astuple, fields
 from pathlib import Path
-from typing import Any
 
-import torch._dynamo  # optimizers import it on first use: once here, not once a run
+import torch
 
 from eligibility.audit import sandbox
+from eligibility.audit.compiler import postpone_compiler
 from eligibility.audit.execution import execute
-from eligibility.audit.probe import ProbeSize
-from eligibility.audit.recorder import Job
+from eligibility.audit.job import Job, Program, decode_job
 from eligibility.audit.trace import Trace
 
 MAX_RESULT_BYTES = 64 << 20
 _SET_CHILD_SUBREAPER = 36
-
-
-@dataclass(frozen=True)
-class Program:
-    """The script and its limits.
-
-    Attributes:
-        path: The script.
-        arguments: Its command line.
-        scratch: The folder it runs in.
-        seconds: Time limit of one run.
-        megabytes: Memory limit of one run.
-        four_tuple: Whether it speaks the interface of gym before 0.26.
-    """
-
-    path: str
-    arguments: tuple[str, ...]
-    scratch: str
-    seconds: float
-    megabytes: int
-    four_tuple: bool
+_LIBRARIES = (
+    "stable_baselines3", "sb3_contrib", "tianshou", "tensordict", "torchrl", "transformers",
+    "scipy.signal",
+)  # fmt: skip
 
 
 def encode(trace: Trace) -> str:
@@ -60,19 +43,6 @@ def encode(trace: Trace) -> str:
     for name in ("draws", "steps", "updates", "scores"):
         data[name] = [astuple(record) for record in data[name]]
     return json.dumps(data)
-
-
-def encode_job(job: Job) -> str:
-    """A job as one line of JSON."""
-    return json.dumps(asdict(job))
-
-
-def decode_job(line: str) -> Job:
-    """The job in a line of JSON."""
-    data = json.loads(line)
-    data["size"] = ProbeSize(**data["size"])
-    data["prescribed"] = tuple(data["prescribed"])
-    return Job(**data)
 
 
 def main() -> None:
@@ -84,7 +54,9 @@ def main() -> None:
         os.dup2(null, descriptor)
     settings = json.loads(jobs.readline())
     program = Program(**settings | {"arguments": tuple(settings["arguments"])})
+    postpone_compiler()
     torch.set_num_threads(1)
+    _preload(Path(program.path))
     with suppress(OSError, AttributeError):
         # orphans of a run become our children, so that they can be found and ended
         ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -93,6 +65,15 @@ def main() -> None:
     print("ready", file=results, flush=True)
     for line in jobs:
         print(_run_forked(program, decode_job(line)), file=results, flush=True)
+
+
+def _preload(path: Path) -> None:
+    """Load the large libraries that the program names: once here, not once a run."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    for name in _LIBRARIES:
+        if name in text:
+            with suppress(Exception):  # then the program itself will meet the error
+                importlib.import_module(name)
 
 
 def _run_forked(program: Program, job: Job) -> str:
@@ -176,12 +157,6 @@ def _answer(data: bytes, in_time: bool, status: int, program: Program) -> str:
 
 def _failure(outcome: str, detail: str) -> str:
     return encode(Trace(outcome, detail))
-
-
-def settings_line(program: Program) -> str:
-    """The first line that a worker reads."""
-    data: dict[str, Any] = asdict(program)
-    return json.dumps(data)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,98 @@
+"""What one run of the audited program is asked to do; and the program itself."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ProbeSize:
+    """How much of the problem is there; smaller ones have fewer paths.
+
+    Attributes:
+        horizon: Steps after which an episode is truncated.
+        random_start: Whether the first state is drawn.
+        random_transitions: Whether the first transition is drawn.
+    """
+
+    horizon: int
+    random_start: bool
+    random_transitions: bool
+
+
+# From the richest to the smallest; the audit takes the first whose paths it can afford.
+SIZES = (
+    ProbeSize(horizon=3, random_start=True, random_transitions=True),
+    ProbeSize(horizon=3, random_start=False, random_transitions=False),
+    ProbeSize(horizon=2, random_start=False, random_transitions=False),
+)
+STATES = 3  # of the probe, without the terminal one
+
+
+@dataclass(frozen=True)
+class Job:
+    """What one run is asked to do.
+
+    Attributes:
+        prescribed: Outcomes of the first choices.
+        size: How much of the probe there is.
+        directions: Probing directions of each parameter tensor.
+        seed: Draw the choices after the prescribed ones at random; None: take the first outcome.
+        stop_after: End after so many choices.
+        tensor: The parameter tensor to move before the run, or None.
+        direction: Along which of its directions.
+        distance: How far.
+        raised: Run in double precision whatever the program asks for.
+    """
+
+    prescribed: tuple[int, ...]
+    size: ProbeSize
+    directions: int = 3
+    seed: int | None = None
+    stop_after: int | None = None
+    tensor: int | None = None
+    direction: int = 0
+    distance: float = 0.0
+    raised: bool = True
+
+
+@dataclass(frozen=True)
+class Program:
+    """The script and its limits.
+
+    Attributes:
+        path: The script.
+        arguments: Its command line.
+        scratch: The folder it runs in.
+        seconds: Time limit of one run.
+        megabytes: Memory limit of one run.
+        four_tuple: Whether it speaks the interface of gym before 0.26.
+    """
+
+    path: str
+    arguments: tuple[str, ...]
+    scratch: str
+    seconds: float
+    megabytes: int
+    four_tuple: bool
+
+
+def encode_job(job: Job) -> str:
+    """A job as one line of JSON."""
+    return json.dumps(asdict(job))
+
+
+def decode_job(line: str) -> Job:
+    """The job in a line of JSON."""
+    data = json.loads(line)
+    data["size"] = ProbeSize(**data["size"])
+    data["prescribed"] = tuple(data["prescribed"])
+    return Job(**data)
+
+
+def settings_line(program: Program) -> str:
+    """The first line that a worker reads."""
+    data: dict[str, Any] = asdict(program)
+    return json.dumps(data)
