@@ -27,7 +27,7 @@ _KEY = "eligibility"
 def write_checkpoint(path: str | Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> Path:
     """Write tensors and facts to ``path``: the same input gives the same bytes."""
     safetensors = _safetensors()
-    tensors = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+    tensors = _apart({name: tensor.detach().contiguous() for name, tensor in tensors.items()})
     header = {"format_version": FORMAT_VERSION, "sha256": _checksum(tensors), **facts}
     content = safetensors.torch.save(tensors, metadata={_KEY: json.dumps(header)})
     return write_atomically(path, content)
@@ -58,6 +58,17 @@ def read_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]
     if checksum != _checksum(tensors):
         raise _damaged(path)
     return tensors, header
+
+
+def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The same with memory of their own: a network may have one weight under several names."""
+    taken: set[int] = set()
+    apart = {}
+    for name, tensor in tensors.items():
+        place = tensor.untyped_storage().data_ptr()
+        apart[name] = tensor.clone() if place in taken else tensor
+        taken.add(place)
+    return apart
 
 
 def _checksum(tensors: dict[str, Tensor]) -> str:

@@ -202,6 +202,20 @@ class Config:
         self._check_idle("baseline_rate", bool(averaging), "--baseline moving-average")
         self._check_idle("damping", self.natural_gradient > 0, "--natural-gradient 0.01")
 
+    def check_unused_by_own_network(self) -> None:
+        """Refuse options of the default network beside a network of the user's own."""
+        usual = {**PRESETS.get(self.env, {})}
+        for option in fields(self):
+            if option.name in ("hidden_sizes", "activation", "convolution"):
+                value = getattr(self, option.name)
+                if value != option.default and value != usual.get(option.name):
+                    raise InvalidValueError(
+                        f"`{option.name}`",
+                        str(value),
+                        "no value beside a network of your own",
+                        "leave it away, or build it into the network",
+                    )
+
     def _check_idle(self, name: str, used: bool, remedy: str) -> None:
         """Refuse a value that would do nothing."""
         option = next(option for option in fields(self) if option.name == name)

@@ -29,6 +29,7 @@ from eligibility.train.observations.masked import MaskedObservations
 from eligibility.train.progress import WINDOW, Progress
 from eligibility.train.rollout import Collector, Rollout
 from eligibility.train.seeding import Stream, derive
+from eligibility.train.user_network import Body, UserNetwork
 
 
 class Reinforce:
@@ -37,6 +38,9 @@ class Reinforce:
     Args:
         env: The id of a Gymnasium environment with any actions and observations but text, graphs
             and sequences.
+        network: A ``torch.nn.Module`` in place of the default network, or a function (a class is
+            one) that makes it from the number of outputs; see
+            `eligibility.train.user_network.UserNetwork` for what it maps.
         **options: The fields of `eligibility.train.config.Config`, such as ``seed=1``.
 
     Attributes:
@@ -59,7 +63,7 @@ class Reinforce:
         Williams 1992, Machine Learning 8:229-256, §5; the baseline: `eligibility.LeaveOneOut`.
     """
 
-    def __init__(self, env: str, **options: Any) -> None:
+    def __init__(self, env: str, *, network: Body | None = None, **options: Any) -> None:
         self.config = config = Config.from_options(env, options)
         vector, self._observations, self._policy = interface(
             make_vector(config.env, config.environments), config
@@ -68,8 +72,21 @@ class Reinforce:
         self._collector = Collector(
             vector, self._policy, self._observations, horizon(vector, config.max_episode_steps)
         )
-        generator = derive(config.seed, Stream.INITIALISATION)[1]
-        self.network = Network(
+        self.network = self._make_network(network)
+        self._prediction = derive(config.seed, Stream.PREDICTION)[1]
+        self.optimizer = Adam(self.network.parameters(), lr=config.learning_rate)
+        self.gradient = PolicyGradient(config, self.network, self._policy, self._observations)
+        self.recent: deque[float] = deque(maxlen=WINDOW)
+        self.progress = Progress()
+
+    def _make_network(self, body: Body | None) -> Network | UserNetwork:
+        config = self.config
+        seed, generator = derive(config.seed, Stream.INITIALISATION)
+        if body is not None:
+            config.check_unused_by_own_network()
+            normalize = config.normalize_observations
+            return UserNetwork(self._observations, self._policy, body, seed, normalize=normalize)
+        return Network(
             self._observations,
             config.hidden_sizes,
             self._policy,
@@ -78,11 +95,6 @@ class Reinforce:
             convolution=config.convolution,
             normalize=config.normalize_observations,
         )
-        self._prediction = derive(config.seed, Stream.PREDICTION)[1]
-        self.optimizer = Adam(self.network.parameters(), lr=config.learning_rate)
-        self.gradient = PolicyGradient(config, self.network, self._policy, self._observations)
-        self.recent: deque[float] = deque(maxlen=WINDOW)
-        self.progress = Progress()
 
     @property
     def stop_at(self) -> float:
@@ -268,7 +280,7 @@ class Reinforce:
         return saving.save(self, path)
 
     @classmethod
-    def load(cls, path: str | Path, **changes: Any) -> Reinforce:
+    def load(cls, path: str | Path, *, network: Body | None = None, **changes: Any) -> Reinforce:
         """The model of a checkpoint file, or of the run folder that holds one.
 
         Training goes on from there bit for bit as if it had never stopped: a rollout depends on
@@ -276,13 +288,15 @@ class Reinforce:
 
         Args:
             path: The file or the folder.
+            network: What the model was made with, if it was: a checkpoint has weights, no code.
             **changes: New values of ``steps``, ``stop_at`` or ``threads``.
 
         Raises:
             InvalidValueError: There is none, it is damaged, or another option is to be changed.
         """
         options, saved = saving.read(path, changes)
-        model = cls(**options)
+        saved.check_network(network is not None)
+        model = cls(**options, network=network)
         saved.restore(model)
         return model
 

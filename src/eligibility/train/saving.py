@@ -13,6 +13,7 @@ from eligibility.errors import InvalidValueError
 from eligibility.train.checkpoint import read_checkpoint, write_checkpoint
 from eligibility.train.progress import Progress
 from eligibility.train.state_names import named, part_of
+from eligibility.train.user_network import UserNetwork
 
 if TYPE_CHECKING:
     from eligibility.train.learner import Reinforce
@@ -28,7 +29,12 @@ def save(model: Reinforce, path: str | Path) -> Path:
         tensors |= named(f"optimizer.{number}", model.optimizer.state[parameter])
     tensors |= named("gradient", model.gradient.state_dict())
     progress = asdict(replace(model.progress, training_seconds=0.0))  # same run, same bytes
-    facts = {"config": asdict(model.config), "progress": progress, "recent": [*model.recent]}
+    facts = {
+        "config": asdict(model.config),
+        "progress": progress,
+        "recent": [*model.recent],
+        "own_network": isinstance(model.network, UserNetwork),
+    }
     return write_checkpoint(path, tensors, facts)
 
 
@@ -51,10 +57,28 @@ class Saved:
     def __init__(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         self._tensors, self._facts = tensors, facts
 
+    def check_network(self, given: bool) -> None:
+        """Raise unless a network of the user's own is given exactly where there was one."""
+        if given != self._facts.get("own_network", False):
+            raise InvalidValueError(
+                "`network`",
+                "a network for a model with the default one" if given else "none",
+                "none" if given else "the one that the model was made with: `load(…, network=…)`",
+                "leave it away" if given else "pass the same module or function as then",
+            )
+
     def restore(self, model: Reinforce) -> None:
         """Make ``model`` what was saved."""
         tensors = self._tensors
-        model.network.load_state_dict(part_of(tensors, "network"))
+        try:
+            model.network.load_state_dict(part_of(tensors, "network"))
+        except RuntimeError as error:  # its message is a list of names and shapes
+            raise InvalidValueError(
+                "`network`",
+                f"another network than the checkpoint's ({' '.join(str(error).split())})",
+                "the network that the model was made with",
+                "pass the same module or function as then",
+            ) from error
         for number, parameter in enumerate(model.network.parameters()):
             model.optimizer.state[parameter] = part_of(tensors, f"optimizer.{number}")
         model.gradient.load_state_dict(part_of(tensors, "gradient"))

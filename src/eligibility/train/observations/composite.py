@@ -72,6 +72,11 @@ class CompositeObservations(Observations):
         rows = [seen.reshape(len(seen), -1).astype(self.dtype) for seen, _ in both]
         return np.concatenate(rows, -1), both[0][1]
 
+    def blank(self, number: int) -> np.ndarray[Any, Any]:
+        """Those of the parts."""
+        rows = [part.blank(number).reshape(number, -1) for part in self._parts.values()]
+        return np.concatenate([row.astype(self.dtype) for row in rows], -1)
+
     def encode(self, kept: Tensor) -> Tensor:
         """The features of the parts."""
         if self.categories:

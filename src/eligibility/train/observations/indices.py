@@ -37,6 +37,10 @@ class DiscreteObservations(Observations):
         check_range(seen, self.start, self.start + self.features)
         return seen, several
 
+    def blank(self, number: int) -> np.ndarray[Any, Any]:
+        """The first state."""
+        return np.full(number, self.start)
+
     def indices(self, kept: Tensor) -> Tensor:
         """The state, counted from 0."""
         return (kept - self.start).unsqueeze(-1)
@@ -75,6 +79,10 @@ class MultiDiscreteObservations(Observations):
         seen = seen.reshape(len(seen), -1)
         check_range(seen, self._start, self._start + self._sizes)
         return seen, several
+
+    def blank(self, number: int) -> np.ndarray[Any, Any]:
+        """The first indices."""
+        return np.tile(self._start.astype(np.int64), (number, 1))
 
     def indices(self, kept: Tensor) -> Tensor:
         """Those of the first, the second, … one-hot vector."""

@@ -70,6 +70,10 @@ class MaskedObservations(Observations):
         check_not_stuck(self._policy, codes, "`action_masks`")
         return self._join(rows, codes), several
 
+    def blank(self, number: int) -> np.ndarray[Any, Any]:
+        """That of the observation, with nothing forbidden."""
+        return self._join(self._inner.blank(number), np.full((number, self._policy.size), FREE))
+
     def encode(self, kept: Tensor) -> Tensor:
         """The features of the observation; the mask is none."""
         return self._inner.encode(self._own(kept))

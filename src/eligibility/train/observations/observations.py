@@ -87,6 +87,10 @@ class Observations(ABC):
         for), indices from what was kept, counted from 0.
         """
 
+    def blank(self, number: int) -> np.ndarray[Any, Any]:
+        """Some observation of the space, ``number`` times, as kept."""
+        return np.zeros((number, *self.shape), self.dtype)
+
     def forbidden(self, kept: Tensor) -> Tensor | None:
         """What to add to a network's outputs for a mask of the actions; None: there is no mask."""
         return None
