@@ -84,6 +84,10 @@ class CategoricalCall:
             return self.kept
         return weight != 0 if self.kept is None else self.kept & (weight != 0)
 
+    def rows(self) -> int:
+        """How many samples are not ignored; 1 for none, whose sum is 0. It reads numbers."""
+        return max(1, self.shape.numel() if self.kept is None else int(self.kept.sum()))
+
     def chosen(self, log_probs: Tensor) -> Tensor:
         """The log-probability of what was chosen, from those of all categories."""
         if self.action is not None:

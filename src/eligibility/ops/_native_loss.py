@@ -205,8 +205,18 @@ _apply_small: Any = super(torch.autograd.Function, _SmallLoss).apply
 def _taken(
     plan: Plan, given: dict[str, Tensor], out: Tensor | None = None
 ) -> tuple[Tensor, Tensor, bool]:
-    """Loss, gradient, and whether a row that counts is impossible."""
     call, objective = _filled(plan.call, given), _filled(plan.objective, given)
+    return take(call, objective, plan.z_loss_coef, plan.scale, out)
+
+
+def take(
+    call: CategoricalCall,
+    objective: PolicyObjective,
+    z_loss_coef: float,
+    scale: float,
+    out: Tensor | None = None,
+) -> tuple[Tensor, Tensor, bool]:
+    """Loss, gradient, and whether a row that counts is impossible; records nothing."""
     weight = objective.token_weight
     if call.kept is not None:
         weight = call.kept if weight is None else torch.where(call.kept, weight, 0.0)
@@ -217,10 +227,10 @@ def _taken(
         weight=_column(weight),
         old=_column(objective.old_log_prob),
         reference=_column(objective.ref_log_prob) if estimates else None,
-        scale_advantage=-plan.scale,
-        scale_bonus=-plan.scale * objective.entropy_coef,
-        scale_square=plan.scale * plan.z_loss_coef,
-        scale_reference=plan.scale * objective.kl_coef,
+        scale_advantage=-scale,
+        scale_bonus=-scale * objective.entropy_coef,
+        scale_square=scale * z_loss_coef,
+        scale_reference=scale * objective.kl_coef,
         clip=(1.0 - low, 1.0 + high),
         kl_estimator=_ESTIMATORS.get(objective.kl_estimator, 0),
     )

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from eligibility.errors import InvalidValueError
-from eligibility.ops import _backend, _cpu, _plain
+from eligibility.ops import _backend, _cpu, _native_op, _plain
 from eligibility.ops._categorical_call import CategoricalCall, checked_logits
 from eligibility.ops._native_loss import native_loss, small_loss
 from eligibility.ops._objective import objective as linear_objective
@@ -248,8 +248,10 @@ def _loss(
 ) -> Tensor:
     """By whatever takes the fewest passes over the logits."""
     if reduction in ("mean", "sum") and _is_gradient_wanted(call, objective):
+        if _native_op.serves(call):
+            return _native_op.traced_loss(call, objective, z_loss_coef, reduction)
         if _backend.pays(call.raw, one_pass=True) and _cpu.serves(call.raw):
-            scale = 1.0 / int(_rows(call)) if reduction == "mean" else 1.0
+            scale = 1.0 / call.rows() if reduction == "mean" else 1.0
             return native_loss(call, objective, z_loss_coef, scale, _summed, reuse_logits)
         is_linear = z_loss_coef == 0.0 and objective.is_linear
         is_single = call.action is not None and call.shape == call.raw.shape[:-1]
