@@ -16,7 +16,13 @@ DEFAULT_HORIZON = 1000
 # How the ids begin that a module registers when it is imported.
 _MODULES = {"ALE/": "ale_py", "MiniGrid-": "minigrid", "BabyAI-": "minigrid"}
 # Which extra of ours installs the packages that environments need.
-_EXTRAS = {"ale_py": "atari", "Box2D": "box2d", "mujoco": "mujoco", "minigrid": "minigrid"}
+_EXTRAS = {
+    "envpool": "envpool",
+    "ale_py": "atari",
+    "Box2D": "box2d",
+    "mujoco": "mujoco",
+    "minigrid": "minigrid",
+}
 
 
 def make_vector(env: str, environments: int) -> VectorEnv[Any, Any, Any]:
@@ -24,6 +30,7 @@ def make_vector(env: str, environments: int) -> VectorEnv[Any, Any, Any]:
 
     Where the environment comes with a vectorised implementation (``vector_entry_point``) that is
     taken, as by Gymnasium; else this process steps the copies in turn, each for one episode.
+    ``envpool:Name-v1`` is EnvPool's.
 
     Raises:
         MissingDependencyError: Gymnasium, or the package that the environment is in, is missing.
@@ -53,6 +60,10 @@ def _make_vector(gymnasium: Any, env: str, environments: int) -> VectorEnv[Any, 
 
     tasks.register()
     module, _, name = env.rpartition(":")
+    if module == "envpool":
+        from eligibility.train.pool import EnvPoolVector
+
+        return EnvPoolVector(name, environments)
     module = module or next((m for start, m in _MODULES.items() if name.startswith(start)), "")
     if module:
         importlib.import_module(module)

@@ -1,0 +1,67 @@
+"""EnvPool's environments, which step in C++ threads: ``envpool:CartPole-v1``."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import envpool
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+
+class EnvPoolVector(VectorEnv[Any, Any, Any]):
+    """A pool that ``reset(seed=...)`` seeds, as Gymnasium wants it.
+
+    EnvPool seeds a pool when it is made and goes on from there, so that a rollout would depend on
+    all before it, and a resumed run would not be the one that was stopped. Here a reset with a
+    seed makes the pool anew: 5 ms for 100 CartPoles.
+
+    Args:
+        task: EnvPool's name of the environment.
+        number: How many of them.
+
+    References:
+        Weng et al. 2022, "EnvPool: a highly parallel reinforcement learning environment execution
+        engine".
+    """
+
+    metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012  # as Gymnasium has it
+
+    def __init__(self, task: str, number: int) -> None:
+        self._task, self.num_envs = task, number
+        self._pool = pool = self._make(0)
+        self.single_observation_space = pool.single_observation_space
+        self.single_action_space = pool.single_action_space
+        self.observation_space, self.action_space = pool.observation_space, pool.action_space
+        self.spec = EnvSpec(
+            id=f"envpool/{task}",
+            reward_threshold=pool.spec.reward_threshold,
+            max_episode_steps=pool.config["max_episode_steps"],
+        )
+
+    def reset(
+        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode everywhere."""
+        if seed is not None:
+            self._pool.close()
+            self._pool = self._make(seed)
+        return self._pool.reset()  # type: ignore[no-any-return]
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Step everywhere; an episode that ended begins anew instead."""
+        return self._pool.step(actions)  # type: ignore[no-any-return]
+
+    def close_extras(self, **options: Any) -> None:
+        """End the threads."""
+        self._pool.close()
+
+    def _make(self, seed: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # on its bounds, which are float64
+            pool = envpool.make_gymnasium(
+                self._task, num_envs=self.num_envs, seed=int(seed) % 2**31
+            )
+            pool.single_observation_space, pool.observation_space  # noqa: B018  # made when read
+        return pool
