@@ -33,7 +33,7 @@ def test_the_gradient_is_that_of_the_written_out_loss(normalize: bool) -> None:
         normalize=normalize, discount=0.9,
     )  # fmt: skip
     model.learn(total_steps=200)
-    rollout = model._collector.collect(model.network, *derive(0, Stream.TRAINING, 99))
+    rollout = model._collectors[0].collect(model.network, *derive(0, Stream.TRAINING, 99))
     model.gradient(rollout)
     got = gradients(model)
 
@@ -61,11 +61,11 @@ def test_the_gradient_is_that_of_the_written_out_loss(normalize: bool) -> None:
 
 def test_an_update_in_several_passes_is_the_update_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
     model = Reinforce("CartPole-v1", environments=4, hidden_sizes=(8,), entropy_coef=0.1)
-    rollout = model._collector.collect(model.network, *derive(0, Stream.TRAINING, 0))
-    once = model._differentiate(rollout, Progress())
+    rollout = model._collectors[0].collect(model.network, *derive(0, Stream.TRAINING, 0))
+    once = model._differentiate(rollout, rollout, Progress())
     wanted = gradients(model)
     monkeypatch.setattr(model.gradient, "_rows", 7)
-    several = model._differentiate(rollout, Progress())
+    several = model._differentiate(rollout, rollout, Progress())
     assert several.entropy == pytest.approx(once.entropy, rel=1e-6)
     for one, other in zip(gradients(model), wanted, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-7)
@@ -169,7 +169,7 @@ def test_learn_stops_where_the_callback_says_so_and_goes_on_when_called_again() 
 
 def test_every_environment_gives_one_whole_episode() -> None:
     model = Reinforce("CartPole-v1", environments=16)
-    rollout = model._collector.collect(model.network, *derive(0, Stream.TRAINING))
+    rollout = model._collectors[0].collect(model.network, *derive(0, Stream.TRAINING))
     ends = rollout.terminated | rollout.truncated
     assert ends.sum(0).tolist() == [1] * 16
     assert rollout.alive.sum(0).tolist() == rollout.rewards.sum(0).tolist()
@@ -179,7 +179,7 @@ def test_every_environment_gives_one_whole_episode() -> None:
 
 def test_an_endless_environment_is_truncated_not_terminated() -> None:
     model = Reinforce(HERE + "Endless-v0", environments=2, max_episode_steps=7)
-    rollout = model._collector.collect(model.network, *derive(0, Stream.TRAINING))
+    rollout = model._collectors[0].collect(model.network, *derive(0, Stream.TRAINING))
     assert rollout.episode_returns == [7.0, 7.0]
     assert rollout.truncated[-1].all()
     assert not rollout.terminated.any()

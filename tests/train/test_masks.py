@@ -51,7 +51,7 @@ def test_the_gradient_is_that_of_torchs_masked_categorical() -> None:
         normalize=False, entropy_coef=0.1, discount=1.0,
     )  # fmt: skip
     model.learn(total_steps=100)
-    rollout = model._collector.collect(model.network, *derive(0, Stream.TRAINING, 9))
+    rollout = model._collectors[0].collect(model.network, *derive(0, Stream.TRAINING, 9))
     model.gradient(rollout)
     got = [parameter.grad.clone() for parameter in model.network.parameters()]
     loss = torch.zeros(())

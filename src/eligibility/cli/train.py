@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import sys
@@ -40,12 +41,16 @@ def train(
     environment's preset, else they have the defaults below. The run folder receives the config,
     the learning curve (CSV and PNG), TensorBoard events and the checkpoint. Ctrl-C keeps what was
     trained so far.
+
+    On several processes: torchrun --nproc-per-node 2 -m eligibility train ENV --out FOLDER.
     """
     options = given(options)
     if config is not None:
         options = {**read_options(config), **options}
     env = env or options.pop("env", None)
     options.pop("env", None)
+    if resume is None and _is_restart(out):
+        env, config, out, resume, options = None, None, None, out, {}
     _check(env, out, resume, config, options)  # a mistake is answered before torch is loaded
     from rich.console import Console
 
@@ -55,9 +60,16 @@ def train(
 
     if resume is not None:
         model = Reinforce.load(resume, **options)
-        folder = RunFolder(resume, model, resume=True)
     else:
         model = Reinforce(str(env), **options)
+    received: list[int] = []
+    if not model.leads:  # another process keeps the record
+        with _stopping_on_signals(received):
+            model.learn(callback=lambda progress: not received)
+        return 128 + received[0] if received else 0
+    if resume is not None:
+        folder = RunFolder(resume, model, resume=True)
+    else:
         folder = RunFolder(out or _default_folder(model.config), model)
     listeners: list[Any] = []
     if wandb is not None:
@@ -66,7 +78,6 @@ def train(
         listeners.append(WandbCallback(wandb, name=folder.path.name))
     console = Console(stderr=True)
     display = ProgressDisplay(console, model.config.steps, model.stop_at)
-    received: list[int] = []
 
     def callback(progress: Progress) -> bool:
         folder(progress)
@@ -84,6 +95,19 @@ def train(
         sys.stdout.write(json.dumps(result) + "\n")
     _report(console if json_ else Console(), model.config.env, result)
     return 128 + received[0] if received else 0
+
+
+def _is_restart(out: Path | None) -> bool:
+    """Whether torchrun has started this command anew, after a checkpoint had been written."""
+    if out is None and int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")):
+        raise InvalidValueError(
+            "`--out`",
+            "none, with --max-restarts",
+            "a folder in which processes that are started anew find the run",
+            "add --out FOLDER",
+        )
+    restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+    return restarted and out is not None and (out / "checkpoint.safetensors").exists()
 
 
 def _check(

@@ -58,6 +58,13 @@ class Config:
         "Default: the environment's own reward threshold, if it has one; inf: never.",
     )
     environments: int = _option(64, Whole(1), "Environments side by side: episodes in each update.")
+    shards: int = _option(
+        1,
+        Whole(1),
+        "Groups of environments with random numbers of their own, spread over the processes of "
+        "torchrun: the run depends on their number, not on that of the processes. Default: one "
+        "for each process.",
+    )
     max_episode_steps: int | None = _option(
         None,
         Maybe(Whole(1)),
@@ -172,6 +179,13 @@ class Config:
 
     def _check_combinations(self) -> None:
         """Refuse options that would do nothing, or make no sense, together."""
+        if self.environments % self.shards:
+            raise InvalidValueError(
+                "`shards`",
+                str(self.shards),
+                f"a divisor of the {self.environments} environments",
+                "change one of the two, so that every shard has the same number",
+            )
         names = self.baseline.split("+")
         if self.environments < 2:
             for name in (name for name in names if "leave-one-out" in name):

@@ -17,9 +17,11 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor, nn
 
+from eligibility.errors import InvalidValueError
 from eligibility.reinforce.per_weight import PerWeight
 from eligibility.train.advantages import AdvantageEstimator
 from eligibility.train.config import Config
+from eligibility.train.distributed import ALONE, Processes
 from eligibility.train.observations import Observations
 from eligibility.train.per_episode import per_episode_gradients
 from eligibility.train.policies import Policy
@@ -65,35 +67,58 @@ class PolicyGradient:
     """Fills the weights' ``.grad`` with the descent direction of a rollout."""
 
     def __init__(
-        self, config: Config, network: nn.Module, policy: Policy, observations: Observations
+        self,
+        config: Config,
+        network: nn.Module,
+        policy: Policy,
+        observations: Observations,
+        processes: Processes = ALONE,
     ) -> None:
         self._config, self._network, self._policy = config, network, policy
+        self._processes = processes
         self._rows = max(1, _LARGEST_INPUT // observations.features)
         self.estimator = AdvantageEstimator(config, observations)
         self.per_weight = (
             PerWeight(config.baseline_rate) if "per-weight" in config.baseline else None
         )
+        if self.per_weight is not None and processes.size > 1:
+            raise InvalidValueError(
+                "`baseline`",
+                config.baseline,
+                "a baseline without per-weight on several processes",
+                "its averages need the gradients of every episode in one place: use one process",
+            )
 
-    def __call__(self, rollout: Rollout) -> GradientFacts:
-        """Differentiate; afterwards each parameter's ``.grad`` is this rollout's alone."""
-        credited, alive = self.estimator(rollout), rollout.alive
-        steps, episodes = len(credited.values), alive.shape[1]
+    def __call__(self, rollout: Rollout, whole: Rollout | None = None) -> GradientFacts:
+        """Differentiate; afterwards each parameter's ``.grad`` is that of the whole rollout.
+
+        Args:
+            rollout: The episodes of this process.
+            whole: Those of all processes, in which actions are credited; default: the same.
+        """
+        whole = whole or rollout
+        credited = self.estimator(whole)
+        steps, episodes = len(credited.values), whole.alive.shape[1]
         number = steps if self._config.average == "steps" else episodes
-        self._network.zero_grad()
+        own = self._processes.own(credited.values, whole.alive)
         if self.per_weight is None:
-            seen, noise = self._by_halves(rollout, credited.values, number)
+            seen, noise = self._by_halves(rollout, own, number)
         else:
-            seen, noise = self._by_episodes(self.per_weight, rollout, credited.values, number)
+            seen, noise = self._by_episodes(self.per_weight, rollout, own, number)
         squared = sum(float(g.square().sum()) for g in self._gradients())
         size = seen.eligibility.abs().amax(-1)
         weight = size * seen.advantages.abs()
+        saturated = (size < _SATURATED).float()
+        sums = torch.stack([x.sum() for x in (seen.entropy, saturated, weight, weight.square())])
+        self._processes.add_up([sums])
+        entropies, saturations, weights, squares = sums.tolist()
         return GradientFacts(
             norm=math.sqrt(squared),
             noise=math.sqrt(noise),
             signal_to_noise=max(squared - noise, 0.0) / noise if noise > 0 else math.nan,
-            entropy=float(seen.entropy.mean()),
-            saturated=float((size < _SATURATED).float().mean()),
-            effective_batch=float(weight.sum() ** 2 / weight.square().sum().clamp(min=1e-30)),
+            entropy=entropies / steps,
+            saturated=saturations / steps,
+            effective_batch=weights**2 / max(squares, 1e-30),
             explained_variance=credited.explained_variance,
         )
 
@@ -104,8 +129,12 @@ class PolicyGradient:
         """
         credits = torch.zeros(rollout.alive.shape)
         credits[rollout.alive] = advantages
+        for parameter in self._network.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        episodes = rollout.alive.shape[1]
+        start = self._processes.rank * episodes % 2  # halves of the episodes of all processes
         passes, first = [], list[Tensor]()
-        for half in (slice(0, None, 2), slice(1, None, 2)):
+        for half in (slice(start, None, 2), slice(1 - start, None, 2)):
             alive = rollout.alive[:, half]
             rows = zip(
                 torch.split(rollout.observations[:, half][alive], self._rows),
@@ -115,7 +144,8 @@ class PolicyGradient:
             )
             passes += [self._pass(*row, number) for row in rows if len(row[0])]
             first = first or [gradient.clone() for gradient in self._gradients()]
-        if rollout.alive.shape[1] < 2:
+        self._processes.add_up([*first, *self._gradients()])
+        if episodes * self._processes.size < 2:
             return _Seen.together(passes), math.nan
         # With halves h₁ and h₂ of the sum, |h₁ − h₂|² is what |h₁ + h₂ − its mean|² is on average.
         pairs = zip(first, self._gradients(), strict=True)

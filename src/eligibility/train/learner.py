@@ -19,6 +19,7 @@ from eligibility.train.adam import Adam
 from eligibility.train.callbacks import Callbacks, Listener
 from eligibility.train.config import Config
 from eligibility.train.diagnosis import diagnose
+from eligibility.train.distributed import current_processes
 from eligibility.train.environments import horizon, make_vector, reward_threshold
 from eligibility.train.evaluation import Evaluation, evaluate
 from eligibility.train.gradient import PolicyGradient
@@ -27,7 +28,7 @@ from eligibility.train.natural import natural_step
 from eligibility.train.network import Network
 from eligibility.train.observations.masked import MaskedObservations
 from eligibility.train.progress import WINDOW, Progress
-from eligibility.train.rollout import Collector, Rollout
+from eligibility.train.rollout import Collector, Rollout, side_by_side
 from eligibility.train.seeding import Stream, derive
 from eligibility.train.user_network import Body, UserNetwork
 
@@ -64,18 +65,25 @@ class Reinforce:
     """
 
     def __init__(self, env: str, *, network: Body | None = None, **options: Any) -> None:
+        self._processes = current_processes()
+        # Unless it is said how many shards there are: one for each process.
+        options = {"shards": self._processes.size, **options}
         self.config = config = Config.from_options(env, options)
-        vector, self._observations, self._policy = interface(
-            make_vector(config.env, config.environments), config
-        )
-        self._vector = vector
-        self._collector = Collector(
-            vector, self._policy, self._observations, horizon(vector, config.max_episode_steps)
-        )
+        self._shards = self._processes.shards(config.shards)
+        each = config.environments // config.shards
+        interfaces = [interface(make_vector(config.env, each), config) for _ in self._shards]
+        self._vector, self._observations, self._policy = interfaces[0]
+        self._horizon = horizon(self._vector, config.max_episode_steps)
+        self._collectors = [
+            Collector(shard.vector, shard.policy, shard.observations, self._horizon)
+            for shard in interfaces
+        ]
         self.network = self._make_network(network)
         self._prediction = derive(config.seed, Stream.PREDICTION)[1]
         self.optimizer = Adam(self.network.parameters(), lr=config.learning_rate)
-        self.gradient = PolicyGradient(config, self.network, self._policy, self._observations)
+        self.gradient = PolicyGradient(
+            config, self.network, self._policy, self._observations, self._processes
+        )
         self.recent: deque[float] = deque(maxlen=WINDOW)
         self.progress = Progress()
 
@@ -95,6 +103,11 @@ class Reinforce:
             convolution=config.convolution,
             normalize=config.normalize_observations,
         )
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process, of those that train together, is the one that keeps the record."""
+        return self._processes.rank == 0
 
     @property
     def stop_at(self) -> float:
@@ -132,22 +145,22 @@ class Reinforce:
             before, start = self.progress.training_seconds, time.perf_counter()
             while self.progress.steps < limit and not self.progress.solved:
                 number = self.progress.episodes // self.config.environments
-                seed, generator = derive(self.config.seed, Stream.TRAINING, number)
-                rollout = self._collector.collect(self.network, seed, generator)
-                recent = deque([*self.recent, *rollout.episode_returns], maxlen=WINDOW)
-                progress = self.judged(self._count(rollout, recent), recent)
+                rollout = self._collect(number)
+                whole = self._processes.gather(rollout, with_observations=self._needs_observations)
+                recent = deque([*self.recent, *whole.episode_returns], maxlen=WINDOW)
+                progress = self.judged(self._count(whole, recent), recent)
                 if not progress.solved:
-                    progress = self._differentiate(rollout, progress)
-                    self._step(rollout)
+                    progress = self._differentiate(rollout, whole, progress)
+                    self._step(whole)
                     if config.normalize_observations:  # after the weights: on-policy throughout
-                        self.network.observe(rollout.observations[rollout.alive])
+                        self.network.observe(whole.observations[whole.alive])
                     progress = replace(progress, updates=progress.updates + 1)
                 seconds = before + time.perf_counter() - start
                 progress = replace(progress, training_seconds=seconds)
                 if progress.solved:  # for the record only: the weights that did it stay
-                    progress = self._differentiate(rollout, progress)
+                    progress = self._differentiate(rollout, whole, progress)
                 self.recent, self.progress = recent, progress
-                if not callbacks.rollout_ended(progress):
+                if self._processes.any(not callbacks.rollout_ended(progress)):
                     break
         return self
 
@@ -164,6 +177,21 @@ class Reinforce:
             divergence=config.natural_gradient,
             damping=config.damping,
         )
+
+    @property
+    def _needs_observations(self) -> bool:
+        """Whether every process needs to know what all of them have observed."""
+        config = self.config
+        fitted = "state-value" in config.baseline.split("+")
+        return fitted or config.normalize_observations or config.natural_gradient > 0
+
+    def _collect(self, number: int) -> Rollout:
+        """The ``number``-th rollout of this process's shards."""
+        rollouts = []
+        for shard, collector in zip(self._shards, self._collectors, strict=True):
+            seed, generator = derive(self.config.seed, Stream.TRAINING, number, shard)
+            rollouts.append(collector.collect(self.network, seed, generator))
+        return side_by_side(rollouts)
 
     def _count(self, rollout: Rollout, recent: deque[float]) -> Progress:
         """The progress with this rollout's steps and episodes.
@@ -186,9 +214,9 @@ class Reinforce:
         enough = len(recent) == WINDOW and progress.mean_return >= self.stop_at
         return replace(progress, solved=enough)
 
-    def _differentiate(self, rollout: Rollout, progress: Progress) -> Progress:
+    def _differentiate(self, rollout: Rollout, whole: Rollout, progress: Progress) -> Progress:
         """Fill the weights' ``.grad`` with the descent direction of this rollout."""
-        facts = self.gradient(rollout)
+        facts = self.gradient(rollout, whole)
         if not math.isfinite(facts.norm):
             raise InvalidValueError(
                 f"the policy gradient of update {progress.updates}",
@@ -266,7 +294,7 @@ class Reinforce:
         seed = self.config.seed if seed is None else seed
         vector = interface(make_vector(self.config.env, episodes), self.config).vector
         try:
-            collector = Collector(vector, self._policy, self._observations, self._collector.horizon)
+            collector = Collector(vector, self._policy, self._observations, self._horizon)
             return evaluate(collector, self.network, seed, deterministic)
         finally:
             vector.close()

@@ -9,7 +9,7 @@ does then is masked out (``alive``).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -61,6 +61,25 @@ class Rollout:
         """The undiscounted return of each episode, in the order of the environments."""
         returns: list[float] = self.rewards.sum(0).tolist()
         return returns
+
+
+def side_by_side(rollouts: list[Rollout]) -> Rollout:
+    """The episodes of several rollouts as one rollout, in their order."""
+    if len(rollouts) == 1:
+        return rollouts[0]
+    rows = max(len(rollout.rewards) for rollout in rollouts)
+
+    def padded(tensor: Tensor) -> Tensor:
+        return torch.cat([tensor, tensor.new_zeros(rows - len(tensor), *tensor.shape[1:])])
+
+    return Rollout(
+        **{
+            part.name: torch.cat([padded(getattr(r, part.name)) for r in rollouts], 1)
+            for part in fields(Rollout)
+            if part.name != "final_observations"
+        },
+        final_observations=torch.cat([rollout.final_observations for rollout in rollouts]),
+    )
 
 
 class Collector:

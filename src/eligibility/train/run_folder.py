@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import os
 import tempfile
 import time
@@ -64,7 +65,8 @@ class RunFolder:
         else:
             self._created = _make_writable(self.path)
         self._events: Any = None
-        self._saved = time.monotonic()
+        # With several processes, at once: a worker that is started anew finds where to go on.
+        self._saved = -math.inf if model.config.shards > 1 else time.monotonic()
 
     def __call__(self, progress: Progress) -> None:
         """Record one rollout; every 30 seconds also write the checkpoint and the curve."""

@@ -21,8 +21,11 @@ class Stream(IntEnum):
     PREDICTION = 3
 
 
-def derive(seed: int, stream: Stream, number: int = 0) -> tuple[int, torch.Generator]:
+def derive(
+    seed: int, stream: Stream, number: int = 0, shard: int = 0
+) -> tuple[int, torch.Generator]:
     """A seed for the environments and a generator for the rest, for the ``number``-th use."""
-    sequence = np.random.SeedSequence(seed, spawn_key=(stream, number))
+    key = (stream, number, shard) if shard else (stream, number)
+    sequence = np.random.SeedSequence(seed, spawn_key=key)
     environments, generator = (int(word) for word in sequence.generate_state(2))
     return environments, torch.Generator().manual_seed(generator)

@@ -1,0 +1,33 @@
+"""Trains a few models, writes their weights: ``shared_training.py OUT``, alone or by torchrun."""
+
+from __future__ import annotations
+
+import sys
+
+from safetensors.torch import save_file
+
+import eligibility as el
+
+OPTIONS = {
+    "time-dependent-leave-one-out": {"env": "CartPole-v1"},
+    "state-value": {"env": "CartPole-v1", "baseline": "state-value", "gae_lambda": 0.9},
+    "moving-average": {"env": "CartPole-v1", "baseline": "moving-average", "normalize": False},
+    # Copies of one environment that are stepped in turn, and observations seen by all processes.
+    "normalised": {"env": "MountainCarContinuous-v0", "normalize_observations": True},
+}
+
+
+def main(out: str) -> None:
+    weights = {}
+    for name, options in OPTIONS.items():
+        model = el.Reinforce(
+            **options, seed=3, environments=8, shards=4, max_episode_steps=40, stop_at=1e9
+        )
+        model.learn(total_steps=1_000)
+        weights |= {f"{name}.{key}": t for key, t in model.network.state_dict().items()}
+    if model.leads:
+        save_file(weights, out)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,120 @@
+"""Several real processes make the steps of one; a worker that is killed costs nothing."""
+
+from __future__ import annotations
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import eligibility as el
+from eligibility.cli.train import train
+from eligibility.errors import InvalidValueError
+from eligibility.train.distributed import Processes
+from tests.train import shared_training
+
+# A free port of this machine: tests run side by side.
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
+
+
+def torchrun(number: int, *command: str, restarts: int = 0) -> subprocess.Popen[str]:
+    arguments = ["--nproc-per-node", str(number), "--max-restarts", str(restarts)]
+    return subprocess.Popen(
+        [*TORCHRUN, *arguments, *command],
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def finished(process: subprocess.Popen[str]) -> str:
+    try:
+        output, _ = process.communicate(timeout=180)
+    finally:
+        process.kill()
+    assert process.returncode == 0, output
+    return output
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, torch.Tensor]:
+    path = tmp_path_factory.mktemp("alone") / "weights.safetensors"
+    shared_training.main(str(path))
+    return load_file(path)
+
+
+@pytest.mark.parametrize("number", [2, 4])
+def test_processes_make_the_steps_of_one(
+    number: int, alone: dict[str, torch.Tensor], tmp_path: Path
+) -> None:
+    out = tmp_path / "weights.safetensors"
+    finished(torchrun(number, shared_training.__file__, str(out)))
+    together = load_file(out)
+    assert together.keys() == alone.keys()
+    for name, weights in together.items():
+        # The order of a sum of float32 numbers, through a handful of steps of Adam.
+        torch.testing.assert_close(weights, alone[name], rtol=1e-3, atol=1e-4, msg=name)
+
+
+def rows_of(folder: Path) -> list[dict[str, str]]:
+    with (folder / "curve.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def training(out: Path) -> list[str]:
+    options = "--seed 1 --steps 30000 --stop-at inf --environments 8 --learning-rate 0.001"
+    return ["-m", "eligibility", "train", "CartPole-v1", *options.split(), "--out", str(out)]
+
+
+def test_a_killed_worker_is_started_again_and_nothing_is_lost(tmp_path: Path) -> None:
+    finished(torchrun(2, *training(tmp_path / "whole")))
+    interrupted = torchrun(2, *training(tmp_path / "killed"), restarts=1)
+    checkpoint = tmp_path / "killed" / "checkpoint.safetensors"
+    deadline = time.monotonic() + 120
+    while not checkpoint.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    children = Path(f"/proc/{interrupted.pid}/task/{interrupted.pid}/children").read_text().split()
+    os.kill(int(children[-1]), signal.SIGKILL)
+    output = finished(interrupted)
+    assert "exitcode: -9" in output or "SIGKILL" in output or "Signal 9" in output, output
+    assert rows_of(tmp_path / "killed") == rows_of(tmp_path / "whole")
+
+
+def test_restarts_need_a_folder_to_go_on_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", "3")
+    with pytest.raises(InvalidValueError, match="add --out FOLDER"):
+        train("CartPole-v1", config=None, out=None, resume=None, wandb=None, json_=False)
+
+
+def test_processes_that_do_not_divide_the_shards_are_refused() -> None:
+    with pytest.raises(InvalidValueError) as raised:
+        Processes(rank=0, size=3).shards(4)
+    assert str(raised.value) == (
+        "`shards`: got 4, expected a multiple of the 3 processes; pass --shards 3, or start a "
+        "number of processes that divides 4"
+    )
+
+
+def test_shards_that_do_not_divide_the_environments_are_refused() -> None:
+    with pytest.raises(InvalidValueError) as raised:
+        el.Reinforce("CartPole-v1", environments=10, shards=4)
+    assert str(raised.value) == (
+        "`shards`: got 4, expected a divisor of the 10 environments; change one of the two, so "
+        "that every shard has the same number"
+    )
+
+
+def test_own_steps_are_those_of_the_ranks_columns() -> None:
+    alive = torch.tensor([[True, True, True, True], [True, False, False, True]])
+    values = torch.arange(6.0)
+    assert Processes(rank=0, size=2).own(values, alive).tolist() == [0, 1, 4]
+    assert Processes(rank=1, size=2).own(values, alive).tolist() == [2, 3, 5]
