@@ -35,6 +35,6 @@ def test_plot_of_what_is_no_run_is_one_line(
         main(["plot", str(tmp_path), "--out", str(tmp_path / "curves.png")])
     assert status.value.code == 2
     assert capsys.readouterr().err == (
-        f"error: the record `{tmp_path}/config.json`: got a missing or damaged file, expected what "
-        "the run had written; restore it from a copy, or train again\n"
+        f"error: `{tmp_path}`: got no run folder, expected a run folder, or a folder of several; "
+        "pass what eligibility train or sweep has written\n"
     )

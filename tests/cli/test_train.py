@@ -54,7 +54,7 @@ def test_train_and_evaluate_from_the_first_command_to_the_last(tmp_path: Path) -
     evaluation = json.loads(output)
     assert list(evaluation) == [
         "episodes", "mean_return", "standard_deviation", "minimum", "maximum", "confidence_95",
-        "run",
+        "interquartile_mean", "interquartile_confidence_95", "runs", "run",
     ]  # fmt: skip
     assert evaluation["episodes"] == 100
     assert evaluation["mean_return"] >= 400

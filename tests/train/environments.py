@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -135,6 +136,42 @@ class Slow(Bandit):
     def pay(self, action: int) -> float:
         """Takes its time."""
         time.sleep(0.05)
+        return float(action)
+
+
+class Lamp(Bandit):
+    """Five steps; shows a grey square that gets lighter."""
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 10}
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        super().__init__()
+        self.render_mode = render_mode
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Dark."""
+        self._steps = 0
+        return super().reset(seed=seed)
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """A step lighter; pays 1."""
+        self._steps += 1
+        return np.array([1, 0], np.float32), 1.0, self._steps == 5, False, {}
+
+    def render(self) -> np.ndarray:
+        """The square."""
+        return np.full((16, 24, 3), 40 * self._steps, np.uint8)
+
+
+class SecondSeedCrashes(Bandit):
+    """Raises for every reset of the runs with seed 1."""
+
+    def pay(self, action: int) -> float:
+        """Pays like the bandit, where the process may."""
+        if "--seed 1 " in " ".join([*sys.argv, ""]):
+            raise RuntimeError("not with this seed")
         return float(action)
 
 
@@ -302,8 +339,10 @@ _ENVIRONMENTS = (
     ForbiddingByObservation,
     ForbiddingParts,
     Indices,
+    Lamp,
     NotANumber,
     Pictures,
+    SecondSeedCrashes,
     Slow,
     Target,
     Words,

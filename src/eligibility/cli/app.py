@@ -15,9 +15,11 @@ import typer
 import eligibility
 from eligibility.cli.audit import audit
 from eligibility.cli.bench import bench
+from eligibility.cli.compare import compare
 from eligibility.cli.evaluate import evaluate
 from eligibility.cli.explain import explain
 from eligibility.cli.plot import plot
+from eligibility.cli.sweep import sweep
 from eligibility.cli.train import train
 from eligibility.errors import EligibilityError
 
@@ -49,7 +51,9 @@ def _root(
 app.command()(explain)
 app.command()(audit)
 app.command()(train)
+app.command()(sweep)
 app.command()(evaluate)
+app.command()(compare)
 app.command()(plot)
 app.command()(bench)
 

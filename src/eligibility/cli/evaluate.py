@@ -1,4 +1,4 @@
-"""``eligibility evaluate RUN``: how good is the policy of a run?"""
+"""``eligibility evaluate RUN…``: how good is the policy of a run, or of several seeds together?"""
 
 from __future__ import annotations
 
@@ -6,42 +6,103 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from eligibility.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from eligibility.train.evaluation import Evaluation
+
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="A run folder, or a checkpoint file.")],
-    episodes: Annotated[int, typer.Option(min=1, help="Fresh episodes to play.")] = 100,
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Run folders, folders of several, or a checkpoint file.", show_default=False
+        ),
+    ],
+    episodes: Annotated[int, typer.Option(min=1, help="Fresh episodes to play with each.")] = 100,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Of the episodes. Default: the run's.")
+        int | None, typer.Option(min=0, help="Of the episodes. Default: each run's own.")
     ] = None,
     stochastic: Annotated[
         bool, typer.Option("--stochastic", help="Draw the actions instead of taking the best.")
     ] = False,
+    video: Annotated[
+        Path | None, typer.Option(help="Also film one episode of the run: .gif, or .mp4.")
+    ] = None,
     json_: Annotated[
         bool, typer.Option("--json", help="Print the result as JSON on standard output.")
     ] = False,
 ) -> None:
-    """Play fresh episodes with a trained policy and report the return.
+    """Play fresh episodes with trained policies and report the return.
 
-    Each action is the most probable one, unless --stochastic. The interval is the 95 % one of the
-    mean, by percentile bootstrap.
+    Each action is the most probable one, unless --stochastic. Runs that differ in nothing but
+    their seed are one result. Intervals are 95 %, by percentile bootstrap over the runs and the
+    episodes within them; IQM is the mean of the middle half of the runs' means, or of the episodes
+    of a single run.
     """
     from rich.console import Console
 
     from eligibility.train.learner import Reinforce
+    from eligibility.train.playing import play_runs
+    from eligibility.train.record import find_runs, group_runs
 
-    model = Reinforce.load(run)
-    result = model.evaluate(episodes, seed, deterministic=not stochastic)
+    checkpoint = len(runs) == 1 and runs[0].is_file()
+    folders = runs if checkpoint else [run for path in runs for run in find_runs(path)]
+    if video is not None:
+        _film(folders, video, seed, stochastic)
+    if len(folders) == 1:
+        groups = {Reinforce.load(folders[0]).config.env: folders}
+    else:
+        groups = group_runs(folders)
+    results = {
+        name: play_runs(members, episodes, seed, deterministic=not stochastic)
+        for name, members in groups.items()
+    }
     if json_:
-        sys.stdout.write(json.dumps({**asdict(result), "run": str(run)}) + "\n")
-    low, high = result.confidence_95
-    Console(stderr=json_).print(
-        f"{model.config.env}, {result.episodes} episodes: mean return {result.mean_return:.1f} "
-        f"(95 % interval {low:.1f} to {high:.1f}), standard deviation "
-        f"{result.standard_deviation:.1f}, from {result.minimum:g} to {result.maximum:g}",
-        highlight=False,
-        soft_wrap=True,
+        found = [
+            _as_json(groups[name], evaluation, returns)
+            for name, (evaluation, returns) in results.items()
+        ]
+        named = [{"name": name, **one} for name, one in zip(groups, found, strict=True)]
+        content: Any = found[0] if len(folders) == 1 else {"groups": named}
+        sys.stdout.write(json.dumps(content) + "\n")
+    for name, (evaluation, _) in results.items():
+        Console(stderr=json_).print(_sentence(name, evaluation), highlight=False, soft_wrap=True)
+
+
+def _film(folders: list[Path], video: Path, seed: int | None, stochastic: bool) -> None:
+    from eligibility.train.learner import Reinforce
+    from eligibility.train.video import check_video, record_video
+
+    if len(folders) > 1:
+        raise InvalidValueError(
+            "`--video`", f"{len(folders)} runs", "one", "film one run after the other"
+        )
+    check_video(video)
+    model = Reinforce.load(folders[0])
+    seed = model.config.seed if seed is None else seed
+    total = record_video(model, video, seed, deterministic=not stochastic)
+    typer.echo(f"filmed an episode of return {total:g} in {video}", err=True)
+
+
+def _as_json(members: list[Path], evaluation: Evaluation, returns: Any) -> dict[str, Any]:
+    where: dict[str, Any] = {"run": str(members[0])}
+    if len(members) > 1:
+        where = {"folders": [str(run) for run in members], "run_means": returns.mean(1).tolist()}
+    return {**asdict(evaluation), **where}
+
+
+def _sentence(name: str, found: Evaluation) -> str:
+    low, high = found.confidence_95
+    start, end = found.interquartile_confidence_95
+    number = f"{found.runs} runs, " if found.runs > 1 else ""
+    return (
+        f"{name}, {number}{found.episodes} episodes: mean return {found.mean_return:.1f} "
+        f"(95 % interval {low:.1f} to {high:.1f}), IQM {found.interquartile_mean:.1f} "
+        f"({start:.1f} to {end:.1f}), standard deviation {found.standard_deviation:.1f}, "
+        f"from {found.minimum:g} to {found.maximum:g}"
     )

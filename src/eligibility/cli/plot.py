@@ -9,7 +9,9 @@ import typer
 
 
 def plot(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders.", show_default=False)],
+    runs: Annotated[
+        list[Path], typer.Argument(help="Run folders, or folders of several.", show_default=False)
+    ],
     out: Annotated[Path, typer.Option(help="The picture to write.")] = Path("curves.png"),
 ) -> None:
     """Draw the learning curves of runs: a line for each environment and set of options.
@@ -19,9 +21,9 @@ def plot(
     """
     from eligibility.files import write_atomically
     from eligibility.train.curve import draw_groups
-    from eligibility.train.record import read_groups
+    from eligibility.train.record import find_runs, read_groups
 
-    groups = read_groups(runs)
+    groups = read_groups([run for path in runs for run in find_runs(path)])
     title = "REINFORCE, mean return of the last 100 episodes"
     write_atomically(out, draw_groups(groups, title))
     for name, members in groups.items():

@@ -32,6 +32,7 @@ def train(
     out: Path | None,
     resume: Path | None,
     wandb: str | None,
+    video: Path | None,
     json_: bool,
     **options: Any,
 ) -> int:
@@ -57,7 +58,10 @@ def train(
     from eligibility.train.display import ProgressDisplay
     from eligibility.train.learner import Reinforce
     from eligibility.train.run_folder import RunFolder
+    from eligibility.train.video import check_video, record_video
 
+    if video is not None:
+        check_video(video)
     if resume is not None:
         model = Reinforce.load(resume, **options)
     else:
@@ -91,6 +95,8 @@ def train(
         folder.finish()
         raise
     result = folder.finish()
+    if video is not None:
+        record_video(model, video, model.config.seed)
     if json_:
         sys.stdout.write(json.dumps(result) + "\n")
     _report(console if json_ else Console(), model.config.env, result)
@@ -181,6 +187,7 @@ OWN = (
         Path,
         "Go on with the run in this folder; only --steps, --stop-at, --threads may change.",
     ),
+    option("video", Path, "Film an episode of the trained policy afterwards: .gif, or .mp4."),
     option("wandb", str, "Also log to this project of Weights & Biases."),
     flag("json_", "--json", "Print the result as JSON on standard output, all else on stderr."),
 )

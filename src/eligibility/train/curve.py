@@ -6,11 +6,15 @@ import io
 import math
 from collections.abc import Mapping, Sequence
 from itertools import cycle
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from eligibility.train.progress import Progress
+from eligibility.train.statistics import Array, units
+
+if TYPE_CHECKING:
+    from eligibility.train.comparison import Comparison
 
 _GROUPS = ("#0b69a3", "#c05621", "#2f855a", "#6b46c1", "#b83280", "#718096")
 _INK, _PALE, _LINE, _GOAL = "#1f2933", "#9fb3c8", "#0b69a3", "#c0392b"
@@ -58,6 +62,31 @@ def draw_groups(groups: Mapping[str, Sequence[Sequence[Progress]]], title: str) 
     return _png(figure, axes)
 
 
+def draw_comparison(
+    names: tuple[str, str], scores: tuple[Array, Array], result: Comparison
+) -> bytes:
+    """Dots for the units of A and B, beside their interquartile means with intervals, as PNG."""
+    share = result.probability_of_improvement
+    figure, axes = _axes(
+        f"B beats A with probability {share.value:.2f} [{share.low:.2f}, {share.high:.2f}]"
+    )
+    for place, (values, evaluation, color) in enumerate(
+        zip(map(units, scores), (result.a, result.b), _GROUPS, strict=False)
+    ):
+        spread = place + 0.1 + np.linspace(0, 0.25, len(values))
+        axes.plot(spread, values, "o", color=color, markersize=4, alpha=0.4)
+        low, high = evaluation.interquartile_confidence_95
+        middle = evaluation.interquartile_mean
+        axes.errorbar(
+            place, middle, [[middle - low], [high - middle]],
+            fmt="o", color=color, markersize=8, linewidth=2.2, capsize=5,
+        )  # fmt: skip
+    axes.set_xticks([0, 1], [f"{letter}: {name}" for letter, name in zip("AB", names, strict=True)])
+    axes.set_xlim(-0.4, 1.6)
+    axes.set_xlabel("interquartile mean with its 95 % interval, and each run or episode beside it")
+    return _encode(figure)
+
+
 def returns_at(run: Sequence[Progress], steps: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The mean return of a run at each of ``steps``; constant before its first rollout."""
     values: np.ndarray[Any, Any] = np.interp(
@@ -84,10 +113,14 @@ def _axes(title: str) -> tuple[Any, Any]:
 
 
 def _png(figure: Any, axes: Any) -> bytes:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
     axes.set_xlim(left=0)
     axes.legend(loc="lower right", frameon=False, labelcolor=_INK)
+    return _encode(figure)
+
+
+def _encode(figure: Any) -> bytes:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
     buffer = io.BytesIO()
     FigureCanvasAgg(figure)  # without it, saving would look for a display
     figure.savefig(buffer, format="png")

@@ -9,21 +9,25 @@ from torch import nn
 
 from eligibility.train.rollout import Collector
 from eligibility.train.seeding import Stream, derive
-
-_RESAMPLES = 2000
+from eligibility.train.statistics import Array, interquartile_mean, interval, mean
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Undiscounted returns of fresh episodes.
+    """Undiscounted returns of fresh episodes, of one run or of several that differ in their seed.
 
     Attributes:
-        episodes: Their number.
+        episodes: Their number, of all runs together.
         mean_return: Their mean.
         standard_deviation: Their spread (dividing by the number of episodes).
         minimum: The worst.
         maximum: The best.
-        confidence_95: The mean's 95 % interval: percentile bootstrap, 2000 resamples.
+        confidence_95: The mean's 95 % interval: percentile bootstrap, 2000 resamples, of the
+            runs and of the episodes within them.
+        interquartile_mean: The mean of the middle half of the runs' means; of the episodes, where
+            there is one run only.
+        interquartile_confidence_95: Its interval, likewise.
+        runs: The number of runs.
     """
 
     episodes: int
@@ -32,22 +36,35 @@ class Evaluation:
     minimum: float
     maximum: float
     confidence_95: tuple[float, float]
+    interquartile_mean: float
+    interquartile_confidence_95: tuple[float, float]
+    runs: int = 1
 
 
-def evaluate(
-    collector: Collector, network: nn.Module, seed: int, deterministic: bool
-) -> Evaluation:
-    """One episode of each of the collector's environments."""
+def play(collector: Collector, network: nn.Module, seed: int, deterministic: bool) -> Array:
+    """The return of one episode of each of the collector's environments."""
     reset_seed, generator = derive(seed, Stream.EVALUATION)
     rollout = collector.collect(network, reset_seed, None if deterministic else generator)
-    returns = np.array(rollout.episode_returns)
-    resampled = np.random.default_rng(reset_seed).choice(returns, (_RESAMPLES, len(returns)))
-    low, high = np.percentile(resampled.mean(1), [2.5, 97.5])
+    return np.array(rollout.episode_returns)
+
+
+def summarize(returns: Array, seed: int) -> Evaluation:
+    """What returns ``[R, E]`` of R runs with E episodes each say.
+
+    Args:
+        returns: Undiscounted.
+        seed: Of the resampling.
+    """
+    average = interval(mean, returns, seed)
+    middle = interval(interquartile_mean, returns, seed)
     return Evaluation(
-        episodes=len(returns),
+        episodes=returns.size,
         mean_return=float(returns.mean()),
         standard_deviation=float(returns.std()),
         minimum=float(returns.min()),
         maximum=float(returns.max()),
-        confidence_95=(float(low), float(high)),
+        confidence_95=(average.low, average.high),
+        interquartile_mean=middle.value,
+        interquartile_confidence_95=(middle.low, middle.high),
+        runs=len(returns),
     )

@@ -21,7 +21,7 @@ from eligibility.train.config import Config
 from eligibility.train.diagnosis import diagnose
 from eligibility.train.distributed import current_processes
 from eligibility.train.environments import horizon, make_vector, reward_threshold
-from eligibility.train.evaluation import Evaluation, evaluate
+from eligibility.train.evaluation import Evaluation, play, summarize
 from eligibility.train.gradient import PolicyGradient
 from eligibility.train.interface import interface
 from eligibility.train.natural import natural_step
@@ -30,6 +30,7 @@ from eligibility.train.observations.masked import MaskedObservations
 from eligibility.train.progress import WINDOW, Progress
 from eligibility.train.rollout import Collector, Rollout, side_by_side
 from eligibility.train.seeding import Stream, derive
+from eligibility.train.statistics import Array
 from eligibility.train.user_network import Body, UserNetwork
 
 
@@ -116,6 +117,11 @@ class Reinforce:
             return self.config.stop_at
         threshold = reward_threshold(self._vector)
         return math.inf if threshold is None else threshold
+
+    @property
+    def horizon(self) -> int:
+        """The number of steps after which an episode is cut."""
+        return self._horizon
 
     def learn(
         self,
@@ -289,13 +295,20 @@ class Reinforce:
             deterministic: The most probable actions; else drawn from the policy.
 
         Returns:
-            Mean, spread and confidence interval of the undiscounted return.
+            Mean, interquartile mean, spread and confidence intervals of the undiscounted return.
         """
+        seed = self.config.seed if seed is None else seed
+        return summarize(self.play(episodes, seed, deterministic)[None], seed)
+
+    def play(
+        self, episodes: int = 100, seed: int | None = None, deterministic: bool = True
+    ) -> Array:
+        """The undiscounted return of each of the episodes that `evaluate` summarises."""
         seed = self.config.seed if seed is None else seed
         vector = interface(make_vector(self.config.env, episodes), self.config).vector
         try:
-            collector = Collector(vector, self._policy, self._observations, self._horizon)
-            return evaluate(collector, self.network, seed, deterministic)
+            collector = Collector(vector, self._policy, self._observations, self.horizon)
+            return play(collector, self.network, seed, deterministic)
         finally:
             vector.close()
 

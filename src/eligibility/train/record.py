@@ -27,6 +27,7 @@ CURVE: dict[str, Callable[[str], Any]] = {
     "explained_variance": float,
 }
 
+CONFIG, RESULT = "config.json", "result.json"
 _SECONDS = "training_seconds"
 
 
@@ -54,7 +55,22 @@ def read_curve(folder: Path) -> list[Progress]:
 
 def read_seconds(folder: Path) -> float:
     """The training seconds of a run's ``result.json``."""
-    return float(_read_json(folder / "result.json", _SECONDS)[_SECONDS])
+    return float(read_json(folder / RESULT, _SECONDS)[_SECONDS])
+
+
+def find_runs(path: Path) -> list[Path]:
+    """A run folder itself, or the run folders in a folder of several, as a sweep leaves them."""
+    if (path / CONFIG).exists():
+        return [path]
+    runs = sorted(found.parent for found in path.glob(f"*/{CONFIG}"))
+    if not runs:
+        raise InvalidValueError(
+            f"`{path}`",
+            "no run folder" if path.exists() else "no such folder",
+            "a run folder, or a folder of several",
+            "pass what eligibility train or sweep has written",
+        )
+    return runs
 
 
 def read_groups(folders: Sequence[Path]) -> dict[str, list[list[Progress]]]:
@@ -63,21 +79,29 @@ def read_groups(folders: Sequence[Path]) -> dict[str, list[list[Progress]]]:
     A group is named after its environment and, where there are several for one environment, after
     the options in which they differ.
     """
-    configs = [_read_json(folder / "config.json", "env") for folder in folders]
+    return {
+        name: [read_curve(folder) for folder in members]
+        for name, members in group_runs(folders).items()
+    }
+
+
+def group_runs(folders: Sequence[Path]) -> dict[str, list[Path]]:
+    """Run folders by what they have in common; see `read_groups`."""
+    configs = [read_json(folder / CONFIG, "env") for folder in folders]
     differing = sorted(
         name
         for name in {name for config in configs for name in config} - {"env", "seed"}
         if len({json.dumps(config.get(name)) for config in configs}) > 1
     )
-    groups: dict[str, list[list[Progress]]] = {}
+    groups: dict[str, list[Path]] = {}
     for folder, config in zip(folders, configs, strict=True):
         options = ", ".join(f"{name} {config.get(name)}" for name in differing)
         name = f"{config['env']}, {options}" if options else str(config["env"])
-        groups.setdefault(name, []).append(read_curve(folder))
+        groups.setdefault(name, []).append(folder)
     return groups
 
 
-def _read_json(path: Path, needed: str) -> dict[str, Any]:
+def read_json(path: Path, needed: str) -> dict[str, Any]:
     """A JSON object that has what is needed."""
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

@@ -1,0 +1,98 @@
+"""``eligibility compare A B``: is the second better than the first?"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from eligibility.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from eligibility.train.comparison import Comparison
+
+
+def compare(
+    a: Annotated[Path, typer.Argument(help="A run folder, or a folder of several seeds.")],
+    b: Annotated[Path, typer.Argument(help="Likewise: what may be better.")],
+    episodes: Annotated[int, typer.Option(min=1, help="Fresh episodes to play with each.")] = 100,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Of the episodes. Default: each run's own.")
+    ] = None,
+    stochastic: Annotated[
+        bool, typer.Option("--stochastic", help="Draw the actions instead of taking the best.")
+    ] = False,
+    plot: Annotated[Path | None, typer.Option(help="Also draw it: a .png.")] = None,
+    json_: Annotated[
+        bool, typer.Option("--json", help="Print the result as JSON on standard output.")
+    ] = False,
+) -> None:
+    """Play fresh episodes with two runs, or two groups of seeds, and say whether B beats A.
+
+    The probability of improvement is that a run of B, drawn at random, beats one of A (an episode,
+    where each is a single run). Intervals are 95 %, by percentile bootstrap over the runs and the
+    episodes within them.
+    """
+    from rich.console import Console
+
+    from eligibility.files import write_atomically
+    from eligibility.train.comparison import compare as compare_returns
+    from eligibility.train.curve import draw_comparison
+    from eligibility.train.playing import play_runs
+    from eligibility.train.record import CONFIG, find_runs, read_json
+
+    folders = [find_runs(path) for path in (a, b)]
+    tasks = {read_json(run / CONFIG, "env")["env"] for group in folders for run in group}
+    if len(tasks) > 1:
+        raise InvalidValueError(
+            "the runs", " and ".join(sorted(tasks)), "one environment", "compare what is comparable"
+        )
+    returns = [play_runs(group, episodes, seed, not stochastic)[1] for group in folders]
+    result = compare_returns(returns[0], returns[1], 0 if seed is None else seed)
+    if plot is not None:
+        names = (a.name or str(a), b.name or str(b))
+        write_atomically(plot, draw_comparison(names, (returns[0], returns[1]), result))
+    if json_:
+        sys.stdout.write(json.dumps({"a": str(a), "b": str(b), "result": asdict(result)}) + "\n")
+    console = Console(stderr=json_)
+    console.print(_table(a, b, result))
+    console.print(_verdict(result), highlight=False, soft_wrap=True)
+    if plot is not None:
+        console.print(f"drawn in {plot}", highlight=False, soft_wrap=True)
+
+
+def _table(a: Path, b: Path, result: Comparison) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold")
+    table.add_column("", overflow="fold")
+    for name in ("runs", "episodes", "mean", "95 % interval", "IQM", "95 % interval"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for letter, path, found in (("A", a, result.a), ("B", b, result.b)):
+        low, high = found.confidence_95
+        start, end = found.interquartile_confidence_95
+        table.add_row(
+            f"{letter}  {path}", str(found.runs), str(found.episodes),
+            f"{found.mean_return:.1f}", f"{low:.1f} to {high:.1f}",
+            f"{found.interquartile_mean:.1f}", f"{start:.1f} to {end:.1f}",
+        )  # fmt: skip
+    return table
+
+
+def _verdict(result: Comparison) -> str:
+    change, share = result.interquartile_difference, result.probability_of_improvement
+    if not result.is_clear:
+        answer = "no clear difference"
+    else:
+        answer = "B is better" if change.value > 0 else "A is better"
+    return (
+        f"{answer}: IQM of B minus A {change.value:+.1f} "
+        f"({change.low:+.1f} to {change.high:+.1f}), "
+        f"B beats A with probability {share.value:.2f} ({share.low:.2f} to {share.high:.2f})"
+    )

@@ -1,0 +1,190 @@
+"""One training process a seed, several at a time, and what they left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from eligibility.errors import InvalidValueError
+from eligibility.files import write_atomically
+from eligibility.train.config import Config
+from eligibility.train.record import CONFIG, RESULT, read_json
+
+_CHECKPOINT = "checkpoint.safetensors"
+_POLL_SECONDS = 0.05
+
+
+def read_seeds(text: str) -> list[int]:
+    """``0-2,7`` as 0, 1, 2, 7."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        last = last if dash else first
+        if not (first.isdecimal() and last.isdecimal()):
+            raise InvalidValueError(
+                "`--seeds`", repr(text), "numbers and ranges such as 0-9 or 0,3,5-7", "correct it"
+            )
+        seeds += range(int(first), int(last) + 1)
+    if len({*seeds}) < len(seeds) or not seeds:
+        raise InvalidValueError("`--seeds`", repr(text), "each seed once", "correct it")
+    return seeds
+
+
+class Seeds:
+    """The runs of a sweep, ``seed-N`` each in one folder.
+
+    Args:
+        folder: Where they are, or will be.
+        config: What they have in common.
+        seeds: In which they differ.
+    """
+
+    def __init__(self, folder: Path, config: Config, seeds: list[int]) -> None:
+        self.folder, self.config, self.seeds = folder, config, seeds
+        self.failed: dict[int, str] = {}
+        self.stopped = False
+
+    def prepare(self) -> None:
+        """Write the common options, and refuse a folder whose runs have others."""
+        for seed in self.seeds:
+            path = self._path(seed) / CONFIG
+            if path.exists():
+                self._check_same(path, read_json(path, "env"))
+        options = {name: value for name, value in asdict(self.config).items() if name != "seed"}
+        write_atomically(self.folder / "options.json", json.dumps(options, indent=2) + "\n")
+
+    def train(self, jobs: int | None) -> None:
+        """Train what is not finished; a signal stops all of them, each with its checkpoint."""
+        waiting = [seed for seed in self.seeds if not self._is_finished(seed)]
+        if len(waiting) < len(self.seeds):
+            _say(f"{len(self.seeds) - len(waiting)} of {len(self.seeds)} seeds finished before")
+        running: dict[int, subprocess.Popen[bytes]] = {}
+        limit = jobs or os.cpu_count() or 1
+        with self._passing_signals_on(running):
+            while running or (waiting and not self.stopped):
+                while waiting and len(running) < limit and not self.stopped:
+                    seed = waiting.pop(0)
+                    running[seed] = self._start(seed)
+                for seed in [seed for seed, one in running.items() if one.poll() is not None]:
+                    self._end(seed, running.pop(seed).returncode)
+                time.sleep(_POLL_SECONDS)
+
+    def summarize(self) -> dict[str, Any]:
+        """Write summary.json and curves.png; returns what the former says."""
+        import numpy as np
+
+        from eligibility.train.curve import draw_groups
+        from eligibility.train.record import read_groups
+        from eligibility.train.statistics import interquartile_mean, interval
+
+        done = [seed for seed in self.seeds if self._is_finished(seed)]
+        results = {seed: read_json(self._path(seed) / RESULT, "solved") for seed in done}
+        summary: dict[str, Any] = {
+            "config": {n: value for n, value in asdict(self.config).items() if n != "seed"},
+            "solved": sum(result["solved"] for result in results.values()),
+            "finished": [{"seed": seed, **result} for seed, result in results.items()],
+            "failed": [{"seed": seed, "error": text} for seed, text in self.failed.items()],
+        }
+        if done:
+            means = np.array([[result["mean_return"]] for result in results.values()])
+            middle = interval(interquartile_mean, means, 0)
+            seconds = [result["training_seconds"] for result in results.values()]
+            summary |= {
+                "mean_return": float(means.mean()),
+                "interquartile_mean": middle.value,
+                "interquartile_confidence_95": (middle.low, middle.high),
+                "median_seconds": float(np.median(seconds)),
+                "worst_seconds": max(seconds),
+            }
+            groups = read_groups([self._path(seed) for seed in done])
+            picture = draw_groups(groups, "REINFORCE, mean return of the last 100 episodes")
+            write_atomically(self.folder / "curves.png", picture)
+        write_atomically(self.folder / "summary.json", json.dumps(summary, indent=2) + "\n")
+        return summary
+
+    def _path(self, seed: int) -> Path:
+        return self.folder / f"seed-{seed}"
+
+    def _check_same(self, path: Path, found: dict[str, Any]) -> None:
+        wanted = json.loads(json.dumps(asdict(self.config)))
+        for name, value in wanted.items():
+            if name not in ("seed", "steps", "threads") and found.get(name) != value:
+                raise InvalidValueError(
+                    f"the folder `{self.folder}`",
+                    f"runs with {name} {found.get(name)}",
+                    f"none, or runs with {name} {value}",
+                    "choose another folder with --out",
+                )
+
+    def _is_finished(self, seed: int) -> bool:
+        if not (self._path(seed) / RESULT).exists():
+            return False
+        result = read_json(self._path(seed) / RESULT, "solved")
+        return bool(result["solved"]) or result["steps"] >= self.config.steps
+
+    def _start(self, seed: int) -> subprocess.Popen[bytes]:
+        """A process of its own: nothing that happens to it happens to the others."""
+        path, limits = self._path(seed), ["--steps", str(self.config.steps)]
+        if (path / _CHECKPOINT).exists():
+            what = ["--resume", str(path), *limits]
+        else:
+            shutil.rmtree(path, ignore_errors=True)  # what was stopped before its first checkpoint
+            options = str(self.folder / "options.json")
+            what = ["--config", options, "--seed", str(seed), "--out", str(path)]
+        command = [sys.executable, "-m", "eligibility", "train", *what, "--json"]
+        with self._log(seed).open("wb") as log:
+            return subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def _log(self, seed: int) -> Path:
+        return self.folder / f"seed-{seed}.log"
+
+    def _end(self, seed: int, status: int) -> None:
+        """Note how a process ended."""
+        if self._is_finished(seed):
+            result = read_json(self._path(seed) / RESULT, "solved")
+            outcome = "solved" if result["solved"] else "not solved"
+            seconds = result["training_seconds"]
+            _say(
+                f"seed {seed}: {outcome}, mean return {result['mean_return']:.1f}, {seconds:.2f} s"
+            )
+            self._log(seed).unlink(missing_ok=True)
+        elif self.stopped:
+            _say(f"seed {seed}: stopped, to be resumed by the same command")
+        else:
+            lines = self._log(seed).read_text(encoding="utf-8", errors="replace").splitlines()
+            last = lines[-1].removeprefix("error: ") if lines else "no message"
+            self.failed[seed] = f"exit status {status}: {last}"
+            _say(f"seed {seed}: failed with {self.failed[seed]}")
+
+    @contextmanager
+    def _passing_signals_on(self, running: dict[int, subprocess.Popen[bytes]]) -> Iterator[None]:
+        """Ctrl-C and SIGTERM reach the processes, which stop after their rollout."""
+
+        def pass_on(number: int, frame: object) -> None:
+            self.stopped = True
+            for process in running.values():
+                process.send_signal(signal.SIGTERM)
+
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.signal(number, pass_on) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")

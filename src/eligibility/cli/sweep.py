@@ -1,0 +1,88 @@
+"""``eligibility sweep ENV``: the same training with several seeds, side by side."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from eligibility.cli.options import config_options, flag, given, option, take_signature
+from eligibility.cli.seeds import Seeds, read_seeds
+from eligibility.errors import InvalidValueError
+from eligibility.train.config import Config
+from eligibility.train.config_file import read_options
+
+
+def sweep(
+    env: str | None,
+    *,
+    seeds: str | None,
+    jobs: int | None,
+    config: Path | None,
+    out: Path | None,
+    json_: bool,
+    **options: Any,
+) -> int:
+    """Train with several seeds, some at a time, each in a process and a run folder of its own.
+
+    The same command again goes on: finished seeds are kept, stopped ones resumed, failed ones
+    tried again. A seed that fails does not stop the others; the exit status is then 1. The folder
+    also receives summary.json and curves.png. evaluate, plot and compare take the whole folder.
+    """
+    chosen = read_seeds(seeds or "0-4")
+    options = given(options)
+    if config is not None:
+        options = {**read_options(config), **options}
+    env = env or options.pop("env", None)
+    for name in ("env", "seed"):
+        options.pop(name, None)
+    if env is None:
+        raise InvalidValueError(
+            "the command", "no ENV", "the id of an environment", "eligibility sweep CartPole-v1"
+        )
+    whole = Config.from_options(env, options)
+    if jobs is not None and jobs < 1:
+        raise InvalidValueError("`--jobs`", str(jobs), "at least 1", "choose a larger one")
+    folder = out or Path("runs") / ("sweep-" + re.sub(r"[^\w.-]+", "-", env))
+    runs = Seeds(folder, whole, chosen)
+    runs.prepare()
+    runs.train(jobs)
+    summary = runs.summarize()
+    if json_:
+        sys.stdout.write(json.dumps(summary) + "\n")
+    report(summary, folder, to_stderr=json_)
+    if runs.stopped:
+        return 130
+    return 1 if summary["failed"] else 0
+
+
+def report(summary: dict[str, Any], folder: Path, to_stderr: bool) -> None:
+    """The summary in two lines."""
+    from rich.console import Console
+
+    finished, failed = summary["finished"], summary["failed"]
+    text = f"{summary['config']['env']}: {len(finished)} seeds finished, {summary['solved']} solved"
+    if finished:
+        low, high = summary["interquartile_confidence_95"]
+        text += (
+            f"; last 100 training episodes: IQM {summary['interquartile_mean']:.1f} "
+            f"(95 % interval {low:.1f} to {high:.1f}); training seconds: median "
+            f"{summary['median_seconds']:.2f}, worst {summary['worst_seconds']:.2f}"
+        )
+    if failed:
+        text += f"; failed: {', '.join(str(one['seed']) for one in failed)}"
+    console = Console(stderr=to_stderr)
+    console.print(text, highlight=False, soft_wrap=True)
+    console.print(f"everything is in {folder}", highlight=False, soft_wrap=True)
+
+
+OWN = (
+    option("seeds", str, "Such as 0-9 or 0,3,5-7. Default: 0-4."),
+    option("jobs", int, "Processes at a time. Default: the number of processors."),
+    option("config", Path, "Options from a YAML, TOML or JSON file; those given here come first."),
+    option("out", Path, "Folder of the runs. Default: runs/sweep-ENV."),
+    flag("json_", "--json", "Print the summary as JSON on standard output, all else on stderr."),
+)
+take_signature(sweep, [*config_options(without=("seed",)), *OWN])

@@ -1,0 +1,68 @@
+"""Is B better than A? Two groups of runs, with the uncertainty of the answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from eligibility.errors import InvalidValueError
+from eligibility.train.evaluation import Evaluation, summarize
+from eligibility.train.statistics import (
+    Array,
+    Interval,
+    difference,
+    interquartile_mean,
+    mean,
+    probability_of_improvement,
+)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """B beside A.
+
+    Attributes:
+        a: What A's episodes say.
+        b: What B's say.
+        mean_difference: The mean of B minus that of A.
+        interquartile_difference: The same of the interquartile means.
+        probability_of_improvement: That a run of B, drawn at random, beats one of A; an episode,
+            where A and B are one run each. A draw counts half, so that 0.5 is no difference.
+    """
+
+    a: Evaluation
+    b: Evaluation
+    mean_difference: Interval
+    interquartile_difference: Interval
+    probability_of_improvement: Interval
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the interval of the interquartile difference leaves 0 out."""
+        return not self.interquartile_difference.low <= 0 <= self.interquartile_difference.high
+
+
+def compare(a: Array, b: Array, seed: int) -> Comparison:
+    """Compare returns ``[R, E]`` with returns ``[R′, E]``.
+
+    Args:
+        a: Of A's runs.
+        b: Of B's runs.
+        seed: Of the resampling.
+
+    Raises:
+        InvalidValueError: One is a single run and the other is not.
+    """
+    if (len(a) == 1) != (len(b) == 1):
+        raise InvalidValueError(
+            "the runs",
+            f"{len(a)} beside {len(b)}",
+            "one beside one, of which episodes are compared, or several beside several",
+            "train more seeds: eligibility sweep",
+        )
+    return Comparison(
+        a=summarize(a, seed),
+        b=summarize(b, seed),
+        mean_difference=difference(mean, a, b, seed),
+        interquartile_difference=difference(interquartile_mean, a, b, seed),
+        probability_of_improvement=probability_of_improvement(a, b, seed),
+    )

@@ -1,0 +1,31 @@
+"""Fresh episodes of several runs, as one matrix of returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from eligibility.train.evaluation import Evaluation, summarize
+from eligibility.train.learner import Reinforce
+from eligibility.train.statistics import Array
+
+_SEED = 0  # of the resampling, where no seed is given
+
+
+def play_runs(
+    folders: Sequence[Path], episodes: int, seed: int | None, deterministic: bool
+) -> tuple[Evaluation, Array]:
+    """The summary and the returns ``[R, E]`` of E fresh episodes with each of R runs.
+
+    Args:
+        folders: Run folders, or checkpoint files.
+        episodes: E.
+        seed: Of the episodes; None: each run's own, so that the runs' episodes differ.
+        deterministic: The most probable actions; else drawn from the policy.
+    """
+    returns = np.stack(
+        [Reinforce.load(folder).play(episodes, seed, deterministic) for folder in folders]
+    )
+    return summarize(returns, _SEED if seed is None else seed), returns

@@ -1,0 +1,151 @@
+"""An episode as a film: GIF, or MP4 where its encoder is installed."""
+
+from __future__ import annotations
+
+import io
+import os
+import warnings
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eligibility.errors import EligibilityError, InvalidValueError, MissingDependencyError
+from eligibility.files import write_atomically
+from eligibility.train.evaluation import play
+from eligibility.train.interface import interface
+from eligibility.train.rollout import Collector
+
+if TYPE_CHECKING:
+    from eligibility.train.learner import Reinforce
+
+_RATE = 30  # frames a second, where the environment does not say
+SUFFIXES = (".gif", ".mp4")
+
+
+def check_video(path: Path) -> None:
+    """Raise unless films of this suffix can be written here."""
+    if path.suffix not in SUFFIXES:
+        raise InvalidValueError(
+            "`--video`", repr(path.name), "a name that ends in .gif or .mp4", "choose another name"
+        )
+    if path.suffix == ".mp4":
+        try:
+            import imageio_ffmpeg  # noqa: F401
+        except ImportError as error:
+            raise MissingDependencyError(
+                "the package `imageio-ffmpeg`",
+                "no installation of it",
+                "eligibility with its video extra, for MP4",
+                'pip install "eligibility[train,video]", or write a .gif',
+            ) from error
+
+
+def record_video(model: Reinforce, path: Path, seed: int, deterministic: bool = True) -> float:
+    """Play one episode and write what it looks like; returns its undiscounted return.
+
+    Args:
+        model: Whose policy plays.
+        path: A .gif or a .mp4.
+        seed: Of the episode.
+        deterministic: The most probable actions; else drawn from the policy.
+
+    Raises:
+        InvalidValueError, MissingDependencyError: See `check_video`.
+        EligibilityError: The environment cannot show itself.
+        OutputError: The file cannot be written.
+    """
+    check_video(path)
+    frames, rate, total = _play(model, seed, deterministic)
+    write_atomically(path, _gif(frames, rate) if path.suffix == ".gif" else _mp4(frames, rate))
+    return total
+
+
+def _play(model: Reinforce, seed: int, deterministic: bool) -> tuple[list[Any], float, float]:
+    """The pictures of an episode, how many a second, and its return."""
+    frames: list[Any] = []
+    vector = _visible(model.config.env)
+    _film(vector, frames)
+    made = interface(vector, model.config)
+    try:
+        collector = Collector(made.vector, made.policy, made.observations, model.horizon)
+        total = float(play(collector, model.network, seed, deterministic)[0])
+    finally:
+        vector.close()
+    return frames, float(vector.metadata.get("render_fps") or _RATE), total
+
+
+def _visible(env: str) -> Any:
+    """One environment that draws itself, as a vector of one."""
+    import gymnasium
+
+    if not {"DISPLAY", "WAYLAND_DISPLAY"} & {*os.environ}:
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # else pygame complains of no screen
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # advice to the environment's author
+            vector = gymnasium.make_vec(
+                env, num_envs=1, vectorization_mode="sync", render_mode="rgb_array"
+            )
+            vector.reset(seed=0)
+            picture = (vector.render() or (None,))[0]
+    except Exception as error:  # an environment is anybody's code
+        raise _blind(f"{type(error).__name__}: {' '.join(str(error).split())}") from error
+    if not isinstance(picture, np.ndarray):
+        vector.close()
+        raise _blind(f"{type(picture).__name__} for a picture")
+    return vector
+
+
+def _film(vector: Any, frames: list[Any]) -> None:
+    """Take a picture after each reset and each step of a vector of one environment."""
+
+    def filmed(method: Any) -> Any:
+        @wraps(method)
+        def call(*arguments: Any, **options: Any) -> Any:
+            answer = method(*arguments, **options)
+            frames.append(vector.render()[0])
+            return answer
+
+        return call
+
+    vector.reset, vector.step = filmed(vector.reset), filmed(vector.step)
+
+
+def _gif(frames: list[Any], rate: float) -> bytes:
+    from PIL import Image
+
+    pictures = [Image.fromarray(frame).quantize(64) for frame in frames]
+    buffer = io.BytesIO()
+    pictures[0].save(
+        buffer, format="GIF", save_all=True, append_images=pictures[1:],
+        duration=max(20, round(1000 / rate)), loop=0, optimize=False,
+    )  # fmt: skip
+    return buffer.getvalue()
+
+
+def _mp4(frames: list[Any], rate: float) -> bytes:
+    import tempfile
+
+    import imageio_ffmpeg
+
+    height, width = frames[0].shape[:2]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "video.mp4"
+        size = (width, height)
+        writer = imageio_ffmpeg.write_frames(str(path), size, fps=rate, macro_block_size=2)
+        writer.send(None)
+        for frame in frames:
+            writer.send(np.ascontiguousarray(frame))
+        writer.close()
+        return path.read_bytes()
+
+
+def _blind(got: str) -> EligibilityError:
+    return EligibilityError(
+        "the environment's picture",
+        got,
+        'an environment that renders with render_mode="rgb_array"',
+        'install what it draws with, for instance pip install "gymnasium[classic-control]"',
+    )
