@@ -61,6 +61,9 @@ def page(results: list[dict[str, Any]]) -> str:
     """The whole page."""
     parts = [INTRODUCTION, "## At a glance\n\n", glance(results), "\n", losses(results)]
     parts += [section(result) for result in results]
+    missing = [name for name in TASKS if name not in {one["environment"] for one in results}]
+    if missing:
+        parts.append(f"## Not measured yet\n\n{', '.join(missing)}.\n")
     return "".join(parts)
 
 
@@ -91,17 +94,24 @@ def need(runs: list[dict[str, Any]], goal: float | None) -> str:
 
 
 def losses(results: list[dict[str, Any]]) -> str:
-    """Where a peer was better: the sentences that the figures make."""
+    """Where it failed or a peer was better: the sentences that the figures make."""
     lines = []
     for result in results:
         ours = runs_of(result, "REINFORCE")
+        failed = [run["seed"] for run in ours if not run["solved"]]
+        if failed and result["threshold"] is not None:
+            seeds = ", ".join(map(str, failed))
+            lines.append(
+                f"{result['environment']}: {len(failed)} of {len(ours)} seeds ({seeds}) did not "
+                "reach the threshold."
+            )
         for algorithm in ("A2C", "PPO"):
             theirs = runs_of(result, algorithm)
             if ours and theirs:
                 lines += compare(result, algorithm, ours, theirs)
     if not lines:
         return ""
-    return "## Where REINFORCE loses\n\n" + "".join(f"- {line}\n" for line in lines) + "\n"
+    return "## Where REINFORCE fails or loses\n\n" + "".join(f"- {line}\n" for line in lines) + "\n"
 
 
 def compare(
@@ -166,7 +176,9 @@ def written(option: tuple[str, Any]) -> str:
     flag = f"--{name.replace('_', '-')}"
     if isinstance(value, bool):
         return flag if value else f"--no-{flag[2:]}"
-    return f"{flag} {','.join(map(str, value)) if isinstance(value, list) else value}"
+    if isinstance(value, list):
+        value = ",".join(map(str, value)) or '""'
+    return f"{flag} {value}"
 
 
 def greedy(run: dict[str, Any]) -> str:
@@ -189,7 +201,7 @@ def picture(result: dict[str, Any]) -> bytes:
     """Mean of the last 100 episodes over steps and over seconds: median, and the range of seeds."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
-    from matplotlib.ticker import EngFormatter, MaxNLocator
+    from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter
 
     figure = Figure(figsize=(9, 3.4), layout="constrained")
     FigureCanvasAgg(figure)
@@ -209,6 +221,9 @@ def picture(result: dict[str, Any]) -> bytes:
     panels[0].xaxis.set_major_locator(MaxNLocator(5))
     panels[0].xaxis.set_major_formatter(EngFormatter(sep=""))
     panels[1].set_xscale("log")
+    panels[1].xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=8))
+    panels[1].xaxis.set_major_formatter(EngFormatter(sep=""))
+    panels[1].xaxis.set_minor_formatter(NullFormatter())
     panels[0].set_ylabel("mean of the last 100 episodes")
     panels[0].legend(frameon=False, fontsize=9)
     figure.suptitle(result["environment"], x=0.01, ha="left", fontsize=11)

@@ -270,7 +270,8 @@ _TABLE = (
         50_000_000,
         1e6,
         {},
-        "Seconds are on the wall of a busy machine, at the lowest priority.",
+        "Ours goes on by `eligibility train --resume`; so far there are too few games to see "
+        "anything. Seconds are on the wall of a busy machine, at the lowest priority.",
         by_hand=True,
     ),
 )
