@@ -2,6 +2,7 @@
 
     OMP_NUM_THREADS=1 taskset -c 1 python benchmarks/logits.py
 
+Less than four minutes on a quiet machine: after --budget seconds no further round of a size begins.
 The result, with date, machine and versions, goes to benchmarks/results/logits-DATE.json.
 `python benchmarks/report.py` then writes docs/performance.md anew.
 """
@@ -23,11 +24,18 @@ def main() -> None:
     """Measure every case, write the result."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--budget", type=float, default=5.0, help="seconds for each size's rounds")
+    parser.add_argument("--no-compile", dest="with_compile", action="store_false")
+    parser.add_argument("--out", type=Path, help="write here instead")
     arguments = parser.parse_args()
     result = measure(
-        CASES, rounds=arguments.rounds, progress=lambda line: print(line, file=sys.stderr)
+        CASES,
+        rounds=arguments.rounds,
+        budget=arguments.budget,
+        with_compile=arguments.with_compile,
+        progress=lambda line: print(line, file=sys.stderr),
     )
-    path = RESULTS / f"logits-{result.date[:10].replace('-', '')}.json"
+    path = arguments.out or RESULTS / f"logits-{result.date[:10].replace('-', '')}.json"
     write_atomically(path, json.dumps(result.to_dict(), indent=2) + "\n")
     print(f"written to {path}")
 

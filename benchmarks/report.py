@@ -75,8 +75,8 @@ def over_logits(result: dict[str, Any]) -> str:
 
 `-mean(A * log_prob)` and its gradient; in brackets with an entropy bonus. {result["date"]},
 {machine["processor"]}, {result["threads"]} {noun}, {result["clock"]}, median of
-{result["rounds"]} rounds; load of the machine {load}; {versions}.
-
+{rounds(result)} rounds; load of the machine {load}; {versions}.
+{roofline(result)}
 Milliseconds:
 
 {table(*times(cases))}
@@ -96,17 +96,36 @@ Error of the gradient, relative rms against float64:
 ### Goals
 
 {table(("goal", "measured", "reached"), goals(result["tables"]))}
-Below a few thousand logits the time is that of Python calling an autograd function; a peer that is
-three torch calls cannot be beaten threefold from there.
+Below a few thousand logits the time is that of Python calling torch: `backward()` of any single
+operation costs a good third of what `cross_entropy` costs in all, so three times as fast as that
+is out of reach for whatever is called from Python.
 
-What `eligibility` needs beyond its kernel is that call and, for large logits, the first touch of
-the gradient's new memory. On this virtual machine the price of that varied from call to call more
-than anything else (compare "a copy, new memory"), and it decides the rows in which we lose or gain
-least. `reuse_logits=True` avoids it; it is not in the tables.
+Large gradients lie in memory that gradients before them left behind ("a copy, new memory" shows
+what new pages cost here); `el.release_memory()` gives it back.
 
 Not measured:
 
 {missing}"""
+
+
+def rounds(result: dict[str, Any]) -> str:
+    """How many, over all sizes."""
+    found = [one.get("rounds", result["rounds"]) for one in result["tables"]]
+    return str(found[0]) if len(set(found)) == 1 else f"{min(found)} to {max(found)}"
+
+
+def roofline(result: dict[str, Any]) -> str:
+    """What the machine can do at most, if that was measured."""
+    found = result.get("roofline")
+    if found is None:
+        return ""
+    speeds = ", ".join(
+        f"{speed:.0f} GFLOP/s in {dtype}" for dtype, speed in found["matmul_gflop_per_s"].items()
+    )
+    return (
+        f"Roofline, measured beside: {found['copy_gb_per_s']:.1f} GB/s read and written by a copy; "
+        f"matrix products of {speeds}.\n"
+    )
 
 
 def pairs(tables: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
@@ -228,12 +247,16 @@ def through_linear(results: list[dict[str, Any]]) -> str:
                 row["method"],
                 f"{row['seconds']:.2f}",
                 f"{row['ratio']:.2f}",
-                f"{row['extra_peak_mib']:.0f}",
+                "" if row["extra_peak_mib"] is None else f"{row['extra_peak_mib']:.0f}",
                 f"{row['gradient_error']:.1e}",
             ]
             for row in result["rows"]
         ]
         parts.append(table(("", "seconds", "ratio", "peak MiB", "gradient error"), rows))
+        missing = result.get("left_out", {})
+        if missing:
+            reasons = "; ".join(f"{name}: {why}" for name, why in missing.items())
+            parts.append(f"Not measured: {reasons}.\n")
     return "\n".join(parts)
 
 

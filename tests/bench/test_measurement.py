@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 
 import pytest
 import torch
@@ -62,6 +63,13 @@ def test_contestants_take_turns_and_the_first_call_is_not_timed() -> None:
     assert calls == ["a", "a", "b", "b", "a", "b", "a", "b", "a", "b"]
     assert times.seconds == {"a": [1.0] * 3, "b": [1.0] * 3}
     assert times.median("a") == times.ratio("a", "b") == 1.0
+
+
+def test_after_the_budget_there_are_three_rounds_and_no_more() -> None:
+    steps = {"a": lambda: None}
+    assert times_in_turn(steps, 7, time.perf_counter, budget=-1.0).rounds == 3
+    assert times_in_turn(steps, 2, time.perf_counter, budget=-1.0).rounds == 2
+    assert times_in_turn(steps, 5, time.perf_counter).rounds == 5
 
 
 def test_what_is_left_out_has_a_reason() -> None:

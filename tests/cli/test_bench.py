@@ -43,6 +43,8 @@ def test_json_has_every_contestant_at_every_size(
     assert result["left_out"]["torch.compile"] == "left out, as asked"
     assert {"python", "torch"} <= set(result["machine"]["versions"])
     assert len(result["tables"]) == 4
+    assert result["roofline"]["copy_gb_per_s"] > 0
+    assert set(result["roofline"]["matmul_gflop_per_s"]) == {"float32", "bfloat16"}
     for table in result["tables"]:
         figures = {figure["name"]: figure for figure in table["figures"]}
         assert {"eligibility", "Categorical", "cross_entropy", "a copy"} <= set(figures)
@@ -52,8 +54,12 @@ def test_json_has_every_contestant_at_every_size(
 
 
 def test_table_names_units_and_machine(capsys: pytest.CaptureFixture[str]) -> None:
-    status, output, _ = run(capsys, "--sizes", "8x5", "--rounds", "1", "--no-compile")
+    arguments = ("--sizes", "8x5", "--rounds", "1", "--no-compile", "--linear", "16x40x8")
+    status, output, _ = run(capsys, *arguments)
     assert status == 0
+    assert "float32 16 × 40 × 8, with 0.01 · entropy" in output
+    assert "eligibility linear_reinforce_loss" in output
+    assert "GB/s copied" in output
     assert "float32 8 × 5, with 0.01 · entropy" in output
     assert "log_softmax + gather" in output
     assert "1 thread, process time, median of 1 rounds" in output

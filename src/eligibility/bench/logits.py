@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -11,7 +12,9 @@ from typing import Any
 import torch
 
 from eligibility.bench.contestants import OURS, contestants, left_out
-from eligibility.bench.machine import Machine, describe_machine
+from eligibility.bench.linear import LinearFigure, Size, measure_linear
+from eligibility.bench.linear import left_out as linear_left_out
+from eligibility.bench.machine import Machine, Roofline, describe_machine, measure_roofline
 from eligibility.bench.measurement import (
     Problem,
     Step,
@@ -74,11 +77,23 @@ class Table:
     case: Case
     entropy_coef: float
     figures: tuple[Figure, ...]
+    rounds: int  # fewer than asked where the time was up
 
     def slowdown(self, name: str) -> float:
         """How many times as long as this library the contestant takes."""
         ratios = {figure.name: figure.of_copy for figure in self.figures}
         return ratios[name] / ratios[OURS]
+
+
+@dataclass(frozen=True)
+class LinearTable:
+    """All methods through the linear layer at one size."""
+
+    size: Size
+    dtype: str
+    entropy_coef: float
+    figures: tuple[LinearFigure, ...]
+    left_out: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -92,7 +107,9 @@ class Benchmark:
     backends: dict[str, str]
     left_out: dict[str, str]
     machine: Machine
+    roofline: Roofline
     tables: tuple[Table, ...]
+    linear: tuple[LinearTable, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -126,19 +143,33 @@ def measure(
     rounds: int = 9,
     threads: int = 1,
     with_compile: bool = True,
+    budget: float = math.inf,
+    linear: Size | None = None,
+    linear_dtype: str = "float32",
     progress: Callable[[str], None] = lambda line: None,
 ) -> Benchmark:
-    """Measure every contestant at every size, without and with an entropy bonus."""
+    """Measure every contestant at every size, without and with an entropy bonus.
+
+    ``budget``: seconds for the rounds of one size, of which there are three at least.
+    """
     for name, number in (("--rounds", rounds), ("--threads", threads)):
         if number < 1:
             raise InvalidValueError(f"`{name}`", str(number), "at least 1", "pass a larger number")
-    tables = []
+    tables, through = [], []
+    clock = clock_for(threads)
     with _torch_threads(threads):
+        roofline = measure_roofline(clock)
         for case in cases:
             for beta in ENTROPY_COEFS:
                 bonus = f", entropy bonus {beta:g}" if beta else ""
                 progress(f"{case.dtype} {case.rows} × {case.categories}{bonus}")
-                tables.append(_measure_table(case, beta, rounds, threads, with_compile))
+                tables.append(_measure_table(case, beta, rounds, clock, with_compile, budget))
+        for beta in ENTROPY_COEFS if linear else ():
+            assert linear is not None
+            progress(f"through the linear layer, entropy bonus {beta:g}")
+            figures = measure_linear(linear, linear_dtype, beta, rounds=min(rounds, 3), clock=clock)
+            missing = linear_left_out(beta)
+            through.append(LinearTable(linear, linear_dtype, beta, tuple(figures), missing))
         backends = _backend.describe()
     return Benchmark(
         date=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
@@ -148,11 +179,20 @@ def measure(
         backends=backends,
         left_out=left_out(with_compile),
         machine=describe_machine(),
+        roofline=roofline,
         tables=tuple(tables),
+        linear=tuple(through),
     )
 
 
-def _measure_table(case: Case, beta: float, rounds: int, threads: int, with_compile: bool) -> Table:
+def _measure_table(
+    case: Case,
+    beta: float,
+    rounds: int,
+    clock: Callable[[], float],
+    with_compile: bool,
+    budget: float,
+) -> Table:
     torch.compiler.reset()  # every size is compiled for itself
     problem = new_problem(case.rows, case.categories, getattr(torch, case.dtype), beta)
     losses = contestants(with_compile)
@@ -163,7 +203,7 @@ def _measure_table(case: Case, beta: float, rounds: int, threads: int, with_comp
         errors[name] = gradient_error(problem)
     problem.logits.grad = None
     steps |= _yardsticks(problem)
-    times = times_in_turn(steps, rounds, clock_for(threads))
+    times = times_in_turn(steps, rounds, clock, budget)
     figures = (
         Figure(
             name,
@@ -174,7 +214,7 @@ def _measure_table(case: Case, beta: float, rounds: int, threads: int, with_comp
         )
         for name in steps
     )
-    return Table(case, beta, tuple(figures))
+    return Table(case, beta, tuple(figures), times.rounds)
 
 
 def _yardsticks(problem: Problem) -> dict[str, Step]:

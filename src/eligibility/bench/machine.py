@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+import torch
+
+_COPIED = 1 << 26  # elements of float32: 256 MB, beyond every cache
+_MULTIPLIED = 1024
 PACKAGES = ("eligibility", "torch", "numpy", "liger-kernel", "cut-cross-entropy", "trl")
 
 
@@ -20,6 +26,40 @@ class Machine:
     system: str
     load_average: tuple[float, ...]  # over 1, 5 and 15 minutes, at the end
     versions: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """What this machine can do at most, measured with the threads that are measured with."""
+
+    copy_gb_per_s: float  # read and written, into memory that was used before
+    matmul_gflop_per_s: dict[str, float]  # by dtype, of square matrices
+
+
+def measure_roofline(clock: Callable[[], float]) -> Roofline:
+    """The bandwidth of a large copy and the throughput of torch's matrix product."""
+    source = torch.ones(_COPIED)
+    target = torch.zeros(_COPIED)
+    copy = _best(lambda: target.copy_(source), clock)
+    del source, target
+    speeds = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        a = torch.ones(_MULTIPLIED, _MULTIPLIED, dtype=dtype)
+        out = torch.empty_like(a)
+        seconds = _best(partial(torch.mm, a, a, out=out), clock)
+        speeds[str(dtype).removeprefix("torch.")] = 2e-9 * _MULTIPLIED**3 / seconds
+    return Roofline(8e-9 * _COPIED / copy, speeds)
+
+
+def _best(step: Callable[[], object], clock: Callable[[], float]) -> float:
+    """Seconds of the fastest of a few calls, the first of which is not counted."""
+    step()
+    times = []
+    for _ in range(5):
+        start = clock()
+        step()
+        times.append(clock() - start)
+    return min(times)
 
 
 def describe_machine() -> Machine:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import math
 import os
 import statistics
 import sys
@@ -23,6 +24,7 @@ from eligibility.ops import _plain, memory
 
 Step = Callable[[], object]
 ROUND_SECONDS = 2e-3  # quick steps are repeated for so long, so that the clock does not show
+LEAST_ROUNDS = 3
 _CHECKED_ROWS = 16
 _PROCESS = Path("/proc/self")
 
@@ -60,15 +62,26 @@ def step_of(loss: Loss, problem: Problem) -> Step:
     return step
 
 
-def times_in_turn(steps: Mapping[str, Step], rounds: int, clock: Callable[[], float]) -> Times:
-    """Seconds of every step in every round; they take turns, so that a disturbance meets all."""
+def times_in_turn(
+    steps: Mapping[str, Step],
+    rounds: int,
+    clock: Callable[[], float],
+    budget: float = math.inf,
+) -> Times:
+    """Seconds of every step in every round; they take turns, so that a disturbance meets all.
+
+    After ``budget`` seconds on the wall no further round begins, once there are `LEAST_ROUNDS`.
+    """
+    end = time.perf_counter() + budget
     repeats = {}
     for name, step in steps.items():
         step()  # what is loaded or compiled at the first call
         once = _seconds(step, 1, clock)
         repeats[name] = max(1, min(1000, int(ROUND_SECONDS / max(once, 1e-6))))
     found: dict[str, list[float]] = {name: [] for name in steps}
-    for _ in range(rounds):
+    for number in range(rounds):
+        if number >= LEAST_ROUNDS and time.perf_counter() > end:
+            break
         for name, step in steps.items():
             found[name].append(_seconds(step, repeats[name], clock))
     return Times(found)
@@ -86,6 +99,11 @@ class Times:
     """Name -> seconds in every round."""
 
     seconds: dict[str, list[float]]
+
+    @property
+    def rounds(self) -> int:
+        """How many there were."""
+        return min(map(len, self.seconds.values()))
 
     def median(self, name: str) -> float:
         """Median seconds of one step."""

@@ -7,12 +7,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 
 from eligibility.bench.contestants import OURS
-from eligibility.bench.logits import COPY, Benchmark, Table
+from eligibility.bench.logits import COPY, Benchmark, LinearTable, Table
 
 
 def renderable(result: Benchmark) -> RenderableType:
     """All tables, and what took no part."""
     parts: list[RenderableType] = [_grid(table) for table in result.tables]
+    parts += [_linear_grid(table) for table in result.linear]
     if result.left_out:
         parts.append("Not measured:")
         parts += [f"  {name}: {why}" for name, why in result.left_out.items()]
@@ -21,6 +22,11 @@ def renderable(result: Benchmark) -> RenderableType:
         f"{OURS};\npeak/NV: extra memory at the peak, in copies of the logits;\n"
         "error: of the gradient, relative rms, against float64"
     )
+    speeds = ", ".join(
+        f"{speed:.0f} GFLOP/s {dtype}"
+        for dtype, speed in result.roofline.matmul_gflop_per_s.items()
+    )
+    parts.append(f"Roofline: {result.roofline.copy_gb_per_s:.1f} GB/s copied, {speeds} multiplied")
     noun = "thread" if result.threads == 1 else "threads"
     parts.append(
         f"{result.machine.processor}, {result.threads} {noun}, {result.clock}, "
@@ -51,5 +57,26 @@ def _grid(table: Table) -> Grid:
             "" if figure.extra_peak is None else f"{figure.extra_peak:.2f}",
             "" if figure.gradient_error is None else f"{figure.gradient_error:.1e}",
             style="bold" if figure.name == OURS else "",
+        )
+    return grid
+
+
+def _linear_grid(table: LinearTable) -> Grid:
+    bonus = f", with {table.entropy_coef:g} · entropy" if table.entropy_coef else ""
+    size = table.size
+    words = f"{table.dtype} {size.tokens} × {size.vocabulary} × {size.features}{bonus}"
+    grid = Grid(title=words, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+    grid.add_column("", no_wrap=True)
+    for heading in ("ms", "/ products", "peak MiB", "error"):
+        grid.add_column(heading, justify="right")
+    for figure in table.figures:
+        peak = figure.extra_peak_mib
+        grid.add_row(
+            figure.method,
+            f"{1e3 * figure.seconds:.1f}",
+            f"{figure.ratio:.2f}",
+            "" if peak is None else f"{peak:.0f}",
+            f"{figure.gradient_error:.1e}",
+            style="bold" if figure.method.startswith(OURS) else "",
         )
     return grid

@@ -17,7 +17,11 @@ def bench(
         str | None, typer.Option(help='Rows x categories, for instance "256x4 256x1024".')
     ] = None,
     dtype: Annotated[
-        str | None, typer.Option(help="Of --sizes: float32 (the default) or bfloat16.")
+        str | None, typer.Option(help="Of --sizes and --linear: float32 (the default) or bfloat16.")
+    ] = None,
+    linear: Annotated[
+        str | None,
+        typer.Option(help='Also tokens x vocabulary x features, for instance "512x8192x256".'),
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Three small sizes, without torch.compile; seconds.")
@@ -37,19 +41,23 @@ def bench(
     """Measure the policy gradient over logits: time beside a copy, memory, error.
 
     Every contestant computes the loss −mean(A · log π(a)), once without and once with an entropy
-    bonus, and its gradient. A copy of the logits is the roofline.
+    bonus, and its gradient. A copy of the logits is the roofline; through the linear layer, with
+    --linear, it is the three matrix products.
     """
+    from eligibility.bench.linear import read_size
     from eligibility.bench.logits import CASES, QUICK_CASES, measure, read_cases
 
     if backends:
         _print_backends(as_json)
         return
-    if sizes is None and dtype is not None:
+    if sizes is None and linear is None and dtype is not None:
         raise InvalidValueError(
             "`--dtype`", "no --sizes", "both", "add --sizes, for instance 256x1024"
         )
     chosen = QUICK_CASES if quick else CASES
     cases = chosen if sizes is None else read_cases(sizes, dtype or "float32")
+    if dtype not in (None, "float32", "bfloat16"):
+        raise InvalidValueError("`--dtype`", repr(dtype), "float32 or bfloat16", "choose one")
     if plot is not None:
         from eligibility.bench.picture import check_format, draw
 
@@ -61,6 +69,8 @@ def bench(
         rounds=rounds,
         threads=threads,
         with_compile=with_compile and not quick,
+        linear=None if linear is None else read_size(linear),
+        linear_dtype=dtype or "float32",
         progress=lambda line: typer.echo(f"measuring {line}", err=True),
     )
     text = json.dumps(result.to_dict(), indent=2) + "\n"
