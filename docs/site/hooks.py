@@ -23,6 +23,20 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     return _HELP.sub(lambda found: f"```text\n{_output_of(found[1])}```", markdown)
 
 
+def on_post_page(output: str, *, page: Any, **_: Any) -> str:
+    """The page without its one request to another machine: the search's shim lies beside it."""
+    return _with_own_shim(output, "../" * page.url.count("/"))
+
+
+def on_post_template(output: str, *, template_name: str, **_: Any) -> str:
+    """The same for what is no page: 404.html."""
+    return _with_own_shim(output, "") if template_name.endswith(".html") else output
+
+
+def _with_own_shim(output: str, up: str) -> str:
+    return output.replace("https://unpkg.com/iframe-worker/shim", f"{up}assets/iframe-worker.js")
+
+
 def _output_of(command: str) -> str:
     finished = subprocess.run(
         [sys.executable, "-m", *command.split()], capture_output=True, text=True, check=True
