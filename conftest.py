@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
+
 import torch
 from jaxtyping import install_import_hook
+
+# The Triton kernels run under its interpreter, which it decides when it is first imported. On a
+# machine with a GPU, `TRITON_INTERPRET=0 pytest tests/ops/test_triton*.py` tests the compiled ones.
+os.environ.setdefault("TRITON_INTERPRET", "1")
+with suppress(ImportError):
+    # Before the hook: Triton translates the text of these functions, decorators and all.
+    import eligibility.ops._triton_kernels  # noqa: F401
 
 # The packages whose functions take tensors with shapes in their signatures.
 install_import_hook(

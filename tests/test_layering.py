@@ -22,7 +22,7 @@ ORDER = [
 LAYERS = {unit: layer for layer, units in enumerate(ORDER) for unit in units}
 # The only files that may import a heavy or optional package.
 CONFINED = {
-    "triton": ("ops/_triton.py",),
+    "triton": ("ops/_triton_kernels.py",),
     "gymnasium": ("train/", "audit/"),
     "torch.distributed": ("ops/vocab_parallel.py", "train/distributed.py"),
 }

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from eligibility.ops import _cpu, _plain
+from eligibility.ops import _cpu, _plain, _triton
 from eligibility.shapes import are_values_readable, check_action
 
 # Below so many logits the time goes into calls, and torch's own nodes cost less than a Python one.
@@ -88,12 +88,25 @@ def pays(logits: Tensor, one_pass: bool) -> bool:
 
 def describe() -> dict[str, str]:
     """What serves logits on each kind of device, for people."""
-    sets = _cpu.INSTRUCTION_SETS
     plain = "plain torch, in pieces that stay in the cache"
+    return {"cpu": _describe_cpu(plain), "cuda": _describe_cuda(plain), "other devices": plain}
+
+
+def _describe_cpu(plain: str) -> str:
+    sets = _cpu.INSTRUCTION_SETS
     if not sets:
         reason = "the native kernel was not built, or from older sources: install with a compiler"
-        return {"cpu": f"{plain} ({reason})", "other devices": plain}
+        return f"{plain} ({reason})"
     threads = torch.get_num_threads()
     noun = "thread" if threads == 1 else "threads"
     native = f"native kernel for floating-point logits ({sets[-1]}, {threads} {noun})"
-    return {"cpu": f"{native}; else {plain}", "other devices": plain}
+    return f"{native}; else {plain}"
+
+
+def _describe_cuda(plain: str) -> str:
+    reason = _triton.unavailable()
+    if reason is not None:
+        return f"{plain} ({reason})"
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "no such device here"
+    kernels = f"Triton {_triton.version()} kernels for float32, bfloat16 and float16"
+    return f"{kernels} ({device}); else {plain}"

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from eligibility.errors import InvalidTypeError, InvalidValueError
-from eligibility.ops import _plain
+from eligibility.ops import _fused_rows, _plain
+from eligibility.ops._triton import Rows
 from eligibility.shapes import (
     are_values_readable,
+    check_action,
     check_allowed,
     check_categories,
     check_floating,
@@ -99,8 +102,42 @@ class CategoricalCall:
 
     def log_normalizer(self) -> Tensor:
         """log Σ exp z of the legal actions, shape ``[*batch]``; its gradient is π."""
+        if self.fused is not None:
+            return self.fused.log_normalizer.reshape(self.raw.shape[:-1])
         wide = self.logits.to(_plain.compute_dtype(self.logits))
         return torch.logsumexp(_plain.masked(wide, self.mask), -1)
+
+    @property
+    def is_fusable(self) -> bool:
+        """Whether the Triton kernels can take the call: they know one action for each row."""
+        if self.counts is not None or self.shape != self.raw.shape[:-1]:
+            return False
+        return _fused_rows.serves(self.raw)
+
+    @property
+    def fused(self) -> _fused_rows.RowStatistics | None:
+        """The statistics by the Triton kernels, ``[N]``; of no action where none is given."""
+        return self._fused if self.is_fusable else None
+
+    @cached_property  # torch.compile cannot trace one; it never comes here
+    def _fused(self) -> _fused_rows.RowStatistics:
+        return _fused_rows.statistics(self.kernel_rows())
+
+    def kernel_rows(self, reference: Tensor | None = None) -> Rows:
+        """The rows without leading axes, with the logits of a reference policy."""
+        categories, action = self.raw.shape[-1], self.action
+        if action is None:
+            action = self.raw.new_zeros(self.raw.shape[:-1], dtype=torch.int64)
+        elif action.is_cpu:
+            check_action(action, categories)
+        return Rows(
+            self.raw.reshape(-1, categories),
+            action.reshape(-1),
+            None if self.mask is None else self.mask.reshape(-1, categories),
+            self.temperature,
+            self.softcap,
+            None if reference is None else reference.reshape(-1, categories),
+        )
 
     def check_possible(self, log_prob: Tensor, counts: Tensor | None) -> None:
         """Find the cause if a mask leaves a log-probability that is not finite."""

@@ -60,6 +60,9 @@ class Upstream:
         return Slopes(nothing, here.log_prob, here.entropy, here.log_normalizer)
 
 
+_PER_TOKEN = ("advantage", "token_weight", "old_log_prob", "ref_log_prob")
+
+
 @dataclass(frozen=True)
 class PolicyObjective:
     """``−(surrogate(log_prob) + entropy_coef · entropy) + kl_coef · kl``, times the token's weight.
@@ -93,6 +96,22 @@ class PolicyObjective:
         """The per-token tensors it is made of."""
         parts = (self.advantage, self.token_weight, self.old_log_prob, self.ref_log_prob)
         return tuple(part for part in parts if part is not None)
+
+    def flattened(self) -> PolicyObjective:
+        """The same with one axis of tokens."""
+        return replace(
+            self,
+            **{
+                name: tensor.reshape(-1)
+                for name in _PER_TOKEN
+                if (tensor := getattr(self, name)) is not None
+            },
+        )
+
+    def factors(self) -> Tensor:
+        """What the loss of each token is multiplied by."""
+        ones = torch.ones_like(self.advantage) if self.token_weight is None else self.token_weight
+        return ones * self.scale
 
     def silent_rows(self) -> Tensor:
         """Which tokens cannot contribute to loss and gradient, whatever their logits are."""
@@ -166,7 +185,7 @@ class PolicyObjective:
         """The objective of some of the tokens."""
         tensors = {
             name: getattr(self, name)[rows]
-            for name in ("advantage", "token_weight", "old_log_prob", "ref_log_prob")
+            for name in _PER_TOKEN
             if getattr(self, name) is not None
         }
         return replace(self, **tensors)

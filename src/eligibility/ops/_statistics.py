@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eligibility.ops import _backend, _cpu, _plain
-from eligibility.ops._categorical_call import CategoricalCall
+from eligibility.ops import _backend, _cpu, _fused_rows, _plain
+from eligibility.ops._categorical_call import CategoricalCall, shaped_logits
 from eligibility.ops._cpu import RowTask
 from eligibility.shapes import are_values_readable
 
@@ -35,16 +35,29 @@ def entropies(
 ) -> Tensor:
     """The entropy of each row."""
     call = CategoricalCall(logits, None, None, mask, None, temperature, softcap)
+    if call.fused is not None:
+        return call.fused.entropy.reshape(logits.shape[:-1])
     if _backend.pays(logits, one_pass=True) and _cpu.serves(logits):
         result: Tensor = _NativeStatistics.run(call, with_entropy=True)[1]
         return result
     return _plain.entropy(_plain.log_pmf(call.logits, mask))
 
 
+def divergences(call: CategoricalCall, reference: Tensor) -> Tensor:
+    """KL(π ‖ π_ref) of each row, the reference taken through the same soft-cap and temperature."""
+    if call.is_fusable and _fused_rows.serves_constant(reference):
+        return _fused_rows.statistics(call.kernel_rows(reference)).kl.reshape(call.raw.shape[:-1])
+    other = shaped_logits(reference, call.temperature, call.softcap)
+    return _plain.kl(_plain.log_pmf(call.logits, call.mask), _plain.log_pmf(other, call.mask))
+
+
 def _of_all_rows(call: CategoricalCall, with_entropy: bool) -> tuple[Tensor, Tensor | None]:
     """The composition of torch's operations where something traces or transforms it, or where it
     is small; otherwise one pass forward and one backward with the closed-form gradient.
     """
+    if call.fused is not None:
+        log_prob, entropy = (part.reshape(call.shape) for part in call.fused[:2])
+        return log_prob, entropy if with_entropy else None
     if _backend.pays(call.raw, with_entropy):
         if _cpu.serves(call.raw):
             log_prob, entropy = _NativeStatistics.run(call, with_entropy)

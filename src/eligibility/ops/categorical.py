@@ -16,13 +16,8 @@ from typing import Any
 from torch import Tensor
 from torch.utils import _pytree
 
-from eligibility.ops import _plain
-from eligibility.ops._categorical_call import (
-    CategoricalCall,
-    check_logits_arguments,
-    checked_logits,
-)
-from eligibility.ops._statistics import entropies, statistics
+from eligibility.ops._categorical_call import CategoricalCall, check_logits_arguments
+from eligibility.ops._statistics import divergences, entropies, statistics
 from eligibility.shapes import are_values_readable, check_mask_rows, check_shape
 
 
@@ -208,11 +203,11 @@ def categorical_kl(
         >>> categorical_kl(torch.tensor([0., 0.]), torch.tensor([0., 1.]))
         tensor(0.1201)
     """
-    logits = checked_logits(logits, mask, temperature, softcap)
-    other = checked_logits(other, None, temperature, softcap, "other")
+    check_logits_arguments(logits, mask, temperature, softcap)
+    check_logits_arguments(other, None, temperature, softcap, "other")
     check_shape(other, logits.shape, "other", "the shape of logits")
     _check_mask_rows(mask)
-    return _plain.kl(_plain.log_pmf(logits, mask), _plain.log_pmf(other, mask))
+    return divergences(CategoricalCall(logits, None, None, mask, None, temperature, softcap), other)
 
 
 def _check_mask_rows(mask: Tensor | None) -> None:

@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 
 from eligibility.errors import InvalidValueError
-from eligibility.ops import _backend, _cpu, _native_op, _plain
-from eligibility.ops._categorical_call import CategoricalCall, checked_logits
+from eligibility.ops import _backend, _cpu, _fused_rows, _native_op
+from eligibility.ops._categorical_call import CategoricalCall, check_logits_arguments
 from eligibility.ops._native_loss import native_loss, small_loss
 from eligibility.ops._objective import objective as linear_objective
 from eligibility.ops._policy_objective import PolicyObjective, check_policy_coefficients
-from eligibility.ops._statistics import statistics
+from eligibility.ops._statistics import divergences, statistics
 from eligibility.shapes import are_values_readable, check_floating, check_shape
 
 Reduction = Literal["none", "sequence", "mean", "sum"]
@@ -104,7 +104,8 @@ def reinforce_loss(
     objective = _objective(call, advantage, weight, entropy_coef)
     if reuse_logits:
         is_reduced = reduction in ("mean", "sum") and _is_gradient_wanted(call, objective)
-        _check_reusable(logits, call, is_reduced and (z_loss_coef == 0.0 or _cpu.serves(logits)))
+        knows_all = _cpu.serves(logits) or call.is_fusable
+        _check_reusable(logits, call, is_reduced and (z_loss_coef == 0.0 or knows_all))
     return _loss(call, objective, z_loss_coef, reduction, reuse_logits)
 
 
@@ -171,20 +172,11 @@ def clipped_policy_loss(
         return _loss(call, objective, z_loss_coef, reduction)
     check_policy_coefficients(clip, 0.0, "k3", None)
     _check_unused(ref_log_prob, "ref_log_prob", kl_estimator)
-    divergence = _exact_kl(call, ref_logits, weight, temperature, softcap)
-    divergence = _counted(call, objective, divergence)
-    loss = _row_losses(call, objective, z_loss_coef) + kl_coef * divergence
-    return _reduced(call, loss, reduction)
+    reference = _checked_reference(call, ref_logits)
+    return _loss(call, objective, z_loss_coef, reduction, False, reference, kl_coef)
 
 
-def _exact_kl(
-    call: CategoricalCall,
-    ref_logits: Tensor | None,
-    weight: Tensor | None,
-    temperature: float,
-    softcap: float | None,
-) -> Tensor:
-    """KL(π ‖ π_ref) of each row, the reference taken through the same soft-cap and temperature."""
+def _checked_reference(call: CategoricalCall, ref_logits: Tensor | None) -> Tensor:
     if ref_logits is None:
         raise InvalidValueError(
             "`kl_estimator`",
@@ -193,11 +185,8 @@ def _exact_kl(
             "pass ref_logits, or estimate from ref_log_prob with 'k1', 'k2' or 'k3'",
         )
     check_shape(ref_logits, call.raw.shape, "ref_logits", "the shape of logits")
-    reference = checked_logits(ref_logits, call.mask, temperature, softcap, "ref_logits")
-    counts = call.counting(weight)
-    if counts is not None:
-        reference = torch.where(counts.unsqueeze(-1), reference, 0.0)
-    return _plain.kl(*(_plain.log_pmf(z, call.mask) for z in (call.logits, reference)))
+    check_logits_arguments(ref_logits, call.mask, call.temperature, call.softcap, "ref_logits")
+    return ref_logits
 
 
 def _check_unused(reference: Tensor | None, name: str, kl_estimator: str) -> None:
@@ -245,19 +234,60 @@ def _loss(
     z_loss_coef: float,
     reduction: str,
     reuse_logits: bool = False,
+    reference: Tensor | None = None,
+    exact_kl_coef: float = 0.0,
 ) -> Tensor:
     """By whatever takes the fewest passes over the logits."""
     if reduction in ("mean", "sum") and _is_gradient_wanted(call, objective):
-        if _native_op.serves(call):
+        if reference is None and _native_op.serves(call):
             return _native_op.traced_loss(call, objective, z_loss_coef, reduction)
-        if _backend.pays(call.raw, one_pass=True) and _cpu.serves(call.raw):
+        if call.is_fusable and (reference is None or _fused_rows.serves_constant(reference)):
+            return _one_kernel(
+                call, objective, z_loss_coef, reduction, reuse_logits, reference, exact_kl_coef
+            )
+        pays = reference is None and _backend.pays(call.raw, one_pass=True)
+        if pays and _cpu.serves(call.raw):
             scale = 1.0 / call.rows() if reduction == "mean" else 1.0
             return native_loss(call, objective, z_loss_coef, scale, _summed, reuse_logits)
         is_linear = z_loss_coef == 0.0 and objective.is_linear
         is_single = call.action is not None and call.shape == call.raw.shape[:-1]
-        if reuse_logits or (is_linear and is_single and _backend.pays(call.raw, one_pass=True)):
+        if reuse_logits or (is_linear and is_single and pays):
             return _fused_loss(call, objective, reduction, reuse_logits)
-    return _reduced(call, _row_losses(call, objective, z_loss_coef), reduction)
+    loss = _row_losses(call, objective, z_loss_coef, reference, exact_kl_coef)
+    return _reduced(call, loss, reduction)
+
+
+def _one_kernel(
+    call: CategoricalCall,
+    objective: PolicyObjective,
+    z_loss_coef: float,
+    reduction: str,
+    reuse_logits: bool,
+    reference: Tensor | None,
+    exact_kl_coef: float,
+) -> Tensor:
+    """A loss of any kind with its gradient, by one Triton kernel."""
+
+    def definition(logits: Tensor) -> Tensor:
+        again = replace(call, raw=logits.reshape(call.raw.shape))
+        loss = _row_losses(again, objective, z_loss_coef, reference, exact_kl_coef)
+        return _reduced(again, loss, reduction)
+
+    counts = call.counting(objective.token_weight)
+    flat = objective.flattened()
+    weight = flat.factors() / (_rows(call) if reduction == "mean" else 1)
+    if counts is not None:
+        weight = torch.where(counts.reshape(-1), weight, 0.0)
+    loss, log_prob = _fused_rows.summed_loss(
+        call.kernel_rows(reference),
+        replace(flat, token_weight=weight, scale=1.0),
+        exact_kl_coef,
+        z_loss_coef,
+        reuse_logits,
+        definition,
+    )
+    call.check_possible(log_prob.reshape(call.shape), counts)
+    return loss
 
 
 def _summed(call: CategoricalCall, objective: PolicyObjective, z_loss_coef: float) -> Tensor:
@@ -276,7 +306,8 @@ def _check_reusable(logits: Tensor, call: CategoricalCall, can_be_fused: bool) -
     reasons = {
         "logits that are a leaf of the graph": logits.is_leaf,
         "logits that are not contiguous": not logits.is_contiguous(),
-        "a soft-cap or a temperature": not _cpu.serves(logits) and call.logits is not logits,
+        "a soft-cap or a temperature": not (_cpu.serves(logits) or call.is_fusable)
+        and call.logits is not logits,
         "a transformed or traced call": not are_values_readable(logits),
         "a loss whose gradient is not known on the way forward": not can_be_fused,
     }
@@ -311,15 +342,25 @@ def _fused_loss(
     return loss
 
 
-def _row_losses(call: CategoricalCall, objective: PolicyObjective, z_loss_coef: float) -> Tensor:
+def _row_losses(
+    call: CategoricalCall,
+    objective: PolicyObjective,
+    z_loss_coef: float,
+    reference: Tensor | None = None,
+    exact_kl_coef: float = 0.0,
+) -> Tensor:
     counts = call.counting(objective.token_weight)
     log_prob, entropy = statistics(call, objective.needs_entropy, counts)
     # 0 · −∞ has no value: an impossible action with the advantage 0 contributes 0.
     vain = objective.silent_rows() & (log_prob == float("-inf"))
     loss = objective.loss(log_prob.masked_fill(vain, 0.0), log_prob if entropy is None else entropy)
-    if z_loss_coef == 0.0:
-        return loss
-    return loss + _counted(call, objective, z_loss_coef * call.log_normalizer() ** 2)
+    if z_loss_coef != 0.0:
+        loss = loss + _counted(call, objective, z_loss_coef * call.log_normalizer() ** 2)
+    if reference is not None:
+        if counts is not None:
+            reference = torch.where(counts.unsqueeze(-1), reference, 0.0)
+        loss = loss + _counted(call, objective, exact_kl_coef * divergences(call, reference))
+    return loss
 
 
 def _counted(call: CategoricalCall, objective: PolicyObjective, loss: Tensor) -> Tensor:

@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from eligibility.ops import _plain
-from eligibility.ops._categorical_call import checked_logits
+from eligibility.ops import _fused_rows, _plain
+from eligibility.ops._categorical_call import CategoricalCall, check_logits_arguments
 from eligibility.shapes import are_values_readable, check_logits, check_mask_rows
 
 _ONE = torch.Size()
@@ -44,11 +44,19 @@ def categorical_sample(
         >>> action, log_prob
         (tensor([0, 0]), tensor([0., 0.]))
     """
-    shaped = checked_logits(logits, mask, temperature, softcap)
-    log_probs = _plain.log_pmf(shaped, mask)
-    if are_values_readable(logits):
-        if mask is not None:
-            check_mask_rows(mask)
+    check_logits_arguments(logits, mask, temperature, softcap)
+    is_readable = are_values_readable(logits)
+    if is_readable and mask is not None:
+        check_mask_rows(mask)
+    call = CategoricalCall(logits, None, None, mask, None, temperature, softcap)
+    if call.is_fusable:
+        drawn = _fused_rows.sampled(call.kernel_rows(), generator)
+        action, log_prob = (column.reshape(logits.shape[:-1]) for column in drawn)
+        if not bool(log_prob.detach().isfinite().all()):
+            check_logits(_plain.masked(logits.detach(), mask))
+        return action, log_prob
+    log_probs = _plain.log_pmf(call.logits, mask)
+    if is_readable:
         check_logits(_plain.masked(logits.detach(), mask))
     action = draw_categories(log_probs.detach().exp(), generator=generator)
     return action, _plain.at_action(log_probs, action)

@@ -1,0 +1,219 @@
+"""Statistics and losses of raw logits as autograd nodes over the Triton kernels.
+
+First derivatives only: a double backward goes through the composition in torch's own operations,
+and what is traced, transformed or carries forward tangents never comes here (`serves`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from eligibility.errors import InvalidValueError
+from eligibility.ops import _plain, _triton
+from eligibility.ops._policy_objective import Objective
+from eligibility.shapes import are_values_readable
+
+
+class RowStatistics(NamedTuple):
+    """What is known of every row, each ``[N]``; ``kl`` means something if there is a reference."""
+
+    log_prob: Tensor
+    entropy: Tensor
+    log_normalizer: Tensor
+    kl: Tensor
+
+
+def serves(logits: Tensor) -> bool:
+    """Whether the kernels can take ``logits``: nothing traces, transforms or moves them."""
+    # torch asks the same of itself before every operation; there is no public name.
+    is_moving = forward_ad._current_level >= 0
+    return _triton.serves(logits) and not is_moving and are_values_readable(logits)
+
+
+def serves_constant(reference: Tensor) -> bool:
+    """Whether the kernels can take the logits of a reference policy, which want no gradient."""
+    return serves(reference) and not (torch.is_grad_enabled() and reference.requires_grad)
+
+
+def statistics(rows: _triton.Rows) -> RowStatistics:
+    """The statistics of rows, differentiable in the logits."""
+    return RowStatistics(*_Statistics.apply(rows.logits, rows))  # type: ignore[no-untyped-call]  # torch
+
+
+def sampled(rows: _triton.Rows, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+    """An action for each row and its log-probability, differentiable in the logits."""
+    device = rows.logits.device if generator is None else generator.device
+    bits = torch.empty((1,), dtype=torch.int64, device=device).random_(generator=generator)
+    action, log_prob = _Sample.apply(rows.logits, rows, bits.to(rows.logits.device))  # type: ignore[no-untyped-call]  # torch
+    return action, log_prob
+
+
+def summed_loss(
+    rows: _triton.Rows,
+    objective: Objective,
+    kl_coef: float,
+    z_loss_coef: float,
+    reuse_logits: bool,
+    composition: Callable[[Tensor], Tensor],
+) -> tuple[Tensor, Tensor]:
+    """The sum of the losses, with its gradient taken on the way forward; and log π(a), a constant.
+
+    Args:
+        rows: The rows; their logits receive the gradient.
+        objective: The policy loss.
+        kl_coef: Of the exact KL to the reference in ``rows``.
+        z_loss_coef: Of ``log_normalizer²``.
+        reuse_logits: Write the gradient over the logits.
+        composition: The same loss as a function of the logits, for derivatives of the gradient.
+    """
+    loss, log_prob = _SummedLoss.apply(  # type: ignore[no-untyped-call]  # torch
+        rows.logits, rows, objective, kl_coef, z_loss_coef, reuse_logits, composition
+    )
+    return loss, log_prob
+
+
+class _Statistics(torch.autograd.Function):
+    """(log π(a), entropy, log Σ exp z, KL) of rows."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, rows: _triton.Rows) -> tuple[Tensor, ...]:
+        results = _triton.statistics(rows)
+        return _keep(ctx, logits, rows, results)
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor | None) -> tuple[Tensor | None, None]:
+        return _gradient(ctx, ctx.rows.action, upstream), None
+
+
+class _Sample(torch.autograd.Function):
+    """(action, log π(action)) of rows, drawn from 64 bits."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, logits: Tensor, rows: _triton.Rows, bits: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        ctx.action, results = _triton.sample(rows, bits)
+        ctx.mark_non_differentiable(ctx.action)
+        return ctx.action, _keep(ctx, logits, rows, results)[0]
+
+    @staticmethod
+    def backward(ctx: Any, _: None, upstream: Tensor | None) -> tuple[Tensor | None, None, None]:
+        return _gradient(ctx, ctx.action, (upstream, None, None, None)), None, None
+
+
+def _keep(
+    ctx: Any, logits: Tensor, rows: _triton.Rows, results: _triton.Results
+) -> tuple[Tensor, ...]:
+    ctx.save_for_backward(logits)  # which notices if they are changed before the backward pass
+    ctx.rows, ctx.results = rows, results
+    ctx.set_materialize_grads(False)
+    return tuple(results.table[1:5].clone().unbind(0))
+
+
+def _gradient(ctx: Any, action: Tensor, upstream: tuple[Tensor | None, ...]) -> Tensor | None:
+    given = [part for part in upstream if part is not None]
+    if not given:
+        return None
+    (logits,) = ctx.saved_tensors
+    rows = _triton.replaced(ctx.rows, logits=logits, action=action)
+    if torch.is_grad_enabled() or not are_values_readable(*given):
+        with torch.enable_grad():
+            outputs = composed(rows)
+        used = [
+            (out, grad) for out, grad in zip(outputs, upstream, strict=True) if grad is not None
+        ]
+        (found,) = torch.autograd.grad(
+            [out for out, _ in used], (logits,), [grad for _, grad in used], create_graph=True
+        )
+        return found
+    by_log_prob = upstream[0] if upstream[0] is not None else torch.zeros_like(given[0])
+    return _triton.gradient(rows, ctx.results, by_log_prob, *upstream[1:])
+
+
+def composed(rows: _triton.Rows) -> RowStatistics:
+    """The definition of the statistics, in operations that torch differentiates to any order."""
+
+    def shaped(logits: Tensor) -> Tensor:
+        logits = logits if rows.softcap is None else _plain.softcapped(logits, rows.softcap)
+        logits = logits if rows.temperature == 1.0 else _plain.cooled(logits, rows.temperature)
+        return _plain.masked(logits.to(_plain.compute_dtype(logits)), rows.mask)
+
+    z = shaped(rows.logits)
+    log_probs = _plain.log_pmf(z)
+    other = log_probs if rows.reference is None else _plain.log_pmf(shaped(rows.reference))
+    return RowStatistics(
+        _plain.at_action(log_probs, rows.action),
+        _plain.entropy(log_probs),
+        torch.logsumexp(z, -1),
+        _plain.kl(log_probs, other),
+    )
+
+
+class _SummedLoss(torch.autograd.Function):
+    """(Σ loss, log π(a)) with the gradient known up to the one number that arrives later."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        logits: Tensor,
+        rows: _triton.Rows,
+        objective: Objective,
+        kl_coef: float,
+        z_loss_coef: float,
+        reuse_logits: bool,
+        composition: Callable[[Tensor], Tensor],
+    ) -> tuple[Tensor, Tensor]:
+        memory = logits.detach() if reuse_logits else None
+        ctx.again = lambda: _triton.loss_and_gradient(
+            rows, objective, kl_coef=kl_coef, z_loss_coef=z_loss_coef, out=memory
+        )
+        results = ctx.again()
+        ctx.gradient, ctx.composition, ctx.reuse_logits = (
+            results.gradient,
+            composition,
+            reuse_logits,
+        )
+        if reuse_logits:
+            # The kernel writes behind torch's back; so a node that kept the logits raises.
+            torch.autograd.graph.increment_version(logits)
+        else:
+            ctx.save_for_backward(logits)
+        log_prob = results.log_prob.clone()
+        ctx.mark_non_differentiable(log_prob)
+        ctx.set_materialize_grads(False)
+        return results.loss.sum(dtype=torch.float64).to(torch.float32), log_prob
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+        nothing = (None,) * 6
+        if upstream is None:
+            return (None, *nothing)
+        again = torch.is_grad_enabled() or not are_values_readable(upstream)
+        if ctx.reuse_logits and (again or ctx.gradient is None):
+            raise logits_are_gone()
+        if again:
+            (logits,) = ctx.saved_tensors
+            with torch.enable_grad():
+                loss = ctx.composition(logits)
+            (found,) = torch.autograd.grad(loss, (logits,), upstream, create_graph=True)
+            return (found, *nothing)
+        gradient, ctx.gradient = ctx.gradient, None
+        if gradient is None:  # a second backward pass over a retained graph
+            gradient = ctx.again().gradient
+        _triton.scale(gradient, upstream)
+        return (gradient, *nothing)
+
+
+def logits_are_gone() -> InvalidValueError:
+    """What a second look at logits says whose memory holds the gradient."""
+    return InvalidValueError(
+        "`reuse_logits`",
+        "a second backward pass, or one with create_graph",
+        "one backward pass of first order: the logits are gone",
+        "leave reuse_logits out",
+    )
