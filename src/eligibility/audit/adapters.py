@@ -18,12 +18,11 @@ from torch import Tensor, nn
 from torch.distributions import Categorical
 
 from eligibility.audit.case import Case
-from eligibility.audit.diagnosis import diagnose
+from eligibility.audit.examine import examine
 from eligibility.audit.matching import Constants
 from eligibility.audit.report import AuditReport
 from eligibility.audit.runner import CallableRunner
 from eligibility.audit.source import Source, read_source
-from eligibility.audit.survey import survey
 from eligibility.errors import InvalidTypeError, InvalidValueError
 
 _SAMPLES = 200
@@ -225,13 +224,18 @@ def _audit(
             "`max_paths`", f"{max_paths}", "a positive number", "leave it out for the default"
         )
     started = time.perf_counter()
-    observed = survey(CallableRunner(program), max_paths, _SAMPLES, lambda what, done, all_: None)
     source = _source_of(audited)
     constants = source.constants(()) if source else Constants()
     if discount is not None:
         constants = replace(constants, discounts=(discount,))
     name = getattr(audited, "__qualname__", type(audited).__name__)
-    report = diagnose(Case(observed, source, name, constants, place))
+    report = examine(
+        CallableRunner(program),
+        max_paths,
+        _SAMPLES,
+        lambda what, done, expected: None,
+        lambda observed: Case(observed, source, name, constants, place),
+    )
     return replace(report, seconds=time.perf_counter() - started)
 
 

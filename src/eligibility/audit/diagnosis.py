@@ -12,8 +12,9 @@ from eligibility.audit.case import Case
 from eligibility.audit.catalogue import Candidate, norm_factor
 from eligibility.audit.conventions import HARMLESS, conventions_of, describe
 from eligibility.audit.evidence import Evidence, gather
-from eligibility.audit.exact import Bias, least_bias
-from eligibility.audit.knowledge import FAULTS
+from eligibility.audit.exact import Bias, bias, least_bias
+from eligibility.audit.hotelling import EPISODES, FALSE_POSITIVES, VISIBLE, best_test
+from eligibility.audit.knowledge import CONVENTIONS, FAULTS
 from eligibility.audit.location import first_error
 from eligibility.audit.matching import Match, effective_weights, find_match, uses
 from eligibility.audit.needs import what_it_needs
@@ -22,6 +23,7 @@ from eligibility.audit.report import AuditReport, Convention, Finding, WeightRow
 from eligibility.audit.scoring import compare_scoring, probs_as_logits
 from eligibility.audit.survey import RAN, Survey, has_critic, policy_tensors
 from eligibility.audit.timeline import Timeline, timeline
+from eligibility.audit.trace import UNREAD
 
 _TOO_MANY = "too many paths to run them all, and no rule explains the sample"
 _SAMPLED = (
@@ -110,7 +112,7 @@ def _conclude(
     else:
         other = _other_fault(case, evidence, measured, warnings)
         if other is None:
-            return _inconclusive(case, _TOO_MANY)
+            return _tested(case, evidence, line, warnings)
         others = (other, *(finding for finding in warnings if finding != other))
         verdict, summary = "biased", other.means
     report = _report(case, evidence, verdict, summary, others)
@@ -121,9 +123,72 @@ def _conclude(
         residual=measured.residual,
         cosine=measured.cosine,
         discount=measured.discount,
-        notes=() if case.survey.exhaustive else (_SAMPLED,),
+        notes=(*(() if case.survey.exhaustive else (_SAMPLED,)), *_unread(case.survey)),
         weights=_weights(evidence, line, match, measured),
     )
+
+
+def _tested(
+    case: Case, evidence: Evidence, line: Timeline, warnings: Sequence[Finding]
+) -> AuditReport:
+    """The verdict of the statistical test, where nothing exact can be said."""
+    if line.episodes.sum() < EPISODES:
+        return _inconclusive(case, _TOO_MANY)
+    test = best_test(evidence, line, case.constants.discounts)
+    words = (
+        f"Hotelling's T² = {test.statistic:.4g} with {test.degrees} degrees of freedom on "
+        f"{test.runs} runs, p = {test.p_value:.2g} (false-positive rate {FALSE_POSITIVES:.1%})"
+    )
+    if test.p_value < FALSE_POSITIVES:
+        other = case.finding("unexplained", words)
+        report = _report(case, evidence, "biased", other.means, (other, *warnings))
+    elif test.visible > VISIBLE:
+        return _inconclusive(
+            case,
+            f"no bias was seen, but one below {test.visible:.0%} of the gradient would not have "
+            f"been: {words}",
+        )
+    elif test.scale < 0:
+        wrong = case.finding("wrong-sign", words)
+        report = _report(case, evidence, "wrong-sign", wrong.means, (wrong, *warnings))
+    else:
+        dropped = not test.time_discount
+        named = Convention("gamma-t-dropped", CONVENTIONS["gamma-t-dropped"], None)
+        report = replace(
+            _report(
+                case,
+                evidence,
+                "convention" if dropped else "unbiased",
+                f"no bias is seen; one above {test.visible:.0%} of the gradient would be",
+                warnings,
+            ),
+            conventions=(named,) if dropped else (),
+        )
+    measured = bias(evidence, line, test.discount)
+    return replace(
+        report,
+        residual=measured.residual,
+        cosine=measured.cosine,
+        discount=test.discount,
+        notes=(words, *_unread(case.survey)),
+        weights=_weights(evidence, line, None, measured),
+    )
+
+
+def _unread(survey: Survey) -> tuple[str, ...]:
+    """A note on random numbers that were not enumerated."""
+    notes = {n.removeprefix(UNREAD).strip() for t in survey.traces for n in t.notes if UNREAD in n}
+    if not notes:
+        return ()
+    anew = "drawn anew in every run" if survey.traces[0].noise is not None else "the same each run"
+    return (f"random numbers that are not enumerated, {anew}: {', '.join(sorted(notes))}",)
+
+
+def wants_test(case: Case, report: AuditReport) -> bool:
+    """Whether only the statistical test can tell: random numbers or paths are beyond counting."""
+    unread = any(note.startswith(UNREAD) for trace in case.survey.traces for note in trace.notes)
+    unexplained = [finding.rule for finding in report.findings] == ["unexplained"]
+    return (unread and unexplained) or report.summary == _TOO_MANY
 
 
 def _matters(convention: Convention) -> bool:

@@ -45,6 +45,8 @@ class Job:
         direction: Along which of its directions.
         distance: How far.
         raised: Run in double precision whatever the program asks for.
+        noise: Seed of the random numbers that are not enumerated, from the first reset on; None:
+            they are the same in every run.
     """
 
     prescribed: tuple[int, ...]
@@ -56,6 +58,7 @@ class Job:
     direction: int = 0
     distance: float = 0.0
     raised: bool = True
+    noise: int | None = None
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ number than a comparison gets a number that is the same on every path, and that 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -19,9 +20,8 @@ from eligibility.audit.choices import Choices
 from eligibility.audit.quadrature import NODES, WEIGHTS
 from eligibility.audit.raised import precision_note
 from eligibility.audit.symbol import Symbol, winning_probabilities
+from eligibility.audit.trace import UNREAD
 
-# How a note begins that names what the audit could not follow.
-UNREAD = "unread:"
 # A threshold so close to the end of what is possible is a rounded 0 or 1, and no outcome.
 _ROUNDED = 1e-6
 
@@ -38,6 +38,9 @@ class Books(Protocol):
 
     def settled(self, position: int, loc: float, scale: float, value: float) -> None:
         """A normal number, drawn by a choice, was used as ``value`` of N(loc, scale²)."""
+
+    def own_numbers(self) -> AbstractContextManager[None]:
+        """Within it, numbers are drawn that only stand for noise."""
 
     def note(self, fact: str) -> None:
         """A fact that the diagnosis reads."""
@@ -141,6 +144,10 @@ class Noise:
         values = symbol.values(np.array(nodes).reshape(symbol.ids.shape))
         result: Array = np.where(known.reshape(symbol.ids.shape), values, placeholder)
         return result
+
+    def own_numbers(self) -> AbstractContextManager[None]:
+        """Within it, numbers are drawn that only stand for noise."""
+        return self._books.own_numbers()
 
     def computed_in(self, dtype: torch.dtype) -> None:
         """What noise is compared with has this precision."""

@@ -341,7 +341,9 @@ def drawing(
 
     def draw(*args: Any, **options: Any) -> Any:
         plain = {key: settled(value) for key, value in options.items()}
-        made = stock(*map(settled, args), **plain)
+        arguments = [settled(value) for value in args]
+        with noise.own_numbers():
+            made = stock(*arguments, **plain)
         if not running():
             return made
         steps: tuple[tuple[str, Any], ...] = chain

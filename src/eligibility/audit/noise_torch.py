@@ -137,7 +137,10 @@ class TorchNoise(TorchFunctionMode):
                     yield item
 
     def _source(self, name: str, func: Any, args: Any, kwargs: Any) -> Any:
-        made: Tensor = func(*args, **kwargs)  # also what stands for numbers that are never asked
+        with self._noise.own_numbers():
+            made: Tensor = func(
+                *args, **kwargs
+            )  # also what stands for numbers that are never asked
         normal, chain = _SOURCES[name]
         symbol: Symbol | None = self._noise.create(tuple(made.shape), normal)
         given = [

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -17,10 +18,11 @@ import torch
 from eligibility.audit.arrays import Array
 from eligibility.audit.choices import Choices, PathComplete
 from eligibility.audit.job import Job
-from eligibility.audit.noise import UNREAD, Noise
+from eligibility.audit.noise import Noise
+from eligibility.audit.other_numbers import OtherNumbers
 from eligibility.audit.probe import Probe
 from eligibility.audit.raised import precision_note
-from eligibility.audit.trace import Score, Step, Update
+from eligibility.audit.trace import UNREAD, Score, Step, Update
 
 MAX_UPDATES = 64
 MAX_SCORES = 256
@@ -75,6 +77,7 @@ class Recorder:
         self._episodes: dict[int, int] = {}
         self._between_episodes: dict[int, bool] = {}
         self.noise = Noise(self)
+        self._others: OtherNumbers | None = None
         self._groups: list[Group] = []
         self._laws: dict[int, list[tuple[float, float, float]]] = {}
         self._stepped = False
@@ -93,6 +96,8 @@ class Recorder:
     def on_reset(self, environment: Probe) -> None:
         """An episode starts."""
         self._stop_if_complete()
+        if not self.running:
+            self._others = OtherNumbers(self.job.noise)
         index = self._index(environment)
         self._episodes[index] = self._episodes.get(index, -1) + 1
         self._between_episodes[index] = True
@@ -245,6 +250,8 @@ class Recorder:
             along = probing_directions(tensor.shape, index, self.job.directions)
             gradient = tensor.grad.detach().to(torch.float64).reshape(-1)
             ascent.append(tuple((sign * (along @ gradient)).tolist()))
+        for kind in self._others.used() if self._others else ():
+            self.note(f"{UNREAD} {kind}")
         if self.noise.unasked:
             self.note(f"{UNREAD} random numbers by functions of the module math")
         place = user_place()
@@ -287,6 +294,15 @@ class Recorder:
             self.scores.append(
                 Score(user_place(), True, batch, (), (), probs, (), (), len(self.steps))
             )
+
+    @contextmanager
+    def own_numbers(self) -> Iterator[None]:
+        """Numbers that only stand for noise: they are not the program's."""
+        if self._others is None:
+            yield
+            return
+        with self._others.set_aside():
+            yield
 
     def note(self, fact: str) -> None:
         """Remember a fact once; none if it is empty."""

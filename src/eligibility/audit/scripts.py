@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from eligibility.audit.case import Case
-from eligibility.audit.diagnosis import diagnose
+from eligibility.audit.examine import examine
 from eligibility.audit.notebook import in_cells, is_notebook
 from eligibility.audit.report import AuditReport
 from eligibility.audit.runner import ScriptRunner
 from eligibility.audit.source import read_source
-from eligibility.audit.survey import Progress, survey
+from eligibility.audit.survey import Progress
 from eligibility.errors import InvalidValueError
 
 
@@ -75,12 +75,17 @@ def audit_script(
     with ScriptRunner(
         path.absolute(), tuple(argv), time_limit, memory_limit, source.four_tuple, text
     ) as runner:
-        observed = survey(runner, max_paths, samples, progress or _silent)
-    constants = source.constants(argv)
-    if discount is not None:
-        constants = replace(constants, discounts=(discount,))
-    source = replace(source, path=runner.script)
-    report = diagnose(Case(observed, source, str(path), constants))
+        constants = source.constants(argv)
+        if discount is not None:
+            constants = replace(constants, discounts=(discount,))
+        text_of = replace(source, path=runner.script)
+        report = examine(
+            runner,
+            max_paths,
+            samples,
+            progress or _silent,
+            lambda observed: Case(observed, text_of, str(path), constants),
+        )
     if is_notebook(path):
         report = in_cells(report, runner.script, path)
     return replace(report, seconds=time.perf_counter() - started)

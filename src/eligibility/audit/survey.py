@@ -7,7 +7,7 @@ program but what it does; not how it computes a probability, nor that it compute
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,6 +23,7 @@ Progress = Callable[[str, int, int], None]  # what is done, runs so far, runs ex
 RAN = ("updated", "finished")
 _SCOUTS = 6
 _ENOUGH = 40  # paths from whose probability the number of the others is foreseen
+_FEW_TENSORS = 4  # along which resampled runs are compared
 _MANY = 10**18  # "more than can be counted"
 _HOPELESS = 200  # choices of one path, of which no size of the probe makes few paths
 # Long paths tell more each, and take longer: so many steps together, and no fewer paths than that.
@@ -120,6 +121,22 @@ def survey(runner: Runner, max_paths: int, samples: int, progress: Progress) -> 
     return _with_slopes(result, runner, job, progress)
 
 
+def resampled(base: Survey, runner: Runner, runs: int, progress: Progress) -> Survey:
+    """Independent runs of the same program, everything random in them drawn anew.
+
+    The eligibilities are taken along one direction of each of a few tensors of the policy: where
+    other random numbers make all runs different, nothing that is known of one helps another.
+    """
+    policy = sorted(policy_tensors(base.directions, base.slopes or {}))[-_FEW_TENSORS:]
+    job = Job((), base.size, directions=1, raised=base.raised)
+    drawn = []
+    for seed in range(runs):
+        progress("sampled paths", seed, runs)
+        drawn.append(replace(runner.run(replace(job, seed=seed, noise=seed)), noise=seed))
+    result = replace(base, traces=tuple(drawn), exhaustive=False)
+    return _with_slopes(result, runner, job, progress, policy)
+
+
 def _first_run(runner: Runner) -> tuple[bool, Trace]:
     """The first path, in double precision if the program bears it."""
     first = runner.run(Job((), SIZES[0]))
@@ -199,19 +216,26 @@ def action_keys(trace: Trace, call: int) -> Iterator[tuple[Key, int]]:
             yield key_of(trace.draws[position], step.state, component), position
 
 
-def _with_slopes(base: Survey, runner: Runner, job: Job, progress: Progress) -> Survey:
+def _with_slopes(
+    base: Survey,
+    runner: Runner,
+    job: Job,
+    progress: Progress,
+    tensors: Sequence[int] | None = None,
+) -> Survey:
     ran = [trace for trace in base.traces if trace.outcome in RAN]
     if not ran:
         return base
     call = executing_call(base.traces)
     cover = _cover(ran, call)
-    tensors = max(len(trace.shapes) for trace in ran)
+    tensors = tensors or range(max(len(trace.shapes) for trace in ran))
     distance = step_length(base.unit)
     directions: list[tuple[int, int]] = []
     columns: dict[Key, list[tuple[Draw, Draw]]] = {key: [] for _, keys in cover for key in keys}
-    for tensor in range(tensors):
+    for number, tensor in enumerate(tensors):
         for direction in range(job.directions):
-            progress("directions", tensor * job.directions + direction, tensors * job.directions)
+            done = number * job.directions + direction
+            progress("directions", done, len(tensors) * job.directions)
             moved = replace(job, tensor=tensor, direction=direction, distance=distance)
             pairs = _both_ways(runner, moved, cover)
             directions.append((tensor, direction))
@@ -255,7 +279,7 @@ def _both_ways(
     for trace, keys in cover:
         needed = max(keys.values()) + 1
         prescribed = tuple(draw.picked for draw in trace.draws[:needed])
-        along = replace(job, prescribed=prescribed, stop_after=needed)
+        along = replace(job, prescribed=prescribed, stop_after=needed, noise=trace.noise)
         moved = [runner.run(replace(along, distance=sign * job.distance)) for sign in (1.0, -1.0)]
         for key, position in keys.items():
             if all(position < len(run.draws) for run in moved):

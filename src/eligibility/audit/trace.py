@@ -11,6 +11,8 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 Record = TypeVar("Record")
+# How a note begins that names random numbers which the audit could not enumerate.
+UNREAD = "unread:"
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,7 @@ class Trace:
         scores: The calls of ``log_prob``.
         shapes: Shapes of the parameter tensors, in order.
         notes: Facts that the diagnosis reads, such as "identity-shuffle".
+        noise: Seed of the random numbers that were not enumerated, if they had one of their own.
     """
 
     outcome: str
@@ -138,6 +141,7 @@ class Trace:
     scores: tuple[Score, ...] = ()
     shapes: tuple[tuple[int, ...], ...] = ()
     notes: tuple[str, ...] = ()
+    noise: int | None = None
 
     @property
     def probability(self) -> float:

@@ -1,0 +1,42 @@
+"""From a runner to a report: observe, diagnose, and where that cannot tell, test."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from eligibility.audit.case import Case
+from eligibility.audit.diagnosis import diagnose, wants_test
+from eligibility.audit.hotelling import EPISODES
+from eligibility.audit.report import AuditReport
+from eligibility.audit.runner import Runner
+from eligibility.audit.survey import Progress, Survey, resampled, survey
+
+_FEWEST_RUNS = 100  # so that the test's covariance is known
+
+
+def examine(
+    runner: Runner,
+    max_paths: int,
+    samples: int,
+    progress: Progress,
+    case_of: Callable[[Survey], Case],
+) -> AuditReport:
+    """The report of a program.
+
+    Args:
+        runner: Runs it.
+        max_paths: Enumerate up to so many paths.
+        samples: Draw so many at random where there are more.
+        progress: Told what is done.
+        case_of: What is known of the program beside a survey of its runs.
+    """
+    observed = survey(runner, max_paths, samples, progress)
+    case = case_of(observed)
+    report = diagnose(case)
+    if not wants_test(case, report):
+        return report
+    episodes = [len({(s.environment, s.episode) for s in t.steps}) for t in observed.traces]
+    each = max(sum(episodes) / len(episodes), 1.0)
+    runs = max(_FEWEST_RUNS, math.ceil(1.1 * EPISODES / each))
+    return diagnose(case_of(resampled(observed, runner, runs, progress)))
