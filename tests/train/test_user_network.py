@@ -133,12 +133,12 @@ def test_a_checkpoint_needs_the_network_that_it_was_made_with(tmp_path: Path) ->
     own = Reinforce("CartPole-v1", network=small).save(tmp_path / "own")
     usual = Reinforce("CartPole-v1").save(tmp_path / "usual")
     text = (
-        "`network`: got none, expected the one that the model was made with: "
-        "`load(…, network=…)`; pass the same module or function as then"
+        "`network`: got none, expected the module or function that the model was made with: "
+        "`load(…, network=…)`; a checkpoint has weights, no code"
     )
     with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):
         Reinforce.load(own)
-    text = "`network`: got a network for a model with the default one, expected none; leave it away"
+    text = "`network`: got one for a model that was made without, expected none; leave it away"
     with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):
         Reinforce.load(usual, network=small)
     text = "^`network`: got another network than the checkpoint's .*; pass the same module or"

@@ -41,11 +41,18 @@ class Evaluation:
     runs: int = 1
 
 
-def play(collector: Collector, network: nn.Module, seed: int, deterministic: bool) -> Array:
-    """The return of one episode of each of the collector's environments."""
-    reset_seed, generator = derive(seed, Stream.EVALUATION)
-    rollout = collector.collect(network, reset_seed, None if deterministic else generator)
-    return np.array(rollout.episode_returns)
+def play(
+    collector: Collector, network: nn.Module, seed: int, deterministic: bool, episodes: int
+) -> Array:
+    """The return of each of the episodes: one of each of the collector's environments, or more."""
+    returns: list[float] = []
+    rollouts = 0
+    while len(returns) < episodes:
+        reset_seed, generator = derive(seed, Stream.EVALUATION, rollouts)
+        rollout = collector.collect(network, reset_seed, None if deterministic else generator)
+        returns += rollout.episode_returns
+        rollouts += 1
+    return np.array(returns[:episodes])
 
 
 def summarize(returns: Array, seed: int) -> Evaluation:

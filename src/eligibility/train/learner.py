@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -20,7 +20,7 @@ from eligibility.train.callbacks import Callbacks, Listener
 from eligibility.train.config import Config
 from eligibility.train.diagnosis import diagnose
 from eligibility.train.distributed import current_processes
-from eligibility.train.environments import horizon, make_vector, reward_threshold
+from eligibility.train.environments import horizon, reward_threshold
 from eligibility.train.evaluation import Evaluation, play, summarize
 from eligibility.train.gradient import PolicyGradient
 from eligibility.train.interface import interface
@@ -31,15 +31,20 @@ from eligibility.train.progress import WINDOW, Progress
 from eligibility.train.rollout import Collector, Rollout, side_by_side
 from eligibility.train.seeding import Stream, derive
 from eligibility.train.statistics import Array
+from eligibility.train.supply import supply
 from eligibility.train.user_network import Body, UserNetwork
+
+if TYPE_CHECKING:
+    from eligibility.train.supply import Source
 
 
 class Reinforce:
     """REINFORCE on a Gymnasium environment, with the habits of Stable-Baselines3.
 
     Args:
-        env: The id of a Gymnasium environment with any actions and observations but text, graphs
-            and sequences.
+        env: The id of a Gymnasium environment, a function (a class is one) that makes one, or a
+            vector environment in any autoreset mode; with any actions and observations but text,
+            graphs and sequences.
         network: A ``torch.nn.Module`` in place of the default network, or a function (a class is
             one) that makes it from the number of outputs; see
             `eligibility.train.user_network.UserNetwork` for what it maps.
@@ -47,6 +52,7 @@ class Reinforce:
 
     Attributes:
         config: The options, as a frozen dataclass.
+        supply: Where the environments come from.
         network: The policy's network, a ``torch.nn.Module``.
         optimizer: What turns its gradients into steps, a ``torch.optim.Optimizer``.
         gradient: What computes them from a rollout, with the estimator that the config names.
@@ -65,14 +71,16 @@ class Reinforce:
         Williams 1992, Machine Learning 8:229-256, §5; the baseline: `eligibility.LeaveOneOut`.
     """
 
-    def __init__(self, env: str, *, network: Body | None = None, **options: Any) -> None:
+    def __init__(self, env: Source, *, network: Body | None = None, **options: Any) -> None:
         self._processes = current_processes()
+        self.supply = supply(env)
         # Unless it is said how many shards there are: one for each process.
-        options = {"shards": self._processes.size, **options}
-        self.config = config = Config.from_options(env, options)
+        options = self.supply.options({"shards": self._processes.size, **options})
+        self.config = config = Config.from_options(self.supply.name, options)
         self._shards = self._processes.shards(config.shards)
+        self.supply.check_shards(len(self._shards))
         each = config.environments // config.shards
-        interfaces = [interface(make_vector(config.env, each), config) for _ in self._shards]
+        interfaces = [interface(self.supply.make(each), config) for _ in self._shards]
         self._vector, self._observations, self._policy = interfaces[0]
         self._horizon = horizon(self._vector, config.max_episode_steps)
         self._collectors = [
@@ -305,12 +313,12 @@ class Reinforce:
     ) -> Array:
         """The undiscounted return of each of the episodes that `evaluate` summarises."""
         seed = self.config.seed if seed is None else seed
-        vector = interface(make_vector(self.config.env, episodes), self.config).vector
+        vector = interface(self.supply.make(episodes), self.config).vector
         try:
             collector = Collector(vector, self._policy, self._observations, self.horizon)
-            return play(collector, self.network, seed, deterministic)
+            return play(collector, self.network, seed, deterministic, episodes)
         finally:
-            vector.close()
+            self.supply.close(vector)
 
     def save(self, path: str | Path) -> Path:
         """Write a checkpoint: config, weights, optimizer, baseline and counters, in one file.
@@ -321,7 +329,14 @@ class Reinforce:
         return saving.save(self, path)
 
     @classmethod
-    def load(cls, path: str | Path, *, network: Body | None = None, **changes: Any) -> Reinforce:
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        env: Source | None = None,
+        network: Body | None = None,
+        **changes: Any,
+    ) -> Reinforce:
         """The model of a checkpoint file, or of the run folder that holds one.
 
         Training goes on from there bit for bit as if it had never stopped: a rollout depends on
@@ -329,15 +344,17 @@ class Reinforce:
 
         Args:
             path: The file or the folder.
-            network: What the model was made with, if it was: a checkpoint has weights, no code.
+            env: What the model was made with, if that was not an id: a checkpoint has no code.
+            network: What the model was made with, if it was not the default one.
             **changes: New values of ``steps``, ``stop_at`` or ``threads``.
 
         Raises:
             InvalidValueError: There is none, it is damaged, or another option is to be changed.
         """
         options, saved = saving.read(path, changes)
-        saved.check_network(network is not None)
-        model = cls(**options, network=network)
+        saved.check_code(env, network)
+        name = options.pop("env")
+        model = cls(name if env is None else env, network=network, **options)
         saved.restore(model)
         return model
 

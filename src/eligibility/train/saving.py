@@ -33,6 +33,7 @@ def save(model: Reinforce, path: str | Path) -> Path:
         "config": asdict(model.config),
         "progress": progress,
         "recent": [*model.recent],
+        "own_environment": model.supply.coded,
         "own_network": isinstance(model.network, UserNetwork),
     }
     return write_checkpoint(path, tensors, facts)
@@ -57,15 +58,27 @@ class Saved:
     def __init__(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         self._tensors, self._facts = tensors, facts
 
-    def check_network(self, given: bool) -> None:
-        """Raise unless a network of the user's own is given exactly where there was one."""
-        if given != self._facts.get("own_network", False):
-            raise InvalidValueError(
-                "`network`",
-                "a network for a model with the default one" if given else "none",
-                "none" if given else "the one that the model was made with: `load(…, network=…)`",
-                "leave it away" if given else "pass the same module or function as then",
-            )
+    def check_code(self, env: Any, network: Any) -> None:
+        """Raise unless what the model was made with, and is no data, is given again."""
+        for name, given, kind in (
+            ("env", env, "function or vector environment"),
+            ("network", network, "module or function"),
+        ):
+            own = self._facts.get("own_environment" if name == "env" else "own_network", False)
+            if own and given is None:
+                raise InvalidValueError(
+                    f"`{name}`",
+                    "none",
+                    f"the {kind} that the model was made with: `load(…, {name}=…)`",
+                    "a checkpoint has weights, no code",
+                )
+            if given is not None and not own:
+                raise InvalidValueError(
+                    f"`{name}`",
+                    "one for a model that was made without",
+                    "none",
+                    "leave it away",
+                )
 
     def restore(self, model: Reinforce) -> None:
         """Make ``model`` what was saved."""

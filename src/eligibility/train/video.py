@@ -70,7 +70,7 @@ def _play(model: Reinforce, seed: int, deterministic: bool) -> tuple[list[Any], 
     made = interface(vector, model.config)
     try:
         collector = Collector(made.vector, made.policy, made.observations, model.horizon)
-        total = float(play(collector, model.network, seed, deterministic)[0])
+        total = float(play(collector, model.network, seed, deterministic, episodes=1)[0])
     finally:
         vector.close()
     return frames, float(vector.metadata.get("render_fps") or _RATE), total

@@ -1,0 +1,155 @@
+"""Where the environments come from: an id, a function that makes one, or a vector environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from eligibility.errors import EligibilityError, InvalidTypeError, InvalidValueError
+from eligibility.train.environments import make_vector
+
+if TYPE_CHECKING:
+    import gymnasium
+    from gymnasium.vector import VectorEnv
+
+    # An id, a function that makes one environment, or a vector environment.
+    Source = str | Callable[[], gymnasium.Env[Any, Any]] | VectorEnv[Any, Any, Any]
+
+
+@dataclass(frozen=True)
+class Supply:
+    """What environments are made of.
+
+    Attributes:
+        name: The id, or the name of the function or class.
+        coded: Whether it is the user's code, which a checkpoint does not hold.
+        make: The given number of environments side by side; a vector environment of the user's
+            own is always itself, and may have fewer.
+        size: The number that there always are; None: as many as asked for.
+    """
+
+    name: str
+    coded: bool
+    make: Callable[[int], VectorEnv[Any, Any, Any]]
+    size: int | None = None
+
+    def options(self, options: dict[str, Any]) -> dict[str, Any]:
+        """The user's options with the number of environments that there are, over all shards.
+
+        Raises:
+            InvalidValueError: They ask for another number.
+        """
+        if self.size is None:
+            return options
+        number = self.size * int(options.get("shards", 1))
+        if options.get("environments", number) != number:
+            raise InvalidValueError(
+                "`environments`",
+                str(options["environments"]),
+                f"{number}, as many as the vector environment has in each shard",
+                "leave it away",
+            )
+        return {**options, "environments": number}
+
+    def check_shards(self, number: int) -> None:
+        """Raise if a vector environment of the user's own would have to be several.
+
+        Raises:
+            InvalidValueError: This process has more shards than vector environments.
+        """
+        if self.size is not None and number > 1:
+            raise InvalidValueError(
+                "`shards`",
+                f"{number} in this process",
+                "one for a vector environment",
+                "pass a function that makes one environment",
+            )
+
+    def close(self, vector: VectorEnv[Any, Any, Any]) -> None:
+        """Close environments that `make` made; the user's own are the user's to close."""
+        if self.size is None:
+            vector.close()
+
+
+def supply(env: Source) -> Supply:
+    """The supply for what the user passed as ``env``.
+
+    A vector environment may reset itself in any of Gymnasium's ways (``AutoresetMode``): a rollout
+    is the same in all of them.
+
+    Raises:
+        InvalidTypeError: It is none of the three.
+    """
+    if isinstance(env, str):
+        name = env
+        return Supply(env, False, lambda number: make_vector(name, number))
+    from gymnasium.vector import AutoresetMode, VectorEnv
+
+    if isinstance(env, VectorEnv):
+        vector = env
+        if vector.metadata.get("autoreset_mode") == AutoresetMode.DISABLED:
+            vector = _resetting(env)
+        name = env.spec.id if env.spec is not None else type(env).__name__
+        return Supply(name, True, lambda number: vector, env.num_envs)
+    if callable(env):
+        function = env
+        name = getattr(env, "__qualname__", type(env).__name__)
+        return Supply(name, True, lambda number: _several(function, number))
+    raise InvalidTypeError(
+        "`env`",
+        type(env).__name__,
+        "the id of an environment, a function that makes one, or a vector environment",
+        "pass a function, such as the environment's class or a lambda",
+    )
+
+
+def _several(function: Callable[[], Any], number: int) -> VectorEnv[Any, Any, Any]:
+    import gymnasium
+
+    from eligibility.train.lockstep import OneEpisodeVector
+
+    def make() -> Any:
+        environment = function()
+        if not isinstance(environment, gymnasium.Env):
+            raise InvalidTypeError(
+                "what `env` returned",
+                type(environment).__name__,
+                "a gymnasium.Env",
+                "return one environment, a new one in each call",
+            )
+        return environment
+
+    try:
+        vector = OneEpisodeVector([make] * number)
+    except EligibilityError:
+        raise
+    except Exception as error:  # its constructor is anybody's code
+        raise EligibilityError(
+            "making the environment with `env`",
+            f"{type(error).__name__}: {error}",
+            "no exception",
+            "correct the function",
+        ) from error
+    vector.spec = vector.envs[0].spec
+    return vector
+
+
+def _resetting(vector: VectorEnv[Any, Any, Any]) -> VectorEnv[Any, Any, Any]:
+    """A vector environment that does not reset itself, with somebody who does it.
+
+    The observations of a step are those before the reset: what was seen last in an episode.
+    """
+    from gymnasium.vector import VectorWrapper
+
+    class Resetting(VectorWrapper[Any, Any, Any]):
+        def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+            observations, rewards, terminated, truncated, info = self.env.step(actions)
+            over = terminated | truncated
+            if over.any():
+                observations = deepcopy(observations)  # the reset may write into the same memory
+                self.env.reset(options={"reset_mask": over})
+            return observations, rewards, terminated, truncated, info
+
+    return Resetting(vector)

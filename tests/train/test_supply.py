@@ -1,0 +1,169 @@
+"""Environments from the user's code: functions, and vector environments of every autoreset mode."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+
+from eligibility.errors import EligibilityError
+from eligibility.train.learner import Reinforce
+from eligibility.train.seeding import Stream, derive
+
+
+class Walk(gymnasium.Env[Any, int]):
+    """A random walk on 0 to 8: the ends terminate, 12 steps truncate, each step pays its place.
+
+    What is seen is the place, and the number of steps so far.
+    """
+
+    def __init__(self) -> None:
+        self.observation_space = spaces.Dict(
+            {"place": spaces.Discrete(9), "time": spaces.Box(0, 12, (1,), np.float32)}
+        )
+        self.action_space = spaces.Discrete(2)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """From 2 to 6."""
+        super().reset(seed=seed)
+        self._place, self._time = int(self.np_random.integers(2, 7)), 0
+        return self._see(), {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Left or right, and sometimes the other way."""
+        step = 1 if action else -1
+        self._place += step if self.np_random.random() < 0.8 else -step
+        self._time += 1
+        over = self._place in (0, 8)
+        return self._see(), float(self._place), over, not over and self._time >= 12, {}
+
+    def _see(self) -> dict[str, Any]:
+        return {"place": self._place, "time": np.array([self._time], np.float32)}
+
+
+def rollout(env: Any) -> dict[str, torch.Tensor]:
+    """Everything that counts in one rollout of 6 episodes."""
+    model = Reinforce(env, environments=6, hidden_sizes=(8,), mask_actions=False)
+    got = model._collectors[0].collect(model.network, *derive(0, Stream.TRAINING))
+    alive = got.alive
+    return {
+        "observations": got.observations[alive],
+        "final_observations": got.final_observations,
+        "actions": got.actions[alive],
+        "rewards": got.rewards[alive],
+        "terminated": got.terminated[alive],
+        "truncated": got.truncated[alive],
+        "alive": alive,
+    }
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode), ids=lambda mode: mode.name)
+@pytest.mark.parametrize("vectorized", [SyncVectorEnv, AsyncVectorEnv])
+def test_a_rollout_is_the_same_in_every_autoreset_mode(vectorized: Any, mode: Any) -> None:
+    wanted = rollout(Walk)
+    assert wanted["terminated"].any()
+    assert wanted["truncated"].any()
+    assert not (wanted["terminated"] & wanted["truncated"]).any()
+    vector = vectorized([Walk] * 6, autoreset_mode=mode)
+    try:
+        got = rollout(vector)
+    finally:
+        vector.close()
+    for name, tensor in wanted.items():
+        assert torch.equal(got[name], tensor), name
+
+
+def test_a_vector_environment_without_copies_is_taken_too() -> None:
+    wanted = rollout(Walk)
+    for mode in AutoresetMode:
+        got = rollout(SyncVectorEnv([Walk] * 6, copy=False, autoreset_mode=mode))
+        assert torch.equal(got["final_observations"], wanted["final_observations"])
+
+
+def test_a_function_learns_evaluates_and_comes_back(tmp_path: Path) -> None:
+    model = Reinforce(Walk, environments=8).learn(total_steps=1000)
+    assert model.config.env == "Walk"
+    before = model.evaluate(10)
+    loaded = Reinforce.load(model.save(tmp_path / "model"), env=Walk)
+    assert loaded.evaluate(10) == before
+    whole = Reinforce(Walk, environments=8).learn(total_steps=2000)
+    assert loaded.learn(total_steps=2000).save(tmp_path / "a").read_bytes() == (
+        whole.save(tmp_path / "b").read_bytes()
+    )
+
+
+def test_a_vector_environment_learns_evaluates_and_stays_open() -> None:
+    vector = SyncVectorEnv([Walk] * 4)
+    model = Reinforce(vector).learn(total_steps=500)
+    assert model.config.environments == 4
+    assert model.evaluate(10).episodes == 10  # in three rollouts
+    vector.reset(seed=0)
+
+
+def make_nothing() -> int:
+    """No environment."""
+    return 3
+
+
+def fail() -> Any:
+    """Raises."""
+    raise RuntimeError("no such device")
+
+
+@pytest.mark.parametrize(
+    ("env", "text"),
+    [
+        (
+            3,
+            "`env`: got int, expected the id of an environment, a function that makes one, or a "
+            "vector environment; pass a function, such as the environment's class or a lambda",
+        ),
+        (
+            make_nothing,
+            "what `env` returned: got int, expected a gymnasium.Env; return one environment, a new "
+            "one in each call",
+        ),
+        (
+            fail,
+            "making the environment with `env`: got RuntimeError: no such device, expected no "
+            "exception; correct the function",
+        ),
+    ],
+)
+def test_what_makes_no_environments_is_refused(env: Any, text: str) -> None:
+    with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):
+        Reinforce(env)
+
+
+def test_the_size_of_a_vector_environment_is_its_own() -> None:
+    text = (
+        "`environments`: got 5, expected 4, as many as the vector environment has in each shard; "
+        "leave it away"
+    )
+    with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):
+        Reinforce(SyncVectorEnv([Walk] * 4), environments=5)
+    text = (
+        "`shards`: got 2 in this process, expected one for a vector environment; pass a function "
+        "that makes one environment"
+    )
+    with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):
+        Reinforce(SyncVectorEnv([Walk] * 4), shards=2)
+
+
+def test_a_checkpoint_asks_for_the_users_environment(tmp_path: Path) -> None:
+    path = Reinforce(Walk).save(tmp_path / "model")
+    text = (
+        "`env`: got none, expected the function or vector environment that the model was made "
+        "with: `load(…, env=…)`; a checkpoint has weights, no code"
+    )
+    with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):
+        Reinforce.load(path)
