@@ -326,6 +326,20 @@ def test_mistakes_with_counts_and_samples_say_what_to_do(
         el.categorical_log_prob(z, action, counts=counts, **options)
 
 
+def test_what_is_impossible_receives_zero_without_a_sign(instruction_set: str) -> None:
+    given = problem(8, 37, torch.float32)
+    for entropies in (None, given["weight"]):
+        found = _cpu.run(
+            _cpu.RowTask(given["logits"], given["action"], mask=given["mask"]),
+            _cpu.linear_loss(given["advantage"], entropies),
+            gradient=True,
+        )
+        assert found.gradient is not None
+        impossible = found.gradient[~given["mask"] | given["logits"].isinf()]
+        assert bool((impossible == 0).all())
+        assert not bool(impossible.signbit().any())
+
+
 def test_the_short_way_gives_what_the_long_way_gives() -> None:
     generator = torch.Generator().manual_seed(4)
     for dtype in DTYPES:

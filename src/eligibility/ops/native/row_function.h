@@ -148,9 +148,9 @@ INLINE void NAME(spread)(const struct NAME(row) *row, int64_t n, REAL top, const
         VECTOR value;
         memcpy(&value, kept + j, sizeof value);
         if (k != 0)
-            value *= FINITE(NAME(again)(row, j, n - j, plain) - top) * k + c;
+            value = value * (FINITE(NAME(again)(row, j, n - j, plain) - top) * k + c) + 0;
         else
-            value *= c;
+            value = value * c + 0; /* what is impossible receives 0, not −0 */
         if (!plain && y) {
             VECTOR chosen = SPLAT(0);
             memcpy(&chosen, y + j, (n - j < LANES ? n - j : LANES) * sizeof(REAL));
