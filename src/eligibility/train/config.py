@@ -163,8 +163,8 @@ class Config:
     scale_observations: bool = _option(
         False,
         Flag(),
-        "Measure each floating-point number that has bounds in halves of its range, from the "
-        "middle: -1 and 1 are its ends.",
+        "Measure each floating-point number that has bounds from the middle of its range, in units "
+        "of range/√12: a uniform one would have variance 1.",
     )
     convolution: bool = _option(
         True, Flag(), "See images through convolutional layers; without, as flat numbers."

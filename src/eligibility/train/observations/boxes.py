@@ -23,8 +23,9 @@ class BoxObservations(Observations):
     Args:
         shape: Of the box.
         dtype: Of the box.
-        bounds: Its lower and upper bounds, to measure each number that has both in halves of its
-            range from its middle: 0 is the middle, ±1 are the ends. None: numbers as they are.
+        bounds: Its lower and upper bounds, to measure each number that has both from the middle of
+            its range, in units of range/√12: one that were uniform there would have mean 0 and
+            variance 1. None: numbers as they are.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class BoxObservations(Observations):
         self.images = _images(shape, self.dtype)
         self._units = None
         if bounds is not None and self.dtype == np.float32:
-            self._units = _middle_and_half(*(bound.reshape(-1) for bound in bounds))
+            self._units = _middle_and_spread(*(bound.reshape(-1) for bound in bounds))
 
     def keep(self, batch: Any) -> np.ndarray[Any, Any]:
         """In one row."""
@@ -49,8 +50,8 @@ class BoxObservations(Observations):
         rows = array if array.ndim == 2 else array.reshape(len(array), -1)
         if self._units is None:
             return rows
-        middle, half = self._units
-        measured: np.ndarray[Any, Any] = (rows - middle) / half
+        middle, spread = self._units
+        measured: np.ndarray[Any, Any] = (rows - middle) / spread
         return measured
 
     def read(self, observation: Any) -> tuple[np.ndarray[Any, Any], bool]:
@@ -69,17 +70,17 @@ class BoxObservations(Observations):
         return features.reshape(-1, *self._space_shape)
 
 
-def _middle_and_half(
+def _middle_and_spread(
     low: np.ndarray[Any, Any], high: np.ndarray[Any, Any]
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Middle and half of each range, float32; 0 and 1 where there is none."""
+    """Mean and standard deviation of a uniform number; 0 and 1 where a bound is missing."""
     low, high = low.astype(float), high.astype(float)
     # The largest numbers of float32 stand for "without bound" in some environments.
     bounded = (low < high) & (high - low <= np.finfo(np.float32).max)
     with np.errstate(invalid="ignore", over="ignore"):  # inf − inf, where it is not bounded
         middle = np.where(bounded, (low + high) / 2, 0)
-        half = np.where(bounded, (high - low) / 2, 1)
-    return middle.astype(np.float32), half.astype(np.float32)
+        spread = np.where(bounded, (high - low) / 12**0.5, 1)
+    return middle.astype(np.float32), spread.astype(np.float32)
 
 
 def _images(shape: tuple[int, ...], dtype: type[np.generic]) -> tuple[Image, ...]:

@@ -23,7 +23,8 @@ def observations_for(
     Args:
         space: The space.
         keys: Of a ``Dict``, which entries the network sees; None: all of them.
-        scale: Measure floating-point numbers with bounds in halves of their range.
+        scale: Measure floating-point numbers that have bounds from the middle of their range, in
+            standard deviations of a uniform one.
 
     Raises:
         InvalidTypeError: None is written for this kind of space.
