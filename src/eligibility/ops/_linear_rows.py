@@ -1,7 +1,7 @@
 """A chunk of rows of the linear head: from logits to statistics and, in their place, the gradient.
 
-Two ways: the native kernel over rows of logits, where it is built; and torch's operations, block by
-block in the cache.
+Three ways: the native kernel over rows of logits, where it is built; the Triton kernel on a GPU;
+and torch's operations, block by block in the cache.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from eligibility.ops import _cpu
+from eligibility.ops import _cpu, _triton
 from eligibility.ops._cpu import Results, RowTask
 from eligibility.ops._linear_head import Head, mask_rows
 from eligibility.ops._plain import compute_dtype
@@ -48,6 +48,8 @@ class Rows:
         """Statistics, and with an objective its gradient; adds the gradient of the bias."""
         if _cpu.serves(self._logits):
             return self._run_native(objective, d_bias)
+        if _triton.serves(self._logits):
+            return self._run_triton(objective, d_bias)
         return self._run_plain(objective, d_bias)
 
     def _run_native(self, objective: Objective | None, d_bias: Tensor | None) -> RowResults:
@@ -83,6 +85,22 @@ class Rows:
         if d_bias is not None:
             d_bias += gradient.sum(0, dtype=dtype)
         return RowResults(statistics, kept, gradient)
+
+    def _run_triton(self, objective: Objective | None, d_bias: Tensor | None) -> RowResults:
+        """One kernel for all of it; rows without a slope stay, so that nothing waits for a GPU."""
+        head, token, logits = self._head, self._token, self._logits
+        self._multiply()
+        own = None if logits.dtype == torch.float32 else self._own_logits()
+        mask = None if head.mask is None else mask_rows(head.mask, self._at)
+        rows = _triton.Rows(logits, token, mask, head.temperature, head.softcap)
+        if objective is None:
+            found = _triton.statistics(rows, own)
+            return RowResults(found.with_loss(), token[:0], logits[:0])
+        found = _triton.loss_and_gradient(rows, objective, own=own, out=logits)
+        if d_bias is not None:
+            d_bias += logits.sum(0, dtype=torch.float32)
+        everyone = torch.arange(len(token), device=token.device)
+        return RowResults(found.with_loss(), everyone, logits)
 
     def _multiply(self) -> None:
         head, logits = self._head, self._logits

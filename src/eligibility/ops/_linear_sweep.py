@@ -30,6 +30,7 @@ _CHUNK_BYTES = 1 << 25  # of logits in memory at a time, at least
 _CHUNK_SHARE = 4  # or the size of the weight divided by this, where that is more
 _SLAB_BYTES = 1 << 25  # of float32 sums: large enough that the allocator returns them when freed
 _TILE_ROWS = 1024  # of the weight's gradient: one product, added while it is in the cache
+_LARGE_TILE_ROWS = 16384  # the same on a GPU, which many small products would leave idle
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def sweep(
     statistics = hidden.new_zeros(4, hidden.shape[0], dtype=dtype)
     d_hidden = torch.zeros_like(hidden) if wants.hidden else None
     d_bias = hidden.new_zeros(head.weight.shape[0], dtype=dtype) if wants.bias else None
-    chunk_rows = _chunk_rows(head, len(rows))
+    chunk_rows = _chunk_rows(head, len(rows), wants.weight)
     d_weight = _WeightGradient(head.weight) if wants.weight else None
 
     def visit(at: Tensor, logits: Tensor, is_last: bool) -> None:
@@ -106,7 +107,8 @@ class _WeightGradient:
         self._total: Tensor | None = None
         self._slabs: list[Tensor] = []
         row_bytes = max(1, weight.shape[1] * compute_dtype(weight).itemsize)
-        self._slab_rows = _TILE_ROWS * max(1, _SLAB_BYTES // (_TILE_ROWS * row_bytes))
+        self._tile_rows = _TILE_ROWS if weight.is_cpu else _LARGE_TILE_ROWS
+        self._slab_rows = self._tile_rows * max(1, _SLAB_BYTES // (self._tile_rows * row_bytes))
 
     def add(self, g: Tensor, source: Tensor, is_last: bool) -> None:
         """Add ``gᵀ source``."""
@@ -149,14 +151,17 @@ class _WeightGradient:
 
     def _tiles(self) -> Iterator[tuple[slice, Tensor]]:
         """Rows of the weight, and the sums that belong to them."""
-        for rows in _parts(len(self._like), _TILE_ROWS):
+        for rows in _parts(len(self._like), self._tile_rows):
             slab, start = divmod(rows.start, self._slab_rows)
             yield rows, self._slabs[slab][start : start + rows.stop - rows.start]
 
 
-def _chunk_rows(head: Head, count: int) -> int:
+def _chunk_rows(head: Head, count: int, with_weight: bool) -> int:
     """Rows of logits in memory at a time: equal chunks within the workspace."""
     weight = head.weight
+    sums = weight.shape[1] * compute_dtype(weight).itemsize  # bytes for each token, if several
+    if weight.is_cuda and with_weight and count * weight.element_size() <= sums:
+        return max(1, count)  # all the logits take no more memory than the sums over chunks would
     row_bytes = max(1, weight.shape[0] * weight.element_size())
     weight_bytes = weight.numel() * weight.element_size()
     most = max(1, max(_CHUNK_BYTES, weight_bytes // _CHUNK_SHARE) // row_bytes)

@@ -109,10 +109,18 @@ class Results:
         table: One row for each of the numbers of `_triton_kernels`, shape ``[10, N]``. Those of the
             loss, and of the reference, are filled only where there is one.
         gradient: Of the loss, by the raw logits, shape ``[N, V]``.
+        has_loss: Whether a loss was evaluated.
     """
 
     table: Tensor
     gradient: Tensor | None = None
+    has_loss: bool = False
+
+    def with_loss(self) -> Tensor:
+        """Loss (0 where there is none), log_prob, entropy and log_normalizer, shape ``[4, N]``."""
+        if not self.has_loss:
+            self.loss.zero_()
+        return self.table[:4]
 
     @property
     def loss(self) -> Tensor:
@@ -140,9 +148,9 @@ class Results:
         return self.table[4]
 
 
-def statistics(rows: Rows) -> Results:
-    """The statistics of every row, in one read."""
-    return _launch_rows(rows, None, None, None)
+def statistics(rows: Rows, own: Tensor | None = None) -> Results:
+    """The statistics of every row, in one read; ``own`` as `loss_and_gradient`."""
+    return _launch_rows(rows, None, own, None)
 
 
 def loss_and_gradient(
@@ -268,7 +276,7 @@ def _launch_rows(
             *numbers, estimator, tiling.rows, tiling.block, tiling.group, tiling.one_tile,
             **_options(logits, tiling.rows, tiling.block),
         )  # fmt: skip
-    return Results(table, out)
+    return Results(table, out, isinstance(objective, PolicyObjective))
 
 
 @dataclass(frozen=True)

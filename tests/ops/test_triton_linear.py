@@ -1,0 +1,104 @@
+"""The linear head with the Triton kernels over its chunks of logits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+from torch import Tensor
+from torch._subclasses import FakeTensorMode
+
+import eligibility as el
+from eligibility.ops import _cpu, _linear_sweep, _triton
+from eligibility.ops._linear_head import Head
+from tests.ops.linear_definition import Case
+from tests.ops.triton_rows import DEVICE, error, grain, kernels
+
+ROWS, VOCABULARY, FEATURES = 13, 37, 8
+Run = Callable[[Tensor, Tensor, Tensor, dict[str, Any]], Tensor]
+
+
+def reinforce(hidden: Tensor, weight: Tensor, token: Tensor, options: dict[str, Any]) -> Tensor:
+    advantage = torch.arange(float(ROWS), device=DEVICE).cos()
+    return el.linear_reinforce_loss(hidden, weight, token, advantage, entropy_coef=0.1, **options)
+
+
+def clipped(hidden: Tensor, weight: Tensor, token: Tensor, options: dict[str, Any]) -> Tensor:
+    each = torch.arange(float(ROWS), device=DEVICE)
+    exact = {k: x.detach().double() if k == "bias" else x for k, x in options.items()}
+    own = el.linear_log_prob(hidden.detach().double(), weight.detach().double(), token, **exact)
+    old, reference = own + 0.3 * each.sin(), own + 0.3 * each.cos()
+    return el.linear_clipped_policy_loss(
+        hidden, weight, token, (3 * each).cos(), old, clip=(0.1, 0.3), ref_log_prob=reference,
+        kl_coef=0.3, token_weight=(each % 4 > 0).float(), **options,
+    )  # fmt: skip
+
+
+def statistics(hidden: Tensor, weight: Tensor, token: Tensor, options: dict[str, Any]) -> Tensor:
+    """Any slopes may arrive here."""
+    found = el.linear_statistics(hidden, weight, token, **options)
+    each = torch.arange(float(ROWS), device=DEVICE)
+    parts = (found.log_prob, found.entropy, found.log_normalizer)
+    return sum((part * (each + i).cos()).sum() for i, part in enumerate(parts))  # type: ignore[return-value]
+
+
+OPTIONS: dict[str, Callable[[Tensor, Tensor], dict[str, Any]]] = {
+    "bare": lambda mask, bias: {},
+    "all": lambda mask, bias: {"mask": mask, "bias": bias, "softcap": 4.0, "temperature": 0.7},
+    "sparse": lambda mask, bias: {"mask": mask.to_sparse_csr()},
+}
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+@pytest.mark.parametrize("run", [reinforce, clipped, statistics], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(("dtype", "option", "chunks"), [
+    (torch.float32, "all", 3), (torch.float32, "sparse", 1),
+    (torch.bfloat16, "all", 1), (torch.float16, "bare", 3),
+])  # fmt: skip
+def test_value_and_gradients_are_as_close_to_float64_as_those_of_plain_torch(
+    run: Run, dtype: torch.dtype, option: str, chunks: int
+) -> None:
+    case = Case(1, ROWS, VOCABULARY, FEATURES)
+    mask = case.mask().to(DEVICE)
+    token = case.token.clone().to(DEVICE)
+    token[3] = -100
+    row_bytes = VOCABULARY * dtype.itemsize
+    chunk = -(-ROWS // chunks) * row_bytes
+
+    def evaluate(precision: torch.dtype) -> tuple[Tensor, ...]:
+        tensors = [
+            x.detach().to(DEVICE, dtype).to(precision).requires_grad_()
+            for x in (case.hidden, case.weight, case.bias)
+        ]
+        options = OPTIONS[option](mask, tensors[2])
+        inputs = tensors if "bias" in options else tensors[:2]
+        value = run(tensors[0], tensors[1], token, options)
+        return (value.detach(), *torch.autograd.grad(value, inputs, torch.full_like(value, -3.0)))
+
+    exact = evaluate(torch.float64)
+    with mock.patch.multiple(
+        _linear_sweep, _CHUNK_BYTES=chunk, _CHUNK_SHARE=1 << 30, _TILE_ROWS=5, _SLAB_BYTES=400
+    ):
+        with mock.patch.object(_cpu, "serves", return_value=False):
+            plain = evaluate(dtype)
+        calls = mock.Mock(side_effect=_triton._kernels)
+        with kernels(), mock.patch.object(_triton, "_kernels", calls):
+            ours = evaluate(dtype)
+    assert calls.call_count >= min(chunks, 2)
+    for a, b, truth in zip(ours, plain, exact, strict=True):
+        assert a.dtype == b.dtype
+        # Two equally good roundings of one number differ by half a unit, by chance.
+        own = max(grain(truth, torch.float32), grain(truth, a.dtype) / 6)
+        assert error(a, truth) <= 1.01 * error(b, truth) + own
+
+
+def test_chunk_on_a_gpu_is_the_whole_where_sums_would_be_larger() -> None:
+    with FakeTensorMode():
+        weight = torch.empty(151936, 4096, dtype=torch.bfloat16, device="cuda")
+        head = Head(weight, None, 1.0, None, None)
+        assert _linear_sweep._chunk_rows(head, 8192, True) == 8192
+        assert _linear_sweep._chunk_rows(head, 16384, True) == 1024
+        assert _linear_sweep._chunk_rows(head, 8192, False) == 1024
