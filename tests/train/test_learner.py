@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import gymnasium
@@ -15,7 +16,7 @@ import torch
 from eligibility.errors import EligibilityError
 from eligibility.train.learner import Reinforce
 from eligibility.train.progress import Progress
-from eligibility.train.rollout import Rollout
+from eligibility.train.rollout import Rollout, _longer
 from eligibility.train.seeding import Stream, derive
 
 HERE = "tests.train.environments:"
@@ -273,3 +274,28 @@ def test_an_observation_of_another_shape_is_refused() -> None:
 
 def test_without_a_threshold_training_goes_on_to_its_steps() -> None:
     assert Reinforce(HERE + "Bandit-v0").stop_at == math.inf
+
+
+def test_buffers_grow_with_the_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    rollouts = []
+    for rows in (1024, 3):
+        monkeypatch.setattr("eligibility.train.rollout._FIRST_ROWS", rows)
+        collector = Reinforce("CartPole-v1", environments=8, seed=2)._collectors[0]
+        network = Reinforce("CartPole-v1", environments=8, seed=2).network
+        rollouts.append(collector.collect(network, *derive(2, Stream.TRAINING)))
+    for part in fields(Rollout):
+        one, other = (getattr(rollout, part.name) for rollout in rollouts)
+        if part.name not in ("alive", "final_observations"):
+            one, other = one[rollouts[0].alive], other[rollouts[0].alive]
+        assert torch.equal(one, other), part.name
+    assert len(rollouts[0].rewards) > 6  # it has grown twice
+
+
+def test_a_rollout_without_memory_is_refused() -> None:
+    text = (
+        "the memory for a rollout: got none for int64 [1024, 1000000000000000000] (steps, "
+        "environments, …), expected room for the longest episode; choose fewer environments, or "
+        "cut episodes with max_episode_steps"
+    )
+    with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):
+        _longer(np.empty((0, 10**18), np.int64), 1024)

@@ -12,6 +12,8 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array
 
 from eligibility.errors import EligibilityError
+from eligibility.train.advantages import AdvantageEstimator
+from eligibility.train.config import Config
 from eligibility.train.learner import Reinforce
 from eligibility.train.network import Network
 from eligibility.train.observations import Image, Observations, observations_for
@@ -261,3 +263,14 @@ def test_numbers_with_bounds_are_measured_as_if_they_were_uniform() -> None:
     torch.testing.assert_close(encoded, wanted)
     read, _ = observations.read({key: array[0] for key, array in seen.items()})
     assert torch.equal(observations.encode(torch.from_numpy(read)), encoded)
+
+
+def test_the_state_value_of_large_pictures_is_refused() -> None:
+    space = spaces.Box(0, 255, (84, 84), np.uint8)
+    text = (
+        "`baseline`: got state-value for observations of 7,056 numbers, expected at most 2,048: it "
+        "solves a linear system of twice their number; choose another baseline, such as "
+        "time-dependent-leave-one-out"
+    )
+    with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):
+        AdvantageEstimator(Config("any", baseline="state-value"), observations_for(space))

@@ -7,12 +7,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from eligibility.errors import InvalidValueError
 from eligibility.reinforce.baselines import BASELINES, Baseline, MovingAverage, StateValue
 from eligibility.reinforce.returns import generalized_advantages, rewards_to_go
 from eligibility.train.config import Config
 from eligibility.train.observations import Observations
 from eligibility.train.rollout import Rollout
 from eligibility.train.state_names import named, part_of
+
+# Of an observation, up to which state-value's system of equations is solved in reasonable time.
+_MOST_FEATURES = 2048
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,13 @@ class AdvantageEstimator:
     def __init__(self, config: Config, observations: Observations) -> None:
         self._config, self._observations = config, observations
         names = [name for name in config.baseline.split("+") if name != "per-weight"]
+        if "state-value" in names and observations.features > _MOST_FEATURES:
+            raise InvalidValueError(
+                "`baseline`",
+                f"state-value for observations of {observations.features:,} numbers",
+                f"at most {_MOST_FEATURES:,}: it solves a linear system of twice their number",
+                "choose another baseline, such as time-dependent-leave-one-out",
+            )
         self.baselines = {name: _baseline(name, config) for name in names}
 
     def __call__(self, rollout: Rollout) -> Advantages:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 # Rows of noise drawn at once: many, because a draw has a price of its own; not all, because most
 # episodes are shorter than the longest possible.
 _NOISE_ROWS = 64
+# Rows that there is room for at first: an episode may be allowed to be far longer than any is.
+_FIRST_ROWS = 1024
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ def side_by_side(rollouts: list[Rollout]) -> Rollout:
 
 
 class Collector:
-    """Collects rollouts into buffers that it allocates once; each rollout overwrites the last."""
+    """Collects rollouts into buffers that it keeps; each rollout overwrites the last."""
 
     def __init__(
         self,
@@ -92,22 +94,31 @@ class Collector:
         observations: Observations,
         horizon: int,
     ) -> None:
-        rows, number = horizon, vector.num_envs
+        number = vector.num_envs
         self.vector, self.policy, self.horizon = vector, policy, horizon
         self._keep, self._read = observations.keep, observations.read
         self._noise = torch.empty(
             _NOISE_ROWS, number, *policy.noise_shape, dtype=policy.noise_dtype
         )
-        self._actions = torch.empty(rows, number, *policy.action_shape, dtype=policy.action_dtype)
-        self._notes = self._actions.numpy()
-        self._observations = np.empty((rows + 1, number, *observations.shape), observations.dtype)
+        self._noises = self._noise.unbind()
+        self._notes = torch.empty(
+            0, number, *policy.action_shape, dtype=policy.action_dtype
+        ).numpy()
+        self._observations = np.empty((0, number, *observations.shape), observations.dtype)
+        self._rewards = np.empty((0, number))
+        self._terminated, self._truncated, self._alive = np.empty((3, 0, number), bool)
+        self._grow(min(horizon, _FIRST_ROWS))
+
+    def _grow(self, rows: int) -> None:
+        """Make room for so many rows; those that there are stay."""
+        self._notes = _longer(self._notes, rows)
+        self._actions = torch.from_numpy(self._notes)
+        self._observations = _longer(self._observations, rows + 1)
         # Rows as tensors: made once, because making one takes as long as a step of arithmetic.
         self._seen = torch.from_numpy(self._observations).unbind()
-        self._noises = self._noise.unbind()
-        self._rewards = np.empty((rows, number))
-        self._terminated = np.empty((rows, number), bool)
-        self._truncated = np.empty((rows, number), bool)
-        self._alive = np.empty((rows, number), bool)
+        self._rewards, self._alive = _longer(self._rewards, rows), _longer(self._alive, rows)
+        self._terminated = _longer(self._terminated, rows)
+        self._truncated = _longer(self._truncated, rows)
 
     def collect(
         self,
@@ -129,6 +140,8 @@ class Collector:
         observation = self._keep(self._environment(self.vector.reset, seed=reset_seed)[0])
         row = 0
         while row < self.horizon and np.count_nonzero(alive):
+            if row == len(self._rewards):
+                self._grow(min(2 * row, self.horizon))
             np.copyto(self._observations[row], observation, casting="same_kind")
             action = self._act(forward, row, generator)
             observation, reward, terminated, truncated, info = self._environment(
@@ -203,6 +216,26 @@ class Collector:
                 "no exception",
                 "correct the environment; what was trained so far is kept",
             ) from error
+
+
+def _longer(array: np.ndarray[Any, Any], rows: int) -> np.ndarray[Any, Any]:
+    """A copy with room for so many rows.
+
+    Raises:
+        InvalidValueError: There is no memory for them.
+    """
+    shape = (rows, *array.shape[1:])
+    try:
+        longer = np.empty(shape, array.dtype)
+    except (MemoryError, ValueError) as error:  # ValueError: more than can be numbered
+        raise InvalidValueError(
+            "the memory for a rollout",
+            f"none for {array.dtype} {list(shape)} (steps, environments, …)",
+            "room for the longest episode",
+            "choose fewer environments, or cut episodes with max_episode_steps",
+        ) from error
+    longer[: len(array)] = array
+    return longer
 
 
 def _check_finite(name: str, values: np.ndarray[Any, Any]) -> None:
