@@ -84,6 +84,47 @@ def test_reinforce_loss_and_its_gradients_equal_the_definition(
 
 
 @pytest.mark.usefixtures("_chunks")
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("entropy_coef", [0.0, 0.2])
+def test_z_loss_and_its_gradients_equal_the_definition(
+    variant: Callable[[Case], dict[str, Any]],
+    entropy_coef: float,
+    native: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if not native:
+        monkeypatch.setattr(_cpu, "_library", None)
+    case = Case(21)
+    options = variant(case)
+    weights = torch.rand(N, generator=case.generator, dtype=torch.float64)
+    weights[4] = 0.0
+    case.advantage[5] = 0.0  # such a token has a z-loss all the same
+    inputs = [case.hidden, case.weight] + ([case.bias] if "bias" in options else [])
+    now = definition(*case.inputs, **options)
+    coefficients = {"token_weight": weights, "entropy_coef": entropy_coef, "z_loss_coef": 0.1}
+    extra = 0.1 * now.log_normalizer**2 - entropy_coef * now.entropy
+    old = now.log_prob.detach() + 0.4 * case.normal(N)
+    ratio = (now.log_prob - old).exp()
+    clipped = torch.minimum(ratio * case.advantage, ratio.clamp(0.8, 1.2) * case.advantage)
+    for reduction in ("mean", "none"):
+        chosen = {**options, **coefficients, "reduction": reduction}
+        losses = (
+            el.linear_reinforce_loss(*case.inputs, case.advantage, **chosen),
+            el.linear_clipped_policy_loss(*case.inputs, case.advantage, old, **chosen),
+        )
+        for found, surrogate in zip(losses, (case.advantage * now.log_prob, clipped), strict=True):
+            wanted = weights * (extra - surrogate)
+            wanted = wanted.mean() if reduction == "mean" else wanted
+            assert_same(found, wanted)
+            upstream = torch.rand(found.shape, generator=case.generator, dtype=torch.float64)
+            pair = [
+                torch.autograd.grad(loss, inputs, upstream, retain_graph=True)
+                for loss in (found, wanted)
+            ]
+            assert_same(*pair)
+
+
+@pytest.mark.usefixtures("_chunks")
 @pytest.mark.parametrize("kl_estimator", ["k1", "k2", "k3"])
 @pytest.mark.parametrize("entropy_coef", [0.0, 0.2])
 def test_clipped_loss_and_its_gradients_equal_the_definition(

@@ -75,9 +75,9 @@ def _token_losses(
     ignore_index: int,
     objective: PolicyObjective,
 ) -> Tensor:
-    log_prob, entropy, _ = statistics
+    log_prob, entropy, log_normalizer = statistics
     silent = objective.silent_rows() | (token == ignore_index)
-    loss = objective.loss(torch.where(silent, 0.0, log_prob), entropy)
+    loss = objective.loss(torch.where(silent, 0.0, log_prob), entropy, log_normalizer)
     return torch.where(silent, 0.0, loss)
 
 

@@ -65,7 +65,8 @@ _PER_TOKEN = ("advantage", "token_weight", "old_log_prob", "ref_log_prob")
 
 @dataclass(frozen=True)
 class PolicyObjective:
-    """``−(surrogate(log_prob) + entropy_coef · entropy) + kl_coef · kl``, times the token's weight.
+    """``−(surrogate + entropy_coef · entropy) + kl_coef · kl + z_loss_coef · log_normalizer²``,
+    times the token's weight.
 
     Without ``old_log_prob`` the surrogate is ``A · log_prob``; with it, the clipped
     ``min(r A, clip(r) A)`` of the ratio ``r = exp(log_prob − old_log_prob)``.
@@ -79,6 +80,7 @@ class PolicyObjective:
     ref_log_prob: Tensor | None = None  # [N]
     kl_coef: float = 0.0
     kl_estimator: str = "k3"
+    z_loss_coef: float = 0.0
     scale: Tensor | float = 1.0  # of every token, for a mean
 
     @property
@@ -89,7 +91,7 @@ class PolicyObjective:
     @property
     def is_linear(self) -> bool:
         """Whether the slopes are the same whatever the statistics are."""
-        return self.old_log_prob is None and self.kl_coef == 0.0
+        return self.old_log_prob is None and self.kl_coef == 0.0 and self.z_loss_coef == 0.0
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -116,12 +118,15 @@ class PolicyObjective:
     def silent_rows(self) -> Tensor:
         """Which tokens cannot contribute to loss and gradient, whatever their logits are."""
         silent = torch.zeros_like(self.advantage, dtype=torch.bool)
-        if self.entropy_coef == 0.0 and self.kl_coef == 0.0:
+        if self.entropy_coef == 0.0 and self.kl_coef == 0.0 and self.z_loss_coef == 0.0:
             silent = self.advantage == 0
         return silent if self.token_weight is None else silent | (self.token_weight == 0)
 
     def loss(
-        self, log_prob: Float[Tensor, "*batch"], entropy: Float[Tensor, "*batch"]
+        self,
+        log_prob: Float[Tensor, "*batch"],
+        entropy: Float[Tensor, "*own"],
+        log_normalizer: Float[Tensor, "*own"] | None = None,
     ) -> Float[Tensor, "*batch"]:
         """The loss of each token, in operations that torch differentiates."""
         value = -self._surrogate(log_prob)
@@ -129,6 +134,8 @@ class PolicyObjective:
             value = value - self.entropy_coef * entropy
         if self.ref_log_prob is not None and self.kl_coef != 0.0:
             value = value + self.kl_coef * self._kl(log_prob - self.ref_log_prob)
+        if self.z_loss_coef != 0.0 and log_normalizer is not None:
+            value = value + self.z_loss_coef * log_normalizer**2
         return value * self._factor
 
     def slopes(
@@ -136,17 +143,16 @@ class PolicyObjective:
     ) -> Slopes:
         """Loss and slopes of a part of the tokens, in closed form."""
         here = self.at(part)
-        loss = here.loss(log_prob, entropy)
+        loss = here.loss(log_prob, entropy, log_normalizer)
         by_log_prob = here._surrogate_slope(log_prob).neg_()
         if here.ref_log_prob is not None and here.kl_coef != 0.0:
             by_log_prob += here.kl_coef * here._kl_slope(log_prob - here.ref_log_prob)
-        by_entropy = torch.full_like(log_prob, -here.entropy_coef) if here.needs_entropy else None
-        return Slopes(
-            loss,
-            by_log_prob * here._factor,
-            by_entropy * here._factor if by_entropy is not None else None,
-            None,
-        )
+        by_entropy = by_normalizer = None
+        if here.needs_entropy:
+            by_entropy = torch.full_like(log_prob, -here.entropy_coef) * here._factor
+        if here.z_loss_coef != 0.0:
+            by_normalizer = 2.0 * here.z_loss_coef * log_normalizer * here._factor
+        return Slopes(loss, by_log_prob * here._factor, by_entropy, by_normalizer)
 
     @property
     def _factor(self) -> Tensor | float:

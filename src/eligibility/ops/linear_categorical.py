@@ -159,15 +159,17 @@ def linear_reinforce_loss(
     ignore_index: int = -100,
     token_weight: Tensor | None = None,
     entropy_coef: float = 0.0,
+    z_loss_coef: float = 0.0,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    r"""The REINFORCE loss ``−w (A log π(token) + β H)`` of a linear head, to be minimised.
+    r"""The REINFORCE loss ``w (−A log π(token) − β H + ζ (log Σ exp z)²)`` of a linear head.
 
     Args:
         hidden, weight, token, bias, temperature, softcap, mask, ignore_index: As `linear_log_prob`.
         advantage: A, the reinforcement minus its baseline, shape ``[*batch]``.
         token_weight: w, shape ``[*batch]``, default 1; a token of weight 0 contributes exactly 0.
         entropy_coef: β >= 0, the bonus on the entropy H.
+        z_loss_coef: ζ >= 0, of the squared log-normaliser, which it keeps near 0.
         reduction: "mean" divides the sum by the number of tokens that are not ``ignore_index``
             (never by the weights); of no tokens it is 0. "sum"; "sequence" sums over the last axis
             of ``[*batch]`` only; "none".
@@ -180,10 +182,11 @@ def linear_reinforce_loss(
         ShapeError, InvalidTypeError, InvalidValueError: As `linear_log_prob`.
 
     Notes:
-        The gradient at the logits is ``−w (A (y − π) − β π (log π + H))``; it is never stored
-        whole. Tokens that cannot contribute (ignored, weight 0, advantage 0 without an entropy
-        bonus) are left out of every product. Nothing is detached: an advantage that requires
-        gradients receives them, and the loss then goes the way of ``reduction="none"``.
+        The gradient at the logits is ``w (−A (y − π) + β π (log π + H) + 2 ζ π log Σ exp z)``; it
+        is never stored whole. Tokens that cannot contribute (ignored, weight 0, advantage 0 without
+        an entropy bonus and a z-loss) are left out of every product. Nothing is detached: an
+        advantage that requires gradients receives them, and the loss then goes the way of
+        ``reduction="none"``.
 
     Example:
         >>> import torch
@@ -203,6 +206,7 @@ def linear_reinforce_loss(
         advantage=call.per_token(advantage, "advantage"),
         token_weight=call.per_token_or_none(token_weight, "token_weight"),
         entropy_coef=entropy_coef,
+        z_loss_coef=z_loss_coef,
     )
     return call.reduce(objective, reduction)
 
@@ -225,9 +229,10 @@ def linear_clipped_policy_loss(
     ignore_index: int = -100,
     token_weight: Tensor | None = None,
     entropy_coef: float = 0.0,
+    z_loss_coef: float = 0.0,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    r"""The clipped loss ``w (−min(r A, clip(r, 1−ε₋, 1+ε₊) A) − β H + κ KL)`` of a linear head.
+    r"""The clipped loss ``w (−min(r A, clip(r, 1−ε₋, 1+ε₊) A) − β H + κ KL + ζ (log Σ exp z)²)``.
 
     Args:
         hidden, weight, token, bias, temperature, softcap, mask, ignore_index: As `linear_log_prob`.
@@ -239,7 +244,7 @@ def linear_clipped_policy_loss(
         kl_coef: κ >= 0, the weight of the KL estimate; it needs ``ref_log_prob``.
         kl_estimator: With ``d = log π − log π_ref``: "k1" is d, "k2" is d²/2, "k3" is
             ``exp(−d) − 1 + d``. As a loss, k1 has an expected gradient of 0 on its own samples.
-        token_weight, entropy_coef, reduction: As `linear_reinforce_loss`.
+        token_weight, entropy_coef, z_loss_coef, reduction: As `linear_reinforce_loss`.
 
     Returns:
         The loss: a scalar, or shape ``[*batch]``, or that without its last axis; float32 for
@@ -272,6 +277,7 @@ def linear_clipped_policy_loss(
         advantage=call.per_token(advantage, "advantage"),
         token_weight=call.per_token_or_none(token_weight, "token_weight"),
         entropy_coef=entropy_coef,
+        z_loss_coef=z_loss_coef,
         old_log_prob=call.per_token(old_log_prob, "old_log_prob"),
         clip=clip,
         ref_log_prob=call.per_token_or_none(ref_log_prob, "ref_log_prob"),
