@@ -73,6 +73,14 @@ class NotANumber(Bandit):
         return float("nan") if action == 2 else 1.0
 
 
+class PaysWords(Bandit):
+    """Pays in words."""
+
+    def pay(self, action: int) -> float:
+        """No number."""
+        return "three"  # type: ignore[return-value]
+
+
 class Crashing(Bandit):
     """Raises for arm 2."""
 
@@ -340,6 +348,7 @@ _ENVIRONMENTS = (
     ForbiddingParts,
     Indices,
     Lamp,
+    PaysWords,
     NotANumber,
     Pictures,
     SecondSeedCrashes,

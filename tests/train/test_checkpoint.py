@@ -43,7 +43,7 @@ def test_a_model_comes_back_with_everything_it_needs(tmp_path: Path) -> None:
 def refusal(path: Path, got: str, remedy: str) -> str:
     """The pattern of the whole message."""
     text = (
-        f"the checkpoint `{path}`: got {got}, expected a checkpoint of format version 1; {remedy}"
+        f"the checkpoint `{path}`: got {got}, expected a checkpoint of format version 2; {remedy}"
     )
     return f"^{re.escape(text)}$"
 
@@ -69,10 +69,10 @@ def test_a_foreign_safetensors_file_is_refused(saved: Path) -> None:
 
 
 def test_a_later_format_version_is_refused(saved: Path) -> None:
-    header = json.dumps({"format_version": 2, "sha256": ""})
+    header = json.dumps({"format_version": 3, "sha256": ""})
     safetensors.torch.save_file({"a": torch.zeros(2)}, saved, metadata={"eligibility": header})
     remedy = "load it with the version of eligibility that wrote it"
-    with pytest.raises(EligibilityError, match=refusal(saved, "format version 2", remedy)):
+    with pytest.raises(EligibilityError, match=refusal(saved, "format version 3", remedy)):
         read_checkpoint(saved)
 
 

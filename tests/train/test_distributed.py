@@ -92,7 +92,9 @@ def test_a_killed_worker_is_started_again_and_nothing_is_lost(tmp_path: Path) ->
 def test_restarts_need_a_folder_to_go_on_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", "3")
     with pytest.raises(InvalidValueError, match="add --out FOLDER"):
-        train("CartPole-v1", config=None, out=None, resume=None, wandb=None, json_=False)
+        train(
+            "CartPole-v1", config=None, out=None, resume=None, wandb=None, video=None, json_=False
+        )
 
 
 def test_processes_that_do_not_divide_the_shards_are_refused() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +19,6 @@ from eligibility.files import write_atomically
 from eligibility.train.config import Config
 from eligibility.train.record import CONFIG, RESULT, read_json
 
-_CHECKPOINT = "checkpoint.safetensors"
 _POLL_SECONDS = 0.05
 
 
@@ -135,10 +133,9 @@ class Seeds:
     def _start(self, seed: int) -> subprocess.Popen[bytes]:
         """A process of its own: nothing that happens to it happens to the others."""
         path, limits = self._path(seed), ["--steps", str(self.config.steps)]
-        if (path / _CHECKPOINT).exists():
+        if (path / CONFIG).exists():
             what = ["--resume", str(path), *limits]
         else:
-            shutil.rmtree(path, ignore_errors=True)  # what was stopped before its first checkpoint
             options = str(self.folder / "options.json")
             what = ["--config", options, "--seed", str(seed), "--out", str(path)]
         command = [sys.executable, "-m", "eligibility", "train", *what, "--json"]

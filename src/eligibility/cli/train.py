@@ -57,15 +57,12 @@ def train(
 
     from eligibility.train.display import ProgressDisplay
     from eligibility.train.learner import Reinforce
-    from eligibility.train.run_folder import RunFolder
+    from eligibility.train.run_folder import RunFolder, load_run
     from eligibility.train.video import check_video, record_video
 
     if video is not None:
         check_video(video)
-    if resume is not None:
-        model = Reinforce.load(resume, **options)
-    else:
-        model = Reinforce(str(env), **options)
+    model = load_run(resume, options) if resume is not None else Reinforce(str(env), **options)
     received: list[int] = []
     if not model.leads:  # another process keeps the record
         with _stopping_on_signals(received):

@@ -1,13 +1,14 @@
 """Checkpoints: one file, tensors in safetensors format with a JSON header. Loading runs no code.
 
-The header holds the format version, the configuration, the counters, and a checksum of the
-tensors. The file is replaced whole or not at all.
+The header holds the format version, the configuration, the counters, and a checksum of these and
+of the tensors. The file is replaced whole or not at all.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from eligibility.errors import EligibilityError, InvalidValueError
 from eligibility.files import write_atomically
 from eligibility.train.environments import missing
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 FILE_NAME = "checkpoint.safetensors"
 # One key, because the header of the format has no order of its own.
 _KEY = "eligibility"
@@ -28,16 +29,23 @@ def write_checkpoint(path: str | Path, tensors: dict[str, Tensor], facts: dict[s
     """Write tensors and facts to ``path``: the same input gives the same bytes."""
     safetensors = _safetensors()
     tensors = _apart({name: tensor.detach().contiguous() for name, tensor in tensors.items()})
-    header = {"format_version": FORMAT_VERSION, "sha256": _checksum(tensors), **facts}
+    checksum = _checksum(tensors, facts)
+    header = {"format_version": FORMAT_VERSION, "sha256": checksum, "facts": facts}
     content = safetensors.torch.save(tensors, metadata={_KEY: json.dumps(header)})
     return write_atomically(path, content)
 
 
-def read_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def read_checkpoint(
+    path: str | Path, needed: Iterable[str] = ()
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and facts of a checkpoint file, or of the run folder that holds one.
 
+    Args:
+        path: The file or the folder.
+        needed: Facts that must be among them.
+
     Raises:
-        InvalidValueError: There is none, it is damaged, or it is of a later format version.
+        InvalidValueError: There is none, it is damaged, or it is of another format version.
     """
     safetensors = _safetensors()
     path = Path(path)
@@ -48,6 +56,7 @@ def read_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]
             header = json.loads(file.metadata()[_KEY])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         version, checksum = header["format_version"], header["sha256"]
+        facts: dict[str, Any] = header.get("facts", {})
     except FileNotFoundError as error:
         raise _refused(path, "no such file", "pass a run folder or a checkpoint file") from error
     except (safetensors.SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
@@ -55,9 +64,9 @@ def read_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]
     if version != FORMAT_VERSION:
         remedy = "load it with the version of eligibility that wrote it"
         raise _refused(path, f"format version {version}", remedy)
-    if checksum != _checksum(tensors):
+    if checksum != _checksum(tensors, facts) or {*needed} - {*facts}:
         raise _damaged(path)
-    return tensors, header
+    return tensors, facts
 
 
 def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -71,8 +80,8 @@ def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return apart
 
 
-def _checksum(tensors: dict[str, Tensor]) -> str:
-    digest = hashlib.sha256()
+def _checksum(tensors: dict[str, Tensor], facts: dict[str, Any]) -> str:
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())

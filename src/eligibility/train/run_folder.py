@@ -28,10 +28,11 @@ from eligibility.errors import OutputError
 from eligibility.files import write_atomically
 from eligibility.train.checkpoint import FILE_NAME
 from eligibility.train.environments import missing
+from eligibility.train.events import Events, load_tensorboard
 from eligibility.train.learner import Reinforce
-from eligibility.train.metrics import metrics
 from eligibility.train.progress import Progress
-from eligibility.train.record import curve_text, read_curve, read_seconds
+from eligibility.train.record import CONFIG, RESULT, curve_text, read_curve, read_json, read_seconds
+from eligibility.train.saving import check_changes
 
 _SECONDS_BETWEEN_CHECKPOINTS = 30.0
 
@@ -58,13 +59,14 @@ class RunFolder:
         if resume:
             _prove_writable(self.path)
             # A run that was killed may have written more than its checkpoint knows of.
-            rows = read_curve(self.path)
-            self._rows = [row for row in rows if row.updates <= model.progress.updates]
-            seconds = read_seconds(self.path)
-            model.progress = replace(model.progress, training_seconds=seconds)
+            if model.progress.steps:
+                rows = read_curve(self.path)
+                self._rows = [row for row in rows if row.steps <= model.progress.steps]
+                seconds = read_seconds(self.path)
+                model.progress = replace(model.progress, training_seconds=seconds)
         else:
             self._created = _make_writable(self.path)
-        self._events: Any = None
+        self._events: Events | None = None
         # With several processes, at once: a worker that is started anew finds where to go on.
         self._saved = -math.inf if model.config.shards > 1 else time.monotonic()
 
@@ -72,9 +74,10 @@ class RunFolder:
         """Record one rollout; every 30 seconds also write the checkpoint and the curve."""
         if self._events is None:
             config = json.dumps(asdict(self._model.config), indent=2)
-            write_atomically(self.path / "config.json", config + "\n")
+            write_atomically(self.path / CONFIG, config + "\n")
+            self._events = Events(self.path, progress.steps)
         self._rows.append(progress)
-        self._write_events(progress)
+        self._events.write(progress)
         if time.monotonic() - self._saved > _SECONDS_BETWEEN_CHECKPOINTS:
             self._save()
 
@@ -112,26 +115,28 @@ class RunFolder:
         """The checkpoint last: what it goes on from is then always there."""
         write_atomically(self.path / "curve.csv", curve_text(self._rows))
         result = json.dumps(self._result(), indent=2)
-        write_atomically(self.path / "result.json", result + "\n")
+        write_atomically(self.path / RESULT, result + "\n")
         self._model.save(self.path / FILE_NAME)
         self._saved = time.monotonic()
 
-    def _write_events(self, progress: Progress) -> None:
-        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-        from tensorboard.compat.proto.summary_pb2 import Summary
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-        if self._events is None:
-            self._events = EventFileWriter(str(self.path))
-            # TensorBoard forgets what a run that was killed had written after its checkpoint.
-            start = SessionLog(status=SessionLog.START)
-            self._events.add_event(Event(step=progress.steps, session_log=start))
-        values = [
-            Summary.Value(tag=tag, simple_value=number) for tag, number in metrics(progress).items()
-        ]
-        self._events.add_event(
-            Event(wall_time=time.time(), step=progress.steps, summary=Summary(value=values))
-        )
+def load_run(path: Path, changes: dict[str, Any]) -> Reinforce:
+    """The model of a run folder, to go on with: at its checkpoint, or at the very beginning.
+
+    A run that was killed before its first checkpoint has left its config, and that is enough: the
+    same config makes the same run.
+
+    Args:
+        path: The folder.
+        changes: New values of ``steps``, ``stop_at`` or ``threads``.
+
+    Raises:
+        InvalidValueError: There is no run, it is damaged, or another option is to be changed.
+    """
+    if (path / FILE_NAME).exists() or not (path / CONFIG).exists():
+        return Reinforce.load(path, **changes)
+    check_changes(changes)
+    return Reinforce(**{**read_json(path / CONFIG, "env"), **changes})
 
 
 def _check_packages() -> None:
@@ -139,13 +144,12 @@ def _check_packages() -> None:
     for package in ("matplotlib", "safetensors", "tensorboard"):
         if importlib.util.find_spec(package) is None:
             raise missing(package)
-    import tensorboard.compat.proto.event_pb2
-    import tensorboard.summary.writer.event_file_writer  # noqa: F401
+    load_tensorboard()
 
 
 def _make_writable(path: Path) -> bool:
     """Make the folder, prove that a file can be made in it; True if it did not exist before."""
-    if path.exists() and (not path.is_dir() or (path / "config.json").exists()):
+    if path.exists() and (not path.is_dir() or (path / CONFIG).exists()):
         raise OutputError(
             f"the run folder `{path}`",
             "a folder that holds a run already" if path.is_dir() else "a file",

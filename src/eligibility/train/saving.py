@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # The options that say how long to train, not what to train.
 CHANGEABLE = {"steps", "stop_at", "threads"}
+# The facts without which nothing can be restored.
+_NEEDED = ("config", "progress", "recent")
 
 
 def save(model: Reinforce, path: str | Path) -> Path:
@@ -41,6 +43,13 @@ def save(model: Reinforce, path: str | Path) -> Path:
 
 def read(path: str | Path, changes: dict[str, Any]) -> tuple[dict[str, Any], Saved]:
     """The options to make the model with, changed as wished, and what then to give it."""
+    check_changes(changes)
+    tensors, facts = read_checkpoint(path, needed=_NEEDED)
+    return {**facts["config"], **changes}, Saved(tensors, facts)
+
+
+def check_changes(changes: dict[str, Any]) -> None:
+    """Raise for a change of an option that says what to train."""
     for name in changes.keys() - CHANGEABLE:
         raise InvalidValueError(
             f"`{name}`",
@@ -48,8 +57,6 @@ def read(path: str | Path, changes: dict[str, Any]) -> tuple[dict[str, Any], Sav
             "changes of " + ", ".join(sorted(CHANGEABLE)),
             "train a new model",
         )
-    tensors, facts = read_checkpoint(path)
-    return {**facts["config"], **changes}, Saved(tensors, facts)
 
 
 class Saved:
@@ -96,4 +103,6 @@ class Saved:
             model.optimizer.state[parameter] = part_of(tensors, f"optimizer.{number}")
         model.gradient.load_state_dict(part_of(tensors, "gradient"))
         model.recent = deque(self._facts["recent"], maxlen=model.recent.maxlen)
-        model.progress = model.judged(Progress(**self._facts["progress"]), model.recent)
+        known = {field.name for field in fields(Progress)}
+        facts = {name: value for name, value in self._facts["progress"].items() if name in known}
+        model.progress = model.judged(Progress(**facts), model.recent)

@@ -1,0 +1,78 @@
+"""TensorBoard's event file, written as the training goes on: no thread, nothing held back."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+from eligibility.errors import OutputError
+from eligibility.train.metrics import metrics
+from eligibility.train.progress import Progress
+
+
+def load_tensorboard() -> None:
+    """Load what is needed of TensorBoard, before a training's clock runs."""
+    import tensorboard.compat.proto.event_pb2
+    import tensorboard.compat.proto.summary_pb2
+    import tensorboard.summary.writer.record_writer  # noqa: F401
+
+
+class Events:
+    """One event file in a folder. Each event is on its way to the disk when `write` returns.
+
+    TensorBoard's own writer does this in a thread, where a full disk ends in a traceback that
+    nobody can answer.
+
+    Args:
+        folder: Of the run; there must be one.
+        steps: Where the run stands: TensorBoard forgets what a run that was killed had written
+            after the checkpoint that it goes on from.
+
+    Raises:
+        OutputError: The file cannot be written.
+    """
+
+    def __init__(self, folder: Path, steps: int) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        self._event = Event
+        name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}"
+        self._path = folder / name
+        try:
+            self._file = self._path.open("ab", buffering=0)
+        except OSError as error:
+            raise self._failed(error) from error
+        self._records = RecordWriter(self._file)
+        self._add(wall_time=time.time(), file_version="brain.Event:2")
+        self._add(step=steps, session_log=SessionLog(status=SessionLog.START))
+
+    def write(self, progress: Progress) -> None:
+        """The numbers of a rollout."""
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        values = [
+            Summary.Value(tag=tag, simple_value=number) for tag, number in metrics(progress).items()
+        ]
+        self._add(wall_time=time.time(), step=progress.steps, summary=Summary(value=values))
+
+    def close(self) -> None:
+        """No more events."""
+        self._file.close()
+
+    def _add(self, **content: Any) -> None:
+        try:
+            self._records.write(self._event(**content).SerializeToString())
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: OSError) -> OutputError:
+        return OutputError(
+            f"cannot write `{self._path}`",
+            error.strerror or str(error),
+            "a writable place",
+            "choose another folder, free some space, or change its permissions",
+        )

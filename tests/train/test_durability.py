@@ -1,0 +1,162 @@
+"""Killed, or out of space, at any moment: what was saved is whole, and going on changes nothing."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from eligibility.errors import EligibilityError, OutputError
+from eligibility.train import run_folder
+from eligibility.train.learner import Reinforce
+from eligibility.train.run_folder import RunFolder, load_run
+from tests.cli.test_train import HERE, ROOT
+
+OPTIONS = {
+    "environments": 8,
+    "steps": 12_000,
+    "stop_at": 1e9,
+    "baseline": "moving-average",
+    "hidden_sizes": (64, 64),
+}
+SAVED = ("curve.csv", "checkpoint.safetensors", "config.json", "curve.png")
+
+
+def go_on(path: Path) -> None:
+    """Resume a run and finish it, as ``train --resume`` does."""
+    model = load_run(path, {})
+    folder = RunFolder(path, model, resume=True)
+    model.learn(callback=folder)
+    folder.finish()
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Path:
+    """A run that never stopped."""
+    model = Reinforce("CartPole-v1", **OPTIONS)
+    folder = RunFolder(tmp_path / "whole", model)
+    model.learn(callback=folder)
+    folder.finish()
+    return tmp_path / "whole"
+
+
+def assert_same(one: Path, other: Path) -> None:
+    """Byte for byte."""
+    for name in SAVED:
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+
+
+def test_a_run_that_was_killed_goes_on_as_if_it_never_was(whole: Path, tmp_path: Path) -> None:
+    program = (
+        "import sys, eligibility.train.run_folder as folder\n"
+        "folder._SECONDS_BETWEEN_CHECKPOINTS = -1.0\n"  # a checkpoint after every rollout
+        "from eligibility.cli.app import main; main(sys.argv[1:])"
+    )
+    options = [
+        "train", "CartPole-v1", "--environments", "8", "--steps", "12000", "--stop-at", "1e9",
+        "--baseline", "moving-average", "--hidden-sizes", "64,64", "--out", "killed",
+    ]  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, *options],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "killed" / run_folder.FILE_NAME).exists():
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert Reinforce.load(tmp_path / "killed").progress.steps < 12_000
+    go_on(tmp_path / "killed")
+    assert_same(tmp_path / "killed", whole)
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_starts_again(
+    whole: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "young").mkdir()
+    (tmp_path / "young" / "config.json").write_bytes((whole / "config.json").read_bytes())
+    go_on(tmp_path / "young")
+    assert_same(tmp_path / "young", whole)
+
+
+@contextmanager
+def file_size_limit(number: int) -> Iterator[None]:
+    """No file of this process may grow beyond so many bytes: as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (number, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_leaves_the_previous_checkpoint_from_which_the_run_goes_on(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_folder, "_SECONDS_BETWEEN_CHECKPOINTS", -1.0)
+    path = tmp_path / "full"
+    model = Reinforce("CartPole-v1", **OPTIONS)
+    folder = RunFolder(path, model)
+    model.learn(callback=[folder, lambda progress: progress.updates < 3])
+    before = (path / run_folder.FILE_NAME).read_bytes()
+    text = f"^cannot write `{path}/checkpoint.safetensors`: got File too large, expected a wri"
+    with file_size_limit(20_000):
+        with pytest.raises(OutputError, match=text):
+            model.learn(callback=folder)
+        with pytest.raises(OutputError, match=text):
+            folder.finish()
+    assert (path / run_folder.FILE_NAME).read_bytes() == before
+    assert not [name for name in os.listdir(path) if name.startswith(".")]  # no half files
+    go_on(path)
+    assert_same(path, whole)
+
+
+def test_a_full_disk_is_one_line_on_the_command_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "eligibility", "train", HERE + "Bandit-v0", "--out", "run"]
+    process = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1500, 1500)),
+    )  # fmt: skip
+    assert process.returncode == 2
+    *shown, last = process.stderr.splitlines()
+    assert all(line.startswith(("training", "warning")) for line in shown), process.stderr
+    assert last.startswith("error: cannot write `run/")
+    assert "got File too large" in last
+
+
+@pytest.mark.filterwarnings("ignore:.*The reward returned")
+def test_a_reward_that_is_no_number_is_refused() -> None:
+    with pytest.raises(EligibilityError, match=r"^the environment's step: got .*three") as caught:
+        Reinforce(HERE + "PaysWords-v0").learn()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("needed", ["config", "progress", "recent"])
+def test_a_checkpoint_without_its_facts_is_refused(needed: str, tmp_path: Path) -> None:
+    from eligibility.train.checkpoint import write_checkpoint
+
+    facts = {"config": {}, "progress": {}, "recent": []}
+    write_checkpoint(tmp_path / "half", {}, {k: v for k, v in facts.items() if k != needed})
+    with pytest.raises(EligibilityError, match="a damaged or foreign file"):
+        Reinforce.load(tmp_path / "half")
+
+
+def test_a_changed_fact_is_noticed(tmp_path: Path) -> None:
+    path = Reinforce("CartPole-v1", discount=0.97).save(tmp_path / "model")
+    content = path.read_bytes()
+    assert content.count(b"0.97") == 1
+    path.write_bytes(content.replace(b"0.97", b"0.87"))
+    with pytest.raises(EligibilityError, match="a damaged or foreign file"):
+        Reinforce.load(path)
