@@ -23,6 +23,7 @@ from eligibility.audit.matching import Constants
 from eligibility.audit.report import AuditReport
 from eligibility.audit.runner import CallableRunner
 from eligibility.audit.source import Source, read_source
+from eligibility.audit.tensordicts import takes_tensordict, training_of
 from eligibility.errors import InvalidTypeError, InvalidValueError
 
 _SAMPLES = 200
@@ -179,6 +180,8 @@ def audit_module(
 ) -> AuditReport:
     """Whether a loss module's gradient is the policy gradient: `audit_loss` of its ``forward``.
 
+    A loss module of TorchRL, whose ``forward`` takes ``tensordict``, plays with its own actor.
+
     Args:
         module: Its ``forward`` takes what `audit_loss` fills in and returns the scalar loss.
         environment: The probe takes the sizes of this environment.
@@ -203,6 +206,9 @@ def audit_module(
         raise InvalidTypeError(
             "`module`", type(module).__name__, "a torch.nn.Module", "use audit_loss for a function"
         )
+    if takes_tensordict(module):
+        program = training_of(module, environment, episodes)
+        return _audit(program, module, None, discount, max_paths)
     return audit_loss(
         module,
         environment=environment,

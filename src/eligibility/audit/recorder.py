@@ -143,8 +143,12 @@ class Recorder:
 
     def _stop_if_complete(self) -> None:
         """New data after an update: what the program learns from the old is known."""
+        if not self.updates:
+            return
         several = len(self._episodes) > 1
-        if self.updates and (several or all(self._between_episodes.values())):
+        # an update after one step of an episode is one of many; after several, it ends a rollout
+        rollout = self.updates[0].steps_before > 1
+        if several or rollout or all(self._between_episodes.values()):
             raise PathComplete
 
     # draws ---------------------------------------------------------------------------------------

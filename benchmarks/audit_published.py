@@ -1,0 +1,136 @@
+"""Audits scripts that somebody published, unmodified, and compares with a reading by hand.
+
+    python -m benchmarks.audit_published FOLDER [--only TEXT] [--seconds N]
+
+``benchmarks/published.json`` lists repository, commit, path, arguments, and what the script computes
+by a reading line by line: its verdict and its rules. The scripts are not part of this project. FOLDER
+holds them as ``owner+name/<first 12 digits of the commit>/path``. About 30 s a script; with
+``--seconds`` no new one is started after that time, and the results of the others are kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import eligibility as el
+
+ROOT = Path(__file__).parents[1]
+LIST = ROOT / "benchmarks" / "published.json"
+RESULTS = ROOT / "benchmarks" / "results" / "audit_published.json"
+PAGE = ROOT / "docs" / "audit" / "published.md"
+
+
+def place_of(entry: dict[str, Any], folder: Path) -> Path:
+    """Where the script of an entry lies in ``folder``."""
+    name = entry["repository"].replace("/", "+")
+    return folder / name / entry["commit"][:12] / entry["path"]
+
+
+def key_of(entry: dict[str, Any]) -> str:
+    """What names an entry."""
+    return f"{entry['repository']}@{entry['commit'][:12]}:{entry['path']}"
+
+
+def audit(entry: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """What the audit says of one script, beside what its reading says."""
+    started = time.monotonic()
+    report = el.audit_script(
+        place_of(entry, folder), entry.get("arguments", ()), time_limit=120.0, memory_limit=4096
+    )
+    faults = sorted({finding.rule for finding in report.findings})
+    agrees = report.verdict == entry["verdict"] and faults == sorted(entry["rules"])
+    return {
+        "script": key_of(entry),
+        "verdict": report.verdict,
+        "summary": report.summary,
+        "rule": report.rule,
+        "findings": [[f.rule, f.severity, f.line, f.evidence] for f in report.findings],
+        "conventions": [convention.name for convention in report.conventions],
+        "residual": report.residual if report.residual == report.residual else None,
+        "paths": report.paths,
+        "exhaustive": report.exhaustive,
+        "seconds": round(time.monotonic() - started, 1),
+        "agrees": agrees and set(entry.get("conventions", ())) <= {
+            convention.name for convention in report.conventions
+        },
+    }  # fmt: skip
+
+
+def page(entries: list[dict[str, Any]], results: dict[str, dict[str, Any]]) -> str:
+    """The comparison as a page."""
+    rows = [(entry, results[key_of(entry)]) for entry in entries if key_of(entry) in results]
+    agree = sum(result["agrees"] for _, result in rows)
+    ran = sum(result["verdict"] != "inconclusive" for _, result in rows)
+    lines = [
+        "# Published programs",
+        "",
+        f"{len(rows)} scripts and notebooks that people published, run unmodified. Each was read "
+        "line by line; the reading was written down, and the audit's verdict and rules are "
+        f"compared with it: {agree} of {len(rows)} agree, and {ran} could be run to their first "
+        "update. Made by `python -m benchmarks.audit_published FOLDER`; the scripts are not part "
+        "of this project.",
+        "",
+        "| script | verdict | findings | conventions | by hand | agrees |",
+        "|---|---|---|---|---|---|",
+    ]
+    for entry, result in rows:
+        address = (
+            f"https://github.com/{entry['repository']}/blob/{entry['commit']}/{entry['path']}"
+        ).replace(" ", "%20")
+        name = f"{entry['repository']} `{entry['path'].split('/')[-1]}` at `{entry['commit'][:7]}`"
+        given = " ".join(entry.get("arguments", ()))
+        link = f"[{name}]({address})" + (f" with `{given}`" if given else "")
+        found = ", ".join(
+            f"`{rule}`{' (warning)' if severity == 'warning' else ''}, line {line}"
+            for rule, severity, line, _ in result["findings"]
+        )
+        lines.append(
+            f"| {link} | {result['verdict']} | {found or '–'} "
+            f"| {', '.join(result['conventions']) or '–'} | {entry['checked']} "
+            f"| {'yes' if result['agrees'] else '**no**'} |"
+        )
+    missed = [
+        f"- `{key_of(entry)}`: {result['summary']}" for entry, result in rows
+        if not result["agrees"] or result["verdict"] == "inconclusive"
+    ]  # fmt: skip
+    if missed:
+        lines += [
+            "",
+            "What the audit says where it differs from the reading, or could not run:",
+            "",
+        ]
+        lines += missed
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Audit, write the figures and the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--only", default="", help="scripts whose name contains it")
+    parser.add_argument("--seconds", type=float, default=float("inf"))
+    options = parser.parse_args()
+    entries = json.loads(LIST.read_text(encoding="utf-8"))
+    known = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
+    results = {row["script"]: row for row in known}
+    started = time.monotonic()
+    for entry in entries:
+        if options.only not in key_of(entry) or time.monotonic() - started > options.seconds:
+            continue
+        result = audit(entry, options.folder)
+        results[key_of(entry)] = result
+        mark = "agrees" if result["agrees"] else "DIFFERS"
+        print(mark, result["seconds"], key_of(entry), result["verdict"], result["findings"],
+              result["conventions"], result["summary"][:200], file=sys.stderr, flush=True)  # fmt: skip
+        ordered = [results[key_of(e)] for e in entries if key_of(e) in results]
+        RESULTS.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+    PAGE.write_text(page(entries, results), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
