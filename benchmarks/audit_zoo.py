@@ -3,9 +3,9 @@
     python -m benchmarks.audit_zoo [--seconds N]
 
 A mutant counts as detected if the audit reports a fault or a warning, and as named if one of its
-findings is the rule expected and stands on the line that was changed. A mutant whose gradient is
-the policy gradient on every path of the probe, exactly, and that no rule outside the gradient
-applies to, is no mutant: it is listed as equivalent. A clean program is a false alarm if any fault
+findings is the rule expected and stands on the line that was changed. A mutant that gives the
+policy the gradient of the clean program on every path of the probe is no mutant: it is listed as
+equivalent. A clean program is a false alarm if any fault
 is reported. With ``--seconds`` the programs are taken in a seeded random order until the time is
 up; the result says how many of them there are.
 """
@@ -24,9 +24,9 @@ from typing import Any
 import torch
 import torch._dynamo  # optimizers import it on first use
 
-from tests.audit.zoo.inspection import audit_program, wilson
-from tests.audit.zoo.mutations import mutants
-from tests.audit.zoo.styles import Program
+from tests.audit.zoo.inspection import audit_program, same_gradient, wilson
+from tests.audit.zoo.mutations import MUTATIONS, mutants
+from tests.audit.zoo.styles import STYLES, Program, untagged
 from tests.audit.zoo.variants import clean_programs
 
 ROOT = Path(__file__).parents[1]
@@ -48,7 +48,9 @@ def inspect(program: Program) -> dict[str, object]:
         "detected": bool(report.findings),
         "named": bool(named),
         "on_its_line": any(finding.line in program.lines for finding in named),
-        "equivalent": report.verdict == "unbiased" and not report.findings,
+        "equivalent": bool(program.expected)
+        and not report.findings
+        and same_gradient(program, Program("", program.style, untagged(program.style.text))),
         "conventions_named": set(program.conventions) <= {c.name for c in report.conventions},
     }
 
@@ -103,11 +105,11 @@ def page(result: dict[str, Any]) -> str:
     lines = [
         "# The zoo: how the audit itself is tested",
         "",
-        "Twelve styles of program × thirty published faults, and the same styles × hyperparameters "
-        "× conventions as clean programs. The styles were split in halves beforehand, but "
-        "failures in "
-        "both were looked at while the audit was written: both columns are figures of development, "
-        "not of a blind test. Made by `python -m benchmarks.audit_zoo`.",
+        f"{len(STYLES)} styles of program × {len(MUTATIONS)} faults, and the same styles × "
+        "hyperparameters × conventions as clean programs. The audit was written with the tuning "
+        "styles at hand. The scored ones were written afterwards, by the hand that wrote the "
+        "diagnosis, and their first result is this table: nothing was changed after it. Made by "
+        "`python -m benchmarks.audit_zoo`.",
         "",
         f"The zoo has {result['mutants']} mutants and {result['clean_programs']} clean programs; "
         "the table says how many of them this run took. Intervals are Wilson's, 95 %.",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -44,6 +46,37 @@ def test_sarif_puts_the_finding_on_its_line() -> None:
     assert (result["ruleId"], result["level"]) == ("broadcast", "error")
     assert location["artifactLocation"]["uri"] == "a/b.py"
     assert location["region"]["startLine"] == 7
+
+
+def test_sarif_has_what_its_standard_requires() -> None:
+    # SARIF 2.1.0 (OASIS 2020): §3.13 log, §3.14 run, §3.19 toolComponent, §3.27 result
+    log = json.loads(REPORT.sarif())
+    assert log["version"] == "2.1.0"
+    (run,) = log["runs"]
+    driver = run["tool"]["driver"]
+    assert driver["name"]
+    rules = [rule["id"] for rule in driver["rules"]]
+    assert len(set(rules)) == len(rules)
+    for result in run["results"]:
+        assert result["message"]["text"]
+        assert result["ruleId"] in rules
+        assert result["level"] in {"none", "note", "warning", "error"}
+        assert result["locations"][0]["physicalLocation"]["region"]["startLine"] >= 1
+
+
+def test_sarif_addresses_files_as_references(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def address(file: str) -> str:
+        report = replace(REPORT, findings=(replace(FINDING, file=file),))
+        (result,) = json.loads(report.sarif())["runs"][0]["results"]
+        return str(result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"])
+
+    assert address(str(tmp_path / "my agent.py")) == "my%20agent.py"
+    assert address("/elsewhere/a.py") == "file:///elsewhere/a.py"
+    assert address("book.ipynb#cell-3") == "book.ipynb#cell-3"
 
 
 def test_junit_counts_the_fault_as_a_failure() -> None:

@@ -51,6 +51,10 @@ CREDITS = (
     Credit("probability-not-log-probability", _reward_to_go, lambda line: np.exp(line.log_prob)),
     Credit("last-step-dropped", _reward_to_go, lambda line: line.time < line.length - 1),
     Credit("last-step-dropped", _reward_to_go, lambda line: ~line.last_of_batch),
+    Credit(
+        "last-reward-dropped",
+        lambda line, g: line.accumulated(line.reward * (line.time < line.length - 1), g),
+    ),
     Credit("returns-unused", lambda line, g: line.present.astype(float)),
     Credit("integer-returns", lambda line, g: np.trunc(line.discounted(g))),
     Credit("return-carried-over-episodes", lambda line, g: line.carried(g)),
@@ -159,6 +163,11 @@ class Candidate:
             count = line.count(self.scope)
             credit = line.total(credit, self.scope) * factor(count)
         return np.where(line.present, credit * norm_factor(self.norm, line), 0.0)
+
+
+def entropy_norms(norm: str) -> tuple[str, ...]:
+    """What the sum of entropies may be divided by: as the policy's sum is, or its own mean."""
+    return tuple(dict.fromkeys((norm, "mean-over-time")))
 
 
 def norm_factor(norm: str, line: Timeline) -> Array:

@@ -13,7 +13,13 @@ from itertools import product
 import numpy as np
 
 from eligibility.audit.arrays import Array
-from eligibility.audit.catalogue import TRANSFORMS, Candidate, candidates, norm_factor
+from eligibility.audit.catalogue import (
+    TRANSFORMS,
+    Candidate,
+    candidates,
+    entropy_norms,
+    norm_factor,
+)
 from eligibility.audit.evidence import Evidence
 from eligibility.audit.job import STATES
 from eligibility.audit.timeline import Timeline
@@ -22,6 +28,7 @@ from eligibility.audit.timeline import Timeline
 ENDINGS = ("", "truncation-as-termination", "bootstrapped-after-termination")
 _AFFINE = ("", "centred", "leave-one-out")
 _ITERATIONS = 25
+_LONG = 200  # decisions of a batch beyond which a fit takes long
 
 
 @dataclass(frozen=True)
@@ -105,11 +112,21 @@ class Fit:
     residual: float
 
 
+def _forms(
+    line: Timeline, discounts: Sequence[float], epsilons: Sequence[float]
+) -> Iterator[Candidate]:
+    """Compositions that a critic's values may enter; of long batches only those without a fault."""
+    long = line.present.shape[1] > _LONG
+    for form in candidates(line, discounts, epsilons, parts=2):
+        if not long or not form.faults:
+            yield form
+
+
 def baselines(
     line: Timeline, discounts: Sequence[float], epsilons: Sequence[float]
 ) -> Iterator[Advantage]:
     """Compositions minus V(s), whose weights are affine in the values."""
-    for form in candidates(line, discounts, epsilons, parts=2):
+    for form in _forms(line, discounts, epsilons):
         if form.transform in _AFFINE:
             yield Advantage(form, "return", 1.0)
         if form.transform in TRANSFORMS[1:]:
@@ -120,7 +137,7 @@ def bootstraps(
     line: Timeline, discounts: Sequence[float], decays: Sequence[float]
 ) -> Iterator[Advantage]:
     """Generalised advantages, whose weights are affine in the values."""
-    for form in candidates(line, discounts, (0.0,), parts=2):
+    for form in _forms(line, discounts, (0.0,)):
         plain = not form.credit.rule or form.credit.factor is not None
         if form.transform in _AFFINE and plain:
             for ending, decay in product(ENDINGS, decays):
@@ -134,7 +151,9 @@ def whitened(
     epsilons: Sequence[float],
 ) -> Iterator[Advantage]:
     """Whitened advantages, whose weights are not affine in the values."""
-    for form in candidates(line, discounts, epsilons, parts=2):
+    if line.present.shape[1] > _LONG:
+        return
+    for form in _forms(line, discounts, epsilons):
         plain = not form.credit.rule and not form.coupling and form.scope == "batch"
         if plain and form.transform in ("whitened", "whitened-biased"):
             yield Advantage(form, "return", 1.0)
@@ -153,10 +172,19 @@ def _gradient(evidence: Evidence, weights: Array) -> Array:
     return flat
 
 
-def _entropy_column(evidence: Evidence, line: Timeline, norm: str) -> Array:
-    weights = norm_factor(norm, line) * line.present
-    flat: Array = np.einsum("pi,pid->pd", weights, evidence.entropy).ravel()
-    return flat
+def entropy_columns(evidence: Evidence, line: Timeline, norm: str) -> list[Array]:
+    """The entropy's gradient on every path, divided as the policy's sum is; and its own mean.
+
+    Only one of them where all batches are equally long: there the two differ by a factor.
+    """
+    columns: list[Array] = []
+    for divided in entropy_norms(norm):
+        weights = norm_factor(divided, line) * line.present
+        column = np.einsum("pi,pid->pd", weights, evidence.entropy).ravel()
+        size = float(np.linalg.norm(column))
+        if all(abs(c @ column) < (1 - 1e-9) * size * np.linalg.norm(c) for c in columns):
+            columns.append(column)
+    return columns
 
 
 def _linear_fit(evidence: Evidence, line: Timeline, form: Advantage) -> Fit | None:
@@ -170,7 +198,7 @@ def _linear_fit(evidence: Evidence, line: Timeline, form: Advantage) -> Fit | No
     after = form.ending == "return-after-transform"
     outside = replace(form.form, transform="") if after else form.form
     columns.append(_gradient(evidence, outside.finished(line.present.astype(float), line)))
-    columns.append(_entropy_column(evidence, line, form.norm))
+    columns += entropy_columns(evidence, line, form.norm)
     matrix, target = np.array(columns).T, evidence.ascent.ravel()
     if not np.isfinite(matrix).all():
         return None  # a leave-one-out mean of one
@@ -179,17 +207,18 @@ def _linear_fit(evidence: Evidence, line: Timeline, form: Advantage) -> Fit | No
     scale = float(solution[0])
     unit_scale = scale if scale != 0.0 else 1.0
     values: Array = solution[1 : size + 1] / unit_scale
-    return Fit(form, values, scale, float(solution[-1]) / unit_scale, residual)
+    bonus = float(solution[size + 2 :].sum())
+    return Fit(form, values, scale, bonus / unit_scale, residual)
 
 
 def _nonlinear_fit(evidence: Evidence, line: Timeline, form: Advantage) -> Fit | None:
     """With whitening they are not: Levenberg-Marquardt on the values, the rest linear."""
     target = evidence.ascent.ravel()
-    entropy = _entropy_column(evidence, line, form.norm)
+    entropy = entropy_columns(evidence, line, form.norm)
 
     def explained(values: Array) -> tuple[Array, Array]:
         column = _gradient(evidence, form.weights(evidence, line, values))
-        matrix = np.stack([column, entropy], axis=1)
+        matrix = np.stack([column, *entropy], axis=1)
         factors: Array = np.asarray(np.linalg.lstsq(matrix, target, rcond=1e-11)[0])
         difference: Array = target - matrix @ factors
         return difference, factors
@@ -200,7 +229,7 @@ def _nonlinear_fit(evidence: Evidence, line: Timeline, form: Advantage) -> Fit |
     difference, factors = explained(values)
     scale = float(factors[0])
     residual = float(np.linalg.norm(difference) / np.linalg.norm(target))
-    return Fit(form, values, scale, float(factors[1]) / (scale or 1.0), residual)
+    return Fit(form, values, scale, float(factors[1:].sum()) / (scale or 1.0), residual)
 
 
 def levenberg_marquardt(difference: Callable[[Array], Array], start: Array) -> Array:

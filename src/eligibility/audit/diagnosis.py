@@ -78,12 +78,31 @@ def _judge(case: Case, evidence: Evidence) -> AuditReport:
         missing = case.finding("no-gradient", "the gradient is 0 on every path")
         return _report(case, evidence, "no-gradient", missing.means, (missing, *warnings))
     match = find_match(evidence, case.constants, case.tolerance, has_critic(case.survey))
+    faults: list[Finding] = []
+    if match is None:
+        match = _with_ignored_actions(case, finite)
+        if match is not None:
+            text = "every path is explained with the actions that the environments ignored"
+            faults.append(case.finding("autoreset-step-trained-on", text))
     if match is not None:
-        evidence = evidence.restricted(dict(uses(evidence))[match.use])
+        evidence = evidence.restricted(dict(uses(evidence)).get(match.use, evidence.present))
         line = timeline(evidence)
     discounts = (match.form.discount,) if match else case.constants.discounts
     measured = least_bias(evidence, line, discounts)
-    return _conclude(case, evidence, line, match, measured, warnings)
+    return _conclude(case, evidence, line, match, measured, warnings, faults)
+
+
+def _with_ignored_actions(case: Case, finite: Booleans) -> Match | None:
+    """The rule that explains every path if the autoreset steps are decisions like the others."""
+    steps = (step for trace in case.survey.traces for step in trace.steps)
+    if all(step.executed for step in steps):
+        return None
+    evidence = gather(case.survey, ignored=True)
+    if evidence is None or not evidence.scored:
+        return None
+    return find_match(
+        evidence.where(finite), case.constants, case.tolerance, has_critic(case.survey)
+    )
 
 
 def _conclude(
@@ -93,9 +112,10 @@ def _conclude(
     match: Match | None,
     measured: Bias,
     warnings: Sequence[Finding],
+    found: Sequence[Finding] = (),
 ) -> AuditReport:
     exact = measured.residual < case.tolerance and case.survey.exhaustive
-    faults = _faults(case, match, measured, exact)
+    faults = [*found, *_faults(case, match, measured, exact)]
     conventions = conventions_of(case, evidence, line, match, measured)
     others = tuple(faults) + tuple(warnings)
     rule = describe(match, case.tolerance) if match else ""

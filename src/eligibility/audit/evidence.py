@@ -91,13 +91,20 @@ class Evidence:
         return Evidence(**cut, scored=self.scored)
 
 
-def gather(survey: Survey) -> Evidence | None:
+def gather(survey: Survey, ignored: bool = False) -> Evidence | None:
     """The arrays of a survey, on the parameters that only the policy uses; None if there are none.
+
+    With ``ignored``, the actions that a vector environment ignored while it reset are decisions
+    too: each the first step of the episode that begins, without a reward.
 
     Where a critic shares tensors with the policy, its loss moves them too, by right; the tensors
     that are the policy's alone then decide, since one weight an action governs them all.
     """
-    traces = [trace for trace in survey.traces if trace.outcome in RAN and trace.steps]
+    traces = [
+        replace(trace, steps=_decisions(trace.steps, ignored))
+        for trace in survey.traces
+        if trace.outcome in RAN and trace.steps
+    ]
     if not traces or not survey.slopes:
         return None
     policy = policy_tensors(survey.directions, survey.slopes)
@@ -143,6 +150,16 @@ def gather(survey: Survey) -> Evidence | None:
         truncated=_padded(traces, longest, lambda step: step.truncated, bool),
         log_prob=log_prob,
         scored=scored,
+    )
+
+
+def _decisions(steps: tuple[Step, ...], ignored: bool) -> tuple[Step, ...]:
+    if not ignored:
+        return tuple(step for step in steps if step.executed)
+    late = {(step.environment, step.episode) for step in steps if not step.executed}
+    return tuple(
+        replace(step, time=step.time + 1) if (step.environment, step.episode) in late else step
+        for step in steps
     )
 
 

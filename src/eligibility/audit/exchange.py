@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 from xml.etree import ElementTree
 
 import eligibility
@@ -35,7 +36,7 @@ def render_sarif(report: AuditReport) -> str:
 def _result(finding: Finding) -> dict[str, Any]:
     location = {
         "physicalLocation": {
-            "artifactLocation": {"uri": Path(finding.file).as_posix()},
+            "artifactLocation": {"uri": _address(finding.file)},
             "region": {"startLine": max(finding.line, 1)},
         }
     }
@@ -45,6 +46,14 @@ def _result(finding: Finding) -> dict[str, Any]:
         "message": {"text": f"{finding.title}: {finding.means}. Fix: {finding.fix}"},
         "locations": [location],
     }
+
+
+def _address(file: str) -> str:
+    """A reference as SARIF wants it: relative to the working folder, or a file address."""
+    path = Path(file)
+    if path.is_absolute() and path.is_relative_to(Path.cwd()):
+        path = path.relative_to(Path.cwd())
+    return path.as_uri() if path.is_absolute() else quote(path.as_posix(), safe="/#")
 
 
 def render_junit(report: AuditReport) -> str:

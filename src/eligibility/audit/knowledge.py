@@ -116,6 +116,19 @@ FAULTS = {
         "compute the returns of each environment on its own",
         _RETURNS,
     ),
+    "last-reward-dropped": Rule(
+        "the last reward of an episode is dropped",
+        "what the last action earned, often the only reward that tells episodes apart, is not "
+        "counted in any return",
+        "keep the reward, and mark ends of episodes in a list of their own",
+        ("reward+done", "reward"),
+    ),
+    "autoreset-step-trained-on": Rule(
+        "the autoreset step is trained on",
+        "after the end of an episode the vector environment resets and ignores the action, and "
+        "the program reinforces that action nevertheless",
+        "weigh the step after an end by 0, or use AutoresetMode.SAME_STEP and final_obs",
+    ),
     "wrong-sign": Rule(
         "wrong sign",
         "the update makes rewarded actions less likely",

@@ -22,6 +22,7 @@ _IN_LOSS = (
     "returns-unused",
     "probability-not-log-probability",
     "unexplained",
+    "autoreset-step-trained-on",
 )
 _IN_SCORING = ("scored-other-action", "most-likely-action-scored", "behaviour-not-scored")
 

@@ -9,8 +9,15 @@ from itertools import product
 import numpy as np
 
 from eligibility.audit.arrays import Array, Booleans
-from eligibility.audit.catalogue import Candidate, candidates, norm_factor
-from eligibility.audit.critic import Advantage, baselines, bootstraps, fit_advantage, whitened
+from eligibility.audit.catalogue import Candidate, candidates
+from eligibility.audit.critic import (
+    Advantage,
+    baselines,
+    bootstraps,
+    entropy_columns,
+    fit_advantage,
+    whitened,
+)
 from eligibility.audit.evidence import Evidence
 from eligibility.audit.timeline import Timeline, timeline
 
@@ -155,12 +162,12 @@ def _fit(
     if not np.isfinite(weights).all():
         return None
     column = np.einsum("pi,pid->pd", weights, evidence.eligibility).ravel()
-    matrix = np.stack([column, _entropy(evidence, line, form.norm)], axis=1)
+    matrix = np.stack([column, *entropy_columns(evidence, line, form.norm)], axis=1)
     target = evidence.ascent.ravel()
     size = float(np.linalg.norm(target))
     factors = np.linalg.lstsq(matrix, target, rcond=1e-11)[0]
     residual = float(np.linalg.norm(target - matrix @ factors)) / size
-    scale, entropy = float(factors[0]), float(factors[1])
+    scale, entropy = float(factors[0]), float(factors[1:].sum())
     if residual >= tolerance or abs(scale) * float(np.linalg.norm(column)) < _SHARE * size:
         return None
     return Match(form, use, scale, entropy / scale, residual)
@@ -183,9 +190,3 @@ def effective_weights(evidence: Evidence) -> tuple[Array, Array]:
         if size > 0:
             outside[p] = float(np.linalg.norm(evidence.ascent[p] - basis @ solution)) / size
     return weights, outside
-
-
-def _entropy(evidence: Evidence, line: Timeline, norm: str) -> Array:
-    weights = norm_factor(norm, line) * line.present
-    flat: Array = np.einsum("pi,pid->pd", weights, evidence.entropy).ravel()
-    return flat

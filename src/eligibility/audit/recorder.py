@@ -81,6 +81,8 @@ class Recorder:
         self._groups: list[Group] = []
         self._laws: dict[int, list[tuple[float, float, float]]] = {}
         self._stepped = False
+        self._last: dict[int, Step] = {}
+        self._served: set[int] = set()  # environments that have had their part of the draws
 
     @property
     def running(self) -> bool:
@@ -101,6 +103,8 @@ class Recorder:
         index = self._index(environment)
         self._episodes[index] = self._episodes.get(index, -1) + 1
         self._between_episodes[index] = True
+        if index in self._last and self._groups and index not in self._served:
+            self._ignore(environment, index)
 
     def on_step(
         self,
@@ -117,8 +121,7 @@ class Recorder:
         index = self._index(environment)
         groups, matches = self._draws_of(environment, index, action)
         self._between_episodes[index] = terminated or truncated
-        self._stepped = True
-        self.steps.append(
+        self._record(
             Step(
                 index,
                 self._episodes[index],
@@ -132,6 +135,23 @@ class Recorder:
                 matches,
             )
         )
+
+    def _ignore(self, environment: Probe, index: int) -> None:
+        """A vector environment resets in place of the step for which an action was drawn."""
+        groups, matches = self._draws_of(environment, index, 0)
+        before = self._last[index].next_state
+        unseen = tuple(False for _ in matches)
+        episode = self._episodes[index]
+        self._record(
+            Step(index, episode, -1, before, 0.0, environment.state, False, False, groups, unseen,
+                 executed=False)
+        )  # fmt: skip
+
+    def _record(self, step: Step) -> None:
+        self.steps.append(step)
+        self._last[step.environment] = step
+        self._served.add(step.environment)
+        self._stepped = True
 
     def environment_choice(self, probs: list[float]) -> int:
         """The outcome of one of the problem's own random choices."""
@@ -177,6 +197,7 @@ class Recorder:
     def _add(self, group: Group) -> None:
         if self._stepped:
             self._groups, self._stepped = [], False
+            self._served.clear()
         self._groups.append(group)
 
     def _draws_of(

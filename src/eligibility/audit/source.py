@@ -48,7 +48,7 @@ class Source:
         usual = Constants()
         return Constants(
             discounts=(*shares, 1.0) if shares else usual.discounts,
-            decays=(0.0, 1.0, *shares) if shares else usual.decays,
+            decays=tuple(dict.fromkeys((0.0, 1.0, *shares, *usual.decays))),
             epsilons=(0.0, *small[:4]),
         )
 
@@ -175,18 +175,6 @@ def read_source(path: Path) -> Source:
             "check the path",
         ) from error
     return Source(path.absolute(), tree, tuple(text.splitlines()))
-
-
-def imported_packages(tree: ast.Module) -> set[str]:
-    """The packages that a program imports."""
-    names = {
-        alias.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Import)
-        for alias in node.names
-    }
-    names |= {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module}
-    return {name.partition(".")[0] for name in names}
 
 
 def assigned_names(statement: ast.stmt) -> set[str]:

@@ -42,9 +42,9 @@ def training_of(module: nn.Module, environment: str, episodes: int) -> Callable[
         optimizer = torch.optim.SGD(loss_module.parameters(), lr=1e-2)
         while True:
             rows = [row for _ in range(episodes) for row in _episode(made, loss_module)]
-            losses = loss_module(torch.stack(rows))
+            total: Any = _total(loss_module(torch.stack(rows)))
             optimizer.zero_grad()
-            _total(losses).backward()
+            total.backward()
             optimizer.step()
 
     return program
@@ -59,8 +59,11 @@ def _total(losses: Any) -> Tensor:
 
 
 def _episode(environment: Any, loss_module: Any) -> list[Any]:
-    from tensordict import TensorDict
-    from tensordict.nn import InteractionType, set_interaction_type
+    from tensordict import TensorDict  # type: ignore[import-untyped]
+    from tensordict.nn import (  # type: ignore[import-untyped]
+        InteractionType,
+        set_interaction_type,
+    )
 
     rows = []
     observation, _ = environment.reset()

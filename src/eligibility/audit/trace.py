@@ -51,6 +51,7 @@ class Step:
         truncated: The episode ended by the horizon.
         groups: The draws (indices) since the last step that may have made this action, by call.
         matches: Whether the values of each group are the action that arrived.
+        executed: Whether it is one: False where a vector environment reset and ignored the action.
     """
 
     environment: int
@@ -63,6 +64,7 @@ class Step:
     truncated: bool
     groups: tuple[tuple[int, ...], ...]
     matches: tuple[bool, ...]
+    executed: bool = True
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,31 @@ import numpy as np
 
 from eligibility.audit.case import Case
 from eligibility.audit.diagnosis import diagnose
+from eligibility.audit.evidence import gather
 from eligibility.audit.report import AuditReport
 from eligibility.audit.runner import CallableRunner
-from eligibility.audit.source import read_source
-from eligibility.audit.survey import survey
+from eligibility.audit.source import Source, read_source
+from eligibility.audit.survey import Survey, survey
 from tests.audit.zoo.styles import Program
 
 
 def audit_program(program: Program, max_paths: int = 200) -> AuditReport:
     """The audit of a program, without a child process."""
+    observed, source = observe(program, max_paths)
+    report = diagnose(Case(observed, source, program.name, source.constants(())))
+    return replace(report, program=program.name)
+
+
+def same_gradient(one: Program, other: Program, max_paths: int = 200) -> bool:
+    """Whether two programs give the policy the same gradient on every path, up to rounding."""
+    first, second = (gather(observe(program, max_paths)[0]) for program in (one, other))
+    if first is None or second is None or first.ascent.shape != second.ascent.shape:
+        return False
+    return bool(np.allclose(first.ascent, second.ascent, rtol=1e-9, atol=1e-12))
+
+
+def observe(program: Program, max_paths: int) -> tuple[Survey, Source]:
+    """What a program does on every path, and its text."""
     with patch.object(sys, "argv"), tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "program.py"
         path.write_text(program.text, encoding="utf-8")
@@ -32,9 +48,7 @@ def audit_program(program: Program, max_paths: int = 200) -> AuditReport:
             exec(code, {"__name__": "__main__"})
 
         runner = CallableRunner(run, four_tuple=source.four_tuple)
-        observed = survey(runner, max_paths, 20, lambda what, done, expected: None)
-        report = diagnose(Case(observed, source, program.name, source.constants(())))
-    return replace(report, program=program.name)
+        return survey(runner, max_paths, 20, lambda what, done, expected: None), source
 
 
 def wilson(successes: int, trials: int, z: float = 1.959964) -> tuple[float, float]:

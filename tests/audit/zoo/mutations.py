@@ -79,8 +79,7 @@ def _score(expression: str) -> Change:
 
     def change(line: str, style: Style) -> str:
         scored = expression
-        if style.name == "gaussian":
-            scored = scored.replace("dist.probs.argmax(-1)", "dist.mean")
+        scored = scored.replace("dist.probs.argmax(-1)", _LIKELIEST.get(style.name, _ARGMAX))
         return re.sub(r"dist\.log_prob\(actions?\)", scored, line)
 
     return change
@@ -97,12 +96,14 @@ def _after(statement: str) -> Change:
     return change
 
 
+_ARGMAX = "dist.probs.argmax(-1)"
+_LIKELIEST = {"gaussian": "dist.mean.detach()", "bernoulli": "(dist.probs > 0.5).float()"}
+
+
 def _argmax(line: str, style: Style) -> str:
     for call in ("dist.sample()", "np.random.choice(len(p), p=p / p.sum())"):
         if call in line:
-            best = "int(np.argmax(p))" if "np." in call else "dist.probs.argmax(-1)"
-            if style.name == "gaussian":
-                best = "dist.mean.detach()"
+            best = "int(np.argmax(p))" if "np." in call else _LIKELIEST.get(style.name, _ARGMAX)
             return line.replace(call, best)
     return line.replace("torch.multinomial(logits.softmax(-1), 1).squeeze(-1)", "logits.argmax(-1)")
 
@@ -114,7 +115,7 @@ def _tempered(line: str, style: Style) -> str:
         return line.replace("logits.softmax", "(2.0 * logits).softmax")
     if style.name == "gaussian":
         return line.replace("dist.sample()", "Normal(dist.mean, 2.0 * dist.stddev).sample()")
-    return line.replace("dist.sample()", "Categorical(logits=2.0 * dist.logits).sample()")
+    return line.replace("dist.sample()", "type(dist)(logits=2.0 * dist.logits).sample()")
 
 
 MUTATIONS = (
@@ -167,6 +168,12 @@ MUTATIONS = (
              "open_spiel#962, garage#628, stable-baselines3#127"),
     Mutation("std-of-one", ("std-of-one-element",), ("transform",),
              _after("{w} = ({w} - {w}.mean()) / ({w}.std() + 1e-8)"), "wheatley#93"),
+    Mutation("zero-std", ("std-of-one-element", "non-finite-gradient"), ("transform",),
+             _after("{w} = ({w} - {w}.mean()) / {w}.std(correction=0)"), "NVIDIA-NeMo/RL#1518"),
+    Mutation("carried-over-vector", ("return-carried-over-episodes",), ("ended",),
+             _swap(" * (1.0 - end)", ""), "PPO-PyTorch#8"),
+    Mutation("autoreset-trained", ("autoreset-step-trained-on",), ("valid",),
+             _swap("torch.as_tensor(~ended)", "torch.ones(1)"), "Gymnasium's vector_a2c tutorial"),
     Mutation("last-step-dropped", ("last-step-dropped",), ("transform",),
              _after("log_probs = torch.cat([log_probs[:-1], 0.0 * log_probs[-1:]])"), ""),
     Mutation("several-updates", ("several-updates-without-ratio",), ("backward",),
@@ -209,6 +216,8 @@ def mutate(style: Style, mutation: Mutation) -> Program | None:
                 "behaviour-not-scored" in mutation.expected
             ):  # either of acting and scoring may change
                 lines |= {n for t in ("score", "rescore", "table") for n in _tagged(style.text, t)}
+            if tag == "valid":  # what is trained on shows in the loss
+                lines |= _tagged(style.text, "loss")
             if tag == "reset":  # what is missing shows where the return goes on
                 lines |= _tagged(style.text, "running")
             name = f"{style.name}/{mutation.name}"

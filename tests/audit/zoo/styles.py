@@ -1,7 +1,8 @@
-"""The clean programs of the zoo: twelve ways in which people write REINFORCE.
+"""The clean programs of the zoo: twenty ways in which people write REINFORCE.
 
 A program is a text with tagged lines (``#@ tag``); mutations and variants exchange tagged lines.
-The styles are split into a tuning half and a scored half.
+Twelve styles are for tuning; the other eight were written after the diagnosis was frozen, and are
+only scored.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ class Style:
 
     Attributes:
         name: Of the file.
-        tuning: Which half it belongs to.
+        tuning: Whether the diagnosis was written with its programs at hand.
         weights: The tensor that multiplies the log-probabilities.
         gamma: The expression of the discount.
         log_prob_list: What the log-probabilities are stacked from, if they are.
-        bootstrapped: Whether its clean form replaces rewards by a critic's estimate.
+        inexact: Whether its clean form is no exact policy gradient, but one up to a convention.
     """
 
     name: str
@@ -32,7 +33,7 @@ class Style:
     weights: str = "returns"
     gamma: str = "GAMMA"
     log_prob_list: str = "log_probs"
-    bootstrapped: bool = False
+    inexact: bool = False
 
     @property
     def text(self) -> str:
@@ -42,17 +43,25 @@ class Style:
 
 STYLES = (
     Style("flat", tuning=True),
-    Style("agent", tuning=False, gamma="self.gamma", log_prob_list="self.log_probs"),
+    Style("agent", tuning=True, gamma="self.gamma", log_prob_list="self.log_probs"),
     Style("batch", tuning=True),
-    Style("vector", tuning=False),
+    Style("vector", tuning=True),
     Style("actor_critic", tuning=True, weights="advantages"),
-    Style("shared", tuning=False, weights="advantages", gamma="gamma"),
+    Style("shared", tuning=True, weights="advantages", gamma="gamma"),
     Style("numpy_sampling", tuning=True),
-    Style("gaussian", tuning=False, gamma="gamma"),
+    Style("gaussian", tuning=True, gamma="gamma"),
     Style("old_gym", tuning=True, gamma="args.gamma", log_prob_list="policy.saved_log_probs"),
-    Style("module", tuning=False, gamma="self.gamma"),
+    Style("module", tuning=True, gamma="self.gamma"),
     Style("masked", tuning=True),
-    Style("bootstrapped", tuning=False, weights="advantages", bootstrapped=True),
+    Style("bootstrapped", tuning=True, weights="advantages", inexact=True),
+    Style("functions", tuning=False),
+    Style("bernoulli", tuning=False),
+    Style("hand_scored", tuning=False),
+    Style("buffer", tuning=False, gamma="self.config.gamma"),
+    Style("two_optimizers", tuning=False, weights="advantages", gamma="gamma", inexact=True),
+    Style("one_hot", tuning=False),
+    Style("same_step", tuning=False),
+    Style("next_step", tuning=False, inexact=True),
 )
 
 
