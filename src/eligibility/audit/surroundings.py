@@ -73,7 +73,9 @@ class _InertModule(ModuleType):
         ].isupper():  # a class: it may be inherited from, caught or asked for by isinstance
             ending = {"Warning": Warning, "Error": Exception, "Exception": Exception}
             bases = [base for end, base in ending.items() if name.endswith(end)]
-            return type(name, (bases[0] if bases else Inert,), {})
+            made = type(name, (bases[0] if bases else Inert,), {})
+            self.__dict__[name] = made  # the same one when it is asked for again
+            return made
         return Inert()
 
 

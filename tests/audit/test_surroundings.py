@@ -1,0 +1,65 @@
+"""What a program meets beside its problem: packages that do nothing, no accelerator, no files."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from eligibility.audit import surroundings
+from eligibility.audit.execution import execute
+from eligibility.audit.job import SIZES, Job
+
+
+def run(program: Callable[[], object]) -> None:
+    trace = execute(program, Job((), SIZES[0]))
+    assert (trace.outcome, trace.detail) == ("finished", "")
+
+
+def test_a_class_of_an_inert_package_is_inherited_from_caught_and_warned_with() -> None:
+    def program() -> None:
+        wandb = importlib.import_module("wandb")
+        made = type("Mine", (wandb.Callback,), {})()
+        assert isinstance(made, wandb.Callback)
+        assert list(made.log(1)) == []
+        warnings.simplefilter("ignore", category=wandb.SomeWarning)
+        try:
+            raise wandb.CommError
+        except wandb.CommError:
+            pass
+
+    run(program)
+
+
+def test_a_package_for_tables_is_inert_only_where_it_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(surroundings, "_INERT_IF_MISSING", {"rich", "no_such_tables"})
+
+    def program() -> None:
+        assert importlib.import_module("rich").__file__
+        importlib.import_module("no_such_tables").DataFrame([1]).to_csv("results.csv")
+
+    run(program)
+
+
+def test_what_is_sent_to_an_accelerator_stays_on_the_processor() -> None:
+    def program() -> None:
+        model = nn.Linear(2, 1).to("cuda:1").cuda()
+        data = torch.zeros(2).to(device=torch.device("cuda:0"), dtype=torch.float64).cuda()
+        assert model(data).device.type == "cpu"
+
+    before = torch.Tensor.to, nn.Module.to, torch.Tensor.cuda
+    run(program)
+    assert (torch.Tensor.to, nn.Module.to, torch.Tensor.cuda) == before
+
+
+def test_saving_a_model_writes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "missing" / "model.pt"
+    run(lambda: torch.save({}, path))
+    assert not path.parent.exists()
