@@ -31,6 +31,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=30, help="how many seeds, from 0")
     parser.add_argument("--core", type=int, default=None, help="the core; default: the last one")
+    parser.add_argument("--out", type=Path, default=RESULTS / "cartpole.json")
     arguments = parser.parse_args()
     core = pin(arguments.core)
     print(
@@ -50,10 +51,9 @@ def main() -> None:
         print(f"{name:>24}  {value}")
     now = datetime.now(timezone.utc)
     record = {"date": f"{now:%Y-%m-%d %H:%M} UTC", **machine(core), **summary, "runs": runs}
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / "cartpole.json"
-    path.write_text(json.dumps(record, indent=2) + "\n")
-    print(f"written to {path}")
+    arguments.out.parent.mkdir(exist_ok=True)
+    arguments.out.write_text(json.dumps(record, indent=2) + "\n")
+    print(f"written to {arguments.out}")
 
 
 def pin(core: int | None) -> int | None:
