@@ -9,11 +9,13 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 
 from eligibility.ops import _cpu, _triton
 
+pytest.importorskip("triton", reason="there is no triton for this system")
 IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = torch.device("cpu" if IS_INTERPRETED else "cuda")
 
