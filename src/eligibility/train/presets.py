@@ -32,12 +32,13 @@ PRESETS: dict[str, dict[str, Any]] = {
     "eligibility/Allocation-v0": {"learning_rate": 0.02, "discount": 0.0},
     # Small policies that move by a given divergence need a third of the steps that Adam does.
     "LunarLander-v3": {"environments": 32, "hidden_sizes": (32,), "natural_gradient": 0.03},
-    # A table of logits.
+    # A table of logits. Success is rare and partly luck: many episodes.
     "FrozenLake-v1": {
-        "environments": 128,
+        "environments": 512,
         "hidden_sizes": (),
-        "natural_gradient": 0.03,
+        "natural_gradient": 0.05,
         "entropy_coef": 0.02,
+        "baseline": "state-value",
     },
     # Likewise; what the info forbids is masked.
     "Taxi-v4": {"hidden_sizes": (), "natural_gradient": 0.03, "discount": 0.95},
@@ -52,6 +53,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "environments": 16,
         "hidden_sizes": (32,),
         "natural_gradient": 0.03,
+        "normalize_observations": True,
     },
     # A critic's worth of foresight, and few episodes an update, since each is a thousand steps.
     "HalfCheetah-v5": {
