@@ -37,7 +37,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "environments": 512,
         "hidden_sizes": (),
         "natural_gradient": 0.05,
-        "entropy_coef": 0.02,
+        "entropy_coef": 0.01,
         "baseline": "state-value",
     },
     # Likewise; what the info forbids is masked.
