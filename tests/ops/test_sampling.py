@@ -7,6 +7,7 @@ import torch
 from scipy.stats import chisquare
 
 import eligibility as el
+from eligibility.errors import InvalidValueError
 from eligibility.ops import sampling
 from eligibility.ops.sampling import draw_categories, draw_counts
 
@@ -107,3 +108,14 @@ def test_sampling_from_nan_or_from_nothing_is_an_error() -> None:
     )
     with pytest.raises(el.errors.InvalidValueError, match="a row without a legal action"):
         el.categorical_sample(torch.zeros(2), mask=torch.tensor([False, False]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize(
+    "row", [[0.0, torch.inf], [torch.inf, torch.inf], [torch.nan, 0.0], [-torch.inf, -torch.inf]]
+)
+def test_rows_without_a_distribution_are_found(row: list[float], dtype: torch.dtype) -> None:
+    with pytest.raises(InvalidValueError):
+        el.categorical_sample(torch.tensor([[0.0, 1.0], row], dtype=dtype))
+    extreme = torch.tensor([[0.0, -torch.inf], [1e30, -1e30]], dtype=dtype)
+    assert el.categorical_sample(extreme)[0].tolist() == [0, 0]

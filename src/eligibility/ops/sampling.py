@@ -56,9 +56,11 @@ def categorical_sample(
             check_logits(_plain.masked(logits.detach(), mask))
         return action, log_prob
     log_probs = _plain.log_pmf(call.logits, mask)
-    if is_readable:
+    fixed = log_probs.detach()
+    # A row without a distribution has a NaN after the softmax; nothing else has, so one sum tells.
+    if is_readable and bool(fixed.sum().isnan()):
         check_logits(_plain.masked(logits.detach(), mask))
-    action = draw_categories(log_probs.detach().exp(), generator=generator)
+    action = draw_categories(fixed.exp(), generator=generator)
     return action, _plain.at_action(log_probs, action)
 
 
