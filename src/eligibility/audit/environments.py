@@ -92,7 +92,10 @@ def _old_gym(make: Callable[..., Any], four_tuple: bool) -> ModuleType:
         setattr(module, name, getattr(gymnasium, name))
     module.__dict__["make"] = make
     module.__dict__["__version__"] = "0.21.0" if four_tuple else "0.26.2"
-    module.__dict__["logger"] = gymnasium.logger
+    logger = ModuleType("gym.logger")
+    logger.__dict__.update(vars(gymnasium.logger))
+    logger.__dict__["set_level"] = logger.__dict__["setLevel"] = lambda level: None
+    module.__dict__["logger"] = logger
     # so that `import gym.spaces` and `from gym.wrappers import …` find them
     module.__path__ = []
     return module
