@@ -274,3 +274,11 @@ def test_the_state_value_of_large_pictures_is_refused() -> None:
     )
     with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):
         AdvantageEstimator(Config("any", baseline="state-value"), observations_for(space))
+
+
+def test_episodes_with_one_hot_parts_go_through_vmap_together() -> None:
+    """As a baseline of weights has them; a missing batching rule would warn, and be slow."""
+    model = Reinforce(
+        "tests.train.environments:Pictures-v0", baseline="per-weight", environments=4
+    ).learn(total_steps=16)
+    assert model.progress.updates == 4

@@ -149,4 +149,4 @@ def _out_of_range(got: Any, low: Any, high: Any) -> EligibilityError:
 
 def one_hot(indices: Tensor, features: int) -> Tensor:
     """Rows of 0 and 1, float32 ``[*N, features]``, from the indices of the ones ``[*N, parts]``."""
-    return torch.zeros(*indices.shape[:-1], features).scatter_(-1, indices, 1.0)
+    return torch.zeros(*indices.shape[:-1], features).scatter(-1, indices, 1.0)
