@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import eligibility as el
+from eligibility.audit.source import read_source
 from eligibility.errors import InvalidValueError
 from tests.audit.writing import LOSS, line_of, write_program
 
@@ -92,3 +93,12 @@ def test_bad_usage_is_one_line_and_status_2(
 def test_limits_are_checked_before_anything_runs(tmp_path: Path) -> None:
     with pytest.raises(InvalidValueError, match="`max_paths`: got 0, expected a positive number"):
         el.audit_script(write_program(tmp_path), max_paths=0)
+
+
+def test_the_old_interface_is_recognised_in_a_module_beside_the_script(tmp_path: Path) -> None:
+    (tmp_path / "play.py").write_text("state, reward, done, _ = env.step(0)", encoding="utf-8")
+    script = tmp_path / "train.py"
+    script.write_text("import numpy\nimport play\n", encoding="utf-8")
+    assert read_source(script).four_tuple
+    script.write_text("import numpy\n", encoding="utf-8")
+    assert not read_source(script).four_tuple

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,13 +33,24 @@ class Source:
         """Whether it unpacks ``step`` as gym before 0.26 returned it."""
         widths = [
             len(node.targets[0].elts)
-            for node in ast.walk(self.tree)
+            for tree in (self.tree, *self._neighbours())
+            for node in ast.walk(tree)
             if isinstance(node, ast.Assign)
             and isinstance(node.targets[0], ast.Tuple)
             and isinstance(node.value, ast.Call)
             and _name(node.value.func) == "step"
         ]
         return bool(widths) and max(set(widths), key=widths.count) == 4
+
+    def _neighbours(self) -> Iterator[ast.Module]:
+        """The modules that it imports from its own folder."""
+        imports = [node for node in ast.walk(self.tree) if isinstance(node, ast.Import)]
+        names = {alias.name for node in imports for alias in node.names}
+        froms = (node for node in ast.walk(self.tree) if isinstance(node, ast.ImportFrom))
+        for name in sorted(names | {node.module for node in froms if node.module}):
+            path = self.path.parent.joinpath(*name.split(".")).with_suffix(".py")
+            with suppress(OSError, SyntaxError, ValueError):
+                yield ast.parse(path.read_text(encoding="utf-8"))
 
     def constants(self, arguments: Sequence[str]) -> Constants:
         """Numbers in the text and on the command line that may be γ, λ or a divisor's ε."""
