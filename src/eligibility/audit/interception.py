@@ -39,7 +39,8 @@ def intercepted(recorder: Recorder, *, four_tuple: bool = False) -> Iterator[Non
         environments.replace_environments(patches, recorder, four_tuple)
         learning.watch_optimizers(patches, recorder)
         surroundings.quieten(patches)
-        with TorchNoise(recorder.noise, lambda: recorder.running):
+        with TorchNoise(recorder.noise, lambda: recorder.running) as following:
+            recorder.is_parameter = following.release
             yield
     finally:
         patches.restore()

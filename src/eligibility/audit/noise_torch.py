@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from eligibility.audit.arrays import Array
+from eligibility.audit.arrays import Array, Integers
 from eligibility.audit.noise import Noise
 from eligibility.audit.noise_numpy import NoiseArray, NoiseFloat, plain_view, settled
 from eligibility.audit.symbol import Symbol, joined
@@ -39,6 +39,8 @@ _MOVING = {
     "select", "index_select", "unflatten", "flip", "tile", "squeeze_", "unsqueeze_", "view_as",
     "reshape_as", "expand_as", "broadcast_to", "__iter__",
 }  # fmt: skip
+_CASTING = {"double", "to", "type"}
+_OVERWRITING = {"zero_", "fill_", "copy_"}
 _JOINING = {"cat", "concat", "stack", "hstack", "vstack"}
 _UNARY = {
     "log": (("log", 0.0),),
@@ -87,6 +89,8 @@ class TorchNoise(TorchFunctionMode):
         super().__init__()
         self._noise, self._running = noise, running
         self._symbols: dict[int, tuple[Tensor, Symbol]] = {}
+        # of each storage: the tensors in it that are noise, for views that were made before
+        self._stored: dict[int, list[Tensor]] = {}
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -104,6 +108,8 @@ class TorchNoise(TorchFunctionMode):
                 )
         if name in _SOURCES and self._running() and not _is_parameter(args):
             return self._source(name, func, args, kwargs)
+        if name in _CASTING and self._running() and isinstance(args[0], Tensor):
+            self._noise.computed_in(args[0].dtype)
         if not self._symbols or not any(True for _ in self._noisy(args, kwargs)):
             return func(*args, **kwargs)
         return self._carried(name, func, args, kwargs)
@@ -111,12 +117,34 @@ class TorchNoise(TorchFunctionMode):
     def symbol_of(self, tensor: Any) -> Symbol | None:
         """What is known of a tensor of noise; None for another."""
         known = self._symbols.get(id(tensor))
-        return None if known is None else known[1]
+        if known is not None:
+            return known[1]
+        if not isinstance(tensor, Tensor) or not self._stored or tensor.layout != torch.strided:
+            return None
+        for whole in reversed(self._stored.get(tensor.untyped_storage().data_ptr(), [])):
+            positions = _positions(tensor, whole)
+            if positions is not None:
+                return self._symbols[id(whole)][1].take(positions)
+        return None
 
     def adopt(self, tensor: Tensor, symbol: Symbol) -> Tensor:
         """From now on ``tensor`` is this noise."""
         self._symbols[id(tensor)] = (tensor, symbol)
+        stored = self._stored.setdefault(tensor.untyped_storage().data_ptr(), [])
+        stored[:] = [other for other in stored if not _same_elements(other, tensor)]
+        stored.append(tensor)
         return tensor
+
+    def release(self, tensor: Tensor) -> None:
+        """What lies in this storage is no noise: parameters, or numbers that are overwritten."""
+        for whole in self._stored.pop(tensor.untyped_storage().data_ptr(), []):
+            self._symbols.pop(id(whole), None)
+
+    def _forget(self, tensor: Tensor) -> None:
+        """It is an ordinary tensor from now on."""
+        self._symbols.pop(id(tensor), None)
+        stored = self._stored.get(tensor.untyped_storage().data_ptr(), [])
+        stored[:] = [other for other in stored if other is not tensor]
 
     def _from_numpy(self, value: Any) -> Any:
         if not _is_numpy_noise(value):
@@ -133,7 +161,7 @@ class TorchNoise(TorchFunctionMode):
     def _noisy(self, args: Any, kwargs: Any) -> Iterator[Tensor]:
         for value in (*args, *kwargs.values()):
             for item in value if isinstance(value, (tuple, list)) else (value,):
-                if id(item) in self._symbols:
+                if self.symbol_of(item) is not None:
                     yield item
 
     def _source(self, name: str, func: Any, args: Any, kwargs: Any) -> Any:
@@ -171,6 +199,9 @@ class TorchNoise(TorchFunctionMode):
         if name in _JOINING:
             return self._joined(func, args, kwargs)
         answer = NotImplemented
+        if name in _OVERWRITING and not any(True for _ in self._noisy(args[1:], kwargs)):
+            self.release(args[0])
+            return func(*args, **kwargs)
         if bare in _COMPARING and len(args) == 2:
             answer = self._compared(bare, *args)
         elif name in ("argmax", "argmin", "max", "min"):
@@ -189,7 +220,9 @@ class TorchNoise(TorchFunctionMode):
 
     def settle(self, tensor: Tensor, what: str) -> None:
         """Make ``tensor`` an ordinary one: draw its numbers."""
-        _, symbol = self._symbols.pop(id(tensor))
+        symbol = self.symbol_of(tensor)
+        assert symbol is not None
+        self._forget(tensor)
         values = self._noise.settle(symbol, tensor.detach().double().cpu().numpy(), f"torch.{what}")
         _overwrite(tensor, values)
         if symbol.normal:
@@ -223,7 +256,7 @@ class TorchNoise(TorchFunctionMode):
         if all(symbol is not None for symbol in symbols):
             whole = joined([symbol for symbol in symbols if symbol is not None])
         if whole is None:
-            for tensor in [part for part in parts if id(part) in self._symbols]:
+            for tensor in [part for part in parts if self.symbol_of(part) is not None]:
                 self.settle(tensor, "cat")
             return func(*args, **kwargs)
         starts = np.cumsum([0, *(part.numel() for part in parts)])
@@ -240,12 +273,12 @@ class TorchNoise(TorchFunctionMode):
         if symbol is None:
             return NotImplemented
         for value in args:
-            if isinstance(value, Tensor) and id(value) not in self._symbols:
+            if isinstance(value, Tensor) and self.symbol_of(value) is None:
                 self._noise.computed_in(value.dtype)
         result = func(*args, **kwargs)
         if isinstance(result, Tensor) and tuple(result.shape) == symbol.ids.shape:
             if name.endswith("_") and not name.startswith("__") and result is args[0]:
-                self._symbols.pop(id(result), None)
+                self._forget(result)
             self.adopt(result, symbol)
         return result
 
@@ -255,6 +288,13 @@ class TorchNoise(TorchFunctionMode):
             return first
         if bare in _UNARY and first is not None and len(args) == 1 and not kwargs:
             return _chained(first, _UNARY[bare])
+        bound = {"minimum": "clamp_max", "maximum": "clamp_min"}.get(bare)
+        if bound is not None and len(args) == 2 and not kwargs:
+            second = self.symbol_of(args[1])
+            if (first is None) == (second is None):
+                return None
+            mine, other = (first, args[1]) if first is not None else (second, args[0])
+            return None if mine is None else mine.then(bound, _array(other))
         if bare in ("clamp", "clip", "clamp_min", "clamp_max") and first is not None:
             return _clamped(first, bare, args, kwargs)
         operation = _BINARY.get(bare)
@@ -275,7 +315,7 @@ class TorchNoise(TorchFunctionMode):
             return NotImplemented
         below = _COMPARING[bare] is operator.lt
         for value in (left, right):
-            if isinstance(value, Tensor) and id(value) not in self._symbols:
+            if isinstance(value, Tensor) and self.symbol_of(value) is None:
                 self._noise.computed_in(value.dtype)
         if first is None:
             first, right, below = second, left, not below
@@ -327,6 +367,35 @@ class TorchNoise(TorchFunctionMode):
         if symbol is None or symbol.ids.size != 1:
             return NotImplemented
         return NoiseFloat.made(self._noise, symbol.take(np.array(0)), float(tensor.detach()))
+
+
+def _positions(part: Tensor, whole: Tensor) -> Integers | None:
+    """Where the elements of ``part`` are among those of ``whole``; None unless all are there."""
+    there = _addresses(whole).reshape(-1)
+    order = np.argsort(there, kind="stable")
+    asked = _addresses(part)
+    found = np.searchsorted(there[order], asked)
+    if asked.size == 0 or found.max(initial=0) >= len(there):
+        return None
+    positions = order[found]
+    return positions if np.array_equal(there[positions], asked) else None
+
+
+def _addresses(tensor: Tensor) -> Integers:
+    """Of each element: its place in the storage."""
+    addresses = np.full(tuple(tensor.shape), tensor.storage_offset())
+    for axis, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
+        steps = np.arange(size) * stride
+        addresses += steps.reshape(-1, *[1] * (tensor.dim() - axis - 1))
+    return addresses
+
+
+def _same_elements(left: Tensor, right: Tensor) -> bool:
+    return left is right or (left.storage_offset(), left.shape, left.stride()) == (
+        right.storage_offset(),
+        right.shape,
+        right.stride(),
+    )
 
 
 def _is_numpy_noise(value: Any) -> bool:

@@ -70,11 +70,13 @@ class Probe(gymnasium.Env[Any, Any]):
     Args:
         name: The environment's name, as the program asked for it.
         observation_space: What the program expects to see: Box or Discrete.
-        action_space: What it expects to do: Discrete, MultiDiscrete, MultiBinary or Box.
+        action_space: What it expects to do: Discrete, MultiDiscrete, MultiBinary, counts, Box, or a
+            Tuple or Dict of discrete ones.
         size: How much of the problem.
         choose: Answers the environment's random choices.
         on_reset: Told of every reset.
-        on_step: Told of every step: action, state, reward, next state, terminated, truncated.
+        on_step: Told of every step: the numbers of the action, state, reward, next state,
+            terminated, truncated.
         four_tuple: Speak the interface of gym before 0.26.
         dtype: Of Box observations.
     """
@@ -101,7 +103,10 @@ class Probe(gymnasium.Env[Any, Any]):
         self._observations = _observations(observation_space)
         self._rewards = _reward_tables(action_space)
         # the lowest index of each component
-        self._first = np.asarray(getattr(action_space, "start", 0), dtype=np.float64).reshape(-1)
+        starts = [np.asarray(getattr(part, "start", 0)) for part in _parts(action_space)]
+        self._first: Any = np.concatenate([start.reshape(-1) for start in starts]).astype(float)
+        if len(starts) == 1 and not starts[0].ndim:
+            self._first = float(self._first[0])
         self.state = self.start = self.time = 0
         self._started = False
         self.previous = 0.0
@@ -129,10 +134,11 @@ class Probe(gymnasium.Env[Any, Any]):
 
     def step(self, action: Any) -> Any:
         """Take one step."""
-        action = settled(action)
-        components = np.asarray(_detached(action), dtype=np.float64).reshape(-1) - self._first
+        components = _components(action) - self._first
         state, reward = self.state, self._reward(components)
-        parity = 0 if self._continuous else int(components.sum()) % 2
+        # of counts, whose sum is always the same, the first one decides
+        deciding = components[:1] if hasattr(self.action_space, "total") else components
+        parity = 0 if self._continuous else int(deciding.sum()) % 2
         self.time += 1
         # the program goes on after the end
         if self.time > self.size.horizon or state == TERMINAL:
@@ -142,7 +148,7 @@ class Probe(gymnasium.Env[Any, Any]):
         truncated = not terminated and self.time >= self.size.horizon
         self.previous = float(components[0])
         self.state = next_state
-        self._on_step(self, action, state, reward, next_state, terminated, truncated)
+        self._on_step(self, components, state, reward, next_state, terminated, truncated)
         observation = self._observations[next_state].copy()
         if self.four_tuple:
             return observation, reward, terminated or truncated, {}
@@ -182,6 +188,24 @@ class Probe(gymnasium.Env[Any, Any]):
         return total + (0.4 * interaction if len(components) > 1 else 0.0)
 
 
+def _components(action: Any) -> np.ndarray[Any, Any]:
+    """The numbers of an action, those of the parts of a composite one after the other."""
+    if isinstance(action, dict):
+        action = tuple(action.values())
+    if isinstance(action, tuple):
+        return np.concatenate([_components(part) for part in action])
+    return np.asarray(_detached(settled(action)), dtype=np.float64).reshape(-1)
+
+
+def _parts(space: spaces.Space[Any]) -> list[spaces.Space[Any]]:
+    """The spaces that a composite is made of, in the order of their numbers."""
+    if isinstance(space, spaces.Dict):
+        return [part for inner in space.spaces.values() for part in _parts(inner)]
+    if isinstance(space, spaces.Tuple):
+        return [part for inner in space.spaces for part in _parts(inner)]
+    return [space]
+
+
 def _detached(action: Any) -> Any:
     return action.detach().cpu().numpy() if hasattr(action, "detach") else action
 
@@ -204,10 +228,17 @@ def _reward_tables(space: spaces.Space[Any]) -> list[Any]:
         return [
             row.round(2) for row in generator.normal(size=(STATES, int(np.prod(space.shape)) + 1))
         ]
-    if isinstance(space, spaces.Discrete):
-        sizes = [int(space.n)]
-    elif isinstance(space, spaces.MultiDiscrete):
-        sizes = [int(n) for n in space.nvec.reshape(-1)]
-    else:
-        sizes = [2] * int(np.prod(space.shape or (1,)))
+    sizes = [size for part in _parts(space) for size in _sizes(part)]
     return [[generator.normal(size=n).round(2) for n in sizes] for _ in range(STATES)]
+
+
+def _sizes(space: spaces.Space[Any]) -> list[int]:
+    """How many values each number of a discrete action can take."""
+    if isinstance(space, spaces.Discrete):
+        return [int(space.n)]
+    if isinstance(space, spaces.MultiDiscrete):
+        return [int(n) for n in space.nvec.reshape(-1)]
+    if isinstance(space, spaces.Box):
+        raise NotImplementedError("actions of a Tuple or Dict with a Box in it")
+    most = int(getattr(space, "total", 1))  # units of counts; else bits
+    return [most + 1] * int(np.prod(space.shape or (1,)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import sysconfig
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -77,6 +77,7 @@ class Recorder:
         self._episodes: dict[int, int] = {}
         self._between_episodes: dict[int, bool] = {}
         self.noise = Noise(self)
+        self.is_parameter: Callable[[torch.Tensor], None] = lambda tensor: None
         self._others: OtherNumbers | None = None
         self._groups: list[Group] = []
         self._laws: dict[int, list[tuple[float, float, float]]] = {}
@@ -109,7 +110,7 @@ class Recorder:
     def on_step(
         self,
         environment: Probe,
-        action: Any,
+        components: Array,
         state: int,
         reward: float,
         next_state: int,
@@ -119,7 +120,7 @@ class Recorder:
         """A transition was made."""
         self._stop_if_complete()
         index = self._index(environment)
-        groups, matches = self._draws_of(environment, index, action)
+        groups, matches = self._draws_of(index, components)
         self._between_episodes[index] = terminated or truncated
         self._record(
             Step(
@@ -201,15 +202,12 @@ class Recorder:
         self._groups.append(group)
 
     def _draws_of(
-        self, environment: Probe, index: int, action: Any
+        self, index: int, components: Array
     ) -> tuple[tuple[tuple[int, ...], ...], tuple[bool, ...]]:
         """Of each call that may have drawn this action: its choices, and whether the values fit."""
-        shape = environment.action_space.shape or ()
-        width = int(np.prod(shape)) if shape else 1
+        width = len(components)
         active = sorted(self._episodes)
         position = active.index(index)
-        detached = action.detach().cpu() if isinstance(action, torch.Tensor) else action
-        components = np.asarray(detached, dtype=np.float64).reshape(-1)
         groups, matches = [], []
         for group in _joined(self._groups, len(active), width):
             units, values = group.units, group.values
@@ -252,6 +250,7 @@ class Recorder:
                 continue
             index = len(self.tensors)
             self.tensors.append(parameter)
+            self.is_parameter(parameter)
             self.note(precision_note(parameter.dtype))
             if index == self.job.tensor:
                 along = probing_directions(parameter.shape, index, self.job.directions)
