@@ -102,7 +102,7 @@ def test_every_baseline_is_named_and_has_no_bias_of_its_own(
     [
         ({"normalize": True}, {"scaled", "gamma-t-dropped"}),
         ({"normalize": True, "discount_updates": True}, {"scaled"}),
-        ({"entropy_coef": 0.05}, {"entropy-bonus", "gamma-t-dropped"}),
+        ({"entropy_coef": 5.0}, {"entropy-bonus", "gamma-t-dropped"}),
         ({"credit": "whole-return"}, {"whole-episode-return"}),
     ],
 )

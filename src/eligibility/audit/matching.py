@@ -168,6 +168,8 @@ def _fit(
     factors = np.linalg.lstsq(matrix, target, rcond=1e-11)[0]
     residual = float(np.linalg.norm(target - matrix @ factors)) / size
     scale, entropy = float(factors[0]), float(factors[1:].sum())
+    if float(np.linalg.norm(matrix[:, 1:] @ factors[1:])) < tolerance * size:
+        entropy = 0.0  # a policy so close to uniform that its entropy hardly moves
     if residual >= tolerance or abs(scale) * float(np.linalg.norm(column)) < _SHARE * size:
         return None
     return Match(form, use, scale, entropy / scale, residual)
