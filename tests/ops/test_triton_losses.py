@@ -14,7 +14,7 @@ from torch import Tensor
 
 import eligibility as el
 from eligibility.errors import InvalidValueError
-from eligibility.ops import _fused_rows, _triton
+from eligibility.ops import _backend, _fused_rows, _triton
 from tests.ops.triton_rows import DEVICE, error, grain, kernels, problem
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
@@ -182,6 +182,16 @@ def test_kernels_leave_to_others_what_they_cannot_do() -> None:
         assert learned.grad is not None
         with pytest.raises(InvalidValueError, match="a maximum of 5, expected indices in"):
             el.categorical_log_prob(p["logits"].cpu(), torch.tensor([0, 5, 1]))
+
+
+def test_backends_say_whether_triton_serves_and_why_not() -> None:
+    assert _backend.describe()["cuda"].startswith(f"Triton {_triton.version()} kernels for float32")
+    with mock.patch.object(_triton, "find_spec", return_value=None):
+        _triton.unavailable.cache_clear()
+        told, serves = _backend.describe()["cuda"], _triton.unavailable() is None
+    _triton.unavailable.cache_clear()
+    assert told.endswith("(triton is not installed)")
+    assert not serves
 
 
 def philox(seed: int, column: int, row: int) -> int:
