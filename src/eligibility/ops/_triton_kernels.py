@@ -220,7 +220,7 @@ def _gradient_tile(
     if by_kl is not None:
         above = tl.where(e == 0, 0.0, d - (r - r_top[:, None]))
         level = level + by_kl[:, None] * (above - r_mean[:, None])
-    value = e * (1.0 / total)[:, None] * level
+    value = tl.where(e == 0, 0.0, e * (1.0 / total)[:, None] * level)  # not −0, nor 0 · ∞
     return (value + tl.where(chosen, by_log_prob[:, None], 0.0)) * slope
 
 
