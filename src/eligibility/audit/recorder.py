@@ -79,6 +79,7 @@ class Recorder:
         self.noise = Noise(self)
         self.is_parameter: Callable[[torch.Tensor], None] = lambda tensor: None
         self._others: OtherNumbers | None = None
+        self._width = 1  # numbers of an action
         self._groups: list[Group] = []
         self._laws: dict[int, list[tuple[float, float, float]]] = {}
         self._stepped = False
@@ -120,6 +121,7 @@ class Recorder:
         """A transition was made."""
         self._stop_if_complete()
         index = self._index(environment)
+        self._width = len(components)
         groups, matches = self._draws_of(index, components)
         self._between_episodes[index] = terminated or truncated
         self._record(
@@ -139,7 +141,7 @@ class Recorder:
 
     def _ignore(self, environment: Probe, index: int) -> None:
         """A vector environment resets in place of the step for which an action was drawn."""
-        groups, matches = self._draws_of(environment, index, 0)
+        groups, matches = self._draws_of(index, np.zeros(self._width))
         before = self._last[index].next_state
         unseen = tuple(False for _ in matches)
         episode = self._episodes[index]
