@@ -77,9 +77,7 @@ def main() -> None:
         (Path(scratch) / "reinforce.py").write_text(PROGRAM)
         for picture in PICTURES:
             output = printed(picture.command, scratch)
-            path = FOLDER / f"{picture.name}.svg"
-            path.write_text(drawn(picture, output))
-            print(path)
+            (FOLDER / f"{picture.name}.svg").write_text(drawn(picture, output))
 
 
 def printed(command: str, folder: str) -> str:
