@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-import envpool
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, VectorEnv
 
@@ -58,6 +57,8 @@ class EnvPoolVector(VectorEnv[Any, Any, Any]):
         self._pool.close()
 
     def _make(self, seed: Any) -> Any:
+        import envpool  # an extra
+
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # on its bounds, which are float64
             pool = envpool.make_gymnasium(
