@@ -2,8 +2,8 @@
 
     OMP_NUM_THREADS=1 taskset -c 1 python benchmarks/logits.py
 
-Less than four minutes on a quiet machine: after --budget seconds no further round of a size begins.
-The result, with date, machine and versions, goes to benchmarks/results/logits-DATE.json.
+About four and a half minutes on a quiet machine: after --budget seconds no further round of a size
+begins. The result, with date, machine and versions, goes to benchmarks/results/logits-DATE.json.
 `python benchmarks/report.py` then writes docs/performance.md anew.
 """
 

@@ -1,6 +1,6 @@
 """Do two processes train in half the time? The same run by one process and by two, in turn.
 
-    python -m benchmarks.scaling        # needs two cores; about 2 minutes
+    python -m benchmarks.scaling        # needs two cores; about 3 minutes
 
 Writes benchmarks/results/scaling.json and the table in docs/train/many_machines.md. The seconds are
 those of training (from the first reset), not of starting processes.
@@ -22,7 +22,7 @@ from typing import Any
 from benchmarks.cartpole import RESULTS, machine
 
 PAGE = Path(__file__).parents[1] / "docs" / "train" / "many_machines.md"
-ROUNDS = 5
+ROUNDS = 3
 # Environments that step as one array, and copies that are stepped in turn.
 RUNS = {"CartPole-v1": 400_000, "Acrobot-v1": 60_000, "LunarLander-v3": 40_000}
 # A common network of a small cluster.
