@@ -26,7 +26,8 @@ Ratios compare methods that took turns in the same run, so they hold better than
 which other programs on the machine lengthen. `eligibility bench` measures the first section on
 your machine; the other scripts are in `benchmarks/`.
 
-Nothing here was timed on a GPU: the Triton kernels wait for one, `python -m benchmarks.triton`.
+Nothing here was timed on a GPU: the Triton kernels wait for one
+(`python -m benchmarks.triton_kernels`).
 """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,9 @@ def test_heavy_packages_are_confined(package: str) -> None:
             if module == package or module.startswith(f"{package}.")
         }
         assert not offenders, f"{name} imports {offenders}"
+
+
+def test_no_benchmark_hides_a_package_from_the_scripts_beside_it() -> None:
+    benchmarks = {path.stem for path in (SOURCE.parents[1] / "benchmarks").glob("*.py")}
+    packages = set(packages_distributions()) | {"triton"}  # which not every machine has
+    assert not benchmarks & packages - {"__init__"}

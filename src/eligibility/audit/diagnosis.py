@@ -9,7 +9,6 @@ import numpy as np
 
 from eligibility.audit.arrays import Booleans
 from eligibility.audit.case import Case
-from eligibility.audit.catalogue import Candidate, norm_factor
 from eligibility.audit.conventions import HARMLESS, conventions_of, describe
 from eligibility.audit.evidence import Evidence, gather
 from eligibility.audit.exact import Bias, bias, least_bias
@@ -19,18 +18,18 @@ from eligibility.audit.location import first_error
 from eligibility.audit.matching import Match, effective_weights, find_match, uses
 from eligibility.audit.needs import what_it_needs
 from eligibility.audit.precision import HALF
-from eligibility.audit.report import AuditReport, Convention, Finding, WeightRow
+from eligibility.audit.report import AuditReport, Convention, Finding
 from eligibility.audit.scoring import compare_scoring, probs_as_logits
 from eligibility.audit.survey import RAN, Survey, has_critic, policy_tensors
 from eligibility.audit.timeline import Timeline, timeline
 from eligibility.audit.trace import UNREAD
+from eligibility.audit.weight_rows import weight_rows
 
 _TOO_MANY = "too many paths to run them all, and no rule explains the sample"
 _SAMPLED = (
     "the paths were drawn at random: a rule that explains them is exact on each of them, and the "
     "residual contains the error of the sample"
 )
-_MAX_ROWS = 12  # of the table of weights
 
 
 def diagnose(case: Case) -> AuditReport:
@@ -144,7 +143,7 @@ def _conclude(
         cosine=measured.cosine,
         discount=measured.discount,
         notes=(*(() if case.survey.exhaustive else (_SAMPLED,)), *_unread(case.survey)),
-        weights=_weights(evidence, line, match, measured),
+        weights=weight_rows(evidence, line, match, measured),
     )
 
 
@@ -191,7 +190,7 @@ def _tested(
         cosine=measured.cosine,
         discount=test.discount,
         notes=(words, *_unread(case.survey)),
-        weights=_weights(evidence, line, None, measured),
+        weights=weight_rows(evidence, line, None, measured),
     )
 
 
@@ -264,36 +263,6 @@ def _other_fault(
     _, outside = effective_weights(evidence)
     off = f"{outside.max():.1%} of the gradient lies outside the span of the executed actions'"
     return case.finding("unexplained", f"{size}; {off} eligibilities")
-
-
-def _weights(
-    evidence: Evidence, line: Timeline, match: Match | None, measured: Bias
-) -> tuple[WeightRow, ...]:
-    """Of the longest path on which REINFORCE's weights differ most from one another."""
-    reinforce = line.discounted(measured.discount) * measured.discount**line.time * line.present
-    spread = np.where(line.steps == line.steps.max(), np.ptp(reinforce, axis=1), -1.0)
-    p = int(np.argmax(spread))
-    scale = match.scale if match else measured.scale
-    if evidence.identifiable:
-        given, _ = effective_weights(evidence)
-    elif match is not None and isinstance(match.form, Candidate):
-        # more actions than directions; but the rule explains the gradient
-        given = scale * match.form.weights(line)
-    else:
-        return ()
-    if match is not None and match.plain.norm in ("mean-over-time", "mean-over-episodes"):
-        scale *= float(norm_factor(match.plain.norm, line)[p, 0])
-    unit = abs(scale) if scale and np.isfinite(scale) else 1.0
-    return tuple(
-        WeightRow(
-            int(evidence.environment[p, i]),
-            int(evidence.time[p, i]),
-            float(evidence.reward[p, i]),
-            float(given[p, i]) / unit,
-            float(reinforce[p, i]),
-        )
-        for i in range(min(int(line.steps[p]), _MAX_ROWS))
-    )
 
 
 def _failures(case: Case) -> list[Finding]:

@@ -16,65 +16,23 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from eligibility.audit.arrays import Array, Integers
+from eligibility.audit.arrays import Array
+from eligibility.audit.elements import positions_in, same_elements
 from eligibility.audit.noise import Noise
 from eligibility.audit.noise_numpy import NoiseArray, NoiseFloat, plain_view, settled
+from eligibility.audit.noise_torch_functions import (
+    BINARY,
+    CASTING,
+    COMPARING,
+    JOINING,
+    MOVING,
+    OVERWRITING,
+    PASSIVE,
+    SAME,
+    SOURCES,
+    UNARY,
+)
 from eligibility.audit.symbol import Symbol, joined
-
-# Functions by name, whether of torch, of tensors or of torch.nn.functional.
-_PASSIVE = {
-    "size", "dim", "ndimension", "numel", "nelement", "stride", "is_contiguous", "element_size",
-    "data_ptr", "is_floating_point", "requires_grad_", "__len__", "__repr__", "__hash__",
-    "get_device",
-    "zeros_like", "ones_like", "empty_like", "new_zeros", "new_ones", "new_empty", "is_complex",
-    "storage_offset", "is_same_size", "register_hook", "retain_grad", "result_type", "set_",
-}  # fmt: skip
-_SAME = {
-    "to", "type", "double", "float", "cpu", "detach", "detach_", "clone", "contiguous", "type_as",
-    "as_tensor", "alias", "positive",
-}  # fmt: skip
-_MOVING = {
-    "__getitem__", "view", "reshape", "squeeze", "unsqueeze", "flatten", "ravel", "transpose", "t",
-    "permute", "movedim", "swapaxes", "expand", "repeat", "split", "chunk", "unbind", "narrow",
-    "select", "index_select", "unflatten", "flip", "tile", "squeeze_", "unsqueeze_", "view_as",
-    "reshape_as", "expand_as", "broadcast_to", "__iter__",
-}  # fmt: skip
-_CASTING = {"double", "to", "type"}
-_OVERWRITING = {"zero_", "fill_", "copy_"}
-_JOINING = {"cat", "concat", "stack", "hstack", "vstack"}
-_UNARY = {
-    "log": (("log", 0.0),),
-    "exp": (("exp", 0.0),),
-    "neg": (("mul", -1.0),),
-    "log1p": (("log1p", 0.0),),
-    "sqrt": (("sqrt", 0.0),),
-    "reciprocal": (("reciprocal", 0.0),),
-    "logit": (("logit", 0.0),),
-    "sigmoid": (("sigmoid", 0.0),),
-    "tanh": (("tanh", 0.0),),
-    "log2": (("log", 0.0), ("mul", 1.0 / np.log(2.0))),
-}
-_COMPARING: dict[str, Callable[[Any, Any], Any]] = {
-    "lt": operator.lt, "le": operator.lt, "gt": operator.gt, "ge": operator.gt,
-    "less": operator.lt, "less_equal": operator.lt, "greater": operator.gt,
-    "greater_equal": operator.gt,
-}  # fmt: skip
-_BINARY = {
-    "add": "add", "__radd__": "add", "sub": "sub", "subtract": "sub", "rsub": "rsub",
-    "__rsub__": "rsub", "mul": "mul", "multiply": "mul", "__rmul__": "mul", "div": "div",
-    "true_divide": "div", "divide": "div", "__rdiv__": "rdiv", "__rtruediv__": "rdiv",
-}  # fmt: skip
-# Makers of noise: whether it is normal, and what is done to the base number.
-_EXPONENTIAL = (("log", 0.0), ("mul", -1.0))
-_SOURCES: dict[str, tuple[bool, tuple[tuple[str, float], ...]]] = {
-    "rand": (False, ()),
-    "rand_like": (False, ()),
-    "uniform_": (False, ()),
-    "randn": (True, ()),
-    "randn_like": (True, ()),
-    "normal_": (True, ()),
-    "exponential_": (False, _EXPONENTIAL),
-}
 
 
 class TorchNoise(TorchFunctionMode):
@@ -106,9 +64,9 @@ class TorchNoise(TorchFunctionMode):
                     if dtype is None
                     else self._carried("to", Tensor.to, (args[0], dtype), {})
                 )
-        if name in _SOURCES and self._running() and not _is_parameter(args):
+        if name in SOURCES and self._running() and not _is_parameter(args):
             return self._source(name, func, args, kwargs)
-        if name in _CASTING and self._running() and isinstance(args[0], Tensor):
+        if name in CASTING and self._running() and isinstance(args[0], Tensor):
             self._noise.computed_in(args[0].dtype)
         if not self._symbols or not any(True for _ in self._noisy(args, kwargs)):
             return func(*args, **kwargs)
@@ -122,7 +80,7 @@ class TorchNoise(TorchFunctionMode):
         if not isinstance(tensor, Tensor) or not self._stored or tensor.layout != torch.strided:
             return None
         for whole in reversed(self._stored.get(tensor.untyped_storage().data_ptr(), [])):
-            positions = _positions(tensor, whole)
+            positions = positions_in(tensor, whole)
             if positions is not None:
                 return self._symbols[id(whole)][1].take(positions)
         return None
@@ -131,7 +89,7 @@ class TorchNoise(TorchFunctionMode):
         """From now on ``tensor`` is this noise."""
         self._symbols[id(tensor)] = (tensor, symbol)
         stored = self._stored.setdefault(tensor.untyped_storage().data_ptr(), [])
-        stored[:] = [other for other in stored if not _same_elements(other, tensor)]
+        stored[:] = [other for other in stored if not same_elements(other, tensor)]
         stored.append(tensor)
         return tensor
 
@@ -169,7 +127,7 @@ class TorchNoise(TorchFunctionMode):
             made: Tensor = func(
                 *args, **kwargs
             )  # also what stands for numbers that are never asked
-        normal, chain = _SOURCES[name]
+        normal, chain = SOURCES[name]
         symbol: Symbol | None = self._noise.create(tuple(made.shape), normal)
         given = [
             *args[1:],
@@ -189,20 +147,20 @@ class TorchNoise(TorchFunctionMode):
         return made
 
     def _carried(self, name: str, func: Any, args: Any, kwargs: Any) -> Any:
-        bare = name.strip("_") if name not in _BINARY and name not in _MOVING else name
+        bare = name.strip("_") if name not in BINARY and name not in MOVING else name
         if name == "__get__":
             return self._moved(func, args, kwargs)
-        if name in _PASSIVE:
+        if name in PASSIVE:
             return func(*args, **kwargs)
-        if name in _MOVING:
+        if name in MOVING:
             return self._moved(func, args, kwargs)
-        if name in _JOINING:
+        if name in JOINING:
             return self._joined(func, args, kwargs)
         answer = NotImplemented
-        if name in _OVERWRITING and not any(True for _ in self._noisy(args[1:], kwargs)):
+        if name in OVERWRITING and not any(True for _ in self._noisy(args[1:], kwargs)):
             self.release(args[0])
             return func(*args, **kwargs)
-        if bare in _COMPARING and len(args) == 2:
+        if bare in COMPARING and len(args) == 2:
             answer = self._compared(bare, *args)
         elif name in ("argmax", "argmin", "max", "min"):
             answer = self._extreme(name, func, args, kwargs)
@@ -284,10 +242,10 @@ class TorchNoise(TorchFunctionMode):
 
     def _after(self, bare: str, args: Any, kwargs: Any) -> Symbol | None:
         first = self.symbol_of(args[0])
-        if bare in _SAME:
+        if bare in SAME:
             return first
-        if bare in _UNARY and first is not None and len(args) == 1 and not kwargs:
-            return _chained(first, _UNARY[bare])
+        if bare in UNARY and first is not None and len(args) == 1 and not kwargs:
+            return _chained(first, UNARY[bare])
         bound = {"minimum": "clamp_max", "maximum": "clamp_min"}.get(bare)
         if bound is not None and len(args) == 2 and not kwargs:
             second = self.symbol_of(args[1])
@@ -297,7 +255,7 @@ class TorchNoise(TorchFunctionMode):
             return None if mine is None else mine.then(bound, _array(other))
         if bare in ("clamp", "clip", "clamp_min", "clamp_max") and first is not None:
             return _clamped(first, bare, args, kwargs)
-        operation = _BINARY.get(bare)
+        operation = BINARY.get(bare)
         if operation is None or len(args) != 2 or kwargs:
             return None
         second = self.symbol_of(args[1])
@@ -313,7 +271,7 @@ class TorchNoise(TorchFunctionMode):
         first, second = self.symbol_of(left), self.symbol_of(right)
         if (first is None) == (second is None):
             return NotImplemented
-        below = _COMPARING[bare] is operator.lt
+        below = COMPARING[bare] is operator.lt
         for value in (left, right):
             if isinstance(value, Tensor) and self.symbol_of(value) is None:
                 self._noise.computed_in(value.dtype)
@@ -367,35 +325,6 @@ class TorchNoise(TorchFunctionMode):
         if symbol is None or symbol.ids.size != 1:
             return NotImplemented
         return NoiseFloat.made(self._noise, symbol.take(np.array(0)), float(tensor.detach()))
-
-
-def _positions(part: Tensor, whole: Tensor) -> Integers | None:
-    """Where the elements of ``part`` are among those of ``whole``; None unless all are there."""
-    there = _addresses(whole).reshape(-1)
-    order = np.argsort(there, kind="stable")
-    asked = _addresses(part)
-    found = np.searchsorted(there[order], asked)
-    if asked.size == 0 or found.max(initial=0) >= len(there):
-        return None
-    positions = order[found]
-    return positions if np.array_equal(there[positions], asked) else None
-
-
-def _addresses(tensor: Tensor) -> Integers:
-    """Of each element: its place in the storage."""
-    addresses = np.full(tuple(tensor.shape), tensor.storage_offset())
-    for axis, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
-        steps = np.arange(size) * stride
-        addresses += steps.reshape(-1, *[1] * (tensor.dim() - axis - 1))
-    return addresses
-
-
-def _same_elements(left: Tensor, right: Tensor) -> bool:
-    return left is right or (left.storage_offset(), left.shape, left.stride()) == (
-        right.storage_offset(),
-        right.shape,
-        right.stride(),
-    )
 
 
 def _is_numpy_noise(value: Any) -> bool:

@@ -81,7 +81,7 @@ class Probe(gymnasium.Env[Any, Any]):
         dtype: Of Box observations.
     """
 
-    metadata = {"render_modes": ["human", "rgb_array"], "render_fps": 30}  # noqa: RUF012
+    metadata = {"render_modes": ["human", "rgb_array"], "render_fps": 30}  # noqa: RUF012  # as gym has it
 
     def __init__(
         self,

@@ -59,8 +59,8 @@ def _total(losses: Any) -> Tensor:
 
 
 def _episode(environment: Any, loss_module: Any) -> list[Any]:
-    from tensordict import TensorDict  # type: ignore[import-untyped]
-    from tensordict.nn import (  # type: ignore[import-untyped]
+    from tensordict import TensorDict  # type: ignore[import-untyped]  # ships no types
+    from tensordict.nn import (  # type: ignore[import-untyped]  # ships no types
         InteractionType,
         set_interaction_type,
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from eligibility.cli.options import AsJson, Episodes, EpisodeSeed, Stochastic
 from eligibility.errors import InvalidValueError
 
 if TYPE_CHECKING:
@@ -21,17 +22,11 @@ if TYPE_CHECKING:
 def compare(
     a: Annotated[Path, typer.Argument(help="A run folder, or a folder of several seeds.")],
     b: Annotated[Path, typer.Argument(help="Likewise: what may be better.")],
-    episodes: Annotated[int, typer.Option(min=1, help="Fresh episodes to play with each.")] = 100,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="Of the episodes. Default: each run's own.")
-    ] = None,
-    stochastic: Annotated[
-        bool, typer.Option("--stochastic", help="Draw the actions instead of taking the best.")
-    ] = False,
+    episodes: Episodes = 100,
+    seed: EpisodeSeed = None,
+    stochastic: Stochastic = False,
     plot: Annotated[Path | None, typer.Option(help="Also draw it: a .png.")] = None,
-    json_: Annotated[
-        bool, typer.Option("--json", help="Print the result as JSON on standard output.")
-    ] = False,
+    json_: AsJson = False,
 ) -> None:
     """Play fresh episodes with two runs, or two groups of seeds, and say whether B beats A.
 

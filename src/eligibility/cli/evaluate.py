@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from eligibility.cli.options import AsJson, Episodes, EpisodeSeed, Stochastic
 from eligibility.errors import InvalidValueError
 
 if TYPE_CHECKING:
@@ -23,19 +24,13 @@ def evaluate(
             help="Run folders, folders of several, or a checkpoint file.", show_default=False
         ),
     ],
-    episodes: Annotated[int, typer.Option(min=1, help="Fresh episodes to play with each.")] = 100,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="Of the episodes. Default: each run's own.")
-    ] = None,
-    stochastic: Annotated[
-        bool, typer.Option("--stochastic", help="Draw the actions instead of taking the best.")
-    ] = False,
+    episodes: Episodes = 100,
+    seed: EpisodeSeed = None,
+    stochastic: Stochastic = False,
     video: Annotated[
         Path | None, typer.Option(help="Also film one episode of the run: .gif, or .mp4.")
     ] = None,
-    json_: Annotated[
-        bool, typer.Option("--json", help="Print the result as JSON on standard output.")
-    ] = False,
+    json_: AsJson = False,
 ) -> None:
     """Play fresh episodes with trained policies and report the return.
 

@@ -11,6 +11,18 @@ import typer
 
 from eligibility.train.config import Config
 
+# What evaluate and compare ask for in the same words.
+Episodes = Annotated[int, typer.Option(min=1, help="Fresh episodes to play with each.")]
+EpisodeSeed = Annotated[
+    int | None, typer.Option(min=0, help="Of the episodes. Default: each run's own.")
+]
+Stochastic = Annotated[
+    bool, typer.Option("--stochastic", help="Draw the actions instead of taking the best.")
+]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print the result as JSON on standard output.")
+]
+
 
 def config_options(without: Iterable[str] = ()) -> Iterator[inspect.Parameter]:
     """The fields of the config, as Typer reads them.

@@ -48,8 +48,8 @@ def train(
     options = given(options)
     if config is not None:
         options = {**read_options(config), **options}
-    env = env or options.pop("env", None)
-    options.pop("env", None)
+    configured = options.pop("env", None)
+    env = env or configured
     if resume is None and _is_restart(out):
         env, config, out, resume, options = None, None, None, out, {}
     _check(env, out, resume, config, options)  # a mistake is answered before torch is loaded

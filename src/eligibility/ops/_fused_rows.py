@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from eligibility.errors import InvalidValueError
 from eligibility.ops import _plain, _triton
 from eligibility.ops._policy_objective import Objective
+from eligibility.ops.memory import logits_are_gone
 from eligibility.shapes import are_values_readable
 
 
@@ -207,13 +207,3 @@ class _SummedLoss(torch.autograd.Function):
             gradient = ctx.again().gradient
         _triton.scale(gradient, upstream)
         return (gradient, *nothing)
-
-
-def logits_are_gone() -> InvalidValueError:
-    """What a second look at logits says whose memory holds the gradient."""
-    return InvalidValueError(
-        "`reuse_logits`",
-        "a second backward pass, or one with create_graph",
-        "one backward pass of first order: the logits are gone",
-        "leave reuse_logits out",
-    )

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from eligibility.errors import InvalidValueError
 from eligibility.ops import _backend, _cpu
 from eligibility.ops._categorical_call import CategoricalCall
 from eligibility.ops._cpu import Loss
 from eligibility.ops._policy_objective import PolicyObjective
 from eligibility.ops._statistics import task_of
+from eligibility.ops.memory import logits_are_gone
 from eligibility.shapes import are_values_readable
 
 Definition = Callable[[CategoricalCall, PolicyObjective, float], Tensor]
@@ -143,12 +143,7 @@ class _LossInPlace(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, upstream: Tensor, _: None) -> tuple[Tensor | None, ...]:
         if ctx.gradient is None or torch.is_grad_enabled():
-            raise InvalidValueError(
-                "`reuse_logits`",
-                "a second backward pass, or one with create_graph",
-                "one backward pass of first order: the logits are gone",
-                "leave reuse_logits out",
-            )
+            raise logits_are_gone()
         gradient, ctx.gradient = ctx.gradient, None
         if upstream.item() != 1.0:
             gradient.mul_(upstream)

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eligibility.errors import InvalidValueError
 from eligibility.ops import _backend, _plain
+from eligibility.ops.memory import logits_are_gone
 from eligibility.shapes import are_values_readable
 
 
@@ -115,11 +115,6 @@ class _RowObjectiveInPlace(torch.autograd.Function):
         if upstream is None:
             return None, None, None, None, None
         if ctx.gradient is None or torch.is_grad_enabled():
-            raise InvalidValueError(
-                "`reuse_logits`",
-                "a second backward pass, or one with create_graph",
-                "one backward pass of first order: the logits are gone",
-                "leave reuse_logits out",
-            )
+            raise logits_are_gone()
         gradient, ctx.gradient = ctx.gradient, None
         return gradient.mul_(upstream), None, None, None, None

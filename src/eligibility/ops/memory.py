@@ -16,6 +16,8 @@ from collections import deque
 import torch
 from torch import Tensor
 
+from eligibility.errors import InvalidValueError
+
 # From this size on every tensor has a mapping of its own, which the C library returns when it dies.
 LARGE = 1 << 25
 _PAGE = 1 << 21
@@ -92,3 +94,13 @@ def _advise(mapping: mmap.mmap, advice: str) -> None:
             mapping.madvise(getattr(mmap, advice))
         except OSError:  # a kernel without it
             return
+
+
+def logits_are_gone() -> InvalidValueError:
+    """What a second look at logits says whose memory holds the gradient."""
+    return InvalidValueError(
+        "`reuse_logits`",
+        "a second backward pass, or one with create_graph",
+        "one backward pass of first order: the logits are gone",
+        "leave reuse_logits out",
+    )

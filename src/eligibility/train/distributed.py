@@ -59,8 +59,8 @@ class Processes:
     def gather(self, rollout: Rollout, *, with_observations: bool) -> Rollout:
         """The rollout of all processes, episodes in the order of the shards.
 
-        Observations and actions are left as they are, this process's alone, unless they are asked
-        for: credit does not depend on them.
+        Actions are left as they are, this process's alone, and so are observations unless they are
+        asked for: credit does not depend on them.
         """
         if self.size == 1:
             return rollout

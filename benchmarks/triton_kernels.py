@@ -1,6 +1,6 @@
 """The Triton kernels on a GPU: over logits beside a copy, and through the linear layer.
 
-    python -m benchmarks.triton --device cuda --out benchmarks/results/triton.json
+    python -m benchmarks.triton_kernels --device cuda --out benchmarks/results/triton.json
 
 Under five minutes on an H100 or H200, most of it torch.compile. Peers that are installed take part
 (pip install liger-kernel cut-cross-entropy). `--device cpu --small` runs everything once under
