@@ -227,7 +227,9 @@ def picture(result: dict[str, Any]) -> bytes:
     panels[0].xaxis.set_major_locator(MaxNLocator(5))
     panels[0].xaxis.set_major_formatter(EngFormatter(sep=""))
     panels[1].set_xscale("log")
-    panels[1].xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=8))
+    shortest, longest = panels[1].get_xlim()
+    between = (1,) if longest > 1000 * shortest else (1, 2, 5)  # as many as there is room for
+    panels[1].xaxis.set_major_locator(LogLocator(subs=between, numticks=8))
     panels[1].xaxis.set_major_formatter(EngFormatter(sep=""))
     panels[1].xaxis.set_minor_formatter(NullFormatter())
     panels[0].set_ylabel("mean of the last 100 episodes")
