@@ -27,6 +27,7 @@ import torch
 
 from benchmarks.cartpole import machine, pin
 from eligibility.train.environments import horizon, make_vector
+from eligibility.train.interface import interface
 from eligibility.train.learner import Reinforce
 from eligibility.train.network import ArrayForward, Network
 from eligibility.train.rollout import Collector
@@ -65,7 +66,7 @@ def measure(env: str, steps: int, rounds: int) -> dict[str, Any]:
     network, number = model.network, model.config.environments
     vector = make_vector(env, number)
     collector = Collector(
-        vector, model._policy, model._observations, horizon(vector, model.config.max_episode_steps)
+        interface(vector, model.config), horizon(vector, model.config.max_episode_steps)
     )
     seconds: dict[str, list[float]] = {"rollout": [], "environment": [], "network": []}
     rows = []

@@ -11,43 +11,13 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from benchmarks.estimators import DISCOUNT, LOGITS, process, rollout_of
 from eligibility.reinforce.baselines import LeaveOneOut
-from eligibility.reinforce.exact import TabularMDP, Trajectories
 from eligibility.rules.categorical import eligibility_logits
 from eligibility.train.advantages import AdvantageEstimator
 from eligibility.train.config import Config
 from eligibility.train.observations import observations_for
 from eligibility.train.rollout import Rollout
-
-DISCOUNT = 0.8
-LOGITS = torch.tensor([[0.3, -0.4], [-0.2, 0.5], [0.0, 0.0]], dtype=torch.float64)
-END = torch.tensor([False, False, True])
-
-
-def process() -> TabularMDP:
-    """Two states, one end; chance decides where an action leads; three steps at most."""
-    transition = torch.zeros(3, 2, 3, dtype=torch.float64)
-    transition[0] = torch.tensor([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
-    transition[1] = torch.tensor([[0.75, 0.0, 0.25], [0.0, 0.0, 1.0]])
-    transition[2, :, 2] = 1
-    reward = torch.arange(18, dtype=torch.float64).reshape(3, 2, 3).sin() * 3
-    initial = torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
-    return TabularMDP(transition, reward, initial, END, 3)
-
-
-def rollout_of(episodes: Trajectories) -> Rollout:
-    """Two trajectories as the collector would have brought them."""
-    alive = episodes.taken.T
-    last = alive & ~torch.cat([alive[1:], torch.zeros_like(alive[:1])])
-    return Rollout(
-        observations=episodes.states.T,
-        final_observations=episodes.final_state,
-        actions=episodes.actions.T,
-        rewards=episodes.rewards.T,
-        terminated=last & episodes.terminated,
-        truncated=last & ~episodes.terminated,
-        alive=alive,
-    )
 
 
 def estimator(**options: Any) -> AdvantageEstimator:

@@ -17,7 +17,6 @@ from eligibility.errors import EligibilityError
 from eligibility.train.learner import Reinforce
 from eligibility.train.progress import Progress
 from eligibility.train.rollout import Rollout, _longer
-from eligibility.train.seeding import Stream, derive
 
 HERE = "tests.train.environments:"
 
@@ -34,7 +33,7 @@ def test_the_gradient_is_that_of_the_written_out_loss(normalize: bool) -> None:
         normalize=normalize, discount=0.9,
     )  # fmt: skip
     model.learn(total_steps=200)
-    rollout = model._collectors[0].collect(model.network, *derive(0, Stream.TRAINING, 99))
+    rollout = model.shards.collect(model.network, 99)
     model.gradient(rollout)
     got = gradients(model)
 
@@ -62,7 +61,7 @@ def test_the_gradient_is_that_of_the_written_out_loss(normalize: bool) -> None:
 
 def test_an_update_in_several_passes_is_the_update_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
     model = Reinforce("CartPole-v1", environments=4, hidden_sizes=(8,), entropy_coef=0.1)
-    rollout = model._collectors[0].collect(model.network, *derive(0, Stream.TRAINING, 0))
+    rollout = model.shards.collect(model.network, 0)
     once = model._differentiate(rollout, rollout, Progress())
     wanted = gradients(model)
     monkeypatch.setattr(model.gradient, "_rows", 7)
@@ -170,7 +169,7 @@ def test_learn_stops_where_the_callback_says_so_and_goes_on_when_called_again() 
 
 def test_every_environment_gives_one_whole_episode() -> None:
     model = Reinforce("CartPole-v1", environments=16)
-    rollout = model._collectors[0].collect(model.network, *derive(0, Stream.TRAINING))
+    rollout = model.shards.collect(model.network, 0)
     ends = rollout.terminated | rollout.truncated
     assert ends.sum(0).tolist() == [1] * 16
     assert rollout.alive.sum(0).tolist() == rollout.rewards.sum(0).tolist()
@@ -180,7 +179,7 @@ def test_every_environment_gives_one_whole_episode() -> None:
 
 def test_an_endless_environment_is_truncated_not_terminated() -> None:
     model = Reinforce(HERE + "Endless-v0", environments=2, max_episode_steps=7)
-    rollout = model._collectors[0].collect(model.network, *derive(0, Stream.TRAINING))
+    rollout = model.shards.collect(model.network, 0)
     assert rollout.episode_returns == [7.0, 7.0]
     assert rollout.truncated[-1].all()
     assert not rollout.terminated.any()
@@ -280,9 +279,8 @@ def test_buffers_grow_with_the_episodes(monkeypatch: pytest.MonkeyPatch) -> None
     rollouts = []
     for rows in (1024, 3):
         monkeypatch.setattr("eligibility.train.rollout._FIRST_ROWS", rows)
-        collector = Reinforce("CartPole-v1", environments=8, seed=2)._collectors[0]
-        network = Reinforce("CartPole-v1", environments=8, seed=2).network
-        rollouts.append(collector.collect(network, *derive(2, Stream.TRAINING)))
+        model = Reinforce("CartPole-v1", environments=8, seed=2)
+        rollouts.append(model.shards.collect(model.network, 0))
     for part in fields(Rollout):
         one, other = (getattr(rollout, part.name) for rollout in rollouts)
         if part.name not in ("alive", "final_observations"):

@@ -17,7 +17,6 @@ from eligibility.errors import EligibilityError
 from eligibility.train.learner import Reinforce
 from eligibility.train.policies import policy_for
 from eligibility.train.rollout import Rollout
-from eligibility.train.seeding import Stream, derive
 from eligibility.train.spaces import Counts
 
 HERE = "tests.train.environments:"
@@ -51,7 +50,7 @@ def test_the_gradient_is_that_of_torchs_masked_categorical() -> None:
         normalize=False, entropy_coef=0.1, discount=1.0,
     )  # fmt: skip
     model.learn(total_steps=100)
-    rollout = model._collectors[0].collect(model.network, *derive(0, Stream.TRAINING, 9))
+    rollout = model.shards.collect(model.network, 9)
     model.gradient(rollout)
     got = [parameter.grad.clone() for parameter in model.network.parameters()]
     loss = torch.zeros(())

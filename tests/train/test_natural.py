@@ -81,14 +81,14 @@ def test_the_step_is_the_dense_solution_of_the_promised_length() -> None:
 def test_the_policy_moves_by_at_most_the_divergence(divergence: float) -> None:
     model = Reinforce("CartPole-v1", natural_gradient=divergence, environments=16)
     networks, seen = [copy.deepcopy(model.network)], []
-    collect = model._collectors[0].collect
+    collect = model.shards.collect
 
     def remember(*arguments: object) -> object:
         rollout = collect(*arguments)
         seen.append(rollout.observations[rollout.alive].clone())
         return rollout
 
-    model._collectors[0].collect = remember  # type: ignore[method-assign]
+    model.shards.collect = remember  # type: ignore[method-assign]
     model.learn(total_steps=2000, callback=lambda _: networks.append(copy.deepcopy(model.network)))
     for (old, new), states in zip(itertools.pairwise(networks), seen, strict=True):
         with torch.no_grad():

@@ -38,14 +38,14 @@ def test_before_the_first_update_features_pass_and_later_outliers_are_cut_off() 
 def test_training_normalises_by_what_it_has_seen_and_evaluation_does_not() -> None:
     model = Reinforce("CartPole-v1", normalize_observations=True, environments=8)
     seen = []
-    collect = model._collectors[0].collect
+    collect = model.shards.collect
 
     def remembering(*arguments):
         rollout = collect(*arguments)
         seen.append(rollout.observations[rollout.alive].clone())
         return rollout
 
-    model._collectors[0].collect = remembering
+    model.shards.collect = remembering
     model.learn(total_steps=500)
     normalization = model.network.normalization
     everything = torch.cat(seen).double()

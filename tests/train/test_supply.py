@@ -15,7 +15,6 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from eligibility.errors import EligibilityError
 from eligibility.train.learner import Reinforce
-from eligibility.train.seeding import Stream, derive
 
 
 class Walk(gymnasium.Env[Any, int]):
@@ -53,7 +52,7 @@ class Walk(gymnasium.Env[Any, int]):
 def rollout(env: Any) -> dict[str, torch.Tensor]:
     """Everything that counts in one rollout of 6 episodes."""
     model = Reinforce(env, environments=6, hidden_sizes=(8,), mask_actions=False)
-    got = model._collectors[0].collect(model.network, *derive(0, Stream.TRAINING))
+    got = model.shards.collect(model.network, 0)
     alive = got.alive
     return {
         "observations": got.observations[alive],

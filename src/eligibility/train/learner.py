@@ -20,19 +20,19 @@ from eligibility.train.callbacks import Callbacks, Listener
 from eligibility.train.config import Config
 from eligibility.train.diagnosis import diagnose
 from eligibility.train.distributed import current_processes
-from eligibility.train.environments import horizon, reward_threshold
+from eligibility.train.environments import reward_threshold
 from eligibility.train.evaluation import Evaluation, play, summarize
 from eligibility.train.gradient import PolicyGradient
 from eligibility.train.interface import interface
 from eligibility.train.natural import natural_step
-from eligibility.train.network import Network
-from eligibility.train.observations.masked import MaskedObservations
+from eligibility.train.prediction import Predictor
 from eligibility.train.progress import WINDOW, Progress
-from eligibility.train.rollout import Collector, Rollout, side_by_side
+from eligibility.train.rollout import Collector, Rollout
 from eligibility.train.seeding import Stream, derive
+from eligibility.train.shards import Shards
 from eligibility.train.statistics import Array
 from eligibility.train.supply import supply
-from eligibility.train.user_network import Body, UserNetwork
+from eligibility.train.user_network import Body, network_for
 
 if TYPE_CHECKING:
     from eligibility.train.supply import Source
@@ -53,6 +53,7 @@ class Reinforce:
     Attributes:
         config: The options, as a frozen dataclass.
         supply: Where the environments come from.
+        shards: Those that this process plays, and the rollouts they give.
         network: The policy's network, a ``torch.nn.Module``.
         optimizer: What turns its gradients into steps, a ``torch.optim.Optimizer``.
         gradient: What computes them from a rollout, with the estimator that the config names.
@@ -77,41 +78,15 @@ class Reinforce:
         # Unless it is said how many shards there are: one for each process.
         options = self.supply.options({"shards": self._processes.size, **options})
         self.config = config = Config.from_options(self.supply.name, options)
-        self._shards = self._processes.shards(config.shards)
-        self.supply.check_shards(len(self._shards))
-        each = config.environments // config.shards
-        interfaces = [interface(self.supply.make(each), config) for _ in self._shards]
-        self._vector, self._observations, self._policy = interfaces[0]
-        self._horizon = horizon(self._vector, config.max_episode_steps)
-        self._collectors = [
-            Collector(shard.vector, shard.policy, shard.observations, self._horizon)
-            for shard in interfaces
-        ]
-        self.network = self._make_network(network)
-        self._prediction = derive(config.seed, Stream.PREDICTION)[1]
+        self.shards = Shards(self.supply, config, self._processes)
+        observations, policy = self.shards.observations, self.shards.policy
+        self.network = network_for(observations, policy, network, config)
+        generator = derive(config.seed, Stream.PREDICTION)[1]
+        self._predictor = Predictor(self.network, policy, observations, generator)
         self.optimizer = Adam(self.network.parameters(), lr=config.learning_rate)
-        self.gradient = PolicyGradient(
-            config, self.network, self._policy, self._observations, self._processes
-        )
+        self.gradient = PolicyGradient(config, self.network, policy, observations, self._processes)
         self.recent: deque[float] = deque(maxlen=WINDOW)
         self.progress = Progress()
-
-    def _make_network(self, body: Body | None) -> Network | UserNetwork:
-        config = self.config
-        seed, generator = derive(config.seed, Stream.INITIALISATION)
-        if body is not None:
-            config.check_unused_by_own_network()
-            normalize = config.normalize_observations
-            return UserNetwork(self._observations, self._policy, body, seed, normalize=normalize)
-        return Network(
-            self._observations,
-            config.hidden_sizes,
-            self._policy,
-            generator,
-            activation=config.activation,
-            convolution=config.convolution,
-            normalize=config.normalize_observations,
-        )
 
     @property
     def leads(self) -> bool:
@@ -123,13 +98,13 @@ class Reinforce:
         """The mean return at which training stops; inf: never."""
         if self.config.stop_at is not None:
             return self.config.stop_at
-        threshold = reward_threshold(self._vector)
+        threshold = reward_threshold(self.shards.vector)
         return math.inf if threshold is None else threshold
 
     @property
     def horizon(self) -> int:
         """The number of steps after which an episode is cut."""
-        return self._horizon
+        return self.shards.horizon
 
     def learn(
         self,
@@ -159,10 +134,11 @@ class Reinforce:
             before, start = self.progress.training_seconds, time.perf_counter()
             while self.progress.steps < limit and not self.progress.solved:
                 number = self.progress.episodes // self.config.environments
-                rollout = self._collect(number)
+                rollout = self.shards.collect(self.network, number)
                 whole = self._processes.gather(rollout, with_observations=self._needs_observations)
                 recent = deque([*self.recent, *whole.episode_returns], maxlen=WINDOW)
-                progress = self.judged(self._count(whole, recent), recent)
+                counted = self.progress.after(whole.episode_returns, whole.steps, recent)
+                progress = self.judged(counted, recent)
                 if not progress.solved:
                     progress = self._differentiate(rollout, whole, progress)
                     self._step(whole)
@@ -186,7 +162,7 @@ class Reinforce:
             return
         natural_step(
             self.network,
-            self._policy,
+            self.shards.policy,
             rollout.observations[rollout.alive],
             divergence=config.natural_gradient,
             damping=config.damping,
@@ -198,30 +174,6 @@ class Reinforce:
         config = self.config
         fitted = "state-value" in config.baseline.split("+")
         return fitted or config.normalize_observations or config.natural_gradient > 0
-
-    def _collect(self, number: int) -> Rollout:
-        """The ``number``-th rollout of this process's shards."""
-        rollouts = []
-        for shard, collector in zip(self._shards, self._collectors, strict=True):
-            seed, generator = derive(self.config.seed, Stream.TRAINING, number, shard)
-            rollouts.append(collector.collect(self.network, seed, generator))
-        return side_by_side(rollouts)
-
-    def _count(self, rollout: Rollout, recent: deque[float]) -> Progress:
-        """The progress with this rollout's steps and episodes.
-
-        Episodes count in the order of their environments, not of their ends: else the mean over
-        the last 100 would drop the short episodes of a rollout and keep its long ones.
-        """
-        returns = rollout.episode_returns
-        mean = math.fsum(recent) / len(recent)
-        return replace(
-            self.progress,
-            steps=self.progress.steps + rollout.steps,
-            episodes=self.progress.episodes + len(returns),
-            rollout_return=math.fsum(returns) / len(returns),
-            mean_return=mean,
-        )
 
     def judged(self, progress: Progress, recent: deque[float]) -> Progress:
         """The same progress, with the judgement whether it is enough for `stop_at`."""
@@ -238,7 +190,7 @@ class Reinforce:
                 "a finite number",
                 "lower the learning rate; what was trained so far is kept",
             )
-        warning = diagnose(facts, self._policy.largest_entropy, progress.solved)
+        warning = diagnose(facts, self.shards.policy.largest_entropy, progress.solved)
         return replace(
             progress,
             entropy=facts.entropy,
@@ -269,28 +221,7 @@ class Reinforce:
             EligibilityError: The observation is not of the environment's observation space, or
                 the masks are not of its action space.
         """
-        if action_masks is None:
-            kept, several = self._observations.read(observation)
-        elif isinstance(self._observations, MaskedObservations):
-            kept, several = self._observations.read_masked(observation, action_masks)
-        else:
-            raise InvalidValueError(
-                "`action_masks`",
-                "masks for a policy without",
-                "None: the environment had no masks when the model was made",
-                "leave them away, or train with mask_actions on an environment with masks",
-            )
-        with torch.inference_mode():
-            outputs = self.network(torch.from_numpy(kept))
-            if deterministic:
-                action = self._policy.mode(outputs)
-            else:
-                shape, dtype = self._policy.noise_shape, self._policy.noise_dtype
-                noise = torch.empty(len(outputs), *shape, dtype=dtype)
-                self._policy.fill_noise(noise, self._prediction)
-                action = self._policy.sample(outputs, noise)
-        actions = self._policy.to_environment(action)
-        return actions if several else self._policy.first(actions)
+        return self._predictor(observation, deterministic, action_masks)
 
     def evaluate(
         self, episodes: int = 100, seed: int | None = None, deterministic: bool = True
@@ -313,12 +244,12 @@ class Reinforce:
     ) -> Array:
         """The undiscounted return of each of the episodes that `evaluate` summarises."""
         seed = self.config.seed if seed is None else seed
-        vector = interface(self.supply.make(episodes), self.config).vector
+        made = interface(self.supply.make(episodes), self.config)
         try:
-            collector = Collector(vector, self._policy, self._observations, self.horizon)
+            collector = Collector(made, self.horizon)
             return play(collector, self.network, seed, deterministic, episodes)
         finally:
-            self.supply.close(vector)
+            self.supply.close(made.vector)
 
     def save(self, path: str | Path) -> Path:
         """Write a checkpoint: config, weights, optimizer, baseline and counters, in one file.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 # The number of episodes in the mean that decides whether an environment is solved.
 WINDOW = 100
@@ -47,3 +48,22 @@ class Progress:
     solved: bool = False
     warning: str | None = None
     training_seconds: float = 0.0
+
+    def after(self, returns: Collection[float], steps: int, recent: Collection[float]) -> Progress:
+        """The same with a rollout of so many steps, before anything was learned from it.
+
+        Episodes count in the order of their environments, not of their ends: else the mean over
+        the last 100 would drop the short episodes of a rollout and keep its long ones.
+
+        Args:
+            returns: The undiscounted returns of the rollout's episodes.
+            steps: Of all of them together.
+            recent: The returns of the last 100 episodes, these among them.
+        """
+        return replace(
+            self,
+            steps=self.steps + steps,
+            episodes=self.episodes + len(returns),
+            rollout_return=math.fsum(returns) / len(returns),
+            mean_return=math.fsum(recent) / len(recent),
+        )

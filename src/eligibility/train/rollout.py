@@ -10,19 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from eligibility.errors import EligibilityError, InvalidValueError
+from eligibility.train.interface import Interface
 from eligibility.train.network import ArrayForward, Network
-from eligibility.train.observations import Observations
-from eligibility.train.policies import Policy
-
-if TYPE_CHECKING:
-    from gymnasium.vector import VectorEnv
 
 # Rows of noise drawn at once: many, because a draw has a price of its own; not all, because most
 # episodes are shorter than the longest possible.
@@ -87,13 +83,8 @@ def side_by_side(rollouts: list[Rollout]) -> Rollout:
 class Collector:
     """Collects rollouts into buffers that it keeps; each rollout overwrites the last."""
 
-    def __init__(
-        self,
-        vector: VectorEnv[Any, Any, Any],
-        policy: Policy,
-        observations: Observations,
-        horizon: int,
-    ) -> None:
+    def __init__(self, interface: Interface, horizon: int) -> None:
+        vector, observations, policy = interface
         number = vector.num_envs
         self.vector, self.policy, self.horizon = vector, policy, horizon
         self._keep, self._read = observations.keep, observations.read

@@ -1,4 +1,4 @@
-"""A network of the user's own in place of the default one."""
+"""A network of the user's own in place of the default one, and which of the two it is."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from eligibility.errors import EligibilityError, InvalidTypeError, ShapeError
+from eligibility.train.config import Config
+from eligibility.train.network import Network
 from eligibility.train.normalization import RunningNormalization
 from eligibility.train.observations import Observations
 from eligibility.train.policies import Policy
+from eligibility.train.seeding import Stream, derive
 
 # A module, or a function (a class is one) that makes it from the number of outputs.
 Body = nn.Module | Callable[[int], nn.Module]
@@ -135,3 +138,27 @@ def _make(body: Body, outputs: int, seed: int) -> nn.Module:
             "what `network` returned", type(made).__name__, "a torch.nn.Module", _REMEDY
         )
     return made
+
+
+def network_for(
+    observations: Observations, policy: Policy, body: Body | None, config: Config
+) -> Network | UserNetwork:
+    """The default network with the config's options, or the user's own ``body``.
+
+    Raises:
+        InvalidValueError: The config has options of the default network for a network of one's own.
+    """
+    seed, generator = derive(config.seed, Stream.INITIALISATION)
+    normalize = config.normalize_observations
+    if body is not None:
+        config.check_unused_by_own_network()
+        return UserNetwork(observations, policy, body, seed, normalize=normalize)
+    return Network(
+        observations,
+        config.hidden_sizes,
+        policy,
+        generator,
+        activation=config.activation,
+        convolution=config.convolution,
+        normalize=normalize,
+    )

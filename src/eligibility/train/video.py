@@ -67,9 +67,8 @@ def _play(model: Reinforce, seed: int, deterministic: bool) -> tuple[list[Any], 
     frames: list[Any] = []
     vector = _visible(model.config.env)
     _film(vector, frames)
-    made = interface(vector, model.config)
     try:
-        collector = Collector(made.vector, made.policy, made.observations, model.horizon)
+        collector = Collector(interface(vector, model.config), model.horizon)
         total = float(play(collector, model.network, seed, deterministic, episodes=1)[0])
     finally:
         vector.close()

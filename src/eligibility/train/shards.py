@@ -1,0 +1,54 @@
+"""The environments of one process, and the rollouts they give."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from eligibility.train.config import Config
+from eligibility.train.distributed import Processes
+from eligibility.train.environments import horizon
+from eligibility.train.interface import interface
+from eligibility.train.rollout import Collector, Rollout, side_by_side
+from eligibility.train.seeding import Stream, derive
+from eligibility.train.supply import Supply
+
+
+class Shards:
+    """This process's share of the environments; what happens in a shard depends on its number.
+
+    Args:
+        supply: Where the environments come from.
+        config: How many there are, in how many shards, and what their spaces mean.
+        processes: The processes among which the shards are divided.
+
+    Attributes:
+        vector: The environments of the first of them.
+        observations: How their observations are kept and encoded: the same in all.
+        policy: Of their actions: the same in all.
+        horizon: The number of steps after which an episode is cut.
+
+    Raises:
+        InvalidTypeError, InvalidValueError: A space, an option or a number has no meaning here.
+        EligibilityError: An environment cannot be made or reset.
+    """
+
+    def __init__(self, supply: Supply, config: Config, processes: Processes) -> None:
+        self._numbers, self._seed = processes.shards(config.shards), config.seed
+        supply.check_shards(len(self._numbers))
+        each = config.environments // config.shards
+        made = [interface(supply.make(each), config) for _ in self._numbers]
+        self.vector, self.observations, self.policy = made[0]
+        self.horizon = horizon(self.vector, config.max_episode_steps)
+        self._collectors = [Collector(one, self.horizon) for one in made]
+
+    def collect(self, network: nn.Module, number: int) -> Rollout:
+        """The ``number``-th rollout: a function of the seed, that number and the weights.
+
+        Raises:
+            EligibilityError: An environment raised an exception, or its numbers are not finite.
+        """
+        rollouts = []
+        for shard, collector in zip(self._numbers, self._collectors, strict=True):
+            seed, generator = derive(self._seed, Stream.TRAINING, number, shard)
+            rollouts.append(collector.collect(network, seed, generator))
+        return side_by_side(rollouts)
