@@ -10,7 +10,10 @@ FOLDER = "src/eligibility/ops/native"
 rows = Extension(
     "eligibility.ops._rows",
     sources=[f"{FOLDER}/module.cpp", f"{FOLDER}/rows.cpp"],
-    depends=[f"{FOLDER}/{name}.h" for name in ("rows", "row_task", "row_template", "row_function")],
+    depends=[
+        f"{FOLDER}/{name}.h"
+        for name in ("rows", "row_task", "row_vectors", "row_template", "row_function")
+    ],
     extra_compile_args=[
         "-O2",
         "-fno-math-errno",

@@ -13,8 +13,18 @@ struct NAME(row) {
     REAL temperature, softcap, scale; /* scale = softcap / temperature */
 };
 
-/* `count` <= LANES logits from `x`, −∞ where the mask forbids and beyond the end. */
+/* `count` >= 1 logits from `x`, −∞ where the mask forbids and beyond the end. */
 INLINE VECTOR NAME(load)(const ELEMENT *x, const uint8_t *mask, int64_t count) {
+#if BYTES == 64
+    if (count >= LANES && !mask) return LOAD_ELEMENTS(x);
+    uint32_t lanes = count >= LANES ? (1u << LANES) - 1 : (1u << count) - 1;
+    VECTOR z = LOAD_SOME(x, lanes);
+    if (mask) {
+        __m128i legal = _mm_maskz_loadu_epi8(lanes, mask);
+        lanes = _mm_test_epi8_mask(legal, legal);
+    }
+    return BLEND(lanes, z, SPLAT(-INFINITY));
+#else
     VECTOR z;
     if (count >= LANES) {
         z = LOAD_ELEMENTS(x);
@@ -31,16 +41,21 @@ INLINE VECTOR NAME(load)(const ELEMENT *x, const uint8_t *mask, int64_t count) {
     for (int lane = 0; lane < LANES; lane++)
         if (lane >= count || (mask && !mask[lane])) z[lane] = -INFINITY;
     return z;
+#endif
 }
 
 INLINE void NAME(store)(ELEMENT *out, VECTOR value, int64_t count) {
     if (count >= LANES) {
         STORE_ELEMENTS(out, value);
-    } else {
-        ELEMENT padded[LANES];
-        STORE_ELEMENTS(padded, value);
-        for (int lane = 0; lane < count; lane++) out[lane] = padded[lane];
+        return;
     }
+#if BYTES == 64
+    STORE_SOME(out, (1u << count) - 1, value);
+#else
+    ELEMENT padded[LANES];
+    STORE_ELEMENTS(padded, value);
+    for (int lane = 0; lane < count; lane++) out[lane] = padded[lane];
+#endif
 }
 
 /* z from what was stored: tanh, with −2 for what is forbidden, or z itself. */
@@ -81,10 +96,7 @@ INLINE REAL NAME(maximum)(const struct NAME(row) *row, int64_t n, const bool pla
             top[i] = LARGER(NAME(first)(row, j + i * LANES, LANES, plain), top[i]);
     for (; j < n; j += LANES) top[0] = LARGER(NAME(first)(row, j, n - j, plain), top[0]);
     for (int i = 1; i < UNROLL; i++) top[0] = LARGER(top[i], top[0]);
-    REAL result = -INFINITY;
-    for (int lane = 0; lane < LANES; lane++)
-        if (top[0][lane] > result) result = top[0][lane];
-    return result;
+    return LARGEST_OF(top[0]);
 }
 
 /* Adds e^d to s and, for the entropy, e^d d to t, with d = z − top of the `count` logits at j. */
@@ -92,12 +104,12 @@ INLINE void NAME(add)(const struct NAME(row) *row, int64_t j, int64_t count, REA
                       const bool with_entropy, REAL *kept, VECTOR *s, VECTOR *t, const bool plain) {
     VECTOR d = NAME(again)(row, j, count, plain) - top;
     VECTOR e = EXPONENTIAL(d);
-    if (kept) memcpy(kept + j, &e, sizeof e);
+    memcpy(kept + j, &e, sizeof e);
     *s += e;
     if (with_entropy) *t += e * FINITE(d);
 }
 
-/* Σ e^d and Σ e^d d; keeps the e^d in `kept` and fetches the row `next`, if those are given. */
+/* Σ e^d and Σ e^d d; keeps the e^d in `kept` and fetches the row `next`, if there is one. */
 INLINE void NAME(sums)(const struct NAME(row) *row, int64_t n, REAL top, const bool with_entropy,
                        REAL *kept, const ELEMENT *next, double *mass, double *moment,
                        const bool plain) {
@@ -115,7 +127,8 @@ INLINE void NAME(sums)(const struct NAME(row) *row, int64_t n, REAL top, const b
         for (; j < end; j += LANES)
             NAME(add)(row, j, end - j, top, with_entropy, kept, &s[0], &t[0], plain);
         for (int i = 1; i < UNROLL; i++) s[0] += s[i], t[0] += t[i];
-        for (int lane = 0; lane < LANES; lane++) *mass += s[0][lane], *moment += t[0][lane];
+        *mass += SUM_OF(s[0]);
+        if (with_entropy) *moment += SUM_OF(t[0]);
     }
 }
 
@@ -136,36 +149,53 @@ INLINE bool NAME(tally)(const struct NAME(row) *row, const REAL *counts, int64_t
     return fits;
 }
 
-/* out = e^d (c + k d) + f y, times the derivative of the soft-cap. */
-INLINE void NAME(spread)(const struct NAME(row) *row, int64_t n, REAL top, const REAL *kept, REAL c,
-                         REAL k, const REAL *y, REAL f, ELEMENT *out, const bool stream,
-                         const bool plain) {
-    const int64_t line = LANES * sizeof(ELEMENT);
-    int64_t beyond = (int64_t)((uintptr_t)out % line);
-    int64_t j = 0, count = stream && beyond ? (line - beyond) / sizeof(ELEMENT) : LANES;
-    for (; j < n; j += count, count = LANES) { /* aligned after the first step, if that matters */
-        if (count > n - j) count = n - j;
-        VECTOR value;
-        memcpy(&value, kept + j, sizeof value);
-        if (k != 0)
-            value = value * (FINITE(NAME(again)(row, j, n - j, plain) - top) * k + c) + 0;
-        else
-            value = value * c + 0; /* what is impossible receives 0, not −0 */
-        if (!plain && y) {
-            VECTOR chosen = SPLAT(0);
-            memcpy(&chosen, y + j, (n - j < LANES ? n - j : LANES) * sizeof(REAL));
-            value += chosen * f;
-        }
-        if (!plain && row->softcap != 0) {
-            VECTOR t;
-            memcpy(&t, row->stored + j, sizeof t);
-            value *= SELECT(t < -1.5, SPLAT(0), 1 - t * t);
-        }
-        if (stream && count == LANES)
-            STREAM_ELEMENTS(out + j, value);
-        else
-            NAME(store)(out + j, value, count);
+/* How the gradient of a row follows from its e^d: e^d (c + k d) + f y. */
+struct NAME(mixture) {
+    REAL top, c, k, f;
+    const REAL *y; /* NULL: none */
+};
+
+/* The gradient at j, times the derivative of the soft-cap. */
+INLINE VECTOR NAME(mixed)(const struct NAME(row) *row, const struct NAME(mixture) *mixture,
+                          const REAL *kept, int64_t j, int64_t count, const bool with_entropy,
+                          const bool plain) {
+    VECTOR value;
+    memcpy(&value, kept + j, sizeof value);
+    if (with_entropy) {
+        VECTOR d = NAME(again)(row, j, count, plain) - mixture->top;
+        value = value * (FINITE(d) * mixture->k + mixture->c) + 0;
+    } else {
+        value = value * mixture->c + 0; /* what is impossible receives 0, not −0 */
     }
+    if (!plain && mixture->y) {
+        VECTOR chosen = SPLAT(0);
+        memcpy(&chosen, mixture->y + j, (count < LANES ? count : LANES) * sizeof(REAL));
+        value += chosen * mixture->f;
+    }
+    if (!plain && row->softcap != 0) {
+        VECTOR t;
+        memcpy(&t, row->stored + j, sizeof t);
+        value *= SELECT(t < -1.5, SPLAT(0), 1 - t * t);
+    }
+    return value;
+}
+
+INLINE void NAME(spread)(const struct NAME(row) *row, const struct NAME(mixture) *mixture,
+                         const REAL *kept, int64_t n, ELEMENT *out, const bool stream,
+                         const bool with_entropy, const bool plain) {
+    int64_t j = 0;
+    if (stream) { /* aligned after the first step */
+        const int64_t line = LANES * sizeof(ELEMENT), beyond = (int64_t)((uintptr_t)out % line);
+        j = beyond ? (line - beyond) / sizeof(ELEMENT) : 0;
+        if (j > n) j = n;
+        if (j) NAME(store)(out, NAME(mixed)(row, mixture, kept, 0, n, with_entropy, plain), j);
+        for (; j + LANES <= n; j += LANES)
+            STREAM_ELEMENTS(out + j, NAME(mixed)(row, mixture, kept, j, n - j, with_entropy, plain));
+    }
+    for (; j + LANES <= n; j += LANES)
+        STORE_ELEMENTS(out + j, NAME(mixed)(row, mixture, kept, j, LANES, with_entropy, plain));
+    if (j < n)
+        NAME(store)(out + j, NAME(mixed)(row, mixture, kept, j, n - j, with_entropy, plain), n - j);
 }
 
 /* What the objective of a row is, and its derivatives. */
@@ -223,60 +253,115 @@ INLINE bool NAME(is_in_range)(const struct row_task *task, int64_t i) {
     return true;
 }
 
-INLINE void NAME(one_row)(const struct row_task *task, int64_t i, bool is_last, REAL *scratch,
-                          struct row_report *report, const bool plain) {
-    const bool with_entropy = task->entropy || task->bonus || task->scale_bonus != 0.0;
-    const int64_t n = task->categories, room = (n + LANES - 1) / LANES * LANES + LANES;
+/* What is known of some rows, one number for each. */
+struct NAME(block) {
+    int64_t own[ROWS_AT_ONCE]; /* the action; NONE: counts, or many samples; REFUSED: it does not fit */
+    REAL top[ROWS_AT_ONCE];
+    double mass[ROWS_AT_ONCE], moment[ROWS_AT_ONCE];
+    double total[ROWS_AT_ONCE], tallied[ROWS_AT_ONCE]; /* of what was chosen: Σ y and Σ y d */
+    double log_mass[ROWS_AT_ONCE], log_prob[ROWS_AT_ONCE], entropy[ROWS_AT_ONCE];
+    double g[ROWS_AT_ONCE], h[ROWS_AT_ONCE], q[ROWS_AT_ONCE];
+    double c[ROWS_AT_ONCE], k[ROWS_AT_ONCE], at_own[ROWS_AT_ONCE];
+};
+
+/* What a run over rows works with. */
+struct NAME(run) {
+    const struct row_task *task;
+    struct row_report *report;
+    REAL *kept, *stored, *chosen; /* scratch, `room` numbers for each row of a block; chosen: zeros */
+    int64_t room;
+    bool with_entropy;
+};
+
+INLINE struct NAME(row) NAME(row_at)(const struct NAME(run) *run, int64_t i, int64_t at,
+                                     const bool plain) {
+    const struct row_task *task = run->task;
     const bool transforms = !plain && (task->softcap != 0 || task->temperature != 1);
-    REAL *kept = task->gradient ? scratch : nullptr, *chosen = scratch + 2 * room;
-    const ELEMENT *x = (const ELEMENT *)task->logits + i * task->logits_stride;
-    struct NAME(row) row = {
-        x,
-        task->mask ? task->mask + i * task->mask_stride : nullptr,
-        transforms ? scratch + room : nullptr,
+    return (struct NAME(row)){
+        (const ELEMENT *)task->logits + i * task->logits_stride,
+        !plain && task->mask ? task->mask + i * task->mask_stride : nullptr,
+        transforms ? run->stored + at * run->room : nullptr,
         (REAL)task->temperature,
         (REAL)task->softcap,
         (REAL)(task->softcap / task->temperature),
     };
+}
+
+INLINE const REAL *NAME(counts_at)(const struct NAME(run) *run, int64_t i) {
+    const struct row_task *task = run->task;
+    return task->counts ? (const REAL *)task->counts + i * task->counts_stride : nullptr;
+}
+
+/* Row i, the first time: what its logits add up to. */
+INLINE void NAME(measure)(const struct NAME(run) *run, struct NAME(block) *block, int64_t i,
+                          int64_t at, bool is_last, const bool plain) {
+    const struct row_task *task = run->task;
+    const int64_t n = task->categories;
+    struct NAME(row) row = NAME(row_at)(run, i, at, plain);
+    REAL *kept = run->kept + at * run->room;
+    block->own[at] = REFUSED;
+    block->mass[at] = 1;
     if (!NAME(is_in_range)(task, i)) {
-        if (report->refused < 0) report->refused = i;
+        if (run->report->refused < 0) run->report->refused = i;
         return;
     }
-    const double cooling = plain ? 1.0 : 1.0 / task->temperature;
-    double mass, moment, total = 1.0, tallied = 0.0;
-    REAL top = NAME(maximum)(&row, n, plain);
-    int64_t own = !plain && (!task->action || task->samples != 1) ? -1 : task->action[i];
-    REAL own_logit = own < 0 ? 0 : NAME(again)(&row, own, 1, plain)[0];
-    const REAL *counts = !plain && task->counts
-                             ? (const REAL *)task->counts + i * task->counts_stride
-                             : nullptr;
-    const ELEMENT *next = is_last ? nullptr : x + task->logits_stride;
-    if (with_entropy)
+    const REAL top = NAME(maximum)(&row, n, plain);
+    const ELEMENT *next = is_last ? nullptr : row.x + task->logits_stride;
+    const REAL *counts = plain ? nullptr : NAME(counts_at)(run, i);
+    double mass, moment, total = 1, tallied = 0;
+    if (run->with_entropy)
         NAME(sums)(&row, n, top, true, kept, next, &mass, &moment, plain);
     else
         NAME(sums)(&row, n, top, false, kept, next, &mass, &moment, plain);
-    double log_mass = log(mass), entropy = with_entropy ? log_mass - moment / mass : 0.0;
-    double log_normalizer = top + log_mass;
+    block->own[at] = NONE;
     if (counts && !NAME(tally)(&row, counts, n, top, &total, &tallied)) {
-        if (report->refused < 0) report->refused = i;
-        return;
+        if (run->report->refused < 0) run->report->refused = i;
+        block->own[at] = REFUSED;
+    } else if (plain || (task->action && task->samples == 1)) {
+        block->own[at] = task->action[i];
+        tallied = (double)NAME(again)(&row, task->action[i], 1, plain)[0] - top;
     }
+    block->top[at] = top, block->mass[at] = mass, block->moment[at] = moment;
+    block->total[at] = total, block->tallied[at] = tallied;
+}
+
+/* log π of what was chosen, and the entropy, of all rows of a block. */
+INLINE void NAME(conclude)(struct NAME(block) *block, int64_t rows, bool with_entropy) {
+    for (int64_t at = 0; at < rows; at += DOUBLE_LANES) {
+        DOUBLE(vector) mass = DOUBLE(read)(block->mass + at), log_mass = DOUBLE(logarithm)(mass);
+        DOUBLE(vector) total = DOUBLE(read)(block->total + at);
+        DOUBLE(write)(block->log_mass + at, log_mass);
+        DOUBLE(write)(block->log_prob + at, DOUBLE(read)(block->tallied + at) - total * log_mass);
+        if (with_entropy)
+            DOUBLE(write)(block->entropy + at, log_mass - DOUBLE(read)(block->moment + at) / mass);
+    }
+}
+
+/* The objective of row i, its derivatives, and what is known of the row, where it is wanted. */
+INLINE void NAME(value)(const struct NAME(run) *run, struct NAME(block) *block, int64_t i,
+                        int64_t at, const bool plain) {
+    const struct row_task *task = run->task;
+    const int64_t own = block->own[at];
+    if (own == REFUSED) return;
+    const REAL *counts = plain ? nullptr : NAME(counts_at)(run, i);
+    REAL *chosen = run->chosen + at * run->room;
+    struct NAME(row) row = NAME(row_at)(run, i, at, plain);
+    const double log_mass = block->log_mass[at];
+    const double entropy = run->with_entropy ? block->entropy[at] : 0.0;
+    const double log_normalizer = block->top[at] + log_mass;
+    const double cooling = plain ? 1.0 : 1.0 / task->temperature;
     struct NAME(slopes) slopes = {0, 0, 0, 0};
-    double own_slope = 0.0, own_log_prob = 0.0;
-    for (int64_t s = 0; s < task->samples; s++) {
-        int64_t at = s * task->sample_stride + i;
-        double log_prob = 0.0;
-        if (counts) {
-            log_prob = tallied - total * log_mass;
-        } else {
-            REAL z = own >= 0 ? own_logit : NAME(again)(&row, task->action[at], 1, plain)[0];
-            log_prob = (double)z - top - log_mass;
+    for (int64_t s = 0; s < (plain ? 1 : task->samples); s++) {
+        int64_t index = s * task->sample_stride + i;
+        double log_prob = block->log_prob[at];
+        if (!plain && own == NONE && !counts) {
+            REAL z = NAME(again)(&row, task->action[index], 1, plain)[0];
+            log_prob = (double)z - block->top[at] - log_mass;
         }
-        if (!isfinite(log_prob) && report->impossible < 0) report->impossible = i;
-        if (task->log_prob) ((REAL *)task->log_prob)[at] = (REAL)log_prob;
-        own_slope = NAME(sample)(task, at, log_prob, entropy, log_normalizer, &slopes);
-        own_log_prob = log_prob;
-        if (kept && own < 0 && !counts) chosen[task->action[at]] += (REAL)own_slope;
+        if (!isfinite(log_prob) && run->report->impossible < 0) run->report->impossible = i;
+        if (task->log_prob) ((REAL *)task->log_prob)[index] = (REAL)log_prob;
+        double slope = NAME(sample)(task, index, log_prob, entropy, log_normalizer, &slopes);
+        if (!plain && own == NONE && !counts) chosen[task->action[index]] += (REAL)slope;
     }
     if (task->bonus) {
         slopes.entropy += COLUMN(bonus, i);
@@ -286,31 +371,87 @@ INLINE void NAME(one_row)(const struct row_task *task, int64_t i, bool is_last, 
         slopes.log_normalizer += COLUMN(normalizer, i);
         slopes.value += COLUMN(normalizer, i) * log_normalizer;
     }
-    report->value += slopes.value;
+    run->report->value += slopes.value;
     if (task->loss) ((REAL *)task->loss)[i] = (REAL)slopes.value;
     if (task->entropy) ((REAL *)task->entropy)[i] = (REAL)entropy;
     if (task->log_normalizer) ((REAL *)task->log_normalizer)[i] = (REAL)log_normalizer;
-    if (!kept) return;
-    /* π (−n g − h (H + log π) + q), with log π = d − log_mass and π = e^d / mass */
+    block->g[at] = slopes.log_prob * cooling;
+    block->h[at] = slopes.entropy * cooling;
+    block->q[at] = slopes.log_normalizer * cooling;
+}
+
+/* π (−n g − h (H + log π) + q), with log π = d − log_mass and π = e^d / mass, of all rows of a
+ * block; and at the action, where g is added, from 1 − π without cancellation. */
+INLINE void NAME(derive)(struct NAME(block) *block, int64_t rows, bool with_entropy) {
+    const DOUBLE(vector) nothing = DOUBLE(splat)(0.0);
+    for (int64_t at = 0; at < rows; at += DOUBLE_LANES) {
+        DOUBLE(vector) g = DOUBLE(read)(block->g + at), q = DOUBLE(read)(block->q + at);
+        DOUBLE(vector) mass = DOUBLE(read)(block->mass + at), less_1;
+        DOUBLE(vector) log_prob = DOUBLE(read)(block->log_prob + at);
+        DOUBLE(vector) pi = DOUBLE(exponential_less_1)(log_prob, &less_1);
+        DOUBLE(vector) c = q - DOUBLE(read)(block->total + at) * g, k = nothing;
+        DOUBLE(vector) own = q * pi - DOUBLE(select)(g == 0.0, nothing, g * less_1);
+        if (with_entropy) {
+            DOUBLE(vector) h = DOUBLE(read)(block->h + at);
+            DOUBLE(vector) entropy = DOUBLE(read)(block->entropy + at);
+            c -= h * (entropy - DOUBLE(read)(block->log_mass + at));
+            k = -h / mass;
+            own -= h * pi * DOUBLE(select)(pi > 0.0, log_prob + entropy, nothing);
+        }
+        DOUBLE(write)(block->c + at, c / mass);
+        DOUBLE(write)(block->k + at, k);
+        DOUBLE(write)(block->at_own + at, own);
+    }
+}
+
+/* Row i, the second time: its gradient. */
+INLINE void NAME(emit)(const struct NAME(run) *run, struct NAME(block) *block, int64_t i,
+                       int64_t at, const bool plain) {
+    const struct row_task *task = run->task;
+    const int64_t own = block->own[at];
+    if (own == REFUSED) return;
+    const REAL *counts = plain ? nullptr : NAME(counts_at)(run, i);
+    const REAL *kept = run->kept + at * run->room;
+    REAL *chosen = run->chosen + at * run->room;
+    struct NAME(row) row = NAME(row_at)(run, i, at, plain);
+    const struct NAME(mixture) mixture = {
+        block->top[at],
+        (REAL)block->c[at],
+        (REAL)block->k[at],
+        (REAL)(counts ? block->g[at] : 1.0 / task->temperature),
+        counts ? counts : own == NONE ? chosen : nullptr,
+    };
     ELEMENT *out = (ELEMENT *)task->gradient + i * task->gradient_stride;
-    double g = slopes.log_prob * cooling, h = slopes.entropy * cooling;
-    double q = slopes.log_normalizer * cooling;
-    double c = q - total * g - h * (entropy - log_mass);
-    const REAL *y = counts ? counts : own < 0 ? chosen : nullptr;
-    REAL f = (REAL)(counts ? g : cooling);
-    REAL derivative = 1; /* of the soft-cap at the action */
-    if (own >= 0 && transforms && task->softcap != 0)
+    const int64_t n = task->categories;
+    REAL derivative = 1; /* of the soft-cap at the action; read before `out` is written: one memory */
+    if (!plain && own >= 0 && row.stored && row.softcap != 0)
         derivative = row.stored[own] < -1.5 ? 0 : 1 - row.stored[own] * row.stored[own];
-    NAME(spread)(&row, n, top, kept, (REAL)(c / mass), (REAL)(-h / mass), y, f, out,
-                 task->stream != 0, plain);
-    if (own >= 0) {
-        double pi = exp(own_log_prob), surprise = pi > 0.0 ? own_log_prob + entropy : 0.0;
-        double value = q * pi - h * pi * surprise; /* 1 − π_a without cancellation: */
-        value -= g == 0.0 ? 0.0 : g * expm1(own_log_prob);
-        NAME(store)(out + own, SPLAT((REAL)(value * derivative)), 1);
-    } else if (!counts) {
+    if (run->with_entropy)
+        NAME(spread)(&row, &mixture, kept, n, out, task->stream != 0, true, plain);
+    else
+        NAME(spread)(&row, &mixture, kept, n, out, task->stream != 0, false, plain);
+    if (own >= 0)
+        NAME(store)(out + own, SPLAT((REAL)(block->at_own[at] * derivative)), 1);
+    else if (!counts && task->action)
         for (int64_t s = 0; s < task->samples; s++)
             chosen[task->action[s * task->sample_stride + i]] = 0;
+}
+
+INLINE void NAME(blocks)(const struct NAME(run) *run, int64_t start, int64_t stop, int64_t size,
+                         const bool plain) {
+    struct NAME(block) block;
+    for (int64_t begin = start; begin < stop; begin += size) {
+        const int64_t rows = begin + size < stop ? size : stop - begin;
+        for (int64_t at = 0; at < rows; at++)
+            NAME(measure)(run, &block, begin + at, at, begin + at + 1 == stop, plain);
+        for (int64_t at = rows; at % DOUBLE_LANES; at++) /* what fills up the last vectors */
+            block.mass[at] = 1, block.moment[at] = block.total[at] = block.tallied[at] = 0,
+            block.g[at] = block.h[at] = block.q[at] = 0;
+        NAME(conclude)(&block, rows, run->with_entropy);
+        for (int64_t at = 0; at < rows; at++) NAME(value)(run, &block, begin + at, at, plain);
+        if (!run->task->gradient) continue;
+        NAME(derive)(&block, rows, run->with_entropy);
+        for (int64_t at = 0; at < rows; at++) NAME(emit)(run, &block, begin + at, at, plain);
     }
 }
 
@@ -320,15 +461,23 @@ static bool NAME(rows)(const struct row_task *task, int64_t start, int64_t stop,
     const int64_t room = (task->categories + LANES - 1) / LANES * LANES + LANES;
     const bool plain = !task->mask && task->softcap == 0 && task->temperature == 1 &&
                        task->samples == 1 && !task->counts;
-    REAL *scratch = (REAL *)calloc((plain ? 1 : 3) * room, sizeof(REAL));
+    int64_t size = SCRATCH / room;
+    size = size < 1 ? 1 : size > ROWS_AT_ONCE ? ROWS_AT_ONCE : size;
+    const int64_t part = size * room;
+    void *scratch = malloc((plain ? 1 : 3) * part * sizeof(REAL) + ALIGNMENT);
     if (!scratch) return false;
-    for (int64_t i = start; i < stop; i++)
+    REAL *kept = (REAL *)(((uintptr_t)scratch + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+    if (!plain) memset(kept + 2 * part, 0, part * sizeof(REAL));
+    const struct NAME(run) run = {
+        task, report, kept, kept + part, kept + 2 * part, room,
+        task->entropy || task->bonus || task->scale_bonus != 0.0,
+    };
 #if BYTES > 16 && !WIDE /* for the others the compiler need not work twice */
-        if (plain)
-            NAME(one_row)(task, i, i + 1 == stop, scratch, report, true);
-        else
+    if (plain)
+        NAME(blocks)(&run, start, stop, size, true);
+    else
 #endif
-            NAME(one_row)(task, i, i + 1 == stop, scratch, report, false);
+        NAME(blocks)(&run, start, stop, size, false);
 #if BYTES == 64
     if (task->stream) _mm_sfence();
 #endif
@@ -343,3 +492,5 @@ static bool NAME(rows)(const struct row_task *task, int64_t start, int64_t stop,
 #undef LOAD_ELEMENTS
 #undef STORE_ELEMENTS
 #undef STREAM_ELEMENTS
+#undef LOAD_SOME
+#undef STORE_SOME
