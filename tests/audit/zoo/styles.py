@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).parent / "styles"
+# Whether the diagnosis was written with its programs at hand, or they are only scored.
+HALVES = ("tuning", "scored")
 _TAG = re.compile(r"\s*#@ (\w+)$")
 
 
@@ -21,7 +23,7 @@ class Style:
 
     Attributes:
         name: Of the file.
-        tuning: Whether the diagnosis was written with its programs at hand.
+        half: One of ``HALVES``.
         weights: The tensor that multiplies the log-probabilities.
         gamma: The expression of the discount.
         log_prob_list: What the log-probabilities are stacked from, if they are.
@@ -29,7 +31,7 @@ class Style:
     """
 
     name: str
-    tuning: bool
+    half: str
     weights: str = "returns"
     gamma: str = "GAMMA"
     log_prob_list: str = "log_probs"
@@ -42,26 +44,26 @@ class Style:
 
 
 STYLES = (
-    Style("flat", tuning=True),
-    Style("agent", tuning=True, gamma="self.gamma", log_prob_list="self.log_probs"),
-    Style("batch", tuning=True),
-    Style("vector", tuning=True),
-    Style("actor_critic", tuning=True, weights="advantages"),
-    Style("shared", tuning=True, weights="advantages", gamma="gamma"),
-    Style("numpy_sampling", tuning=True),
-    Style("gaussian", tuning=True, gamma="gamma"),
-    Style("old_gym", tuning=True, gamma="args.gamma", log_prob_list="policy.saved_log_probs"),
-    Style("module", tuning=True, gamma="self.gamma"),
-    Style("masked", tuning=True),
-    Style("bootstrapped", tuning=True, weights="advantages", inexact=True),
-    Style("functions", tuning=False),
-    Style("bernoulli", tuning=False),
-    Style("hand_scored", tuning=False),
-    Style("buffer", tuning=False, gamma="self.config.gamma"),
-    Style("two_optimizers", tuning=False, weights="advantages", gamma="gamma", inexact=True),
-    Style("one_hot", tuning=False),
-    Style("same_step", tuning=False),
-    Style("next_step", tuning=False, inexact=True),
+    Style("flat", half="tuning"),
+    Style("agent", half="tuning", gamma="self.gamma", log_prob_list="self.log_probs"),
+    Style("batch", half="tuning"),
+    Style("vector", half="tuning"),
+    Style("actor_critic", half="tuning", weights="advantages"),
+    Style("shared", half="tuning", weights="advantages", gamma="gamma"),
+    Style("numpy_sampling", half="tuning"),
+    Style("gaussian", half="tuning", gamma="gamma"),
+    Style("old_gym", half="tuning", gamma="args.gamma", log_prob_list="policy.saved_log_probs"),
+    Style("module", half="tuning", gamma="self.gamma"),
+    Style("masked", half="tuning"),
+    Style("bootstrapped", half="tuning", weights="advantages", inexact=True),
+    Style("functions", half="scored"),
+    Style("bernoulli", half="scored"),
+    Style("hand_scored", half="scored"),
+    Style("buffer", half="scored", gamma="self.config.gamma"),
+    Style("two_optimizers", half="scored", weights="advantages", gamma="gamma", inexact=True),
+    Style("one_hot", half="scored"),
+    Style("same_step", half="scored"),
+    Style("next_step", half="scored", inexact=True),
 )
 
 
