@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.cli.conftest import ROOT, Command
+
 HERE = "tests.train.environments:"
 
 
@@ -32,7 +33,9 @@ def run(*arguments: str, folder: Path) -> tuple[int, str, str]:
     return process.returncode, output, errors
 
 
-def test_train_and_evaluate_from_the_first_command_to_the_last(tmp_path: Path) -> None:
+def test_train_and_evaluate_from_the_first_command_to_the_last(
+    tmp_path: Path, eligibility: Command
+) -> None:
     status, output, errors = run(
         "train", "CartPole-v1", "--seed", "1", "--stop-at", "475", "--json", folder=tmp_path
     )
@@ -49,7 +52,7 @@ def test_train_and_evaluate_from_the_first_command_to_the_last(tmp_path: Path) -
     assert result["run"] == f"runs/{folder.name}"
     assert folder.name.startswith("CartPole-v1-1-")
 
-    status, output, errors = run("evaluate", result["run"], "--json", folder=tmp_path)
+    status, output, errors = eligibility("evaluate", result["run"], "--json")
     assert status == 0, errors
     evaluation = json.loads(output)
     assert list(evaluation) == [
@@ -92,9 +95,9 @@ def test_train_and_evaluate_from_the_first_command_to_the_last(tmp_path: Path) -
     ],
 )
 def test_bad_usage_is_one_line_and_leaves_nothing(
-    arguments: tuple[str, ...], message: str, tmp_path: Path
+    arguments: tuple[str, ...], message: str, tmp_path: Path, eligibility: Command
 ) -> None:
-    status, output, errors = run("train", *arguments, "--out", "run", folder=tmp_path)
+    status, output, errors = eligibility("train", *arguments, "--out", "run")
     assert status == 2
     assert output == ""
     assert errors.startswith(f"error: {message}")
@@ -102,8 +105,10 @@ def test_bad_usage_is_one_line_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_environment_that_crashes_later_keeps_what_was_trained(tmp_path: Path) -> None:
-    status, _, errors = run("train", HERE + "CrashesLater-v0", "--out", "run", folder=tmp_path)
+def test_an_environment_that_crashes_later_keeps_what_was_trained(
+    tmp_path: Path, eligibility: Command
+) -> None:
+    status, _, errors = eligibility("train", HERE + "CrashesLater-v0", "--out", "run")
     assert status == 2
     assert errors.splitlines()[-1] == (
         "error: the environment's step: got RuntimeError: worn out, expected no exception; "
@@ -115,7 +120,7 @@ def test_an_environment_that_crashes_later_keeps_what_was_trained(tmp_path: Path
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_training_and_keeps_the_checkpoint(
-    number: signal.Signals, tmp_path: Path
+    number: signal.Signals, tmp_path: Path, eligibility: Command
 ) -> None:
     process = start(
         "train", HERE + "Slow-v0", "--environments", "2", "--out", "run", "--json", folder=tmp_path
@@ -130,13 +135,11 @@ def test_a_signal_ends_training_and_keeps_the_checkpoint(
     assert result["solved"] is False
     assert result["updates"] >= 1
     assert "stopping after this rollout; once more to stop at once" in errors
-    status, output, _ = run("evaluate", "run", "--episodes", "2", "--json", folder=tmp_path)
+    status, output, _ = eligibility("evaluate", "run", "--episodes", "2", "--json")
     assert status == 0
     assert json.loads(output)["episodes"] == 2
     more = str(result["steps"] + 1)
-    status, output, errors = run(
-        "train", "--resume", "run", "--steps", more, "--json", folder=tmp_path
-    )
+    status, output, errors = eligibility("train", "--resume", "run", "--steps", more, "--json")
     assert status == 0, errors
     assert json.loads(output)["updates"] == result["updates"] + 1
 

@@ -1,8 +1,6 @@
-"""Trains a few models, writes their weights: ``shared_training.py OUT``, alone or by torchrun."""
+"""Trains a few models and writes their weights, alone or as one of several processes."""
 
 from __future__ import annotations
-
-import sys
 
 from safetensors.torch import save_file
 
@@ -17,7 +15,9 @@ OPTIONS = {
 }
 
 
-def main(out: str) -> None:
+def main(arguments: list[str]) -> None:
+    """``arguments``: the file for the weights."""
+    (out,) = arguments
     weights = {}
     for name, options in OPTIONS.items():
         model = el.Reinforce(
@@ -27,7 +27,3 @@ def main(out: str) -> None:
         weights |= {f"{name}.{key}": t for key, t in model.network.state_dict().items()}
     if model.leads:
         save_file(weights, out)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

@@ -1,13 +1,21 @@
-"""Several real processes make the steps of one; a worker that is killed costs nothing."""
+"""Several real processes make the steps of one; a worker that is killed costs nothing.
+
+Where torchrun itself is not in question, the processes come from a server that has imported
+everything once, and find in their environment what torchrun would have put there.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import multiprocessing
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +23,7 @@ import torch
 from safetensors.torch import load_file
 
 import eligibility as el
+from eligibility.cli.app import main
 from eligibility.cli.train import train
 from eligibility.errors import InvalidValueError
 from eligibility.train.distributed import Processes
@@ -45,10 +54,40 @@ def finished(process: subprocess.Popen[str]) -> str:
     return output
 
 
+def together(number: int, function: Callable[[list[str]], None], arguments: list[str]) -> None:
+    """Call the function in so many processes."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["eligibility.train.run_folder", shared_training.__name__])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    ranks = [
+        context.Process(target=as_rank, args=(rank, number, port, function, arguments))
+        for rank in range(number)
+    ]
+    for process in ranks:
+        process.start()
+    for process in ranks:
+        process.join(120)
+    assert [process.exitcode for process in ranks] == [0] * number
+
+
+def as_rank(
+    rank: int, number: int, port: int, function: Callable[[list[str]], None], arguments: list[str]
+) -> None:
+    """One of the processes."""
+    torch.set_num_threads(1)
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    os.environ |= {**address, "RANK": str(rank), "WORLD_SIZE": str(number)}
+    with contextlib.redirect_stdout(None), contextlib.redirect_stderr(None):
+        function(arguments)
+    torch.distributed.destroy_process_group()  # no atexit here
+
+
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, torch.Tensor]:
     path = tmp_path_factory.mktemp("alone") / "weights.safetensors"
-    shared_training.main(str(path))
+    shared_training.main([str(path)])
     return load_file(path)
 
 
@@ -57,10 +96,10 @@ def test_processes_make_the_steps_of_one(
     number: int, alone: dict[str, torch.Tensor], tmp_path: Path
 ) -> None:
     out = tmp_path / "weights.safetensors"
-    finished(torchrun(number, shared_training.__file__, str(out)))
-    together = load_file(out)
-    assert together.keys() == alone.keys()
-    for name, weights in together.items():
+    together(number, shared_training.main, [str(out)])
+    found = load_file(out)
+    assert found.keys() == alone.keys()
+    for name, weights in found.items():
         # The order of a sum of float32 numbers, through a handful of steps of Adam.
         torch.testing.assert_close(weights, alone[name], rtol=1e-3, atol=1e-4, msg=name)
 
@@ -70,14 +109,20 @@ def rows_of(folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def training(out: Path) -> list[str]:
+def command(out: Path) -> list[str]:
     options = "--seed 1 --steps 30000 --stop-at inf --environments 8 --learning-rate 0.001"
-    return ["-m", "eligibility", "train", "CartPole-v1", *options.split(), "--out", str(out)]
+    return ["train", "CartPole-v1", *options.split(), "--out", str(out)]
+
+
+def run(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(arguments)
+    assert left.value.code == 0
 
 
 def test_a_killed_worker_is_started_again_and_nothing_is_lost(tmp_path: Path) -> None:
-    finished(torchrun(2, *training(tmp_path / "whole")))
-    interrupted = torchrun(2, *training(tmp_path / "killed"), restarts=1)
+    together(2, run, command(tmp_path / "whole"))
+    interrupted = torchrun(2, "-m", "eligibility", *command(tmp_path / "killed"), restarts=1)
     checkpoint = tmp_path / "killed" / "checkpoint.safetensors"
     deadline = time.monotonic() + 120
     while not checkpoint.exists() and time.monotonic() < deadline:

@@ -8,6 +8,7 @@ resident size in a process of its own, the two gradients included.
 
 from __future__ import annotations
 
+import os
 import statistics
 import subprocess
 import sys
@@ -240,12 +241,13 @@ def measure_linear(
                 error = (given[0].grad.float() - truth).norm() / truth.norm()
                 errors[name] = float(error)
     base = times[PRODUCTS]
+    peaks = _peaks(list(chosen), size, dtype, entropy_coef) if with_memory else {}
     return [
         LinearFigure(
             name,
             statistics.median(taken),
             statistics.median(a / b for a, b in zip(taken, base, strict=True)),
-            _peak_of(name, size, dtype, entropy_coef) if with_memory and name in chosen else None,
+            peaks.get(name),
             errors[name],
         )
         for name, taken in times.items()
@@ -260,13 +262,18 @@ def _truth(given: Given, beta: float) -> Tensor:
     return hidden.grad
 
 
-def _peak_of(name: str, size: Size, dtype: str, beta: float) -> float | None:
-    """The growth of the peak resident size during one step, in a fresh process, in MiB."""
+def _peaks(names: list[str], size: Size, dtype: str, beta: float) -> dict[str, float]:
+    """The growth of each one's peak resident size during one step, in MiB.
+
+    Each has a process of its own, whose memory nobody used before: a fork of one that has only
+    imported torch, which takes longer than the step.
+    """
     if not (_PROCESS / "clear_refs").exists():
-        return None
+        return {}
     numbers = map(str, (size.tokens, size.vocabulary, size.features, dtype, beta))
-    command = [sys.executable, "-m", __name__, name, *numbers]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    command = [sys.executable, "-m", __name__, *numbers, *names]
+    found = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return dict(zip(names, map(float, found.split()), strict=True))
 
 
 def _measure_memory(name: str, size: Size, dtype: str, beta: float) -> float:
@@ -292,6 +299,17 @@ def _resident(field: str) -> float:
     raise LookupError(field)
 
 
+def _in_a_fork(name: str, size: Size, dtype: str, beta: float) -> None:
+    """Measure in a child process, which writes the figure on standard output."""
+    child = os.fork()
+    if not child:
+        os.write(1, f"{_measure_memory(name, size, dtype, beta)}\n".encode())
+        os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        raise SystemExit(f"measuring {name} failed")
+
+
 if __name__ == "__main__":
-    _name, _dtype, _beta = sys.argv[1], sys.argv[5], float(sys.argv[6])
-    sys.stdout.write(f"{_measure_memory(_name, Size(*map(int, sys.argv[2:5])), _dtype, _beta)}\n")
+    _size, _dtype, _beta = Size(*map(int, sys.argv[1:4])), sys.argv[4], float(sys.argv[5])
+    for _name in sys.argv[6:]:
+        _in_a_fork(_name, _size, _dtype, _beta)

@@ -193,7 +193,8 @@ def _measure_table(
     with_compile: bool,
     budget: float,
 ) -> Table:
-    torch.compiler.reset()  # every size is compiled for itself
+    if with_compile:
+        torch.compiler.reset()  # every size is compiled for itself
     problem = new_problem(case.rows, case.categories, getattr(torch, case.dtype), beta)
     losses = contestants(with_compile)
     steps = {name: step_of(loss, problem) for name, loss in losses.items()}
