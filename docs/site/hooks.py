@@ -1,24 +1,46 @@
-"""What MkDocs does beyond its plugins: today's help texts of the command line, and formulas."""
+"""What MkDocs does beyond its plugins: help texts of the command line, formulas, notebooks."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
+from pathlib import PurePosixPath
 from typing import Any
 
+import nbformat
 from latex2mathml.converter import convert
+from mkdocs.structure.files import File
+from notebooks import notebook_of
 
+_TUTORIALS = "learn/*.md"
+_FIRST_WORDS = re.compile(r"^\*.*\*$", flags=re.MULTILINE)  # how long it takes, what it needs
 _FORMULA = re.compile(r"^```math\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 _HELP = re.compile(r"^<!-- (eligibility[\w ]* --help) -->$", flags=re.MULTILINE)
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
+def on_files(files: Any, *, config: Any, **_: Any) -> Any:
+    """The files of the site, and beside each tutorial a notebook of it."""
+    for page in [file for file in files if PurePosixPath(file.src_uri).match(_TUTORIALS)]:
+        content = nbformat.writes(notebook_of(page.content_string))
+        files.append(File.generated(config, _notebook(page.src_uri), content=content))
+    return files
+
+
+def _notebook(page: str) -> str:
+    return str(PurePosixPath(page).with_suffix(".ipynb"))
+
+
+def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """The page with what takes the place of its help comments and of its formulas.
 
     ``<!-- eligibility VERB --help -->`` becomes what the command prints, a ``math`` block becomes
-    MathML, which browsers draw without a script.
+    MathML, which browsers draw without a script. A tutorial has a link to its notebook.
     """
+    if PurePosixPath(page.file.src_uri).match(_TUTORIALS):
+        name = PurePosixPath(_notebook(page.file.src_uri)).name
+        link = f"[Download it as a notebook]({name}){{ download }}"
+        markdown = _FIRST_WORDS.sub(lambda found: f"{found[0]} {link}", markdown, count=1)
     markdown = _FORMULA.sub(lambda found: convert(found[1].strip(), display="block"), markdown)
     return _HELP.sub(lambda found: f"```text\n{_output_of(found[1])}```", markdown)
 

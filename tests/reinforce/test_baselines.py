@@ -239,3 +239,25 @@ def test_a_ridge_outside_its_domain_is_refused() -> None:
     text = "`ridge`: got 0, expected a finite number > 0; it keeps the solution unique"
     with pytest.raises(InvalidValueError, match=f"^{re.escape(text)}$"):
         StateValue(ridge=0.0)
+
+
+def test_rows_that_are_groups_are_compared_within_themselves() -> None:
+    answers = torch.rand(5, 4, generator=torch.Generator().manual_seed(0))
+    alive = torch.ones(5, 4, dtype=torch.bool)
+    alive[2, 1] = alive[4, :3] = False  # an answer that does not count; a group of one
+    got = LeaveOneOut(rows="groups")(answers, alive)
+    for row, (group, counts) in enumerate(zip(answers, alive, strict=True)):
+        for column in range(4):
+            others = [float(group[j]) for j in range(4) if j != column and counts[j]]
+            wanted = sum(others) / len(others) if others and counts[column] else 0.0
+            assert float(got[row, column]) == pytest.approx(wanted, abs=1e-6)
+    as_time = LeaveOneOut()(answers, alive)
+    assert not torch.allclose(got, as_time)  # which pools the rows
+
+
+def test_other_rows_are_refused() -> None:
+    text = (
+        "`rows`: got 'prompts', expected 'time' or 'groups'; say what the rows of the returns are"
+    )
+    with pytest.raises(InvalidValueError, match=f"^{re.escape(text)}$"):
+        LeaveOneOut(rows="prompts")

@@ -1,7 +1,8 @@
 """What is subtracted from a return: less variance, and, if it ignores the own action, no bias.
 
 A baseline is called with the returns of independent episodes, time first and episodes last, and
-answers with what to subtract from each: ``advantage = returns − baseline(returns, alive)``.
+answers with what to subtract from each: ``advantage = returns − baseline(returns, alive)``. Who
+has several answers to each of several prompts has rows that are no time: `LeaveOneOut` can be told.
 
 ============================  ================================================  ====
 baseline of episode i         value                                             bias
@@ -9,6 +10,7 @@ baseline of episode i         value                                             
 ``NoBaseline``                0                                                 none
 ``MovingAverage``             exponential average over earlier batches          none
 ``LeaveOneOut``               mean of the other episodes, over all their steps  none
+``LeaveOneOut("groups")``     mean of the others in the same row                none
 ``TimeDependentLeaveOneOut``  mean of the other episodes at the same time step  none
 ``StateValue``                what earlier batches predict for the state        none
 ============================  ================================================  ====
@@ -125,19 +127,43 @@ class LeaveOneOut(Baseline):
     Independent of everything that episode i did, hence unbiased; with returns ``[B]`` it is the
     leave-one-out estimator of the bandit literature. Needs two episodes.
 
+    A matrix has two readings, and both have names. By default its rows are the steps of B episodes,
+    ``[T, B]``, and all steps of the other episodes make one mean. With ``rows="groups"`` each row
+    is a group by itself, such as the answers to one prompt, ``[prompts, answers]``: an answer is
+    compared with the other answers to its own prompt and with nothing else.
+
+    Args:
+        rows: What the rows of a matrix of returns are, ``"time"`` or ``"groups"``.
+
+    Raises:
+        InvalidValueError: ``rows`` is neither.
+
     Example:
         >>> LeaveOneOut()(torch.tensor([1.0, 3.0, 5.0]))
         tensor([4., 3., 2.])
+        >>> answers = torch.tensor([[1.0, 3.0, 5.0], [0.0, 0.0, 6.0]])  # of two prompts
+        >>> LeaveOneOut(rows="groups")(answers)
+        tensor([[4., 3., 2.],
+                [3., 3., 0.]])
 
     References:
         Kool, van Hoof & Welling 2019, "Buy 4 REINFORCE samples, get a baseline for free!".
     """
+
+    def __init__(self, rows: str = "time") -> None:
+        if rows not in ("time", "groups"):
+            raise InvalidValueError(
+                "`rows`", repr(rows), "'time' or 'groups'", "say what the rows of the returns are"
+            )
+        self.rows = rows
 
     def __call__(
         self, returns: Tensor, alive: Tensor | None = None, observations: Tensor | None = None
     ) -> Tensor:
         """The mean over the other episodes' steps; see `Baseline.__call__`."""
         alive = _check_several(returns, alive)
+        if self.rows == "groups":
+            return _mean_of_others_in_the_row(returns, alive)
         per_episode = torch.where(alive, returns, 0).reshape(-1, returns.shape[-1]).sum(0)
         lengths = alive.reshape(-1, returns.shape[-1]).sum(0)
         others = _mean_of_others(per_episode, lengths)
@@ -166,9 +192,7 @@ class TimeDependentLeaveOneOut(Baseline):
         self, returns: Tensor, alive: Tensor | None = None, observations: Tensor | None = None
     ) -> Tensor:
         """The mean over the other episodes alive at that time; see `Baseline.__call__`."""
-        alive = _check_several(returns, alive)
-        others = _mean_of_others(torch.where(alive, returns, 0), alive.long())
-        return torch.where(alive, others, 0)
+        return _mean_of_others_in_the_row(returns, _check_several(returns, alive))
 
 
 class StateValue(Baseline):
@@ -248,6 +272,12 @@ def _mean_of_others(sums: Tensor, counts: Tensor) -> Tensor:
     others = sums.sum(-1, keepdim=True) - sums
     number = counts.sum(-1, keepdim=True) - counts
     return torch.where(number > 0, others / number.clamp(min=1), 0)
+
+
+def _mean_of_others_in_the_row(returns: Tensor, alive: Tensor) -> Tensor:
+    """Row by row, of those alive; 0 where not alive."""
+    others = _mean_of_others(torch.where(alive, returns, 0), alive.long())
+    return torch.where(alive, others, 0)
 
 
 def _check(returns: Tensor, alive: Tensor | None) -> Tensor:
