@@ -25,7 +25,7 @@ LAYERS = {unit: layer for layer, units in enumerate(ORDER) for unit in units}
 CONFINED = {
     "triton": ("ops/_triton_kernels.py",),
     "gymnasium": ("train/", "audit/"),
-    "torch.distributed": ("ops/vocab_parallel.py", "train/distributed.py"),
+    "torch.distributed": ("ops/vocab_parallel.py", "ops/_vocab_shard.py", "train/distributed.py"),
 }
 FILES = sorted(SOURCE.rglob("*.py"))
 

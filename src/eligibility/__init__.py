@@ -35,6 +35,7 @@ _PUBLIC = {
     "clipped_policy_loss": "eligibility.ops.policy_loss",
     "reinforce_loss": "eligibility.ops.policy_loss",
     "release_memory": "eligibility.ops.memory",
+    "LinearReference": "eligibility.ops.linear_categorical",
     "LinearStatistics": "eligibility.ops.linear_categorical",
     "linear_log_prob": "eligibility.ops.linear_categorical",
     "linear_statistics": "eligibility.ops.linear_categorical",

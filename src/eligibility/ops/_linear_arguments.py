@@ -9,10 +9,18 @@ import torch
 from torch import Tensor
 
 from eligibility.errors import InvalidTypeError, InvalidValueError, ShapeError
-from eligibility.ops._linear_autograd import summed_loss, token_losses
-from eligibility.ops._linear_head import Head, mask_rows
+from eligibility.ops._linear_autograd import statistics, summed_loss, token_losses
+from eligibility.ops._linear_head import ELSEWHERE, IGNORED, Head, mask_rows
+from eligibility.ops._linear_reference import LinearReference, Reference, ReferenceChunks
 from eligibility.ops._plain import compute_dtype
-from eligibility.ops._policy_objective import PolicyObjective
+from eligibility.ops._policy_objective import PolicyObjective, TokenStatistics
+from eligibility.ops._vocab_shard import (
+    ProcessGroup,
+    VocabShard,
+    check_processes,
+    is_dtensor,
+    local_part,
+)
 from eligibility.shapes import (
     are_values_readable,
     check_boolean,
@@ -30,9 +38,8 @@ class LinearCall:
 
     head: Head
     hidden: Tensor  # [N, D]
-    token: Tensor  # [N], int64
+    token: Tensor  # [N], int64, a row of the head's weight; or IGNORED, or ELSEWHERE
     shape: torch.Size  # the leading axes
-    ignore_index: int
 
     @classmethod
     def check(
@@ -45,30 +52,45 @@ class LinearCall:
         softcap: float | None,
         mask: Tensor | None,
         ignore_index: int,
+        group: ProcessGroup | None,
+        reference: LinearReference | ReferenceChunks | None = None,
         token_weight: Tensor | None = None,
     ) -> LinearCall:
         """Raise for what does not fit together; then flatten. Under autocast, cast as it would.
 
         Whether the mask allows a token does not matter where ``token_weight`` is 0.
         """
+        is_sharded = group is not None or is_dtensor(weight)
+        if is_sharded:
+            check_processes()
+            bias = None if bias is None else local_part(bias, 0, "bias", group)[0]
+            weight, group = local_part(weight, 0, "weight", group)
         _check_head(hidden, weight, bias, temperature, softcap)
         check_integer(token, "token")
         check_shape(token, hidden.shape[:-1], "token", "one index for each hidden state")
         hidden, weight = _autocast(hidden), _autocast(weight)
         bias = None if bias is None else _autocast(bias)
         vocabulary, features = weight.shape
-        rows = token.reshape(-1).long()
         if mask is not None:
             mask = _checked_mask(mask, token.shape, vocabulary)
-        head = Head(weight, bias, float(temperature), softcap, mask)
+        against = None if reference is None else _rows_of(reference, token.shape, vocabulary, group)
+        shard = VocabShard.among(group, vocabulary, token.device) if is_sharded else None
+        head = Head(weight, bias, float(temperature), softcap, mask, against, shard)
+        rows = token.reshape(-1).long()
         if are_values_readable(hidden, weight, token):
-            _check_range(rows, vocabulary, ignore_index)
-            if mask is not None:
-                counts = rows != ignore_index
-                if token_weight is not None and token_weight.shape == token.shape:
-                    counts &= token_weight.reshape(-1) != 0
-                _check_allowed(rows, mask, counts.nonzero().squeeze(1))
-        return cls(head, hidden.reshape(-1, features), rows, token.shape, ignore_index)
+            check_range(rows, vocabulary, shard, ignore_index)
+        rows = columns(rows, ignore_index, shard)
+        if mask is not None and are_values_readable(hidden, weight, token):
+            counts = rows >= 0
+            if token_weight is not None and token_weight.shape == token.shape:
+                counts &= token_weight.reshape(-1) != 0
+            _check_allowed(rows, mask, counts.nonzero().squeeze(1), 0 if not shard else shard.start)
+        return cls(head, hidden.reshape(-1, features), rows, token.shape)
+
+    def statistics(self) -> TokenStatistics:
+        """The statistics of every token, in the shape of the tokens."""
+        found = statistics(self.head, self.hidden, self.token)
+        return TokenStatistics(*(part.reshape(self.shape) for part in found))
 
     def per_token(self, tensor: Tensor, name: str) -> Tensor:
         """A tensor that holds one number a token, as rows."""
@@ -82,7 +104,7 @@ class LinearCall:
 
     def reduce(self, objective: PolicyObjective, reduction: str) -> Tensor:
         """The loss: per token, or summed or averaged with the gradient on the way forward."""
-        where = (self.head, self.hidden, self.token, self.ignore_index)
+        where = (self.head, self.hidden, self.token)
         if reduction == "none":
             return token_losses(*where, objective).reshape(self.shape)
         if reduction == "sequence":
@@ -90,7 +112,7 @@ class LinearCall:
         if reduction == "sum":
             return summed_loss(*where, objective)
         if reduction == "mean":
-            count = (self.token != self.ignore_index).sum().clamp_min(1)
+            count = (self.token != IGNORED).sum().clamp_min(1)
             return summed_loss(*where, replace(objective, scale=1.0 / count.double()))
         raise InvalidValueError(
             "`reduction`",
@@ -101,32 +123,37 @@ class LinearCall:
 
 
 def _check_head(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, temperature: float, softcap: float | None
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    temperature: float,
+    softcap: float | None,
+    owner: str = "",
 ) -> None:
-    check_floating(hidden, "hidden")
-    check_floating(weight, "weight")
+    check_floating(hidden, f"{owner}hidden")
+    check_floating(weight, f"{owner}weight")
     if weight.ndim != 2 or weight.shape[0] == 0 or hidden.ndim == 0:
         wrong, name = (hidden, "hidden") if hidden.ndim == 0 else (weight, "weight")
         raise ShapeError(
-            f"`{name}`",
+            f"`{owner}{name}`",
             f"shape {list(wrong.shape)}",
             "hidden [*batch, D] and weight [V, D] with V >= 1",
             "the unembedding has one row for each token of the vocabulary",
         )
     if hidden.shape[-1] != weight.shape[1]:
         raise ShapeError(
-            "`hidden`",
+            f"`{owner}hidden`",
             f"{hidden.shape[-1]} features",
             f"D = {weight.shape[1]}, the width of weight {list(weight.shape)}",
             "pass the hidden states that the last layer multiplies; the weight is [V, D]",
         )
     if bias is not None:
-        check_floating(bias, "bias")
-        check_shape(bias, weight.shape[:1], "bias", "one number for each row of weight")
+        check_floating(bias, f"{owner}bias")
+        check_shape(bias, weight.shape[:1], f"{owner}bias", "one number for each row of weight")
     for tensor, name in ((weight, "weight"), (bias, "bias")):
         if tensor is not None and _autocast(tensor).dtype != _autocast(hidden).dtype:
             raise InvalidTypeError(
-                f"`{name}`",
+                f"`{owner}{name}`",
                 f"dtype {_short(tensor)}",
                 f"{_short(hidden)}, the dtype of hidden",
                 f"convert one of them, for instance with {name}.to(hidden.dtype)",
@@ -158,21 +185,72 @@ def _checked_mask(mask: Tensor, batch: torch.Size, vocabulary: int) -> Tensor:
     return mask.reshape(-1, vocabulary)
 
 
-def _check_range(token: Tensor, vocabulary: int, ignore_index: int) -> None:
+def _rows_of(
+    given: LinearReference | ReferenceChunks,
+    batch: torch.Size,
+    vocabulary: int,
+    group: ProcessGroup | None,
+) -> Reference:
+    """The reference, checked, over rows."""
+    if not isinstance(given, LinearReference):
+        return Reference(None, given, vocabulary)
+    hidden, bias = given.hidden, given.bias
+    weight = local_part(given.weight, 0, "reference.weight", group)[0]
+    bias = None if bias is None else local_part(bias, 0, "reference.bias", group)[0]
+    _check_head(hidden, weight, bias, 1.0, None, "reference.")
+    expected = torch.Size((*batch, hidden.shape[-1]))
+    check_shape(hidden, expected, "reference.hidden", "a hidden state for each token")
+    expected = torch.Size((vocabulary, weight.shape[1]))
+    check_shape(weight, expected, "reference.weight", "a row for each row of weight")
+    tensors = {"hidden": hidden, "weight": weight, "bias": bias}
+    for name, tensor in tensors.items():
+        if tensor is not None and tensor.requires_grad and torch.is_grad_enabled():
+            raise InvalidValueError(
+                f"`reference.{name}`",
+                "a tensor that requires gradients",
+                "a constant: the KL has no gradient for its reference here",
+                f"pass {name}.detach(), or compute it under torch.no_grad()",
+            )
+    linear = LinearReference(
+        _autocast(hidden).reshape(-1, hidden.shape[-1]),
+        _autocast(weight),
+        None if bias is None else _autocast(bias),
+    )
+    return Reference(linear, None, vocabulary)
+
+
+def columns(token: Tensor, ignore_index: int, shard: VocabShard | None) -> Tensor:
+    """The part's own numbers of the tokens, or IGNORED or ELSEWHERE."""
+    ignored = token == ignore_index
+    if shard is not None:
+        token = token - shard.start
+        is_here = (token >= 0) & (token < shard.sizes[shard.rank])
+        token = torch.where(is_here, token, ELSEWHERE)
+    return torch.where(ignored, IGNORED, token)
+
+
+def check_range(
+    token: Tensor, vocabulary: int, shard: VocabShard | None, ignore_index: int
+) -> None:
+    """Raise unless the tokens that are not ignored are in the whole vocabulary."""
     counts = token[token != ignore_index]
     if counts.numel() == 0:
         return
+    whose = "weight has V = {} rows, one for each token"
+    if shard is not None:
+        vocabulary = sum(shard.sizes)
+        whose = "the shards of all ranks together have V = {} tokens"
     low, high = (int(end) for end in torch.aminmax(counts))
     if low < 0 or high >= vocabulary:
         raise InvalidValueError(
             "`token`",
             f"a minimum of {low}" if low < 0 else f"a maximum of {high}",
             f"indices in [0, {vocabulary}), or ignore_index = {ignore_index}",
-            f"weight has V = {vocabulary} rows, one for each token",
+            whose.format(vocabulary),
         )
 
 
-def _check_allowed(token: Tensor, mask: Tensor, counts: Tensor) -> None:
+def _check_allowed(token: Tensor, mask: Tensor, counts: Tensor, start: int) -> None:
     """Raise unless the mask allows each token that counts; such a row allows something."""
     for rows in torch.split(counts, max(1, _MASK_ELEMENTS // mask.shape[-1])):
         allowed = mask_rows(mask, rows)
@@ -182,7 +260,7 @@ def _check_allowed(token: Tensor, mask: Tensor, counts: Tensor) -> None:
             row = int(rows[~own][0])
             raise InvalidValueError(
                 "`token`",
-                f"token {int(token[row])} in row {row}, which its mask forbids",
+                f"token {start + int(token[row])} in row {row}, which its mask forbids",
                 "tokens that the mask allows",
                 "an illegal token has probability 0: correct the mask, "
                 "or set the token to ignore_index",

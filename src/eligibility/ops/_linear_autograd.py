@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from eligibility.ops._linear_head import Head
+from eligibility.errors import InvalidValueError
+from eligibility.ops._linear_head import IGNORED, Head
 from eligibility.ops._linear_sweep import Sweep, Wants, sweep
-from eligibility.ops._policy_objective import Objective, PolicyObjective, Upstream
+from eligibility.ops._policy_objective import (
+    Objective,
+    PolicyObjective,
+    TokenStatistics,
+    Upstream,
+)
+from eligibility.ops._vocab_shard import ShardObjective, summed_gradient
 from eligibility.shapes import are_values_readable
 
 
@@ -29,55 +35,55 @@ def _tangent(tensor: Tensor) -> Tensor | None:
     return tangent
 
 
-def statistics(
-    head: Head, hidden: Tensor, token: Tensor, ignore_index: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """log_prob, entropy and log_normalizer of rows ``[N, D]``; inputs are checked already."""
-    if not is_sweepable(hidden, head.weight, head.bias):
-        return head.statistics(hidden, token, ignore_index)
-    result: tuple[Tensor, Tensor, Tensor] = _Statistics.apply(  # type: ignore[no-untyped-call]  # torch
-        hidden, head.weight, head.bias, head, token, ignore_index
+def statistics(head: Head, hidden: Tensor, token: Tensor) -> TokenStatistics:
+    """The statistics of rows ``[N, D]``, 0 where ignored; inputs are checked already."""
+    if head.shard is None:
+        return _statistics(head, hidden, token)
+    _check_shardable(hidden, head.weight, head.bias)
+    local = _statistics(head, summed_gradient(hidden, head.shard.group), token)
+    with_kl = head.reference is not None
+    return head.shard.combine(token >= 0, token == IGNORED, local, with_kl)
+
+
+def _statistics(head: Head, hidden: Tensor, token: Tensor) -> TokenStatistics:
+    """Those of the part of the vocabulary that is here."""
+    given = head.reference.tensors if head.reference is not None else ()
+    if not is_sweepable(hidden, head.weight, head.bias, *given):
+        return head.statistics(hidden, token)
+    return TokenStatistics(
+        *_Statistics.apply(hidden, head.weight, head.bias, head, token)  # type: ignore[no-untyped-call]  # torch
     )
-    return result
 
 
-def summed_loss(
-    head: Head, hidden: Tensor, token: Tensor, ignore_index: int, objective: PolicyObjective
-) -> Tensor:
+def summed_loss(head: Head, hidden: Tensor, token: Tensor, objective: PolicyObjective) -> Tensor:
     """The sum of the losses, with the gradient taken on the way forward where that is possible."""
     inputs = [tensor for tensor in (hidden, head.weight, head.bias) if tensor is not None]
-    fused = is_sweepable(*inputs, *objective.tensors) and not any(
-        tensor.requires_grad for tensor in objective.tensors
+    constants = objective.tensors
+    given = head.reference.tensors if head.reference is not None else ()
+    fused = is_sweepable(*inputs, *constants, *given) and not any(
+        tensor.requires_grad for tensor in constants
     )
     if not fused:
-        return token_losses(head, hidden, token, ignore_index, objective).sum()
+        return token_losses(head, hidden, token, objective).sum()
     if not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)):
-        rows = _rows(token, ignore_index, objective)
-        return _sweep(head, hidden, token, rows, objective, Wants()).loss.sum()
+        return _sweep_loss(head, hidden, token, objective, Wants()).loss.sum()
+    if head.shard is not None:
+        hidden = summed_gradient(hidden, head.shard.group)
     result: Tensor = _SummedLoss.apply(  # type: ignore[no-untyped-call]  # torch
-        hidden, head.weight, head.bias, head, token, ignore_index, objective
+        hidden, head.weight, head.bias, head, token, objective
     )
     return result
 
 
-def token_losses(
-    head: Head, hidden: Tensor, token: Tensor, ignore_index: int, objective: PolicyObjective
-) -> Tensor:
+def token_losses(head: Head, hidden: Tensor, token: Tensor, objective: PolicyObjective) -> Tensor:
     """The loss of every token, 0 where ignored, differentiable in all its tensors."""
-    return _token_losses(
-        statistics(head, hidden, token, ignore_index), token, ignore_index, objective
-    )
+    return _token_losses(statistics(head, hidden, token), token, objective)
 
 
-def _token_losses(
-    statistics: tuple[Tensor, Tensor, Tensor],
-    token: Tensor,
-    ignore_index: int,
-    objective: PolicyObjective,
-) -> Tensor:
-    log_prob, entropy, log_normalizer = statistics
-    silent = objective.silent_rows() | (token == ignore_index)
-    loss = objective.loss(torch.where(silent, 0.0, log_prob), entropy, log_normalizer)
+def _token_losses(known: TokenStatistics, token: Tensor, objective: PolicyObjective) -> Tensor:
+    silent = objective.silent_rows() | (token == IGNORED)
+    log_prob, kl = (torch.where(silent, 0.0, part) for part in (known.log_prob, known.kl))
+    loss = objective.loss(log_prob, known.entropy, known.log_normalizer, kl)
     return torch.where(silent, 0.0, loss)
 
 
@@ -86,37 +92,31 @@ class _Statistics(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        hidden: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        head: Head,
-        token: Tensor,
-        ignore_index: int,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        ctx.save_for_backward(hidden, weight, bias, token, head.mask)
-        ctx.head, ctx.ignore_index = head, ignore_index
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, head: Head, token: Tensor
+    ) -> tuple[Tensor, ...]:
+        ctx.save_for_backward(hidden, weight, bias, token, *head.constants)
+        ctx.head = head
         ctx.set_materialize_grads(False)
-        rows = _rows(token, ignore_index, None)
-        result = _sweep(head, hidden, token, rows, None, Wants())
-        return result.log_prob, result.entropy, result.log_normalizer
+        result = _sweep(head, hidden, token, token != IGNORED, None, Wants()).known
+        ctx.mark_non_differentiable(result.ref_log_normalizer)
+        return tuple(result)
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor | None) -> tuple[Tensor | None, ...]:
+        upstream = upstream[:4]
         given = [part for part in upstream if part is not None]
         if not given:
-            return (None,) * 6
-        hidden, weight, bias, token, mask = ctx.saved_tensors
-        head = replace(ctx.head, weight=weight, bias=bias, mask=mask)
+            return (None,) * 5
+        hidden, weight, bias, token, mask, *_ = ctx.saved_tensors
+        head = ctx.head.again(weight, bias, mask)
         if torch.is_grad_enabled() or not is_sweepable(*given):
             with torch.enable_grad():
-                outputs = head.statistics(hidden, token, ctx.ignore_index)
-            return (*_differentiable((hidden, weight, bias), outputs, upstream), None, None, None)
+                outputs = head.statistics(hidden, token)[:4]
+            return (*_differentiable((hidden, weight, bias), outputs, upstream), None, None)
         log_prob = upstream[0] if upstream[0] is not None else torch.zeros_like(given[0])
         objective = Upstream(log_prob, *upstream[1:])
-        rows = _rows(token, ctx.ignore_index, None)
-        result = _sweep(head, hidden, token, rows, objective, _wants(ctx))
-        return result.hidden, result.weight, result.bias, None, None, None
+        result = _sweep(head, hidden, token, token != IGNORED, objective, _wants(ctx))
+        return result.hidden, result.weight, result.bias, None, None
 
 
 class _SummedLoss(torch.autograd.Function):
@@ -130,30 +130,27 @@ class _SummedLoss(torch.autograd.Function):
         bias: Tensor | None,
         head: Head,
         token: Tensor,
-        ignore_index: int,
         objective: PolicyObjective,
     ) -> Tensor:
-        ctx.save_for_backward(hidden, weight, bias, token, head.mask, *objective.tensors)
-        ctx.head, ctx.ignore_index, ctx.objective = head, ignore_index, objective
-        rows = _rows(token, ignore_index, objective)
-        gradients = _sweep(head, hidden, token, rows, objective, _wants(ctx))
-        ctx.gradients = gradients
-        return gradients.loss.sum()
+        ctx.save_for_backward(hidden, weight, bias, token, *head.constants, *objective.tensors)
+        ctx.head, ctx.objective = head, objective
+        ctx.gradients = _sweep_loss(head, hidden, token, objective, _wants(ctx))
+        loss: Tensor = ctx.gradients.loss.sum()
+        return loss
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         hidden, weight, bias, token, mask, *_ = ctx.saved_tensors
-        head = replace(ctx.head, weight=weight, bias=bias, mask=mask)
-        nothing = (None,) * 4
+        head = ctx.head.again(weight, bias, mask)
+        nothing = (None,) * 3
         if torch.is_grad_enabled() or not is_sweepable(upstream):
+            _check_whole(head)
             with torch.enable_grad():
-                statistics = head.statistics(hidden, token, ctx.ignore_index)
-                loss = _token_losses(statistics, token, ctx.ignore_index, ctx.objective).sum()
+                loss = _token_losses(head.statistics(hidden, token), token, ctx.objective).sum()
             return (*_differentiable((hidden, weight, bias), (loss,), (upstream,)), *nothing)
         gradients, ctx.gradients = ctx.gradients, None
         if gradients is None:  # a second backward over a retained graph
-            rows = _rows(token, ctx.ignore_index, ctx.objective)
-            gradients = _sweep(head, hidden, token, rows, ctx.objective, _wants(ctx))
+            gradients = _sweep_loss(head, hidden, token, ctx.objective, _wants(ctx))
         parts = [gradients.hidden, gradients.weight, gradients.bias]
         if not bool(upstream == 1):
             parts = [None if part is None else part.mul_(upstream) for part in parts]
@@ -178,25 +175,48 @@ def _differentiable(
     return tuple(by_position.get(i) for i in range(len(inputs)))
 
 
+def _sweep_loss(
+    head: Head, hidden: Tensor, token: Tensor, objective: PolicyObjective, wants: Wants
+) -> Sweep:
+    """The sweep for a loss, by tokens that can contribute; of a whole vocabulary or of a part."""
+    counts = (token != IGNORED) & ~objective.silent_rows()
+    if head.shard is None:
+        return _sweep(head, hidden, token, counts, objective, wants)
+    of_part = ShardObjective(objective, head.shard, token >= 0)
+    return _sweep(head, hidden, token, counts, of_part, wants)
+
+
 def _sweep(
     head: Head,
     hidden: Tensor,
     token: Tensor,
-    rows: Tensor,
-    objective: Objective | None,
+    counts: Tensor,
+    objective: Objective | ShardObjective | None,
     wants: Wants,
 ) -> Sweep:
     with torch.no_grad(), torch.autocast(hidden.device.type, enabled=False):
-        return sweep(head, hidden, token, rows, objective, wants)
+        rows = counts.nonzero().squeeze(1)
+        return sweep(head, hidden, token.clamp_min(0), rows, objective, wants)
 
 
 def _wants(ctx: Any) -> Wants:
     return Wants(*ctx.needs_input_grad[:3])
 
 
-def _rows(token: Tensor, ignore_index: int, objective: PolicyObjective | None) -> Tensor:
-    """Positions of the tokens that count."""
-    counts = token != ignore_index
-    if objective is not None:
-        counts = counts & ~objective.silent_rows()
-    return counts.nonzero().squeeze(1)
+def _check_shardable(*tensors: Tensor | None) -> None:
+    if not is_sweepable(*tensors):
+        raise _first_derivatives_only("a transformed, traced or forward-mode call")
+
+
+def _check_whole(head: Head) -> None:
+    if head.shard is not None:
+        raise _first_derivatives_only("a backward pass with create_graph")
+
+
+def _first_derivatives_only(got: str) -> InvalidValueError:
+    return InvalidValueError(
+        "`group`",
+        got,
+        "first derivatives by an ordinary backward pass",
+        "a vocabulary that is sharded over processes has no others",
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F  # noqa: N812  # torch's own name for it
@@ -10,6 +10,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from eligibility.ops import _plain
+from eligibility.ops._linear_reference import Reference
+from eligibility.ops._policy_objective import TokenStatistics
+from eligibility.ops._vocab_shard import VocabShard
+
+# In place of a token: one that is ignored, and one in another process's part of the vocabulary.
+IGNORED, ELSEWHERE = -1, -2
 
 
 @dataclass(frozen=True)
@@ -21,14 +27,28 @@ class Head:
     temperature: float
     softcap: float | None
     mask: Tensor | None  # [V], [N, V], or sparse CSR [N, V] whose stored entries are the allowed
+    reference: Reference | None = None  # of the exact KL
+    shard: VocabShard | None = None  # the part of the vocabulary that is here; None: all of it
+
+    @property
+    def widest(self) -> int:
+        """V, or that of the largest part: the same in every process."""
+        return self.weight.shape[0] if self.shard is None else max(self.shard.sizes)
+
+    @property
+    def constants(self) -> tuple[Tensor | None, ...]:
+        """The tensors beside weight and bias, which autograd watches for changes."""
+        given = () if self.reference is None else self.reference.tensors
+        return (self.mask, *given)
+
+    def again(self, weight: Tensor, bias: Tensor | None, mask: Tensor | None) -> Head:
+        """The same, with the tensors that autograd has kept."""
+        return replace(self, weight=weight, bias=bias, mask=mask)
 
     def logits(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
         """All the logits at once: differentiable to any order, and as large as they are."""
         z = F.linear(hidden, self.weight, self.bias)
-        z = self.shaped(z.to(_plain.compute_dtype(z)))
-        if self.mask is not None:
-            z = torch.where(dense_mask(self.mask), z, float("-inf"))
-        return z
+        return self._masked(self.shaped(z.to(_plain.compute_dtype(z))))
 
     def shaped(self, z: Float[Tensor, "*rows"]) -> Float[Tensor, "*rows"]:
         """After soft-cap and temperature; what the bias forbids by −∞ stays so."""
@@ -36,16 +56,26 @@ class Head:
             z = _plain.softcapped(z, self.softcap)
         return z if self.temperature == 1.0 else z / self.temperature
 
-    def statistics(
-        self, hidden: Float[Tensor, "N D"], token: Int[Tensor, " N"], ignore_index: int
-    ) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"], Float[Tensor, " N"]]:
-        """log_prob, entropy and log_normalizer of every row, by definition; 0 where ignored."""
-        ignored = token == ignore_index
+    def statistics(self, hidden: Float[Tensor, "N D"], token: Int[Tensor, " N"]) -> TokenStatistics:
+        """The statistics of every row by definition, 0 where ignored."""
+        ignored = token == IGNORED
         z = self.logits(torch.where(ignored.unsqueeze(-1), 0.0, hidden))
         log_probs = _plain.log_pmf(z)
-        log_prob = _plain.at_action(log_probs, torch.where(ignored, 0, token))
-        parts = (log_prob, _plain.entropy(log_probs), torch.logsumexp(z, -1))
-        return tuple(torch.where(ignored, 0.0, part) for part in parts)  # type: ignore[return-value]
+        log_prob = _plain.at_action(log_probs, token.clamp_min(0))
+        kl = ref_log_normalizer = torch.zeros_like(log_prob)
+        if self.reference is not None:
+            raw = self.reference.logits(torch.arange(len(token), device=token.device))
+            raw = torch.where(ignored.unsqueeze(-1), 0.0, raw.to(z.dtype))
+            r = self._masked(self.shaped(raw))
+            kl, ref_log_normalizer = _plain.kl(log_probs, _plain.log_pmf(r)), r.logsumexp(-1)
+        entropy, log_normalizer = _plain.entropy(log_probs), torch.logsumexp(z, -1)
+        parts = (log_prob, entropy, log_normalizer, kl, ref_log_normalizer)
+        return TokenStatistics(*(torch.where(ignored, 0.0, part) for part in parts))
+
+    def _masked(self, z: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
+        if self.mask is None:
+            return z
+        return torch.where(dense_mask(self.mask), z, float("-inf"))
 
 
 def dense_mask(mask: Tensor) -> Bool[Tensor, "*N V"]:

@@ -4,9 +4,10 @@ For a chunk of rows, one product gives the logits. From them come the statistics
 turns those into slopes, one number a row each, and with them the logits become, in their own place,
 the gradient at the logits (`_linear_rows`)
 
-    g_j = a (1[j = token] − p_j) − b p_j (log p_j + H) + c p_j
+    g_j = a (1[j = token] − p_j) − b p_j (log p_j + H) + c p_j + k p_j (log p_j − log q_j − KL)
 
-for slopes a, b, c by log_prob, entropy and log_normalizer. Two products then give the gradients of
+for slopes a, b, c, k by log_prob, entropy, log_normalizer and the KL to a reference q, whose logits
+are one product more, of 2 N V D'. Two products then give the gradients of
 the hidden states and of the weight: 6 N V D operations, and one chunk of logits in memory.
 
 A backend is a function with the signature of `sweep`.
@@ -24,7 +25,8 @@ from torch import Tensor
 from eligibility.ops._linear_head import Head
 from eligibility.ops._linear_rows import Rows
 from eligibility.ops._plain import compute_dtype
-from eligibility.ops._policy_objective import Objective
+from eligibility.ops._policy_objective import Objective, TokenStatistics
+from eligibility.ops._vocab_shard import ShardObjective
 
 _CHUNK_BYTES = 1 << 25  # of logits in memory at a time, at least
 _CHUNK_SHARE = 4  # or the size of the weight divided by this, where that is more
@@ -47,9 +49,7 @@ class Sweep:
     """Statistics of every row, 0 where left out, and the gradients of the sum of the losses."""
 
     loss: Tensor  # [N]
-    log_prob: Tensor  # [N]
-    entropy: Tensor  # [N]
-    log_normalizer: Tensor  # [N]
+    known: TokenStatistics
     hidden: Tensor | None  # [N, D]
     weight: Tensor | None  # [V, D]
     bias: Tensor | None  # [V]
@@ -58,14 +58,14 @@ class Sweep:
 def sweep(
     head: Head,
     hidden: Tensor,  # [N, D]
-    token: Tensor,  # [N]
+    token: Tensor,  # [N], a column of each row
     rows: Tensor,  # positions of the rows that take part
-    objective: Objective | None,
+    objective: Objective | ShardObjective | None,
     wants: Wants,
 ) -> Sweep:
     """One pass over the rows: their statistics and, with an objective, its gradients."""
     dtype = compute_dtype(hidden)
-    statistics = hidden.new_zeros(4, hidden.shape[0], dtype=dtype)
+    statistics = hidden.new_zeros(6, hidden.shape[0], dtype=dtype)
     d_hidden = torch.zeros_like(hidden) if wants.hidden else None
     d_bias = hidden.new_zeros(head.weight.shape[0], dtype=dtype) if wants.bias else None
     chunk_rows = _chunk_rows(head, len(rows), wants.weight)
@@ -84,12 +84,9 @@ def sweep(
     for part in _parts(len(rows), chunk_rows):
         visit(rows[part], logits, part.stop == len(rows))
     del logits  # before the largest result is written
-    loss, log_prob, entropy, log_normalizer = statistics
     return Sweep(
-        loss,
-        log_prob,
-        entropy,
-        log_normalizer,
+        statistics[0],
+        TokenStatistics.of(statistics[1:]),
         hidden=d_hidden,
         weight=d_weight.result() if d_weight is not None else None,
         bias=d_bias.to(head.weight.dtype) if d_bias is not None else None,
@@ -162,8 +159,10 @@ def _chunk_rows(head: Head, count: int, with_weight: bool) -> int:
     sums = weight.shape[1] * compute_dtype(weight).itemsize  # bytes for each token, if several
     if weight.is_cuda and with_weight and count * weight.element_size() <= sums:
         return max(1, count)  # all the logits take no more memory than the sums over chunks would
-    row_bytes = max(1, weight.shape[0] * weight.element_size())
-    weight_bytes = weight.numel() * weight.element_size()
+    # Of a sharded vocabulary all processes make the same chunks: those of the largest part.
+    width = head.widest * weight.element_size()
+    row_bytes = max(1, width if head.reference is None else 2 * width)
+    weight_bytes = width * weight.shape[1]
     most = max(1, max(_CHUNK_BYTES, weight_bytes // _CHUNK_SHARE) // row_bytes)
     return max(1, math.ceil(count / max(1, math.ceil(count / most))))
 

@@ -16,6 +16,24 @@ from torch import Tensor
 from eligibility.errors import InvalidValueError
 
 
+class TokenStatistics(NamedTuple):
+    """What is known of every row once its logits have been seen, each ``[N]``.
+
+    The last two belong to a reference policy, and mean nothing where there is none.
+    """
+
+    log_prob: Tensor
+    entropy: Tensor
+    log_normalizer: Tensor
+    kl: Tensor  # KL(π ‖ π_ref)
+    ref_log_normalizer: Tensor
+
+    @classmethod
+    def of(cls, table: Tensor) -> TokenStatistics:
+        """From a table ``[5, N]``."""
+        return cls(*table.unbind(0))
+
+
 class Slopes(NamedTuple):
     """Per row: the loss and its derivatives by the row's statistics; None stands for zeros."""
 
@@ -23,6 +41,15 @@ class Slopes(NamedTuple):
     log_prob: Tensor  # [N]
     entropy: Tensor | None  # [N]
     log_normalizer: Tensor | None  # [N]
+    kl: Tensor | None = None  # [N]
+
+    def are_active(self) -> Tensor:
+        """In which rows the gradient is not exactly 0, ``[N]``."""
+        active = self.log_prob != 0
+        for slope in (self.entropy, self.log_normalizer, self.kl):
+            if slope is not None:
+                active = active | (slope != 0)
+        return active
 
 
 @dataclass(frozen=True)
@@ -32,6 +59,7 @@ class Upstream:
     log_prob: Tensor  # [N]
     entropy: Tensor | None  # [N]
     log_normalizer: Tensor | None  # [N]
+    kl: Tensor | None = None  # [N]
 
     @property
     def needs_entropy(self) -> bool:
@@ -43,21 +71,23 @@ class Upstream:
         """The slopes do not depend on the statistics: they are what arrived."""
         return True
 
+    @property
+    def needs_whole_chunks(self) -> bool:
+        """It can be asked about any part of a chunk."""
+        return False
+
     def at(self, rows: Tensor | slice) -> Upstream:
         """The same for some of the tokens."""
+        others = (self.entropy, self.log_normalizer, self.kl)
         return Upstream(
-            self.log_prob[rows],
-            None if self.entropy is None else self.entropy[rows],
-            None if self.log_normalizer is None else self.log_normalizer[rows],
+            self.log_prob[rows], *(None if slope is None else slope[rows] for slope in others)
         )
 
-    def slopes(
-        self, part: slice, log_prob: Tensor, entropy: Tensor, log_normalizer: Tensor
-    ) -> Slopes:
+    def slopes(self, part: slice, known: TokenStatistics) -> Slopes:
         """The upstream gradients of a part of the tokens."""
         here = self.at(part)
-        nothing = torch.zeros_like(log_prob)
-        return Slopes(nothing, here.log_prob, here.entropy, here.log_normalizer)
+        nothing = torch.zeros_like(known.log_prob)
+        return Slopes(nothing, here.log_prob, here.entropy, here.log_normalizer, here.kl)
 
 
 _PER_TOKEN = ("advantage", "token_weight", "old_log_prob", "ref_log_prob")
@@ -69,7 +99,8 @@ class PolicyObjective:
     times the token's weight.
 
     Without ``old_log_prob`` the surrogate is ``A · log_prob``; with it, the clipped
-    ``min(r A, clip(r) A)`` of the ratio ``r = exp(log_prob − old_log_prob)``.
+    ``min(r A, clip(r) A)`` of the ratio ``r = exp(log_prob − old_log_prob)``. The KL is estimated
+    from ``log_prob − ref_log_prob``, or "exact": it is then one of the row's statistics.
     """
 
     advantage: Tensor  # [N]
@@ -92,6 +123,16 @@ class PolicyObjective:
     def is_linear(self) -> bool:
         """Whether the slopes are the same whatever the statistics are."""
         return self.old_log_prob is None and self.kl_coef == 0.0 and self.z_loss_coef == 0.0
+
+    @property
+    def needs_kl(self) -> bool:
+        """Whether the exact KL takes part."""
+        return self.kl_estimator == "exact" and self.kl_coef != 0.0
+
+    @property
+    def needs_whole_chunks(self) -> bool:
+        """It can be asked about any part of a chunk."""
+        return False
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -127,6 +168,7 @@ class PolicyObjective:
         log_prob: Float[Tensor, "*batch"],
         entropy: Float[Tensor, "*own"],
         log_normalizer: Float[Tensor, "*own"] | None = None,
+        kl: Float[Tensor, "*own"] | None = None,
     ) -> Float[Tensor, "*batch"]:
         """The loss of each token, in operations that torch differentiates."""
         value = -self._surrogate(log_prob)
@@ -134,25 +176,27 @@ class PolicyObjective:
             value = value - self.entropy_coef * entropy
         if self.ref_log_prob is not None and self.kl_coef != 0.0:
             value = value + self.kl_coef * self._kl(log_prob - self.ref_log_prob)
+        if self.needs_kl and kl is not None:
+            value = value + self.kl_coef * kl
         if self.z_loss_coef != 0.0 and log_normalizer is not None:
             value = value + self.z_loss_coef * log_normalizer**2
         return value * self._factor
 
-    def slopes(
-        self, part: slice, log_prob: Tensor, entropy: Tensor, log_normalizer: Tensor
-    ) -> Slopes:
+    def slopes(self, part: slice, known: TokenStatistics) -> Slopes:
         """Loss and slopes of a part of the tokens, in closed form."""
-        here = self.at(part)
-        loss = here.loss(log_prob, entropy, log_normalizer)
+        here, log_prob = self.at(part), known.log_prob
+        loss = here.loss(log_prob, known.entropy, known.log_normalizer, known.kl)
         by_log_prob = here._surrogate_slope(log_prob).neg_()
         if here.ref_log_prob is not None and here.kl_coef != 0.0:
             by_log_prob += here.kl_coef * here._kl_slope(log_prob - here.ref_log_prob)
-        by_entropy = by_normalizer = None
+        by_entropy = by_normalizer = by_kl = None
         if here.needs_entropy:
             by_entropy = torch.full_like(log_prob, -here.entropy_coef) * here._factor
         if here.z_loss_coef != 0.0:
-            by_normalizer = 2.0 * here.z_loss_coef * log_normalizer * here._factor
-        return Slopes(loss, by_log_prob * here._factor, by_entropy, by_normalizer)
+            by_normalizer = 2.0 * here.z_loss_coef * known.log_normalizer * here._factor
+        if here.needs_kl:
+            by_kl = torch.full_like(log_prob, here.kl_coef) * here._factor
+        return Slopes(loss, by_log_prob * here._factor, by_entropy, by_normalizer, by_kl)
 
     @property
     def _factor(self) -> Tensor | float:

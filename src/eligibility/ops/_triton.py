@@ -21,7 +21,7 @@ from torch import Tensor
 from eligibility.ops._policy_objective import Objective, PolicyObjective, Upstream
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-_ESTIMATORS = {"k1": 1, "k2": 2, "k3": 3}
+_ESTIMATORS = {"exact": 0, "k1": 1, "k2": 2, "k3": 3}
 _RESULTS = 10  # rows of `results` in the kernels
 _TILE = 4096  # logits a program holds where rows are short
 _MOST_ROWS = 256  # it holds, however short they are: each takes registers of its own
@@ -110,17 +110,24 @@ class Results:
             loss, and of the reference, are filled only where there is one.
         gradient: Of the loss, by the raw logits, shape ``[N, V]``.
         has_loss: Whether a loss was evaluated.
+        has_reference: Whether the rows were compared with a reference.
     """
 
     table: Tensor
     gradient: Tensor | None = None
     has_loss: bool = False
+    has_reference: bool = False
 
     def with_loss(self) -> Tensor:
-        """Loss (0 where there is none), log_prob, entropy and log_normalizer, shape ``[4, N]``."""
-        if not self.has_loss:
-            self.loss.zero_()
-        return self.table[:4]
+        """The loss (0 where there is none) and the `TokenStatistics`, shape ``[6, N]``."""
+        zeros = torch.zeros_like(self.loss)
+        ref_log_normalizer = kl = zeros
+        if self.has_reference:
+            # KL = Σ π (z − r) − log Σ exp z + log Σ exp r, and the kernel keeps the first two.
+            kl, shift = self.kl, self.table[9] + self.table[5] - self.table[8]
+            ref_log_normalizer = kl + self.log_normalizer - shift
+        loss = self.loss if self.has_loss else zeros
+        return torch.stack([loss, *self.table[1:4], kl, ref_log_normalizer])
 
     @property
     def loss(self) -> Tensor:
@@ -263,6 +270,7 @@ def _launch_rows(
         )  # fmt: skip
         if objective.kl_coef != 0.0:
             kl_coef, estimator = objective.kl_coef, _ESTIMATORS[objective.kl_estimator]
+        z_loss_coef = z_loss_coef or objective.z_loss_coef
         numbers = (
             objective.entropy_coef or None, *objective.clip, kl_coef or None, z_loss_coef or None
         )  # fmt: skip
@@ -276,7 +284,7 @@ def _launch_rows(
             *numbers, estimator, tiling.rows, tiling.block, tiling.group, tiling.one_tile,
             **_options(logits, tiling.rows, tiling.block),
         )  # fmt: skip
-    return Results(table, out, isinstance(objective, PolicyObjective))
+    return Results(table, out, isinstance(objective, PolicyObjective), reference is not None)
 
 
 @dataclass(frozen=True)
