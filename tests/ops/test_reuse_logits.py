@@ -1,4 +1,4 @@
-"""The REINFORCE loss whose gradient takes the place of the logits."""
+"""Losses whose gradient takes the place of the logits."""
 
 from __future__ import annotations
 
@@ -137,6 +137,51 @@ def test_softcap_temperature_z_loss_and_clipping_reuse_the_logits(dtype: torch.d
         assert (gradient.data_ptr() == place) == reuse
         gradients.append(gradient)
     assert torch.equal(*gradients)
+
+
+@pytest.mark.skipif(not _cpu.is_built(), reason="the native kernel was not built")
+@pytest.mark.parametrize("kl_estimator", ["k1", "k2", "k3"])
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_clipped_loss_reuses_the_logits(kl_estimator: str, reduction: str) -> None:
+    z, action, advantage = problem()
+    options = {
+        "kl_coef": 0.3,
+        "kl_estimator": kl_estimator,
+        "entropy_coef": 0.1,
+        "clip": (0.1, 1.0),
+    }
+    losses, gradients = [], []
+    for reuse in (False, True):
+        y = z * 1
+        loss = el.clipped_policy_loss(
+            *(y, action, advantage, advantage - 4),
+            ref_log_prob=advantage - 4,
+            reduction=reduction,
+            reuse_logits=reuse,
+            **options,
+        )
+        place = y.data_ptr()
+        (gradient,) = torch.autograd.grad(loss, y, torch.tensor(-2.0))
+        assert (gradient.data_ptr() == place) == reuse
+        losses.append(loss)
+        gradients.append(gradient)
+    assert torch.equal(*losses)
+    assert torch.equal(*gradients)
+
+
+def test_an_exact_kl_without_a_kernel_for_it_leaves_the_logits_alone() -> None:
+    source, action, advantage = problem()
+    logits = source * 2
+    before = logits.detach().clone()
+    with pytest.raises(InvalidValueError, match="a loss whose gradient is not known"):
+        el.clipped_policy_loss(
+            *(logits, action, advantage, -advantage.abs()),
+            ref_logits=torch.zeros_like(logits),
+            kl_coef=0.1,
+            kl_estimator="exact",
+            reuse_logits=True,
+        )
+    assert torch.equal(logits, before)
 
 
 def test_without_the_kernel_a_temperature_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

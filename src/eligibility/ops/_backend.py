@@ -38,33 +38,6 @@ def row_gradient(
     return _plain.row_gradient(logits, action, mask, entropies, grad_log_prob, grad_entropy)
 
 
-def row_objective(
-    logits: Tensor,
-    action: Tensor,
-    mask: Tensor | None,
-    grad_log_prob: Tensor,
-    grad_entropy: Tensor | None,
-    out: Tensor | None = None,
-) -> tuple[Tensor, Tensor | None, Tensor]:
-    """`_plain.row_objective`, by the fastest backend that can."""
-    if _cpu.serves(logits):
-        return _cpu.row_objective(logits, action, mask, grad_log_prob, grad_entropy, out)
-    check_actions(logits, action)
-    return _plain.row_objective(logits, action, mask, grad_log_prob, grad_entropy, out)
-
-
-def objective(
-    logits: Tensor,
-    grad_log_prob: Tensor,
-    log_prob: Tensor,
-    grad_entropy: Tensor | None,
-    entropy: Tensor | None,
-) -> Tensor:
-    """`_plain.objective`, by the backend that serves ``logits``."""
-    del logits
-    return _plain.objective(grad_log_prob, log_prob, grad_entropy, entropy)
-
-
 def check_actions(logits: Tensor, action: Tensor) -> None:
     """Raise for an index out of range; the native kernel does that itself."""
     # On a GPU the check would wait for the device; there torch's kernels refuse the index.

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
@@ -34,8 +34,7 @@ _ELEMENTS_PER_THREAD = 1 << 16  # less work than this does not pay for handing i
 _LARGE = 1 << 24  # bytes; a gradient of this size is in no cache any more when it is used
 
 
-@dataclass(frozen=True)
-class Loss:
+class Loss(NamedTuple):
     """What is summed over rows and samples, with ``w`` their weight, 0 where one does not count.
 
     ``w (scale_advantage A log π(a) + scale_bonus H + scale_square (log Σ exp z)²
@@ -58,8 +57,7 @@ class Loss:
     kl_estimator: int = 0  # 1, 2 or 3
 
 
-@dataclass(frozen=True)
-class RowTask:
+class RowTask(NamedTuple):
     """Rows of logits, what was chosen in them, and how the logits enter the softmax."""
 
     logits: Tensor  # [N, K]
@@ -70,8 +68,7 @@ class RowTask:
     softcap: float | None = None
 
 
-@dataclass(frozen=True)
-class Results:
+class Results(NamedTuple):
     """What came out; None where it was not asked for."""
 
     log_prob: Tensor | None  # [S, N]
@@ -166,24 +163,24 @@ def run(
     refused, impossible = _in_threads(logits, results.value, arguments)
     if refused >= 0:
         _refuse(task, categories)
-    return results if impossible < 0 else Results(**{**vars(results), "impossible": True})
+    return results if impossible < 0 else results._replace(impossible=True)
 
 
 def small_loss(
-    logits: Tensor, action: Tensor, advantage: Tensor, scale_advantage: float, scale_bonus: float
+    logits: Tensor, action: Tensor, advantage: Tensor, entropy_coef: float
 ) -> tuple[Tensor, Tensor]:
-    """Value and gradient of the commonest loss, with as little as possible around them.
+    """Value and gradient of the mean REINFORCE loss, with as little as possible around them.
 
     All tensors are contiguous, of the dtypes that the library takes.
     """
     assert _library is not None  # the caller asked `serves`
     gradient = torch.empty_like(logits)
     value = torch.empty_like(_SCALAR, dtype=column_dtype(logits))
-    categories = logits.shape[-1]
+    categories, rows = logits.shape[-1], action.numel()
     refused = _library.loss(
         *(_DTYPES[logits.dtype], _instruction_set(categories)),
         *(value, logits, action, advantage, gradient),
-        *(action.numel(), categories, scale_advantage, scale_bonus),
+        *(rows, categories, -1.0 / rows, -entropy_coef / rows),
     )
     if refused is not None:
         check_action(action, categories)

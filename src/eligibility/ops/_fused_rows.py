@@ -1,4 +1,4 @@
-"""Statistics and losses of raw logits as autograd nodes over the Triton kernels.
+"""Statistics and samples of raw logits as autograd nodes over the Triton kernels.
 
 First derivatives only: a double backward goes through the composition in torch's own operations,
 and what is traced, transformed or carries forward tangents never comes here (`serves`).
@@ -6,7 +6,6 @@ and what is traced, transformed or carries forward tangents never comes here (`s
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -14,8 +13,6 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from eligibility.ops import _plain, _triton
-from eligibility.ops._policy_objective import Objective
-from eligibility.ops.memory import logits_are_gone
 from eligibility.shapes import are_values_readable
 
 
@@ -51,30 +48,6 @@ def sampled(rows: _triton.Rows, generator: torch.Generator | None) -> tuple[Tens
     bits = torch.empty((1,), dtype=torch.int64, device=device).random_(generator=generator)
     action, log_prob = _Sample.apply(rows.logits, rows, bits.to(rows.logits.device))  # type: ignore[no-untyped-call]  # torch
     return action, log_prob
-
-
-def summed_loss(
-    rows: _triton.Rows,
-    objective: Objective,
-    kl_coef: float,
-    z_loss_coef: float,
-    reuse_logits: bool,
-    composition: Callable[[Tensor], Tensor],
-) -> tuple[Tensor, Tensor]:
-    """The sum of the losses, with its gradient taken on the way forward; and log π(a), a constant.
-
-    Args:
-        rows: The rows; their logits receive the gradient.
-        objective: The policy loss.
-        kl_coef: Of the exact KL to the reference in ``rows``.
-        z_loss_coef: Of ``log_normalizer²``.
-        reuse_logits: Write the gradient over the logits.
-        composition: The same loss as a function of the logits, for derivatives of the gradient.
-    """
-    loss, log_prob = _SummedLoss.apply(  # type: ignore[no-untyped-call]  # torch
-        rows.logits, rows, objective, kl_coef, z_loss_coef, reuse_logits, composition
-    )
-    return loss, log_prob
 
 
 class _Statistics(torch.autograd.Function):
@@ -152,58 +125,3 @@ def composed(rows: _triton.Rows) -> RowStatistics:
         torch.logsumexp(z, -1),
         _plain.kl(log_probs, other),
     )
-
-
-class _SummedLoss(torch.autograd.Function):
-    """(Σ loss, log π(a)) with the gradient known up to the one number that arrives later."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        logits: Tensor,
-        rows: _triton.Rows,
-        objective: Objective,
-        kl_coef: float,
-        z_loss_coef: float,
-        reuse_logits: bool,
-        composition: Callable[[Tensor], Tensor],
-    ) -> tuple[Tensor, Tensor]:
-        memory = logits.detach() if reuse_logits else None
-        ctx.again = lambda: _triton.loss_and_gradient(
-            rows, objective, kl_coef=kl_coef, z_loss_coef=z_loss_coef, out=memory
-        )
-        results = ctx.again()
-        ctx.gradient, ctx.composition, ctx.reuse_logits = (
-            results.gradient,
-            composition,
-            reuse_logits,
-        )
-        if reuse_logits:
-            # The kernel writes behind torch's back; so a node that kept the logits raises.
-            torch.autograd.graph.increment_version(logits)
-        else:
-            ctx.save_for_backward(logits)
-        log_prob = results.log_prob.clone()
-        ctx.mark_non_differentiable(log_prob)
-        ctx.set_materialize_grads(False)
-        return results.loss.sum(dtype=torch.float64).to(torch.float32), log_prob
-
-    @staticmethod
-    def backward(ctx: Any, upstream: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
-        nothing = (None,) * 6
-        if upstream is None:
-            return (None, *nothing)
-        again = torch.is_grad_enabled() or not are_values_readable(upstream)
-        if ctx.reuse_logits and (again or ctx.gradient is None):
-            raise logits_are_gone()
-        if again:
-            (logits,) = ctx.saved_tensors
-            with torch.enable_grad():
-                loss = ctx.composition(logits)
-            (found,) = torch.autograd.grad(loss, (logits,), upstream, create_graph=True)
-            return (found, *nothing)
-        gradient, ctx.gradient = ctx.gradient, None
-        if gradient is None:  # a second backward pass over a retained graph
-            gradient = ctx.again().gradient
-        _triton.scale(gradient, upstream)
-        return (gradient, *nothing)

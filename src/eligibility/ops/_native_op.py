@@ -6,53 +6,45 @@ that is out of range or forbidden, when it runs.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from eligibility.ops import _cpu
-from eligibility.ops._categorical_call import CategoricalCall
-from eligibility.ops._native_loss import take
-from eligibility.ops._policy_objective import PolicyObjective
+from eligibility.ops._loss_backends import native
+from eligibility.ops._summed_loss import PolicyLoss, rebuilt
 
 _is_transforming = torch._C._are_functorch_transforms_active
 
 
-def serves(call: CategoricalCall) -> bool:
-    """Whether torch.compile is tracing, no transform of torch.func, logits the kernel can take."""
-    return torch.compiler.is_compiling() and not _is_transforming() and _cpu.serves(call.raw)
+def serves(loss: PolicyLoss) -> bool:
+    """Whether torch.compile traces, without torch.func, a loss that the kernel can take."""
+    if not torch.compiler.is_compiling() or _is_transforming():
+        return False
+    is_summed = loss.reduction in ("mean", "sum") and loss.reference is None
+    return is_summed and _cpu.serves(loss.call.raw)
 
 
-def traced_loss(
-    call: CategoricalCall, objective: PolicyObjective, z_loss_coef: float, reduction: str
-) -> Tensor:
+def traced_loss(loss: PolicyLoss) -> Tensor:
     """The sum or the mean of the rows' losses; differentiable in the logits alone, once."""
+    call, objective = loss.call, loss.objective
     softcap = 0.0 if call.softcap is None else call.softcap
-    loss: Tensor
-    loss, _ = _operation(
-        call.raw,
-        call.action,
-        call.counts,
-        call.mask,
-        call.kept,
-        objective.advantage,
-        objective.token_weight,
-        objective.old_log_prob,
-        objective.ref_log_prob,
-        [call.temperature, softcap, z_loss_coef, objective.entropy_coef, objective.kl_coef],
+    value: Tensor
+    value, _ = _operation(
+        *loss.parts()[1][:-1],
+        [call.temperature, softcap, loss.z_loss_coef, objective.entropy_coef, objective.kl_coef],
         list(objective.clip),
         objective.kl_estimator,
-        reduction == "mean",
+        loss.reduction,
     )
-    return loss
+    return value
 
 
 _SCHEMA = (
     "(Tensor logits, Tensor? action, Tensor? counts, Tensor? mask, Tensor? kept, Tensor advantage, "
     "Tensor? weight, Tensor? old, Tensor? reference, float[] numbers, float[] clip, "
-    "str kl_estimator, bool is_mean) -> (Tensor, Tensor)"
+    "str kl_estimator, str reduction) -> (Tensor, Tensor)"
 )
 
 
@@ -70,23 +62,16 @@ def _operation(
     numbers: list[float],
     clip: list[float],
     kl_estimator: str,
-    is_mean: bool,
+    reduction: str,
 ) -> tuple[Tensor, Tensor]:
     temperature, softcap, z_loss_coef, entropy_coef, kl_coef = numbers
-    call = CategoricalCall(logits, action, counts, mask, kept, temperature, softcap or None)
-    objective = replace(
-        PolicyObjective(advantage, weight, entropy_coef),
-        old_log_prob=old,
-        ref_log_prob=reference,
-        clip=(clip[0], clip[1]),
-        kl_coef=kl_coef,
-        kl_estimator=kl_estimator,
+    constants = (
+        (temperature, softcap or None),
+        (entropy_coef, (clip[0], clip[1]), kl_coef, kl_estimator),
+        (reduction, z_loss_coef, 0.0),
     )
-    scale = 1.0 / call.rows() if is_mean else 1.0
-    loss, gradient, is_impossible = take(call, objective, z_loss_coef, scale)
-    if is_impossible:
-        call.explain_impossible(call.counting(weight))
-    return loss, gradient
+    tensors = (logits, action, counts, mask, kept, advantage, weight, old, reference, None)
+    return native(rebuilt(constants, tensors), None)
 
 
 @_operation.register_fake

@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 
 from eligibility.errors import InvalidValueError
-from eligibility.ops import _backend, _cpu, _fused_rows, _native_op
+from eligibility.ops import _cpu, _native_op
 from eligibility.ops._categorical_call import CategoricalCall, check_logits_arguments
-from eligibility.ops._native_loss import native_loss, small_loss
-from eligibility.ops._objective import objective as linear_objective
+from eligibility.ops._loss_backends import taker_of
+from eligibility.ops._loss_node import small_loss, taken_loss
 from eligibility.ops._policy_objective import PolicyObjective, check_policy_coefficients
-from eligibility.ops._statistics import divergences, statistics
+from eligibility.ops._summed_loss import PolicyLoss
 from eligibility.shapes import are_values_readable, check_floating, check_shape
 
 Reduction = Literal["none", "sequence", "mean", "sum"]
@@ -97,16 +97,12 @@ def reinforce_loss(
         and (reduction == "mean" and not reuse_logits)
         and isinstance(action, Tensor)
     ):
-        loss = small_loss(logits, action, advantage, entropy_coef, _summed)
+        loss = small_loss(logits, action, advantage, entropy_coef)
         if loss is not None:
             return loss
     call = CategoricalCall.check(logits, action, counts, mask, temperature, softcap, ignore_index)
     objective = _objective(call, advantage, weight, entropy_coef)
-    if reuse_logits:
-        is_reduced = reduction in ("mean", "sum") and _is_gradient_wanted(call, objective)
-        knows_all = _cpu.serves(logits) or call.is_fusable
-        _check_reusable(logits, call, is_reduced and (z_loss_coef == 0.0 or knows_all))
-    return _loss(call, objective, z_loss_coef, reduction, reuse_logits)
+    return _result(PolicyLoss(call, objective, reduction, z_loss_coef), reuse_logits)
 
 
 def clipped_policy_loss(
@@ -128,12 +124,14 @@ def clipped_policy_loss(
     ignore_index: int | None = None,
     z_loss_coef: float = 0.0,
     reduction: Reduction = "mean",
+    reuse_logits: bool = False,
 ) -> Tensor:
     r"""The clipped loss ``w (−min(r A, clip(r, 1−ε₋, 1+ε₊) A) + κ KL − β H + ζ (log Σ exp z)²)``.
 
     Args:
         logits, action, advantage, mask, weight, entropy_coef: As `reinforce_loss`.
-        temperature, softcap, ignore_index, z_loss_coef, reduction: As `reinforce_loss`.
+        temperature, softcap, ignore_index, z_loss_coef, reduction, reuse_logits: As
+            `reinforce_loss`.
         old_log_prob: log π_old(a) of the policy that sampled, shape ``[*batch]``;
             ``r = exp(log π − log π_old)``.
         clip: (ε₋, ε₊), how far below and above 1 the ratio counts; 0 <= ε₋ <= 1, ε₊ >= 0.
@@ -169,11 +167,12 @@ def clipped_policy_loss(
         check_policy_coefficients(clip, kl_coef, kl_estimator, ref_log_prob)
         _check_unused(ref_logits, "ref_logits", kl_estimator)
         objective = replace(objective, kl_coef=kl_coef, kl_estimator=kl_estimator)
-        return _loss(call, objective, z_loss_coef, reduction)
+        return _result(PolicyLoss(call, objective, reduction, z_loss_coef), reuse_logits)
     check_policy_coefficients(clip, 0.0, "k3", None)
     _check_unused(ref_log_prob, "ref_log_prob", kl_estimator)
     reference = _checked_reference(call, ref_logits)
-    return _loss(call, objective, z_loss_coef, reduction, False, reference, kl_coef)
+    loss = PolicyLoss(call, objective, reduction, z_loss_coef, reference, kl_coef)
+    return _result(loss, reuse_logits)
 
 
 def _checked_reference(call: CategoricalCall, ref_logits: Tensor | None) -> Tensor:
@@ -228,88 +227,28 @@ def _objective(
     return PolicyObjective(entropy_coef=entropy_coef, **given)  # type: ignore[arg-type]  # advantage is given
 
 
-def _loss(
-    call: CategoricalCall,
-    objective: PolicyObjective,
-    z_loss_coef: float,
-    reduction: str,
-    reuse_logits: bool = False,
-    reference: Tensor | None = None,
-    exact_kl_coef: float = 0.0,
-) -> Tensor:
+def _result(loss: PolicyLoss, reuse_logits: bool) -> Tensor:
     """By whatever takes the fewest passes over the logits."""
-    if reduction in ("mean", "sum") and _is_gradient_wanted(call, objective):
-        if reference is None and _native_op.serves(call):
-            return _native_op.traced_loss(call, objective, z_loss_coef, reduction)
-        if call.is_fusable and (reference is None or _fused_rows.serves_constant(reference)):
-            return _one_kernel(
-                call, objective, z_loss_coef, reduction, reuse_logits, reference, exact_kl_coef
-            )
-        pays = reference is None and _backend.pays(call.raw, one_pass=True)
-        if pays and _cpu.serves(call.raw):
-            scale = 1.0 / call.rows() if reduction == "mean" else 1.0
-            return native_loss(call, objective, z_loss_coef, scale, _summed, reuse_logits)
-        is_linear = z_loss_coef == 0.0 and objective.is_linear
-        is_single = call.action is not None and call.shape == call.raw.shape[:-1]
-        if reuse_logits or (is_linear and is_single and pays):
-            return _fused_loss(call, objective, reduction, reuse_logits)
-    loss = _row_losses(call, objective, z_loss_coef, reference, exact_kl_coef)
-    return _reduced(call, loss, reduction)
+    taker = None
+    if loss.is_gradient_wanted():
+        if _native_op.serves(loss) and not reuse_logits:
+            return _native_op.traced_loss(loss)
+        taker = taker_of(loss, at_any_size=reuse_logits)
+    if reuse_logits:
+        _check_reusable(loss, taker is not None)
+    return loss.value() if taker is None else taken_loss(loss, taker, reuse_logits)
 
 
-def _one_kernel(
-    call: CategoricalCall,
-    objective: PolicyObjective,
-    z_loss_coef: float,
-    reduction: str,
-    reuse_logits: bool,
-    reference: Tensor | None,
-    exact_kl_coef: float,
-) -> Tensor:
-    """A loss of any kind with its gradient, by one Triton kernel."""
-
-    def definition(logits: Tensor) -> Tensor:
-        again = replace(call, raw=logits.reshape(call.raw.shape))
-        loss = _row_losses(again, objective, z_loss_coef, reference, exact_kl_coef)
-        return _reduced(again, loss, reduction)
-
-    counts = call.counting(objective.token_weight)
-    flat = objective.flattened()
-    weight = flat.factors() / (_rows(call) if reduction == "mean" else 1)
-    if counts is not None:
-        weight = torch.where(counts.reshape(-1), weight, 0.0)
-    loss, log_prob = _fused_rows.summed_loss(
-        call.kernel_rows(reference),
-        replace(flat, token_weight=weight, scale=1.0),
-        exact_kl_coef,
-        z_loss_coef,
-        reuse_logits,
-        definition,
-    )
-    call.check_possible(log_prob.reshape(call.shape), counts)
-    return loss
-
-
-def _summed(call: CategoricalCall, objective: PolicyObjective, z_loss_coef: float) -> Tensor:
-    return _row_losses(call, objective, z_loss_coef).sum()
-
-
-def _is_gradient_wanted(call: CategoricalCall, objective: PolicyObjective) -> bool:
-    """Whether the gradient at the logits, and none else, is wanted."""
-    constants = not any(tensor.requires_grad for tensor in objective.tensors)
-    wanted = torch.is_grad_enabled() and call.raw.requires_grad
-    return wanted and constants
-
-
-def _check_reusable(logits: Tensor, call: CategoricalCall, can_be_fused: bool) -> None:
+def _check_reusable(loss: PolicyLoss, is_taken: bool) -> None:
     """Raise where the gradient cannot take the place of the logits."""
+    call, logits = loss.call, loss.call.raw
     reasons = {
         "logits that are a leaf of the graph": logits.is_leaf,
         "logits that are not contiguous": not logits.is_contiguous(),
         "a soft-cap or a temperature": not (_cpu.serves(logits) or call.is_fusable)
         and call.logits is not logits,
         "a transformed or traced call": not are_values_readable(logits),
-        "a loss whose gradient is not known on the way forward": not can_be_fused,
+        "a loss whose gradient is not known on the way forward": not is_taken,
     }
     for reason, holds in reasons.items():
         if holds:
@@ -319,72 +258,3 @@ def _check_reusable(logits: Tensor, call: CategoricalCall, can_be_fused: bool) -
                 "logits that an operation made, and a plain mean or sum of the loss",
                 "leave reuse_logits out",
             )
-
-
-def _fused_loss(
-    call: CategoricalCall, objective: PolicyObjective, reduction: str, reuse_logits: bool = False
-) -> Tensor:
-    """The REINFORCE loss with its gradient taken on the way forward, in one pass."""
-    weight, counts = objective.token_weight, call.counting(objective.token_weight)
-    rows = _rows(call) if reduction == "mean" else 1
-    advantage = objective.advantage if weight is None else objective.advantage * weight
-    by_log_prob = advantage * (-1 / rows)
-    by_entropy = None
-    if objective.needs_entropy:
-        scale = torch.ones_like(by_log_prob) if weight is None else weight
-        scale = scale if counts is None else torch.where(counts, scale, 0.0)
-        by_entropy = scale * (-objective.entropy_coef / rows)
-    assert call.action is not None  # counts go other ways
-    loss, log_prob = linear_objective(
-        call.logits, call.action, call.mask, by_log_prob, by_entropy, reuse_logits
-    )
-    call.check_possible(log_prob, counts)
-    return loss
-
-
-def _row_losses(
-    call: CategoricalCall,
-    objective: PolicyObjective,
-    z_loss_coef: float,
-    reference: Tensor | None = None,
-    exact_kl_coef: float = 0.0,
-) -> Tensor:
-    counts = call.counting(objective.token_weight)
-    log_prob, entropy = statistics(call, objective.needs_entropy, counts)
-    # 0 · −∞ has no value: an impossible action with the advantage 0 contributes 0.
-    vain = objective.silent_rows() & (log_prob == float("-inf"))
-    loss = objective.loss(log_prob.masked_fill(vain, 0.0), log_prob if entropy is None else entropy)
-    if z_loss_coef != 0.0:
-        loss = loss + _counted(call, objective, z_loss_coef * call.log_normalizer() ** 2)
-    if reference is not None:
-        if counts is not None:
-            reference = torch.where(counts.unsqueeze(-1), reference, 0.0)
-        loss = loss + _counted(call, objective, exact_kl_coef * divergences(call, reference))
-    return loss
-
-
-def _counted(call: CategoricalCall, objective: PolicyObjective, loss: Tensor) -> Tensor:
-    """A part of the loss of each row, times its weight; 0 where the row does not count."""
-    counts, weight = call.counting(objective.token_weight), objective.token_weight
-    if counts is not None:
-        loss = torch.where(counts, loss, 0.0)
-    return loss if weight is None else loss * weight
-
-
-def _reduced(call: CategoricalCall, loss: Tensor, reduction: str) -> Tensor:
-    if reduction == "mean":
-        return loss.sum() / _rows(call)
-    if reduction == "sum":
-        return loss.sum()
-    if reduction == "sequence":
-        return loss.sum(-1)
-    if reduction == "none":
-        return loss
-    raise InvalidValueError(
-        "`reduction`", repr(reduction), "'mean', 'sum', 'sequence' or 'none'", "choose one of them"
-    )
-
-
-def _rows(call: CategoricalCall) -> Tensor | int:
-    """How many samples are not ignored; 1 for none, whose sum is 0."""
-    return max(1, call.shape.numel()) if call.kept is None else call.kept.sum().clamp_min(1)

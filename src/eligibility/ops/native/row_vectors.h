@@ -104,7 +104,8 @@ INLINE double SUM_OF(VECTOR x) {
 
 /* e^x; *less_1 is e^x − 1 without cancellation. */
 INLINE VECTOR EXPONENTIAL_LESS_1(VECTOR x, VECTOR *less_1) {
-    VECTOR y = LARGER(SPLAT(-760.0), x); /* e^-760 is 0 in float64 */
+    INTEGERS vanishes = x < -746.0; /* where e^x is 0 in float64: results beyond are slow */
+    VECTOR y = SELECT(vanishes, SPLAT(0.0), x);
     const VECTOR magic = SPLAT(6755399441055744.0); /* 1.5 · 2^52: adding it rounds to a whole number */
     VECTOR shifted = y * 1.4426950408889634074 + magic;
     VECTOR n = shifted - magic;
@@ -127,8 +128,8 @@ INLINE VECTOR EXPONENTIAL_LESS_1(VECTOR x, VECTOR *less_1) {
     INTEGERS whole = (INTEGERS)shifted - (INTEGERS)magic;
     INTEGERS half = whole >> 1;
     VECTOR first = (VECTOR)((half + 1023) << 52), second = (VECTOR)((whole - half + 1023) << 52);
-    *less_1 = p * first * second + (first * second - 1.0);
-    return (p + 1.0) * first * second;
+    *less_1 = SELECT(vanishes, SPLAT(-1.0), p * first * second + (first * second - 1.0));
+    return SELECT(vanishes, SPLAT(0.0), (p + 1.0) * first * second);
 }
 
 INLINE VECTOR EXPONENTIAL(VECTOR x) {
@@ -160,7 +161,13 @@ INLINE VECTOR LOGARITHM(VECTOR x) {
 }
 #else
 INLINE VECTOR EXPONENTIAL(VECTOR x) {
-    VECTOR y = LARGER(SPLAT(-110.0f), x); /* e^-110 is 0 in float32 */
+#if BYTES == 64
+    __mmask16 remains = _mm512_cmp_ps_mask((__m512)x, (__m512)SPLAT(-104.0f), _CMP_NLT_UQ);
+    VECTOR y = x;
+#else
+    INTEGERS vanishes = x < -104.0f; /* where e^x is 0 in float32: results beyond are slow */
+    VECTOR y = SELECT(vanishes, SPLAT(0.0f), x);
+#endif
     const VECTOR magic = SPLAT(12582912.0f); /* 1.5 · 2^23: adding it rounds to a whole number */
     VECTOR shifted = y * 1.44269504088896341f + magic;
     VECTOR n = shifted - magic;
@@ -184,12 +191,13 @@ INLINE VECTOR EXPONENTIAL(VECTOR x) {
     p = p * (r * r) + r + 1.0f;
 #endif
 #if BYTES == 64
-    return (VECTOR)_mm512_scalef_ps((__m512)p, (__m512)n);
+    return (VECTOR)_mm512_maskz_scalef_ps(remains, (__m512)p, (__m512)n);
 #else
     /* 2^n in two factors, so that results below the smallest normal number come out right. */
     INTEGERS whole = (INTEGERS)shifted - (INTEGERS)magic;
     INTEGERS first = whole >> 1;
-    return p * (VECTOR)((first + 127) << 23) * (VECTOR)((whole - first + 127) << 23);
+    VECTOR result = p * (VECTOR)((first + 127) << 23) * (VECTOR)((whole - first + 127) << 23);
+    return SELECT(vanishes, SPLAT(0.0f), result);
 #endif
 }
 #endif

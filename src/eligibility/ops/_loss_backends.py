@@ -1,0 +1,132 @@
+"""Who takes a summed loss together with its gradient, in one pass over the logits, and how.
+
+Each function takes the loss and memory for the gradient, which may be that of the logits, or None,
+and gives value and gradient. It records nothing, and raises for what is impossible under the mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from eligibility.ops import _backend, _cpu, _fused_rows, _plain, _triton
+from eligibility.ops._cpu import Loss
+from eligibility.ops._statistics import task_of
+from eligibility.ops._summed_loss import PolicyLoss
+
+Taker = Callable[[PolicyLoss, Tensor | None], tuple[Tensor, Tensor]]
+
+_ESTIMATORS = {"k1": 1, "k2": 2, "k3": 3}
+
+
+def taker_of(loss: PolicyLoss, at_any_size: bool) -> Taker | None:
+    """The backend that takes ``loss`` in one pass; None: none, or it does not pay."""
+    if loss.reduction not in ("mean", "sum"):
+        return None
+    call, reference = loss.call, loss.reference
+    if call.is_fusable and (reference is None or _fused_rows.serves_constant(reference)):
+        return triton
+    if reference is not None or not (at_any_size or _backend.pays(call.raw, one_pass=True)):
+        return None
+    if _cpu.serves(call.raw):
+        return native
+    is_bare = call.temperature == 1.0 and call.softcap is None
+    is_single = call.action is not None and call.shape == call.raw.shape[:-1]
+    return plain if is_bare and is_single and loss.is_linear() else None
+
+
+def native(loss: PolicyLoss, out: Tensor | None) -> tuple[Tensor, Tensor]:
+    """By the kernel in C++: any loss but the exact KL."""
+    call, objective = loss.call, loss.objective
+    scale = 1.0 / call.rows() if loss.reduction == "mean" else 1.0
+    weight, kept, reference = objective.token_weight, call.kept, objective.ref_log_prob
+    if kept is not None:
+        weight = kept if weight is None else torch.where(kept, weight, 0.0)
+    low, high = objective.clip
+    task = task_of(call)
+    found = _cpu.run(
+        task,
+        Loss(
+            advantage=_column(objective.advantage),
+            weight=_column(weight),
+            old=_column(objective.old_log_prob),
+            reference=None if objective.kl_coef == 0.0 else _column(reference),
+            scale_advantage=-scale,
+            scale_bonus=-scale * objective.entropy_coef,
+            scale_square=scale * loss.z_loss_coef,
+            scale_reference=scale * objective.kl_coef,
+            clip=(1.0 - low, 1.0 + high),
+            kl_estimator=_ESTIMATORS.get(objective.kl_estimator, 0),
+        ),
+        value=True,
+        gradient=True,
+        out=None if out is None else out.view(task.logits.shape),
+    )
+    if found.impossible:
+        call.explain_impossible(call.counting(objective.token_weight))
+    assert found.value is not None  # both were asked for
+    assert found.gradient is not None
+    return found.value, _shaped(found.gradient, call.raw)
+
+
+def triton(loss: PolicyLoss, out: Tensor | None) -> tuple[Tensor, Tensor]:
+    """By one Triton kernel: any loss of one action for each row."""
+    call, flat = loss.call, loss.objective.flattened()
+    counts = call.counting(loss.objective.token_weight)
+    weight = flat.factors() / loss.divisor()
+    if counts is not None:
+        weight = torch.where(counts.reshape(-1), weight, 0.0)
+    rows = call.kernel_rows(loss.reference)
+    results = _triton.loss_and_gradient(
+        rows,
+        replace(flat, token_weight=weight, scale=1.0),
+        kl_coef=loss.exact_kl_coef,
+        z_loss_coef=loss.z_loss_coef,
+        out=None if out is None else out.view(rows.logits.shape),
+    )
+    call.check_possible(results.log_prob.reshape(call.shape), counts)
+    assert results.gradient is not None  # it was asked for
+    value = results.loss.sum(dtype=torch.float64).to(torch.float32)
+    return value, _shaped(results.gradient, call.raw)
+
+
+def plain(loss: PolicyLoss, out: Tensor | None) -> tuple[Tensor, Tensor]:
+    """By torch's operations, in pieces that stay in the cache: a linear loss of bare logits."""
+    call, objective = loss.call, loss.objective
+    assert call.action is not None  # counts go other ways
+    weight, counts = objective.token_weight, call.counting(objective.token_weight)
+    by_log_prob = objective.advantage / -loss.divisor()
+    by_entropy = None
+    if objective.needs_entropy:
+        by_entropy = torch.full_like(by_log_prob, -objective.entropy_coef) / loss.divisor()
+    if weight is not None:
+        by_log_prob = by_log_prob * weight
+        by_entropy = None if by_entropy is None else by_entropy * weight
+    if counts is not None and by_entropy is not None:
+        by_entropy = torch.where(counts, by_entropy, 0.0)
+    categories = call.raw.shape[-1]
+    logits, action = call.raw.reshape(-1, categories), call.action.reshape(-1)
+    _backend.check_actions(logits, action)
+    slopes = (_column(by_log_prob), _column(by_entropy))
+    assert slopes[0] is not None
+    log_prob, entropy, gradient = _plain.row_objective(
+        logits,
+        action,
+        None if call.mask is None else call.mask.reshape(-1, categories),
+        *(slopes[0], slopes[1]),
+        None if out is None else out.view(logits.shape),
+    )
+    call.check_possible(log_prob.reshape(call.shape), counts)
+    value = _plain.objective(slopes[0], log_prob, slopes[1], entropy)
+    return value, _shaped(gradient, call.raw)
+
+
+def _column(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.detach().reshape(-1)
+
+
+def _shaped(gradient: Tensor, logits: Tensor) -> Tensor:
+    return gradient if gradient.shape == logits.shape else gradient.view(logits.shape)

@@ -1,0 +1,169 @@
+"""Policy-gradient losses as autograd nodes: value and gradient in one pass over the logits.
+
+The gradient is taken while a row is in the cache, before it is known whether it will be asked for;
+the caller makes sure that it will. Only what autograd asks for beyond it, second derivatives or a
+batch of upstream gradients, goes through the definition in torch's own operations.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from eligibility.ops import _backend, _cpu, _triton
+from eligibility.ops._categorical_call import CategoricalCall
+from eligibility.ops._loss_backends import Taker
+from eligibility.ops._policy_objective import PolicyObjective
+from eligibility.ops._summed_loss import PolicyLoss, rebuilt
+from eligibility.ops.memory import logits_are_gone
+from eligibility.shapes import are_values_readable
+
+_MOST_IN_ONE_THREAD = 1 << 16  # logits; of the short way, where torch has several threads
+_MOST_SMALL = 1 << 21
+_TENSOR_TYPES = (Tensor, Parameter)  # a subclass may mean something else by its operations
+
+
+def taken_loss(loss: PolicyLoss, taker: Taker, reuse_logits: bool) -> Tensor:
+    """The loss, differentiable in the logits alone, with its gradient taken by ``taker``."""
+    node = _LossInPlace if reuse_logits else _Loss
+    result: Tensor = node.apply(loss, taker, *loss.parts()[1])  # type: ignore[no-untyped-call]  # torch
+    return result
+
+
+class _Loss(torch.autograd.Function):
+    """The loss; its tensors are arguments so that torch keeps them, and notices their changes."""
+
+    @staticmethod
+    def forward(ctx: Any, loss: PolicyLoss, taker: Taker, *tensors: Tensor | None) -> Tensor:
+        ctx.save_for_backward(*tensors)
+        ctx.numbers, ctx.taker = loss.parts()[0], taker
+        value, ctx.gradient = taker(loss, None)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        gradient: Tensor | None
+        if torch.is_grad_enabled() or not are_values_readable(upstream):
+            gradient = _differentiable(rebuilt(ctx.numbers, ctx.saved_tensors), upstream)
+        else:
+            # Nobody else holds the gradient of the first call yet: it may be scaled in place.
+            gradient, ctx.gradient = ctx.gradient, None
+            if gradient is None:
+                gradient = ctx.taker(rebuilt(ctx.numbers, ctx.saved_tensors), None)[1]
+            _scale(gradient, upstream)
+        return (None, None, gradient, *_NOTHING_BEHIND)
+
+
+class _LossInPlace(torch.autograd.Function):
+    """As `_Loss`, with the gradient in the memory of the logits: once, to first order."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, loss: PolicyLoss, taker: Taker, logits: Tensor, *_: Tensor | None
+    ) -> Tensor:
+        value, ctx.gradient = taker(loss, logits.detach())
+        # The kernel writes behind torch's back; so a node that kept the logits for itself raises.
+        torch.autograd.graph.increment_version(logits)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        if ctx.gradient is None or torch.is_grad_enabled() or not are_values_readable(upstream):
+            raise logits_are_gone()
+        gradient, ctx.gradient = ctx.gradient, None
+        _scale(gradient, upstream)
+        return (None, None, gradient, *_NOTHING_BEHIND)
+
+
+_NOTHING_BEHIND = (None,) * 9  # the tensors behind the logits
+
+
+def small_loss(
+    logits: Tensor, action: Tensor, advantage: Tensor, entropy_coef: float
+) -> Tensor | None:
+    """The mean REINFORCE loss where all is as it mostly is; None where something is not.
+
+    For small logits the time goes into calls. So there are as few as possible; whatever is unusual,
+    errors included, is left to the long way.
+    """
+    if not (
+        type(logits) in _TENSOR_TYPES
+        and type(action) is Tensor
+        and type(advantage) is Tensor
+        and _cpu.serves(logits)
+        and action.dtype is torch.int64
+        and action.is_cpu
+        and advantage.dtype is _cpu.column_dtype(logits)
+        and advantage.is_cpu
+        and logits.requires_grad
+        and not advantage.requires_grad
+    ):
+        return None
+    size = logits.numel()
+    if not (
+        0 < size <= _MOST_SMALL
+        and (size <= _MOST_IN_ONE_THREAD or torch.get_num_threads() == 1)
+        and action.shape == advantage.shape == logits.shape[:-1]
+        and logits.is_contiguous()
+        and action.is_contiguous()
+        and advantage.is_contiguous()
+        and torch.is_grad_enabled()
+        and _backend.pays(logits, one_pass=True)
+    ):
+        return None
+    result: Tensor = _apply_small(logits, action, advantage, entropy_coef)
+    return result
+
+
+class _SmallLoss(torch.autograd.Function):
+    """The mean REINFORCE loss of contiguous tensors of the dtypes that the kernel takes."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, logits: Tensor, action: Tensor, advantage: Tensor, entropy_coef: float
+    ) -> Tensor:
+        ctx.save_for_backward(logits, action, advantage)
+        ctx.entropy_coef = entropy_coef
+        value, ctx.gradient = _cpu.small_loss(logits, action, advantage, entropy_coef)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        gradient: Tensor | None
+        gradient, ctx.gradient = ctx.gradient, None
+        if torch.is_grad_enabled() or not are_values_readable(upstream):
+            logits, action, advantage = ctx.saved_tensors
+            call = CategoricalCall(logits, action, None, None, None, 1.0, None)
+            loss = PolicyLoss(call, PolicyObjective(advantage, None, ctx.entropy_coef))
+            return _differentiable(loss, upstream), None, None, None
+        if gradient is None:  # a second backward over a retained graph
+            logits, action, advantage = ctx.saved_tensors
+            gradient = _cpu.small_loss(logits, action, advantage, ctx.entropy_coef)[1]
+        if upstream.item() != 1.0:
+            gradient.mul_(upstream)
+        return gradient, None, None, None
+
+
+# What `Function.apply` comes to outside torch.func's transforms, which `_backend.pays` excludes.
+_apply_small: Any = super(torch.autograd.Function, _SmallLoss).apply
+
+
+def _scale(gradient: Tensor, upstream: Tensor) -> None:
+    """``gradient *= upstream``, without asking a GPU for the number."""
+    if _triton.serves(gradient):
+        _triton.scale(gradient, upstream)
+    elif not upstream.is_cpu or upstream.item() != 1.0:
+        gradient.mul_(upstream)
+
+
+def _differentiable(loss: PolicyLoss, upstream: Tensor) -> Tensor:
+    """The gradient at the logits by the definition, itself part of the graph."""
+    with torch.enable_grad():
+        value = loss.value()
+        (result,) = torch.autograd.grad(
+            value, loss.call.raw, upstream.to(value.dtype), create_graph=True
+        )
+    return result
