@@ -174,7 +174,7 @@ def small_loss(
     All tensors are contiguous, of the dtypes that the library takes.
     """
     assert _library is not None  # the caller asked `serves`
-    gradient = torch.empty_like(logits)
+    gradient = memory.empty_like(logits)
     value = torch.empty_like(_SCALAR, dtype=column_dtype(logits))
     categories, rows = logits.shape[-1], action.numel()
     refused = _library.loss(
