@@ -12,6 +12,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import SyncVectorEnv
 
+from eligibility.audit.observations import MASK
 from eligibility.audit.patches import Patches
 from eligibility.audit.probe import Probe, known_spaces
 from eligibility.audit.recorder import Recorder
@@ -62,27 +63,39 @@ def _probe(
     options: dict[str, Any],
 ) -> Probe:
     text = name if isinstance(name, str) else str(getattr(name, "id", name))
-    spaces = known_spaces(text)
+    spaces, masked = known_spaces(text), "info" if "Taxi" in text else ""
     if spaces is None:
         real = stock_make(name, **options)
-        spaces = (real.observation_space, real.action_space)
+        spaces, masked = (real.observation_space, real.action_space), _masked(real)
         real.close()
-    supported = gymnasium.spaces.Box, gymnasium.spaces.Discrete
-    if not isinstance(spaces[0], supported):
-        raise NotImplementedError(f"observations of {type(spaces[0]).__name__} in {text}")
-    environment = Probe(
-        text,
-        spaces[0],
-        spaces[1],
-        recorder.job.size,
-        recorder.environment_choice,
-        recorder.on_reset,
-        recorder.on_step,
-        four_tuple,
-        np.float64 if recorder.job.raised else np.float32,
-    )
+    try:
+        environment = Probe(
+            text,
+            spaces[0],
+            spaces[1],
+            recorder.job.size,
+            recorder.environment_choice,
+            recorder.on_reset,
+            recorder.on_step,
+            four_tuple,
+            np.float64 if recorder.job.raised else np.float32,
+            masked,
+        )
+    except NotImplementedError as error:
+        raise NotImplementedError(f"{error} in {text}") from None
     recorder.add_environment(environment)
     return environment
+
+
+def _masked(real: Any) -> str:
+    """Where an environment says which actions are allowed: "method", "info" or nowhere."""
+    if callable(getattr(real.unwrapped, "action_masks", None)):
+        return "method"
+    try:
+        _, info = real.reset(seed=0)
+    except Exception:  # it is anybody's code, and only its spaces matter
+        return ""
+    return "info" if MASK in info else ""
 
 
 def _old_gym(make: Callable[..., Any], four_tuple: bool) -> ModuleType:

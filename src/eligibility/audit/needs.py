@@ -44,8 +44,8 @@ _NEEDS = (
      "within it"),
     (r"MemoryError|allocate memory", "it needs more memory than the limit; raise `--memory-limit`"),
     (
-        r"observations of (\w+) in (\S+)",
-        "`{1}` has observations of the kind {0}, which the probe does not imitate; "
+        r"(observations|actions) of (\w+) in (\S+)",
+        "`{2}` has {0} of the kind {1}, which the probe does not imitate; "
         + _ADAPTER.removeprefix("or "),
     ),
 )  # fmt: skip

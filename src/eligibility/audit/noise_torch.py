@@ -77,7 +77,7 @@ class TorchNoise(TorchFunctionMode):
         known = self._symbols.get(id(tensor))
         if known is not None:
             return known[1]
-        if not isinstance(tensor, Tensor) or not self._stored or tensor.layout != torch.strided:
+        if not isinstance(tensor, Tensor) or not self._stored or not _has_storage(tensor):
             return None
         for whole in reversed(self._stored.get(tensor.untyped_storage().data_ptr(), [])):
             positions = positions_in(tensor, whole)
@@ -331,6 +331,12 @@ def _is_numpy_noise(value: Any) -> bool:
     if isinstance(value, list):
         return bool(value) and all(isinstance(item, NoiseFloat) for item in value)
     return isinstance(value, (NoiseFloat, NoiseArray))
+
+
+def _has_storage(tensor: Tensor) -> bool:
+    """Whether its elements lie somewhere: not those of a sparse one, nor within torch.func."""
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    return tensor.layout == torch.strided and not wrapped
 
 
 def _is_parameter(args: Any) -> bool:

@@ -7,6 +7,7 @@ that a wrong program could be right on by luck.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -15,8 +16,9 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from eligibility.audit.action_numbers import ActionNumbers, masks_of, numbers_of
 from eligibility.audit.job import STATES, ProbeSize
-from eligibility.audit.noise_numpy import settled
+from eligibility.audit.observations import MASK, observations_of, shown_space
 
 TERMINAL = STATES  # its observation is seen after the last step of a terminated episode
 
@@ -69,9 +71,10 @@ class Probe(gymnasium.Env[Any, Any]):
 
     Args:
         name: The environment's name, as the program asked for it.
-        observation_space: What the program expects to see: Box or Discrete.
+        observation_space: What the program expects to see: Box, Discrete, MultiDiscrete,
+            MultiBinary, or a Tuple or Dict of them, in which an entry ``action_mask`` is a mask.
         action_space: What it expects to do: Discrete, MultiDiscrete, MultiBinary, counts, Box, or a
-            Tuple or Dict of discrete ones.
+            Tuple or Dict of them.
         size: How much of the problem.
         choose: Answers the environment's random choices.
         on_reset: Told of every reset.
@@ -79,6 +82,7 @@ class Probe(gymnasium.Env[Any, Any]):
             terminated, truncated.
         four_tuple: Speak the interface of gym before 0.26.
         dtype: Of Box observations.
+        masked: Where it says which actions are allowed: "info", "method" (``action_masks``), or "".
     """
 
     metadata = {"render_modes": ["human", "rgb_array"], "render_fps": 30}  # noqa: RUF012  # as gym has it
@@ -94,20 +98,19 @@ class Probe(gymnasium.Env[Any, Any]):
         on_step: Callable[[Probe, Any, int, float, int, bool, bool], None],
         four_tuple: bool = False,
         dtype: type[np.floating[Any]] = np.float64,
+        masked: str = "",
     ) -> None:
-        if isinstance(observation_space, spaces.Box):
-            observation_space = spaces.Box(-9.0, 9.0, observation_space.shape, dtype)
-        self.observation_space, self.action_space = observation_space, action_space
+        self.observation_space = shown_space(observation_space, dtype)
+        self.action_space = action_space
         self.size, self.four_tuple = size, four_tuple
         self._choose, self._on_reset, self._on_step = choose, on_reset, on_step
-        self._observations = _observations(observation_space)
-        self._rewards = _reward_tables(action_space)
-        # the lowest index of each component
-        starts = [np.asarray(getattr(part, "start", 0)) for part in _parts(action_space)]
-        self._first: Any = np.concatenate([start.reshape(-1) for start in starts]).astype(float)
-        if len(starts) == 1 and not starts[0].ndim:
-            self._first = float(self._first[0])
+        self._observations = observations_of(self.observation_space, action_space)
+        self.numbers = numbers_of(action_space)
+        self._rewards = _reward_tables(self.numbers)
+        self._masked = masked
         self.state = self.start = self.time = 0
+        if masked == "method":
+            self.action_masks = lambda: masks_of(action_space, self.state)
         self._started = False
         self.previous = 0.0
         self.render_mode = None
@@ -129,16 +132,15 @@ class Probe(gymnasium.Env[Any, Any]):
         self.state, self._started = self.start, True
         self.time, self.previous = 0, 0.0
         self._on_reset(self)
-        observation = self._observations[self.state]
-        return observation.copy() if self.four_tuple else (observation.copy(), {})
+        observation = copy.deepcopy(self._observations[self.state])
+        return observation if self.four_tuple else (observation, self._info())
 
     def step(self, action: Any) -> Any:
         """Take one step."""
-        components = _components(action) - self._first
+        components = self.numbers.of(action)
         state, reward = self.state, self._reward(components)
-        # of counts, whose sum is always the same, the first one decides
-        deciding = components[:1] if hasattr(self.action_space, "total") else components
-        parity = 0 if self._continuous else int(deciding.sum()) % 2
+        deciding = components[self.numbers.deciding[: len(components)]]
+        parity = int(deciding.sum()) % 2
         self.time += 1
         # the program goes on after the end
         if self.time > self.size.horizon or state == TERMINAL:
@@ -146,27 +148,30 @@ class Probe(gymnasium.Env[Any, Any]):
         else:
             terminated, next_state = self._transition(state, parity)
         truncated = not terminated and self.time >= self.size.horizon
-        self.previous = float(components[0])
+        continuous = components[self.numbers.continuous[: len(components)]]
+        self.previous = float(continuous[0]) if len(continuous) else 0.0
         self.state = next_state
         self._on_step(self, components, state, reward, next_state, terminated, truncated)
-        observation = self._observations[next_state].copy()
+        observation = copy.deepcopy(self._observations[next_state])
         if self.four_tuple:
             return observation, reward, terminated or truncated, {}
-        return observation, reward, terminated, truncated, {}
+        return observation, reward, terminated, truncated, self._info()
 
     def render(self, *args: Any, **kwargs: Any) -> Any:
         """Nothing to see."""
         return np.zeros((8, 8, 3), dtype=np.uint8)
 
-    @property
-    def _continuous(self) -> bool:
-        return isinstance(self.action_space, spaces.Box)
+    def _info(self) -> dict[str, Any]:
+        if self._masked != "info":
+            return {}
+        return {MASK: masks_of(self.action_space, self.state)}
 
     def _transition(self, state: int, parity: int) -> tuple[bool, int]:
         if state == 1:
             # Where actions are continuous they must not decide the path: quadrature is exact for
             # polynomials, not for steps.
-            ends = self._choose([0.7, 0.3]) == 1 if self._continuous else parity == 1
+            indices = self.numbers.deciding.any()
+            ends = parity == 1 if indices else self._choose([0.7, 0.3]) == 1
             return (True, TERMINAL) if ends else (False, 2)
         if state == 2:
             return False, parity
@@ -176,69 +181,32 @@ class Probe(gymnasium.Env[Any, Any]):
     def _reward(self, components: np.ndarray[Any, Any]) -> float:
         if self.state == TERMINAL:
             return 0.0
-        table = self._rewards[self.state]
-        if self._continuous:
-            linear = float(table[: len(components)] @ components)
-            square = 0.3 * float(components @ components)
-            return linear - square + 0.6 * float(components[0]) * self.previous + float(table[-1])
+        table, coefficients = self._rewards[self.state]
+        numbers = components[self.numbers.continuous[: len(components)]]
+        indices = components[~self.numbers.continuous[: len(components)]].astype(int)
         total, interaction = 0.0, 1.0
-        for dimension, component in enumerate(components.astype(int)):
-            total += float(table[dimension][component])
-            interaction *= 0.5 + float(component)
-        return total + (0.4 * interaction if len(components) > 1 else 0.0)
+        for row, index in zip(table, indices, strict=False):
+            total += float(row[index])
+            interaction *= 0.5 + float(index)
+        if len(indices) > 1:
+            total += 0.4 * interaction
+        if not len(numbers):
+            return total
+        total += float(coefficients[: len(numbers)] @ numbers) - 0.3 * float(numbers @ numbers)
+        # what a number is worth depends on the indices beside it, and on the number before it
+        beside = interaction if len(indices) else 0.0
+        return total + 0.6 * float(numbers[0]) * (self.previous + beside) + float(coefficients[-1])
 
 
-def _components(action: Any) -> np.ndarray[Any, Any]:
-    """The numbers of an action, those of the parts of a composite one after the other."""
-    if isinstance(action, dict):
-        action = tuple(action.values())
-    if isinstance(action, tuple):
-        return np.concatenate([_components(part) for part in action])
-    return np.asarray(_detached(settled(action)), dtype=np.float64).reshape(-1)
-
-
-def _parts(space: spaces.Space[Any]) -> list[spaces.Space[Any]]:
-    """The spaces that a composite is made of, in the order of their numbers."""
-    if isinstance(space, spaces.Dict):
-        return [part for inner in space.spaces.values() for part in _parts(inner)]
-    if isinstance(space, spaces.Tuple):
-        return [part for inner in space.spaces for part in _parts(inner)]
-    return [space]
-
-
-def _detached(action: Any) -> Any:
-    return action.detach().cpu().numpy() if hasattr(action, "detach") else action
-
-
-def _observations(space: spaces.Space[Any]) -> list[Any]:
-    """One observation a state, the terminal one last."""
-    if isinstance(space, spaces.Discrete):
-        first = int(space.start)
-        return [np.int64(first + state % int(space.n)) for state in range(STATES + 1)]
-    assert isinstance(space, spaces.Box)
-    shape = space.shape or (4,)
-    drawn = np.random.Generator(np.random.PCG64(11)).normal(size=(STATES + 1, *shape))
-    return [row.round(2).astype(space.dtype) for row in drawn]
-
-
-def _reward_tables(space: spaces.Space[Any]) -> list[Any]:
-    """Of each state: per action component a row of rewards, or the coefficients of a quadratic."""
+def _reward_tables(numbers: ActionNumbers) -> list[Any]:
+    """Of each state: of each index a row of rewards; then the coefficients of a polynomial."""
     generator = np.random.Generator(np.random.PCG64(5))
-    if isinstance(space, spaces.Box):
+    if numbers.continuous.all():
         return [
-            row.round(2) for row in generator.normal(size=(STATES, int(np.prod(space.shape)) + 1))
+            ([], row.round(2)) for row in generator.normal(size=(STATES, len(numbers.sizes) + 1))
         ]
-    sizes = [size for part in _parts(space) for size in _sizes(part)]
-    return [[generator.normal(size=n).round(2) for n in sizes] for _ in range(STATES)]
-
-
-def _sizes(space: spaces.Space[Any]) -> list[int]:
-    """How many values each number of a discrete action can take."""
-    if isinstance(space, spaces.Discrete):
-        return [int(space.n)]
-    if isinstance(space, spaces.MultiDiscrete):
-        return [int(n) for n in space.nvec.reshape(-1)]
-    if isinstance(space, spaces.Box):
-        raise NotImplementedError("actions of a Tuple or Dict with a Box in it")
-    most = int(getattr(space, "total", 1))  # units of counts; else bits
-    return [most + 1] * int(np.prod(space.shape or (1,)))
+    tables = [
+        [generator.normal(size=n).round(2) for n in numbers.sizes if n] for _ in range(STATES)
+    ]
+    width = int(numbers.continuous.sum()) + 1
+    return [(table, generator.normal(size=width).round(2)) for table in tables]

@@ -122,7 +122,7 @@ class Recorder:
         self._stop_if_complete()
         index = self._index(environment)
         self._width = len(components)
-        groups, matches = self._draws_of(index, components)
+        groups, matches = self._draws_of(environment, index, components)
         self._between_episodes[index] = terminated or truncated
         self._record(
             Step(
@@ -141,7 +141,7 @@ class Recorder:
 
     def _ignore(self, environment: Probe, index: int) -> None:
         """A vector environment resets in place of the step for which an action was drawn."""
-        groups, matches = self._draws_of(index, np.zeros(self._width))
+        groups, matches = self._draws_of(environment, index, np.zeros(self._width))
         before = self._last[index].next_state
         unseen = tuple(False for _ in matches)
         episode = self._episodes[index]
@@ -178,8 +178,11 @@ class Recorder:
 
     def sampled(self, first: int, values: Sequence[float]) -> None:
         """The program has drawn ``values`` by the choices from ``first`` on."""
-        units = tuple((position,) for position in range(first, len(self.choices.draws)))
-        self._add(Group(units, tuple(values)))
+        self.sampled_in([(draw,) for draw in range(first, len(self.choices.draws))], values)
+
+    def sampled_in(self, units: Sequence[tuple[int, ...]], values: Sequence[float]) -> None:
+        """The program has drawn ``values``, each by the choices in its entry of ``units``."""
+        self._add(Group(tuple(units), tuple(map(float, values))))
 
     def drawn(
         self, ids: Sequence[int], units: Sequence[tuple[int, ...]], values: Sequence[float]
@@ -204,16 +207,17 @@ class Recorder:
         self._groups.append(group)
 
     def _draws_of(
-        self, index: int, components: Array
+        self, environment: Probe, index: int, components: Array
     ) -> tuple[tuple[tuple[int, ...], ...], tuple[bool, ...]]:
         """Of each call that may have drawn this action: its choices, and whether the values fit."""
-        width = len(components)
         active = sorted(self._episodes)
         position = active.index(index)
+        widths = {len(components), environment.numbers.draws}
         groups, matches = [], []
-        for group in _joined(self._groups, len(active), width):
+        for group in _joined(self._groups, len(active), widths):
             units, values = group.units, group.values
-            if len(units) == width * len(active):
+            width = len(units) // len(active)
+            if width in widths and len(units) == width * len(active):
                 part = slice(position * width, (position + 1) * width)
                 units, values = units[part], values[part]
             values = self._acted(units, values, components)
@@ -345,22 +349,37 @@ def _numbers(tensor: torch.Tensor) -> list[float]:
     return tensor.detach().double().reshape(-1).tolist() if few else []
 
 
-def _joined(groups: Sequence[Group], environments: int, width: int) -> list[Group]:
-    """Groups as they are; or, where each call drew one component of the action, put together."""
-    single = [group for group in groups if len(group.units) == environments]
-    if width == 1 or len(single) != len(groups) or len(groups) % width:
-        return list(groups)
-    joined = []
-    for start in range(0, len(groups), width):
-        parts = groups[start : start + width]
-        order = [(part, i) for i in range(environments) for part in parts]
-        joined.append(
-            Group(
-                tuple(part.units[i] for part, i in order),
-                tuple(part.values[i] for part, i in order),
+def _joined(groups: Sequence[Group], environments: int, widths: set[int]) -> list[Group]:
+    """Groups as they are; or, where each call drew a part of the action, put together."""
+    parts: list[Group] = []
+    joined: list[Group] = []
+    for group in groups:
+        if not group.units or len(group.units) % environments:
+            return list(groups)
+        parts.append(group)
+        width = sum(len(part.units) for part in parts) // environments
+        if width > max(widths):
+            return list(groups)
+        if width in widths:
+            joined.append(_side_by_side(parts, environments))
+            parts = []
+    return list(groups) if parts else joined
+
+
+def _side_by_side(parts: Sequence[Group], environments: int) -> Group:
+    """One group of several, each environment's numbers beside each other."""
+    if len(parts) == 1:
+        return parts[0]
+    units: list[tuple[int, ...]] = []
+    values: list[float] = []
+    for row in range(environments):
+        for part in parts:
+            each = slice(
+                row * len(part.units) // environments, (row + 1) * len(part.units) // environments
             )
-        )
-    return joined
+            units += part.units[each]
+            values += part.values[each] if len(part.values) == len(part.units) else ()
+    return Group(tuple(units), tuple(values))
 
 
 def user_place() -> tuple[str, int]:

@@ -26,7 +26,12 @@ def enumerate_torch(patches: Patches, recorder: Recorder) -> None:
     _categorical(patches, recorder)
     _bernoulli(patches, recorder)
     _gaussian(patches, recorder)
-    for family in (distributions.Categorical, distributions.Normal, distributions.Bernoulli):
+    for family in (
+        distributions.Categorical,
+        distributions.Normal,
+        distributions.Bernoulli,
+        distributions.Multinomial,
+    ):
         _note_scores(patches, recorder, family)
     _note_scores(patches, recorder, distributions.MultivariateNormal)
     _note_tables(patches, recorder)
@@ -56,6 +61,21 @@ def _draw_rows(recorder: Recorder, probs: torch.Tensor, times: int) -> list[int]
     picked = [recorder.choices.choose(row, "action") for _ in range(times) for row in shares]
     recorder.sampled(first, [float(index) for index in picked])
     return picked
+
+
+def _counted(recorder: Recorder, rows: torch.Tensor, total: int) -> torch.Tensor:
+    """How often each of K outcomes is drawn [rows, K], one choice a unit."""
+    recorder.note(precision_note(rows.dtype))
+    shares = rows.detach().to(torch.float64).cpu()
+    units: list[tuple[int, ...]] = []
+    made = []
+    for row in (shares / shares.sum(-1, keepdim=True)).tolist():
+        first = len(recorder.choices.draws)
+        picked = torch.tensor([recorder.choices.choose(row, "action") for _ in range(total)])
+        units += [tuple(range(first, first + total)), *[()] * (len(row) - 1)]
+        made.append(torch.bincount(picked, minlength=len(row)))
+    recorder.sampled_in(units, torch.cat(made).tolist())
+    return torch.stack(made)
 
 
 def _categorical(patches: Patches, recorder: Recorder) -> None:
@@ -97,6 +117,14 @@ def _categorical(patches: Patches, recorder: Recorder) -> None:
         recorder.sampled(first, [float(index) for index in picked])
         return torch.tensor(picked).reshape(*weights.shape[:-1], num_samples)
 
+    def counts(self: distributions.Multinomial, sample_shape: Any = ()) -> Any:
+        if not recorder.running:
+            return stock_counts(self, torch.Size(sample_shape))
+        shape = torch.Size(sample_shape) + self.batch_shape + self.event_shape
+        rows = self.probs.expand(shape).reshape(-1, shape[-1])
+        return _counted(recorder, rows, self.total_count).reshape(shape).to(self.probs.dtype)
+
+    stock_counts = patches.set(distributions.Multinomial, "sample", counts)
     stock_multinomial = patches.set(torch, "multinomial", multinomial)
     patches.set(torch.Tensor, "multinomial", multinomial)
 

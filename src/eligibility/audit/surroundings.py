@@ -24,6 +24,7 @@ _INERT = {
 }  # fmt: skip
 # Packages that programs use for their tables and plots: inert if they are not installed.
 _INERT_IF_MISSING = {"pandas", "psutil"}
+_TENSORBOARD = "torch.utils.tensorboard"
 _SEED = 20250101
 
 
@@ -89,6 +90,7 @@ class _Progress(Inert):
 class _InertFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def __init__(self, holds: Callable[[str], bool]) -> None:
         self._holds = holds
+        self.made: list[str] = []
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -98,6 +100,7 @@ class _InertFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return None
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        self.made.append(spec.name)
         return _InertModule(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
@@ -105,7 +108,7 @@ class _InertFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def _is_inert(name: str) -> bool:
-    return name.partition(".")[0] in _INERT or name.startswith("torch.utils.tensorboard")
+    return name.partition(".")[0] in _INERT or name.startswith(_TENSORBOARD)
 
 
 def _is_inert_if_missing(name: str) -> bool:
@@ -119,10 +122,8 @@ def quieten(patches: Patches) -> None:
     sys.meta_path.append(last)
     patches.later(lambda: sys.meta_path.remove(first))
     patches.later(lambda: sys.meta_path.remove(last))
-    loaded = {name: module for name, module in list(sys.modules.items()) if _is_inert(name)}
-    for name in loaded:
-        del sys.modules[name]
-    patches.later(lambda: _reload(loaded))
+    loaded = _take_out_inert()
+    patches.later(lambda: _reload(loaded, first, last))
     patches.set(time, "sleep", lambda seconds: None)
     patches.set(torch, "save", lambda *args, **options: None)  # into folders that may be missing
     _stay_on_processor(patches)
@@ -150,9 +151,21 @@ def _stay_on_processor(patches: Patches) -> None:
     watch(torch.nn.Module)
 
 
-def _reload(loaded: dict[str, ModuleType]) -> None:
-    for name in [name for name, module in sys.modules.items() if isinstance(module, _InertModule)]:
+def _take_out_inert() -> dict[str, ModuleType]:
+    """What of the inert packages is loaded; it is not from now on."""
+    present = [name for name in (*_INERT, _TENSORBOARD) if name in sys.modules]
+    if not present:  # the usual case: no look at the thousands of other modules
+        return {}
+    loaded = {name: module for name, module in list(sys.modules.items()) if _is_inert(name)}
+    for name in loaded:
         del sys.modules[name]
+    return loaded
+
+
+def _reload(loaded: dict[str, ModuleType], *finders: _InertFinder) -> None:
+    for finder in finders:
+        for name in finder.made:
+            sys.modules.pop(name, None)
     sys.modules.update(loaded)
 
 

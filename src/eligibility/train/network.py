@@ -122,10 +122,12 @@ class ArrayForward:
         self._biases = [layer.bias.detach().numpy().copy() for layer in linear]
         sizes = [len(bias) for bias in self._biases]
         constants = None if network.constants is None else network.constants.detach().numpy()
-        outputs = np.empty((rows, sizes[-1] + (0 if constants is None else len(constants))), "f")
+        dtype = self._biases[0].dtype
+        width = sizes[-1] + (0 if constants is None else len(constants))
+        outputs = np.empty((rows, width), dtype)
         if constants is not None:
             outputs[:, sizes[-1] :] = constants
-        self._buffers = [np.empty((rows, size), "f") for size in sizes[:-1]]
+        self._buffers = [np.empty((rows, size), dtype) for size in sizes[:-1]]
         self._buffers.append(outputs[:, : sizes[-1]])
         self._outputs = torch.from_numpy(outputs)
         relu = network.activation == "relu"
