@@ -126,6 +126,17 @@ REFUSED: list[tuple[Callable[[], None], type[EligibilityError], str]] = [
         "no outcome can exceed the number of trials",
     ),
     (
+        lambda: shapes.check_boolean(torch.ones(2), "mask"),
+        InvalidTypeError,
+        "`mask`: got dtype float32, expected dtype bool; convert it, for instance with mask != 0; "
+        "True means allowed",
+    ),
+    (
+        lambda: shapes.check_not_negative(torch.tensor([2.0, -1.0]), "counts"),
+        InvalidValueError,
+        "`counts`: got a minimum of -1, expected numbers >= 0; pass counts",
+    ),
+    (
         lambda: shapes.check_sample_shape(torch.zeros(3), torch.Size([3, 1]), torch.Size()),
         ShapeError,
         "`value`: got shape [3], expected [*samples, 3, 1]; "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,10 @@ def test_backends_say_what_serves_and_why(capsys: pytest.CaptureFixture[str]) ->
             "error: `--dtype`: got no --sizes, expected both; add --sizes, for instance 256x1024",
         ),
         (
+            ["--linear", "8x8x8", "--dtype", "int8"],
+            "error: `--dtype`: got 'int8', expected float32 or bfloat16; choose one",
+        ),
+        (
             ["--rounds", "0"],
             "error: `--rounds`: got 0, expected at least 1; pass a larger number",
         ),
@@ -116,3 +121,15 @@ def test_bad_input_is_one_line_with_status_2(
     status, output, errors = run(capsys, *arguments)
     assert (status, output) == (2, "")
     assert errors.splitlines() == [message]
+
+
+def test_a_picture_without_matplotlib_says_what_is_missing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    status, output, errors = run(capsys, "--plot", "bars.png")
+    assert (status, output) == (2, "")
+    assert errors == (
+        "error: `--plot`: got no matplotlib, expected matplotlib; "
+        "pip install 'eligibility[train]'\n"
+    )

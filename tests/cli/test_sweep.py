@@ -80,3 +80,29 @@ def test_seeds_are_numbers_and_ranges(text: str, seeds: list[int]) -> None:
 def test_other_seeds_are_refused(text: str) -> None:
     with pytest.raises(InvalidValueError, match=r"^`--seeds`: got "):
         read_seeds(text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            (),
+            "the command: got no ENV, expected the id of an environment; eligibility sweep "
+            "CartPole-v1",
+        ),
+        (
+            ("CartPole-v1", "--jobs", "0"),
+            "`--jobs`: got 0, expected at least 1; choose a larger one",
+        ),
+    ],
+)
+def test_bad_usage_is_one_line(
+    arguments: tuple[str, ...], message: str, eligibility: Command
+) -> None:
+    assert eligibility("sweep", *arguments) == (2, "", f"error: {message}\n")
+
+
+def test_options_of_a_sweep_come_from_a_file(tmp_path: Path, eligibility: Command) -> None:
+    (tmp_path / "bandit.json").write_text(json.dumps({"env": HERE + "Bandit-v0", "discount": 2}))
+    status, _, errors = eligibility("sweep", "--config", "bandit.json")
+    assert (status, errors.startswith("error: `discount`: got 2")) == (2, True)

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from eligibility.cli.app import main
+from eligibility.cli.train import _stopping_on_signals
 from tests.cli.conftest import ROOT, Command
 
 HERE = "tests.train.environments:"
@@ -159,3 +161,43 @@ def test_a_missing_extra_names_the_remedy(tmp_path: Path) -> None:
         "error: the package `gymnasium`: got no installation of it, expected eligibility with its "
         'training extra; pip install "eligibility[train]"\n'
     )
+
+
+def test_a_second_signal_stops_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    received: list[int] = []
+    with _stopping_on_signals(received):
+        signal.raise_signal(signal.SIGINT)
+        assert received == [signal.SIGINT]
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert "once more to stop at once" in capsys.readouterr().err
+
+
+def test_a_run_is_filmed_when_trained_and_when_evaluated(
+    tmp_path: Path, eligibility: Command
+) -> None:
+    options = ("--steps", "20", "--environments", "2", "--out", "run")
+    status, _, errors = eligibility("train", HERE + "Lamp-v0", *options, "--video", "a.gif")
+    assert status == 0, errors
+    status, _, errors = eligibility("evaluate", "run", "--episodes", "2", "--video", "b.gif")
+    assert status == 0, errors
+    assert "filmed an episode of return " in errors
+    for name in ("a.gif", "b.gif"):
+        assert (tmp_path / name).read_bytes().startswith(b"GIF89a")
+
+
+def test_a_run_is_logged_to_weights_and_biases_if_that_is_installed(
+    eligibility: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    status, _, errors = eligibility("train", HERE + "Bandit-v0", "--wandb", "project")
+    assert (status, errors.startswith("error: the package `wandb`: got no installation")) == (2, 1)
+
+
+def test_a_fault_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("ours")
+
+    monkeypatch.setattr("eligibility.cli.app.app", fail)
+    with pytest.raises(ZeroDivisionError, match="ours"):
+        main([])

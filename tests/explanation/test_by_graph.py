@@ -328,6 +328,12 @@ def test_a_thousand_nodes_are_folded_to_a_readable_text() -> None:
             "`wrt`: got str, expected a tensor, or several; pass the leaf itself, for instance "
             "wrt=probs",
         ),
+        (
+            lambda: el.explain(Categorical(torch.ones(2)), value=torch.tensor(0), wrt=X),
+            InvalidTypeError,
+            "`wrt`: got Tensor, expected the name of a parameter, or several; for instance "
+            "wrt='probs'",
+        ),
     ],
 )
 def test_errors_name_the_remedy(call, error, message: str) -> None:
@@ -358,3 +364,22 @@ def test_a_value_changed_in_place_is_one_clear_error() -> None:
         "the graph: got a saved tensor that was changed in place afterwards, expected the values "
         "of the forward pass; replace the in-place operation, for instance x += 1 by x = x + 1"
     )
+
+
+def test_what_an_object_holds_is_named_after_it() -> None:
+    class Agent:
+        def __init__(self) -> None:
+            self.scale = leaf(2)
+            self.policy = torch.nn.Linear(2, 2)
+
+        def explained(self) -> Explanation:
+            return el.explain(self.policy(self.scale).sum())
+
+    names = {found.name for found in Agent().explained().leaves}
+    assert names == {"self.scale", "self.policy.weight", "self.policy.bias"}
+
+
+def test_the_entries_of_a_dict_and_of_a_list_are_named_after_them() -> None:
+    table, several = {"a": leaf(2)}, [leaf(2), leaf(2)]
+    names = [found.name for found in el.explain((table["a"] * several[1]).sum()).leaves]
+    assert sorted(names) == ["several[1]", "table['a']"]

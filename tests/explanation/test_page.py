@@ -290,7 +290,20 @@ def test_latex_becomes_mathml(latex: str, drawn: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "latex", [r"\foo{x}", r"\frac{a", "x}", "a & b", "x_a_b", r"\left( x", "^"]
+    "latex",
+    [
+        r"\foo{x}",
+        r"\frac{a",
+        "x}",
+        "a & b",
+        "x_a_b",
+        r"\left( x",
+        "^",
+        r"\frac",
+        r"\mathrm x",
+        r"\mathrm{a{b}}",
+        r"\mathrm{a",
+    ],
 )
 def test_unknown_or_broken_latex_falls_back_to_the_unicode_form(latex: str) -> None:
     assert math(latex, "x < y") == "<code>x &lt; y</code>"

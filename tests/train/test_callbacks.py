@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from eligibility.errors import EligibilityError, InvalidTypeError
+from eligibility.errors import EligibilityError, InvalidTypeError, MissingDependencyError
 from eligibility.train.callbacks import Callback
 from eligibility.train.learner import Reinforce
 from eligibility.train.progress import Progress
+from eligibility.train.weights_and_biases import WandbCallback
 
 HERE = "tests.train.environments:"
 
@@ -54,11 +59,6 @@ def test_something_else_is_refused() -> None:
 
 
 def test_weights_and_biases_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
-    from eligibility.errors import MissingDependencyError
-    from eligibility.train.weights_and_biases import WandbCallback
-
     monkeypatch.setitem(sys.modules, "wandb", None)
     text = (
         "the package `wandb`: got no installation of it, expected eligibility with its wandb "
@@ -66,3 +66,26 @@ def test_weights_and_biases_says_what_is_missing(monkeypatch: pytest.MonkeyPatch
     )
     with pytest.raises(MissingDependencyError, match=f"^{text}$"):
         WandbCallback("project")
+
+
+def test_weights_and_biases_hears_of_every_rollout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its interface, as far as it is used, in place of the package and its service."""
+    heard: list[Any] = []
+
+    class Run:
+        def log(self, numbers: dict[str, float], step: int) -> None:
+            heard.append((step, numbers["episodes"]))
+
+        def finish(self) -> None:
+            heard.append("finished")
+
+    def init(*, config: dict[str, Any], project: str, mode: str) -> Run:
+        heard.append((config["env"], project, mode))
+        return Run()
+
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=init))
+    curve: list[Progress] = []
+    listeners = [WandbCallback("project", mode="offline"), curve.append]
+    Reinforce("CartPole-v1", environments=4).learn(total_steps=300, callback=listeners)
+    steps = [(progress.steps, progress.episodes) for progress in curve]
+    assert heard == [("CartPole-v1", "project", "offline"), *steps, "finished"]

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from eligibility.errors import EligibilityError
+from eligibility.errors import EligibilityError, MissingDependencyError
 from eligibility.train.config import Config
-from eligibility.train.config_file import read_options
+from eligibility.train.config_file import _TOML, read_options
 
 WANTED = {
     "env": "CartPole-v1",
@@ -65,3 +66,23 @@ def test_refuses(name: str, text: str | None, got: str, tmp_path: Path) -> None:
         read_options(path)
     assert "\n" not in str(caught.value)
     assert "expected a file of options in YAML, TOML or JSON" in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "package"), [("yaml", "pyyaml"), (_TOML, "tomli")])
+def test_a_format_whose_package_is_missing_says_so(
+    name: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / ("run.toml" if package == "tomli" else "run.yaml")
+    path.write_text("")
+    monkeypatch.setitem(sys.modules, name, None)
+    text = (
+        f"the package `{package}`: got no installation of it, expected eligibility with its "
+        'training extra; pip install "eligibility[train]"'
+    )
+    with pytest.raises(MissingDependencyError, match=f"^{re.escape(text)}$"):
+        read_options(path)
+
+
+def test_a_text_where_a_number_belongs_is_left_for_the_config_to_refuse(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text("learning_rate: fast\n")
+    assert read_options(tmp_path / "run.yaml") == {"learning_rate": "fast"}

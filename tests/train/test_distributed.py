@@ -25,7 +25,7 @@ from safetensors.torch import load_file
 import eligibility as el
 from eligibility.cli.app import main
 from eligibility.cli.train import train
-from eligibility.errors import InvalidValueError
+from eligibility.errors import EligibilityError, InvalidValueError
 from eligibility.train.distributed import Processes
 from tests.train import shared_training
 
@@ -165,3 +165,21 @@ def test_own_steps_are_those_of_the_ranks_columns() -> None:
     values = torch.arange(6.0)
     assert Processes(rank=0, size=2).own(values, alive).tolist() == [0, 1, 4]
     assert Processes(rank=1, size=2).own(values, alive).tolist() == [2, 3, 5]
+
+
+def half(arguments: list[str]) -> None:
+    """The second of two processes ends in the middle of a training."""
+    model = el.Reinforce("CartPole-v1", environments=4, stop_at=1e9)
+    if not model.leads:
+        model.learn(total_steps=100)
+        os._exit(0)
+    text = (
+        "the other processes: got no answer: one of them has ended, expected all of them until the "
+        "end of the training; look for the first message; what was trained so far is kept"
+    )
+    with pytest.raises(EligibilityError, match=f"^{text}$"):
+        model.learn(total_steps=100_000)
+
+
+def test_a_process_whose_partner_has_gone_says_so() -> None:
+    together(2, half, [])

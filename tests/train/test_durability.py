@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import resource
 import signal
@@ -14,9 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from eligibility.errors import EligibilityError, OutputError
+from eligibility.errors import EligibilityError, MissingDependencyError, OutputError
 from eligibility.train import run_folder
+from eligibility.train.events import Events
 from eligibility.train.learner import Reinforce
+from eligibility.train.progress import Progress
 from eligibility.train.run_folder import RunFolder, load_run
 from tests.cli.conftest import ROOT
 from tests.cli.test_train import HERE
@@ -163,3 +166,34 @@ def test_a_changed_fact_is_noticed(tmp_path: Path) -> None:
     path.write_bytes(content.replace(b"0.97", b"0.87"))
     with pytest.raises(EligibilityError, match="a damaged or foreign file"):
         Reinforce.load(path)
+
+
+def test_an_event_file_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=r"^cannot write `.*: got No such file or directory, exp"):
+        Events(tmp_path / "nowhere", 0)
+    events = Events(tmp_path, 0)
+    (path,) = tmp_path.iterdir()
+    full = path.stat().st_size
+    with file_size_limit(full), pytest.raises(OutputError, match=r"got File too large, expected a"):
+        events.write(Progress(steps=1))
+    events.close()
+
+
+@pytest.mark.parametrize("package", ["safetensors", "tensorboard", "matplotlib"])
+def test_a_record_whose_package_is_missing_says_so(
+    package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == package else find(name)
+    )
+    with pytest.raises(MissingDependencyError, match=f"^the package `{package}`: got no installa"):
+        RunFolder(tmp_path / "run", Reinforce(HERE + "Bandit-v0"))
+
+
+def test_a_checkpoint_without_safetensors_says_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    with pytest.raises(MissingDependencyError, match=r"^the package `safetensors`: got no install"):
+        Reinforce(HERE + "Bandit-v0").save(tmp_path / "model")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import re
 from typing import Any
 
 import pytest
@@ -10,26 +12,18 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from benchmarks.estimators import DISCOUNT, LOGITS, Table, process, rollout_of
+from eligibility.errors import InvalidValueError
 from eligibility.reinforce.exact import moments
 from eligibility.train.config import Config
+from eligibility.train.distributed import Processes
 from eligibility.train.gradient import PolicyGradient
+from eligibility.train.learner import Reinforce
 from eligibility.train.observations import observations_for
 from eligibility.train.per_episode import per_episode_gradients
 from eligibility.train.policies import CategoricalPolicy
 from eligibility.train.rollout import Rollout
-from tests.train.test_advantages import DISCOUNT, LOGITS, exact_gradient, process, rollout_of
-
-
-class Table(nn.Module):
-    """The logits of each state, as a network of one-hot states."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(LOGITS.clone())
-
-    def forward(self, state: Tensor) -> Tensor:
-        """A row of the table, by a product as a linear layer's."""
-        return torch.nn.functional.one_hot(state, 3).to(self.weight) @ self.weight
+from tests.train.test_advantages import exact_gradient
 
 
 def made(**options: Any) -> PolicyGradient:
@@ -189,3 +183,17 @@ def test_facts_of_the_gradient() -> None:
     assert network.weight.grad is not None
     assert facts.norm == pytest.approx(float(network.weight.grad.norm()))
     assert facts.entropy == pytest.approx(float(-(probs * probs.log()).sum(-1).mean()))
+
+
+def test_a_baseline_of_weights_is_refused_on_several_processes() -> None:
+    model = Reinforce("CartPole-v1", environments=4)
+    config = dataclasses.replace(model.config, baseline="per-weight")
+    text = (
+        "`baseline`: got per-weight, expected a baseline without per-weight on several processes; "
+        "its averages need the gradients of every episode in one place: use one process"
+    )
+    shards = model.shards
+    with pytest.raises(InvalidValueError, match=f"^{re.escape(text)}$"):
+        PolicyGradient(
+            config, model.network, shards.policy, shards.observations, Processes(rank=0, size=2)
+        )

@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
+from eligibility.bench.measurement import resident_growth
 from eligibility.errors import InvalidValueError
 from eligibility.ops.linear_categorical import linear_reinforce_loss, linear_statistics
 
@@ -31,7 +32,6 @@ Method = Callable[[Tensor, Tensor, Tensor, Tensor, float], Tensor]
 Given = tuple[Tensor, Tensor, Tensor, Tensor]  # hidden [N, D], weight [V, D], token, advantage [N]
 CHUNKS = 8
 PRODUCTS = "three bare products"
-_PROCESS = Path("/proc/self")
 
 
 @dataclass(frozen=True)
@@ -268,7 +268,7 @@ def _peaks(names: list[str], size: Size, dtype: str, beta: float) -> dict[str, f
     Each has a process of its own, whose memory nobody used before: a fork of one that has only
     imported torch, which takes longer than the step.
     """
-    if not (_PROCESS / "clear_refs").exists():
+    if not Path("/proc/self/clear_refs").exists():
         return {}
     numbers = map(str, (size.tokens, size.vocabulary, size.features, dtype, beta))
     command = [sys.executable, "-m", __name__, *numbers, *names]
@@ -286,17 +286,7 @@ def _measure_memory(name: str, size: Size, dtype: str, beta: float) -> float:
     else:
         small = [x[:16].detach().requires_grad_(x.is_floating_point()) for x in given]
         step(method, (small[0], small[1], small[2] % 16, small[3].detach()), beta)
-    before = _resident("VmRSS")
-    (_PROCESS / "clear_refs").write_text("5", encoding="ascii")  # forget the peak so far
-    step(method, given, beta)
-    return _resident("VmHWM") - before
-
-
-def _resident(field: str) -> float:
-    for line in (_PROCESS / "status").read_text(encoding="utf-8").splitlines():
-        if line.startswith(field):
-            return int(line.split()[1]) / 1024
-    raise LookupError(field)
+    return resident_growth(partial(step, method, given, beta)) / 2**20
 
 
 def _in_a_fork(name: str, size: Size, dtype: str, beta: float) -> None:

@@ -130,11 +130,12 @@ def extra_peak(loss: Loss, problem: Problem) -> int:
     step()
     problem.logits.grad = None
     if problem.logits.detach().nbytes >= memory.LARGE and _PROCESS.exists():
-        return _resident_growth(step)
+        return resident_growth(step)
     return _allocated_growth(step)
 
 
-def _resident_growth(step: Step) -> int:
+def resident_growth(step: Step) -> int:
+    """How many bytes the peak resident size lies above what there was before the step."""
     gc.collect()
     memory.release_memory()
     before = _resident("VmRSS")

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from eligibility.distributions._coin import log_failure_and_success
-from eligibility.distributions._drop_in import NO_SHAPE, DropIn, check_full_shape
+from eligibility.distributions._draws import Draws
+from eligibility.distributions._drop_in import NO_SHAPE, check_full_shape
 from eligibility.distributions.binomial import log_mass_table
 from eligibility.distributions.categorical import Categorical
 from eligibility.errors import InvalidValueError
@@ -20,7 +21,7 @@ from eligibility.shapes import check_counts, check_shape, check_whole
 Self = TypeVar("Self", bound="Multinomial")
 
 
-class Multinomial(DropIn, torch.distributions.Multinomial):
+class Multinomial(Draws, torch.distributions.Multinomial):
     """torch's Multinomial with a mask and a ``total_count`` that may differ from row to row.
 
     Args:
@@ -70,25 +71,6 @@ class Multinomial(DropIn, torch.distributions.Multinomial):
     @property
     def _count(self) -> Tensor:
         return torch.as_tensor(self.total_count, device=self._param.device)
-
-    @property
-    def _param(self) -> Tensor:
-        return self._categorical._param
-
-    @property
-    def given_parameter(self) -> str:  # type: ignore[override]  # what it holds knows
-        """What it was constructed with: "probs" or "logits"."""
-        return self._categorical.given_parameter
-
-    @property
-    def weights(self) -> Tensor | None:
-        """The weights as they were given; None if logits were."""
-        return self._categorical.weights
-
-    @property
-    def mask(self) -> Tensor | None:
-        """The mask as it was given, or None."""
-        return self._categorical.mask
 
     @property
     def mean(self) -> Tensor:
@@ -164,9 +146,6 @@ class Multinomial(DropIn, torch.distributions.Multinomial):
         orders = (table.exp() * torch.lgamma(outcomes + 1)).sum((0, -1))
         result = count * _plain.entropy(log_pmf) - torch.lgamma(count + 1) + orders
         return result.to(self._param.dtype)
-
-    def __repr__(self) -> str:
-        return repr(self._categorical).replace("Categorical", type(self).__name__, 1)
 
 
 @read_parameter.register

@@ -7,15 +7,15 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from eligibility.distributions._drop_in import NO_SHAPE, DropIn, check_full_shape
+from eligibility.distributions._draws import Draws
+from eligibility.distributions._drop_in import NO_SHAPE, check_full_shape
 from eligibility.distributions.categorical import Categorical
-from eligibility.rules.rule import read_parameter
 from eligibility.shapes import check_counts
 
 Self = TypeVar("Self", bound="OneHotCategorical")
 
 
-class OneHotCategorical(DropIn, torch.distributions.OneHotCategorical):
+class OneHotCategorical(Draws, torch.distributions.OneHotCategorical):
     """torch's OneHotCategorical, exact and with a mask; see `eligibility.Categorical`.
 
     Args:
@@ -46,21 +46,6 @@ class OneHotCategorical(DropIn, torch.distributions.OneHotCategorical):
         self._categorical = Categorical(probs, logits, mask=mask, validate_args=validate_args)
         event_shape = self._categorical.param_shape[-1:]
         self._describe(self._categorical.batch_shape, event_shape, validate_args)
-
-    @property
-    def given_parameter(self) -> str:  # type: ignore[override]  # what it holds knows
-        """What it was constructed with: "probs" or "logits"."""
-        return self._categorical.given_parameter
-
-    @property
-    def weights(self) -> Tensor | None:
-        """The weights as they were given; None if logits were."""
-        return self._categorical.weights
-
-    @property
-    def mask(self) -> Tensor | None:
-        """The mask as it was given, or None."""
-        return self._categorical.mask
 
     def expand(self: Self, batch_shape: Any, _instance: Any = None) -> Self:
         """The same distribution for a larger batch, without new memory."""
@@ -95,11 +80,3 @@ class OneHotCategorical(DropIn, torch.distributions.OneHotCategorical):
         if self._may_check(value):
             check_counts(value, 1, "value")
             self._categorical._check_value(value.argmax(-1))
-
-    def __repr__(self) -> str:
-        return repr(self._categorical).replace("Categorical", type(self).__name__, 1)
-
-
-@read_parameter.register
-def _(dist: OneHotCategorical, name: str) -> Any:
-    return read_parameter(dist._categorical, name)
