@@ -24,7 +24,7 @@ try:
 except ImportError:  # not built, or by sources too old to be a module
     _library = None
 else:
-    _library = _built if getattr(_built, "INTERFACE", 0) == 4 else None  # of native/module.cpp
+    _library = _built if getattr(_built, "INTERFACE", 0) == 5 else None  # of native/module.cpp
 
 INSTRUCTION_SETS: tuple[str, ...] = () if _library is None else _library.INSTRUCTION_SETS
 
@@ -66,6 +66,7 @@ class RowTask(NamedTuple):
     mask: Tensor | None = None  # [N, K], or [1, K] for all
     temperature: float = 1.0
     softcap: float | None = None
+    uniform: Tensor | None = None  # [N, S], float64 in [0, 1): by them `action` is drawn
 
 
 class Results(NamedTuple):
@@ -143,6 +144,7 @@ def run(
     arguments = (
         logits,
         action,
+        task.uniform,
         counts,
         mask,
         *(None if column is None else _as(column, dtype) for column in columns),
@@ -185,6 +187,35 @@ def small_loss(
     if refused is not None:
         check_action(action, categories)
     return value, gradient
+
+
+def small_gradient(logits: Tensor, action: Tensor, grad_log_prob: Tensor) -> Tensor:
+    """``g (y − π)``, with as little as possible around it; tensors as those of `small_loss`."""
+    assert _library is not None  # the caller asked `serves`
+    gradient = memory.empty_like(logits)
+    categories = logits.shape[-1]
+    _library.loss(
+        *(_DTYPES[logits.dtype], _instruction_set(categories)),
+        *(None, logits, action, grad_log_prob, gradient),
+        *(action.numel(), categories, 1.0, 0.0),
+    )
+    return gradient
+
+
+def small_sample(logits: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor, bool]:
+    """An action for each row, its log-probability, and whether each row has a distribution.
+
+    All tensors are contiguous, of the dtypes that the library takes; ``uniform`` is float64.
+    """
+    assert _library is not None  # the caller asked `serves`
+    action = torch.empty_like(uniform, dtype=torch.int64)
+    log_prob = torch.empty_like(uniform, dtype=column_dtype(logits))
+    categories = logits.shape[-1]
+    is_fine = _library.sample(
+        *(_DTYPES[logits.dtype], _instruction_set(categories)),
+        *(logits, uniform, action, log_prob, uniform.numel(), categories),
+    )
+    return action, log_prob, is_fine
 
 
 _SCALAR = torch.empty(())

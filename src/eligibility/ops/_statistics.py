@@ -154,19 +154,26 @@ class _NativeStatistics(torch.autograd.Function):
         ctx: Any, grad_log_prob: Tensor | None, grad_entropy: Tensor | None
     ) -> tuple[Tensor | None, ...]:
         logits, action, counts, mask = ctx.saved_tensors
-        upstream = [grad for grad in (grad_log_prob, grad_entropy) if grad is not None]
-        if not upstream:
-            return (None,) * 6
         call = CategoricalCall(logits, action, counts, mask, None, *ctx.shaping)
-        if torch.is_grad_enabled() or not are_values_readable(*upstream):
-            return (_differentiable(call, grad_log_prob, grad_entropy), *(None,) * 5)
-        loss = _cpu.linear_loss(
-            None if grad_log_prob is None else _flat(grad_log_prob, action, logits),
-            None if grad_entropy is None else grad_entropy.reshape(-1),
-        )
-        found = _cpu.run(task_of(call), loss, gradient=True)
-        assert found.gradient is not None
-        return (found.gradient.view(logits.shape), *(None,) * 5)
+        return (native_gradient(call, grad_log_prob, grad_entropy), *(None,) * 5)
+
+
+def native_gradient(
+    call: CategoricalCall, grad_log_prob: Tensor | None, grad_entropy: Tensor | None
+) -> Tensor | None:
+    """The gradient at the logits by the native kernel; by the definition where autograd asks on."""
+    upstream = [grad for grad in (grad_log_prob, grad_entropy) if grad is not None]
+    if not upstream:
+        return None
+    if torch.is_grad_enabled() or not are_values_readable(*upstream):
+        return _differentiable(call, grad_log_prob, grad_entropy)
+    loss = _cpu.linear_loss(
+        None if grad_log_prob is None else _flat(grad_log_prob, call.action, call.raw),
+        None if grad_entropy is None else grad_entropy.reshape(-1),
+    )
+    found = _cpu.run(task_of(call), loss, gradient=True)
+    assert found.gradient is not None
+    return found.gradient.view(call.raw.shape)
 
 
 def _differentiable(

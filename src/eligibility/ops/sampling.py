@@ -6,8 +6,9 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from eligibility.ops import _fused_rows, _plain
+from eligibility.ops import _backend, _cpu, _fused_rows, _plain
 from eligibility.ops._categorical_call import CategoricalCall, check_logits_arguments
+from eligibility.ops._sample_node import native_sample, small_sample
 from eligibility.shapes import are_values_readable, check_logits, check_mask_rows
 
 _ONE = torch.Size()
@@ -19,24 +20,32 @@ def categorical_sample(
     mask: Tensor | None = None,
     temperature: float = 1.0,
     softcap: float | None = None,
+    sample_shape: tuple[int, ...] = (),
     generator: torch.Generator | None = None,
 ) -> tuple[Tensor, Tensor]:
-    r"""Draw an action from ``softmax(z)`` together with its log-probability.
+    r"""Draw actions from ``softmax(z)`` together with their log-probabilities.
+
+    Each is the smallest k with ``π_0 + … + π_k > u``, for u uniform in [0, 1) with 53 bits.
 
     Args:
         logits: z, shape ``[*batch, K]``; −∞ forbids an action.
         mask: True where an action is legal, ``[*batch, K]`` or ``[K]``.
         temperature: Divides the logits, > 0; after the soft-cap.
         softcap: c > 0 turns logits z into ``c tanh(z/c)``.
+        sample_shape: How many to draw for each row; default: one.
         generator: The source of randomness; default: torch's own.
 
     Returns:
-        The action, int64 ``[*batch]``, and log π(action), ``[*batch]``, which is differentiable and
-        that of `eligibility.categorical_log_prob`.
+        The actions, int64 ``[*sample_shape, *batch]``, and log π(action), of the same shape, which
+        is differentiable and that of `eligibility.categorical_log_prob`.
 
     Raises:
         ShapeError, InvalidTypeError: The arguments do not fit together.
         InvalidValueError: A row has a NaN, or allows nothing.
+
+    Notes:
+        Where the native kernel serves, one pass over the logits gives both; it takes the uniform
+        numbers that the plain way takes, so that both draw the same.
 
     Example:
         >>> action, log_prob = categorical_sample(torch.tensor([[0.0, 9.0], [9.0, float("-inf")]]),
@@ -44,24 +53,31 @@ def categorical_sample(
         >>> action, log_prob
         (tensor([0, 0]), tensor([0., 0.]))
     """
+    if mask is None and temperature == 1.0 and softcap is None and not sample_shape:
+        drawn = small_sample(logits, generator)
+        if drawn is not None:
+            return drawn
     check_logits_arguments(logits, mask, temperature, softcap)
     is_readable = are_values_readable(logits)
     if is_readable and mask is not None:
         check_mask_rows(mask)
     call = CategoricalCall(logits, None, None, mask, None, temperature, softcap)
-    if call.is_fusable:
+    if call.is_fusable and not sample_shape:
         drawn = _fused_rows.sampled(call.kernel_rows(), generator)
         action, log_prob = (column.reshape(logits.shape[:-1]) for column in drawn)
         if not bool(log_prob.detach().isfinite().all()):
             check_logits(_plain.masked(logits.detach(), mask))
         return action, log_prob
+    shape = torch.Size(sample_shape)
+    if _backend.pays(logits, one_pass=True) and _cpu.serves(logits):
+        return native_sample(call, shape, generator)
     log_probs = _plain.log_pmf(call.logits, mask)
     fixed = log_probs.detach()
     # A row without a distribution has a NaN after the softmax; nothing else has, so one sum tells.
     if is_readable and bool(fixed.sum().isnan()):
         check_logits(_plain.masked(logits.detach(), mask))
-    action = draw_categories(fixed.exp(), generator=generator)
-    return action, _plain.at_action(log_probs, action)
+    action = draw_categories(fixed.exp(), shape, generator)
+    return action, _plain.at_action(log_probs.expand(*action.shape, log_probs.shape[-1]), action)
 
 
 def draw_categories(

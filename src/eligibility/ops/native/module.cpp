@@ -6,7 +6,7 @@
 #include "rows.h"
 
 /* Grows when the arguments of `run` change: a library that was built before is not called then. */
-static const int INTERFACE = 4;
+static const int INTERFACE = 5;
 
 /* From so many logits on other Python threads may run meanwhile. */
 static const int64_t LONG = 1 << 14;
@@ -28,7 +28,7 @@ static bool read_pointer(PyObject *object, const void **result) {
 static PyObject *run(PyObject *, PyObject *const *arguments, Py_ssize_t count) {
     row_task task = {};
     const void **const pointers[] = {
-        &task.logits, (const void **)&task.action, &task.counts, (const void **)&task.mask,
+        &task.logits, (const void **)&task.action, (const void **)&task.uniform, &task.counts, (const void **)&task.mask,
         &task.advantage, &task.weight, &task.bonus, &task.normalizer, &task.old, &task.reference,
         (const void **)&task.log_prob, (const void **)&task.entropy,
         (const void **)&task.log_normalizer, (const void **)&task.loss,
@@ -71,7 +71,7 @@ static PyObject *run(PyObject *, PyObject *const *arguments, Py_ssize_t count) {
 }
 
 /* loss(dtype, instruction_set, value, logits, action, advantage, gradient, rows, categories,
- * scale_advantage, scale_bonus): the commonest task, of contiguous tensors. */
+ * scale_advantage, scale_bonus): the commonest task, of contiguous tensors; value may be None. */
 static PyObject *loss(PyObject *, PyObject *const *arguments, Py_ssize_t count) {
     if (count != 11) return PyErr_Format(PyExc_TypeError, "loss takes 11 arguments, not %zd", count);
     row_task task = {};
@@ -96,17 +96,44 @@ static PyObject *loss(PyObject *, PyObject *const *arguments, Py_ssize_t count) 
     bool done = eligibility_rows(&task, dtype, instruction_set, 0, task.rows, &report);
     if (state) PyEval_RestoreThread(state);
     if (!done) return PyErr_NoMemory();
-    if (dtype == 3)
+    if (value && dtype == 3)
         *(double *)value = report.value;
-    else
+    else if (value)
         *(float *)value = (float)report.value;
     if (report.refused < 0) Py_RETURN_NONE;
     return PyLong_FromLongLong(report.refused);
 }
 
+/* sample(dtype, instruction_set, logits, uniform, action, log_prob, rows, categories) -> whether each
+ * row has a distribution; of contiguous tensors, one action a row. */
+static PyObject *sample(PyObject *, PyObject *const *arguments, Py_ssize_t count) {
+    if (count != 8) return PyErr_Format(PyExc_TypeError, "sample takes 8 arguments, not %zd", count);
+    row_task task = {};
+    if (!read_pointer(arguments[2], &task.logits) ||
+        !read_pointer(arguments[3], (const void **)&task.uniform) ||
+        !read_pointer(arguments[4], (const void **)&task.action) ||
+        !read_pointer(arguments[5], (const void **)&task.log_prob))
+        return nullptr;
+    const int dtype = (int)PyLong_AsLong(arguments[0]);
+    const int instruction_set = (int)PyLong_AsLong(arguments[1]);
+    task.rows = PyLong_AsLongLong(arguments[6]);
+    task.categories = PyLong_AsLongLong(arguments[7]);
+    if (PyErr_Occurred()) return nullptr;
+    task.temperature = 1.0;
+    task.samples = 1;
+    task.logits_stride = task.categories;
+    row_report report;
+    PyThreadState *state = task.rows * task.categories >= LONG ? PyEval_SaveThread() : nullptr;
+    bool done = eligibility_rows(&task, dtype, instruction_set, 0, task.rows, &report);
+    if (state) PyEval_RestoreThread(state);
+    if (!done) return PyErr_NoMemory();
+    return PyBool_FromLong(report.impossible < 0);
+}
+
 static PyMethodDef METHODS[] = {
     {"run", (PyCFunction)(void (*)(void))run, METH_FASTCALL, "Rows of a task."},
     {"loss", (PyCFunction)(void (*)(void))loss, METH_FASTCALL, "A loss and its gradient."},
+    {"sample", (PyCFunction)(void (*)(void))sample, METH_FASTCALL, "Actions, drawn."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -149,6 +149,35 @@ INLINE bool NAME(tally)(const struct NAME(row) *row, const REAL *counts, int64_t
     return fits;
 }
 
+/* Draws the actions of row i, each the smallest k with e_0 + … + e_k > u Σ e. `prefix` has room for
+ * a number for each vector; the sums of a vector and those before it are the same for every sample.
+ *
+ * A category without weight is out of reach: the sum up to it is not larger than that before it. As
+ * u < 1, u Σ e is less than Σ e, so that one is found, but for a row without a distribution. */
+INLINE void NAME(draw)(const struct row_task *task, int64_t i, const REAL *kept, double *prefix) {
+    const int64_t n = task->categories, vectors = (n + LANES - 1) / LANES;
+    double total = 0.0;
+    for (int64_t j = 0; j < vectors; j++) prefix[j] = total += SUM_OF(VECTOR_NAME(read)(kept + j * LANES));
+    for (int64_t s = 0; s < task->samples; s++) {
+        const double target = task->uniform[i * task->samples + s] * total;
+        int64_t low = 0, high = vectors - 1; /* the first vector whose prefix is larger */
+        while (low < high) {
+            int64_t middle = (low + high) / 2;
+            if (prefix[middle] > target)
+                high = middle;
+            else
+                low = middle + 1;
+        }
+        double sum = low ? prefix[low - 1] : 0.0;
+        int64_t drawn = low * LANES;
+        for (int64_t k = drawn; k < n && k < (low + 1) * LANES; k++) {
+            if (kept[k] > 0) drawn = k; /* the last with weight, if rounding leaves none larger */
+            if ((sum += kept[k]) > target) break;
+        }
+        task->action[s * task->sample_stride + i] = drawn;
+    }
+}
+
 /* How the gradient of a row follows from its e^d: e^d (c + k d) + f y. */
 struct NAME(mixture) {
     REAL top, c, k, f;
@@ -269,6 +298,7 @@ struct NAME(run) {
     const struct row_task *task;
     struct row_report *report;
     REAL *kept, *stored, *chosen; /* scratch, `room` numbers for each row of a block; chosen: zeros */
+    double *prefix; /* as many as a row has vectors, if actions are drawn */
     int64_t room;
     bool with_entropy;
 };
@@ -301,7 +331,7 @@ INLINE void NAME(measure)(const struct NAME(run) *run, struct NAME(block) *block
     REAL *kept = run->kept + at * run->room;
     block->own[at] = REFUSED;
     block->mass[at] = 1;
-    if (!NAME(is_in_range)(task, i)) {
+    if (!task->uniform && !NAME(is_in_range)(task, i)) {
         if (run->report->refused < 0) run->report->refused = i;
         return;
     }
@@ -313,6 +343,7 @@ INLINE void NAME(measure)(const struct NAME(run) *run, struct NAME(block) *block
         NAME(sums)(&row, n, top, true, kept, next, &mass, &moment, plain);
     else
         NAME(sums)(&row, n, top, false, kept, next, &mass, &moment, plain);
+    if (task->uniform) NAME(draw)(task, i, kept, run->prefix);
     block->own[at] = NONE;
     if (counts && !NAME(tally)(&row, counts, n, top, &total, &tallied)) {
         if (run->report->refused < 0) run->report->refused = i;
@@ -463,13 +494,14 @@ static bool NAME(rows)(const struct row_task *task, int64_t start, int64_t stop,
                        task->samples == 1 && !task->counts;
     int64_t size = SCRATCH / room;
     size = size < 1 ? 1 : size > ROWS_AT_ONCE ? ROWS_AT_ONCE : size;
-    const int64_t part = size * room;
-    void *scratch = malloc((plain ? 1 : 3) * part * sizeof(REAL) + ALIGNMENT);
+    const int64_t part = size * room, parts = plain ? 1 : 3;
+    const int64_t prefixes = task->uniform ? room / LANES : 0;
+    void *scratch = malloc(parts * part * sizeof(REAL) + prefixes * sizeof(double) + ALIGNMENT);
     if (!scratch) return false;
     REAL *kept = (REAL *)(((uintptr_t)scratch + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
     if (!plain) memset(kept + 2 * part, 0, part * sizeof(REAL));
     const struct NAME(run) run = {
-        task, report, kept, kept + part, kept + 2 * part, room,
+        task, report, kept, kept + part, kept + 2 * part, (double *)(kept + parts * part), room,
         task->entropy || task->bonus || task->scale_bonus != 0.0,
     };
 #if BYTES > 16 && !WIDE /* for the others the compiler need not work twice */

@@ -6,7 +6,8 @@
  * Columns marked [samples, rows] are that, `sample_stride` elements from one sample to the next. */
 struct row_task {
     const void *logits;      /* [rows, categories], rows `logits_stride` elements apart */
-    const int64_t *action;   /* [samples, rows]; NULL: counts are given, or samples is 0 */
+    int64_t *action;         /* [samples, rows]; NULL: counts are given, or samples is 0 */
+    const double *uniform;   /* [rows, samples], in [0, 1): the actions are drawn by them; NULL */
     const void *counts;      /* [rows, categories], rows `counts_stride` apart; then samples is 1 */
     const uint8_t *mask;     /* nonzero = legal; rows `mask_stride` apart; NULL: all legal */
     const void *advantage;   /* [samples, rows]; NULL: 0 */
