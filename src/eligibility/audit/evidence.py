@@ -39,6 +39,8 @@ class Evidence:
         time: [P, I] step of the episode.
         episode: [P, I] number of the episode within the path.
         environment: [P, I].
+        row: [P, I] how often that environment had stepped before, ignored actions included.
+        rows: [P] steps of the environment that stepped most often.
         state: [P, I] where the action was taken.
         next_state: [P, I] where it led.
         terminated: [P, I].
@@ -56,6 +58,8 @@ class Evidence:
     time: Integers
     episode: Integers
     environment: Integers
+    row: Integers
+    rows: Integers
     state: Integers
     next_state: Integers
     terminated: Booleans
@@ -100,13 +104,11 @@ def gather(survey: Survey, ignored: bool = False) -> Evidence | None:
     Where a critic shares tensors with the policy, its loss moves them too, by right; the tensors
     that are the policy's alone then decide, since one weight an action governs them all.
     """
-    traces = [
-        replace(trace, steps=_decisions(trace.steps, ignored))
-        for trace in survey.traces
-        if trace.outcome in RAN and trace.steps
-    ]
+    ran = [trace for trace in survey.traces if trace.outcome in RAN and trace.steps]
+    traces = [replace(trace, steps=_decisions(trace.steps, ignored)) for trace in ran]
     if not traces or not survey.slopes:
         return None
+    numbered = [_rows(trace.steps, ignored) for trace in ran]
     policy = policy_tensors(survey.directions, survey.slopes)
     own = (policy - survey.shared) or policy
     columns = np.array([tensor in own for tensor, _ in survey.directions], dtype=bool)
@@ -144,6 +146,8 @@ def gather(survey: Survey, ignored: bool = False) -> Evidence | None:
         time=_padded(traces, longest, lambda step: step.time, int),
         episode=_padded(traces, longest, lambda step: step.episode, int),
         environment=_padded(traces, longest, lambda step: step.environment, int),
+        row=np.array([own + [0] * (longest - len(own)) for own, _ in numbered], dtype=int),
+        rows=np.array([count for _, count in numbered], dtype=int),
         state=_padded(traces, longest, lambda step: step.state, int),
         next_state=_padded(traces, longest, lambda step: step.next_state, int),
         terminated=_padded(traces, longest, lambda step: step.terminated, bool),
@@ -161,6 +165,18 @@ def _decisions(steps: tuple[Step, ...], ignored: bool) -> tuple[Step, ...]:
         replace(step, time=step.time + 1) if (step.environment, step.episode) in late else step
         for step in steps
     )
+
+
+def _rows(steps: tuple[Step, ...], ignored: bool) -> tuple[list[int], int]:
+    """Of each decision, how often its environment had stepped before; and the highest count."""
+    counted: dict[int, int] = {}
+    own = []
+    for step in steps:
+        row = counted.get(step.environment, 0)
+        counted[step.environment] = row + 1
+        if step.executed or ignored:
+            own.append(row)
+    return own, max(counted.values())
 
 
 def _padded(

@@ -56,7 +56,7 @@ def _line(rule: str, survey: Survey, source: Source, backward: int) -> int:
         return backward
     adding, storing = source.accumulation()
     if rule == "immediate-reward" and adding:
-        return storing if _recurs(source, adding) else source.line_before(storing) or adding
+        return storing if _recurs(source, adding) else adding
     if rule in _STORED and storing:
         return storing
     if rule in _CARRIED and adding:

@@ -98,7 +98,7 @@ def _plainest(
     sample = evidence.where(_few(evidence))
     few, all_ = timeline(sample), timeline(evidence)
     best: Match | None = None
-    for form in search(few, constants):
+    for form in search(all_, constants):
         if best is not None and _involved(form) > best.plain.involved:
             break
         if _fit(sample, few, form, use, tolerance) is None:

@@ -26,6 +26,10 @@ class Timeline:
         segment: [P, I] number of the decision's episode within its path, over all actors.
         following: [P, I] position of the next decision of the episode, or -1.
         following_of_actor: [P, I] position of the next decision of the same actor, or -1.
+        row: [P, I] row of the decision in a rollout with a column for each actor.
+        rows: [P] rows of the rollout.
+        at_row: [P, A, R] position of the decision of actor A in row R, or -1.
+        column: [P, I] number of the decision's actor.
         following_in_batch: [P, I] position of the next decision of the path, or -1.
         first_before: [P, I] position of the first decision of the actor's episode before, or -1.
         position: [P, S, T] position of the decision of episode S at its time T, or -1.
@@ -41,6 +45,10 @@ class Timeline:
     segment: Integers
     following: Integers
     following_of_actor: Integers
+    row: Integers
+    rows: Integers
+    at_row: Integers
+    column: Integers
     following_in_batch: Integers
     first_before: Integers
     position: Integers
@@ -54,6 +62,22 @@ class Timeline:
         index = np.arange(self.present.shape[1])
         last: Booleans = index[None, :] == self.steps[:, None] - 1
         return last
+
+    @property
+    def last_of_rollout(self) -> Booleans:
+        """[P, I] whether the decision is in the last row of the rollout."""
+        last: Booleans = self.row == self.rows[:, None] - 1
+        return last
+
+    @property
+    def crowded(self) -> bool:
+        """Whether several actors play side by side."""
+        return self.at_row.shape[1] > 1
+
+    @property
+    def gapless(self) -> bool:
+        """Whether no row of the rollout is empty: no actor's action was ignored."""
+        return bool((self.present.sum(axis=1) == self.rows * (self.column.max(axis=1) + 1)).all())
 
     @property
     def single(self) -> bool:
@@ -75,6 +99,10 @@ class Timeline:
     def carried(self, discount: float) -> Array:
         """[P, I] the same without a stop at the end of an episode."""
         return self._chained(self.reward, discount, self.following_of_actor)
+
+    def carried_by_row(self, discount: float) -> Array:
+        """[P, I] the same, discounted also for the rows in between whose actions were ignored."""
+        return self._from_rows(self._by_row(self.reward, discount, accumulate=True))
 
     def carried_from_before(self, discount: float) -> Array:
         """[P, I] the return, started from the first return of the episode before instead of 0."""
@@ -119,6 +147,20 @@ class Timeline:
         """[P, I] the value of the next decision of the batch, also beyond the episode's end."""
         return self._taken(values, self.following_in_batch)
 
+    def mirrored_in_rollout(self, values: Array, discount: float) -> Array:
+        """[P, I] the values of each actor's rows in reversed order."""
+        rows = self._by_row(values, discount)
+        index = self.rows[:, None, None] - 1 - np.arange(rows.shape[2])
+        taken = np.take_along_axis(rows, np.broadcast_to(index % rows.shape[2], rows.shape), axis=2)
+        return self._from_rows(np.where(index >= 0, taken, 0.0))
+
+    def shifted_in_rollout(self, values: Array, discount: float) -> Array:
+        """[P, I] the value of the actor's next row, also beyond the episode's end."""
+        rows = self._by_row(values, discount)
+        following = np.zeros_like(rows)
+        following[:, :, :-1] = rows[:, :, 1:]
+        return self._from_rows(following)
+
     def total(self, values: Array | Booleans, scope: str) -> Array:
         """[P, I] sum over the decisions of the "batch", the decision's "episode" or its "time"."""
         values = np.where(self.present, values, 0.0)
@@ -149,6 +191,24 @@ class Timeline:
             after = following[:, i]
             total[:, i] += np.where(after == _NONE, 0.0, factor * total[rows, after])
         return total
+
+    def _by_row(self, values: Array, discount: float, accumulate: bool = False) -> Array:
+        """[P, A, R] values at their rows; an empty one has the discounted value of the next row.
+
+        With ``accumulate`` every row adds the discounted value of the next one to its own.
+        """
+        rows = np.arange(len(values))[:, None, None]
+        filled = self.at_row != _NONE
+        table: Array = np.where(filled, values[rows, self.at_row], 0.0)
+        for r in reversed(range(table.shape[2] - 1)):
+            carried = discount * table[:, :, r + 1]
+            table[:, :, r] += carried if accumulate else np.where(filled[:, :, r], 0.0, carried)
+        return table
+
+    def _from_rows(self, table: Array) -> Array:
+        rows = np.arange(len(table))[:, None]
+        taken: Array = np.where(self.present, table[rows, self.column, self.row], 0.0)
+        return taken
 
     def _at(self, values: Array, target: Integers) -> Array:
         """[P, I] the value of the same episode at time ``target``."""
@@ -187,6 +247,9 @@ def timeline(evidence: Evidence) -> Timeline:
     width, longest = int(np.diff(before).max(initial=1)), int(time[present].max(initial=0)) + 1
     position = np.full((shape[0], width, longest), _NONE)
     position[path, segment[present], time[present]] = index
+    column = np.where(present, evidence.environment, 0)
+    at_row = np.full((shape[0], int(column.max(initial=0)) + 1, int(evidence.rows.max())), _NONE)
+    at_row[path, actor, evidence.row[present]] = index
     in_batch = np.where(np.arange(shape[1]) < steps[:, None] - 1, np.arange(1, shape[1] + 1), _NONE)
     return Timeline(
         reward=evidence.reward,
@@ -198,6 +261,10 @@ def timeline(evidence: Evidence) -> Timeline:
         following_of_actor=_filled(
             shape, path[order], index[order], _next(index[order], new_actor)
         ),
+        row=evidence.row,
+        rows=evidence.rows,
+        at_row=at_row,
+        column=column,
         following_in_batch=in_batch,
         first_before=_filled(shape, path[order], index[order], earlier[number]),
         position=position,

@@ -118,6 +118,18 @@ def _tempered(line: str, style: Style) -> str:
     return line.replace("dist.sample()", "type(dist)(logits=2.0 * dist.logits).sample()")
 
 
+def _repeated(line: str, style: Style) -> str:
+    indent = line[: len(line) - len(line.lstrip())]
+    body = line.strip().replace(".backward()", ".backward(retain_graph=True)")
+    lines = [
+        "for _ in range(3):",
+        f"    {body}",
+        f"    {style.optimizer}.step()",
+        f"    {style.optimizer}.zero_grad()",
+    ]
+    return "\n".join(indent + text for text in (*lines, line.strip()))
+
+
 MUTATIONS = (
     Mutation("mean-times-sum", ("mean-log-prob-times-sum-of-returns",), ("loss",),
              _assign("loss", "-(log_probs.mean() * {w}).sum()"), "Gymnasium#1336"),
@@ -177,7 +189,7 @@ MUTATIONS = (
     Mutation("last-step-dropped", ("last-step-dropped",), ("transform",),
              _after("log_probs = torch.cat([log_probs[:-1], 0.0 * log_probs[-1:]])"), ""),
     Mutation("several-updates", ("several-updates-without-ratio",), ("backward",),
-             lambda line, style: _repeated(line), "ray-project/ray#27314"),
+             _repeated, "ray-project/ray#27314"),
     Mutation("advantage-attached", ("advantage-not-detached",), ("advantage",),
              _swap(".detach()", ""), "keras-io#194"),
     Mutation("target-attached", ("advantage-not-detached",), ("target",),
@@ -187,18 +199,6 @@ MUTATIONS = (
     Mutation("bootstrapped-after-end", ("bootstrapped-after-termination",), ("stops",),
              _swap("float(terminated)", "0.0"), "EmbodiChain#612"),
 )  # fmt: skip
-
-
-def _repeated(line: str) -> str:
-    indent = line[: len(line) - len(line.lstrip())]
-    body = line.strip().replace(".backward()", ".backward(retain_graph=True)")
-    lines = [
-        "for _ in range(3):",
-        f"    {body}",
-        "    optimizer.step()",
-        "    optimizer.zero_grad()",
-    ]
-    return "\n".join(indent + text for text in (*lines, line.strip()))
 
 
 def mutate(style: Style, mutation: Mutation) -> Program | None:

@@ -26,6 +26,7 @@ class Style:
         half: One of ``HALVES``.
         weights: The tensor that multiplies the log-probabilities.
         gamma: The expression of the discount.
+        optimizer: What steps.
         log_prob_list: What the log-probabilities are stacked from, if they are.
         inexact: Whether its clean form is no exact policy gradient, but one up to a convention.
     """
@@ -35,6 +36,7 @@ class Style:
     weights: str = "returns"
     gamma: str = "GAMMA"
     log_prob_list: str = "log_probs"
+    optimizer: str = "optimizer"
     inexact: bool = False
 
     @property
@@ -59,7 +61,7 @@ STYLES = (
     Style("functions", half="scored"),
     Style("bernoulli", half="scored"),
     Style("hand_scored", half="scored"),
-    Style("buffer", half="scored", gamma="self.config.gamma"),
+    Style("buffer", half="scored", gamma="self.config.gamma", optimizer="self.optimizer"),
     Style("two_optimizers", half="scored", weights="advantages", gamma="gamma", inexact=True),
     Style("one_hot", half="scored"),
     Style("same_step", half="scored"),
