@@ -16,7 +16,10 @@ GAMMA = 0.8
 
 
 def batches() -> Evidence:
-    """Two paths: one actor with episodes of 2, 1 and 3 steps; two actors that take turns."""
+    """Two paths: one actor with episodes of 2, 1 and 3 steps; two actors that take turns.
+
+    In some rows of the rollout an actor's action is ignored, as after an end of an episode.
+    """
     rows = [  # actor, episode, time
         [(0, 1, 0), (0, 1, 1), (0, 2, 0), (0, 3, 0), (0, 3, 1), (0, 3, 2)],
         [(0, 0, 0), (1, 0, 0), (0, 0, 1), (1, 1, 0), (0, 1, 0)],
@@ -24,6 +27,7 @@ def batches() -> Evidence:
     generator = np.random.Generator(np.random.PCG64(3))
     present = np.array([[True] * 6, [True] * 5 + [False]])
     number = np.array([row + [(0, 0, 0)] * (6 - len(row)) for row in rows])
+    row = np.array([[0, 1, 3, 5, 6, 7], [0, 0, 1, 2, 3, 0]])
     empty = {field.name: np.zeros((2, 6)) for field in fields(Evidence)}
     reward = generator.normal(size=(2, 6)) * present
     return Evidence(
@@ -34,6 +38,8 @@ def batches() -> Evidence:
             "environment": number[..., 0],
             "episode": number[..., 1],
             "time": number[..., 2],
+            "row": row,
+            "rows": np.array([9, 4]),
             "scored": True,
         }
     )
@@ -83,6 +89,14 @@ def from_before(e: Evidence, p: int, i: int, j: int) -> float:
     return float(GAMMA ** (length(e, p, i) - e.time[p, i] + between + e.time[p, j]))
 
 
+def seen_from(e: Evidence, p: int, i: int, j: int, row: int) -> float:
+    """What decision j, the first one of i's actor from a row of the rollout on, counts there."""
+    later = [k for k in range(6) if e.present[p, k] and same_actor(e, p, i, k)]
+    later = [k for k in later if e.row[p, k] >= row]
+    first = min(later, key=lambda k: e.row[p, k], default=None)
+    return float(GAMMA ** (e.row[p, j] - row)) if row >= 0 and j == first else 0.0
+
+
 DEFINITIONS: dict[str, tuple[Callable[[Timeline], Array], Callable[..., float]]] = {
     "discounted": (
         lambda line: line.discounted(GAMMA),
@@ -93,6 +107,20 @@ DEFINITIONS: dict[str, tuple[Callable[[Timeline], Array], Callable[..., float]]]
         lambda e, p, i, j: (
             same_actor(e, p, i, j) * (j >= i) * GAMMA ** abs(order(e, p, j) - order(e, p, i))
         ),
+    ),
+    "carried_by_row": (
+        lambda line: line.carried_by_row(GAMMA),
+        lambda e, p, i, j: (
+            same_actor(e, p, i, j) * (j >= i) * GAMMA ** abs(e.row[p, j] - e.row[p, i])
+        ),
+    ),
+    "mirrored_in_rollout": (
+        lambda line: line.mirrored_in_rollout(EVIDENCE.reward, GAMMA),
+        lambda e, p, i, j: seen_from(e, p, i, j, e.rows[p] - 1 - e.row[p, i]),
+    ),
+    "shifted_in_rollout": (
+        lambda line: line.shifted_in_rollout(EVIDENCE.reward, GAMMA),
+        lambda e, p, i, j: seen_from(e, p, i, j, e.row[p, i] + 1),
     ),
     "carried_from_before": (lambda line: line.carried_from_before(GAMMA), from_before),
     "carried_over_actors": (
@@ -153,6 +181,9 @@ def test_lengths_steps_and_episodes_are_counted() -> None:
     assert LINE.steps.tolist() == [6, 5]
     assert LINE.episodes.tolist() == [3, 4]
     assert not LINE.single
+    assert LINE.crowded
+    assert not LINE.gapless
+    assert LINE.last_of_rollout.tolist() == [[False] * 6, [False] * 4 + [True, False]]
     assert LINE.last_of_batch.tolist() == [[False] * 5 + [True], [False] * 4 + [True, False]]
 
 

@@ -18,7 +18,11 @@ FAULTS = [
     ("shared", "broadcast-mean"),
     ("actor_critic", "wrong-sign"),
     ("numpy_sampling", "immediate-reward"),
-    ("old_gym", "reversed-returns"),
+    ("same_step", "reversed-returns"),
+    ("bernoulli", "reversed-returns"),
+    ("next_step", "carried-over-vector"),
+    ("one_hot", "no-running-sum"),
+    ("bernoulli", "resampled"),
     ("flat", "past-rewards"),
     ("gaussian", "shifted-rewards"),
     ("masked", "integer-returns"),
@@ -84,7 +88,7 @@ def test_a_convention_is_named_and_no_fault(style: str, convention: str) -> None
 def test_the_zoo_is_as_large_as_it_says() -> None:
     names = [program.name for program in (*mutants(), *clean_programs())]
     assert len(names) == len(set(names))
-    assert len(STYLES) >= 10
+    assert len(STYLES) >= 25
     assert len(MUTATIONS) >= 25
     assert sum(1 for _ in mutants()) >= 200
     assert sum(1 for _ in clean_programs()) >= 150

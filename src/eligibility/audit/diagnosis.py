@@ -20,7 +20,14 @@ from eligibility.audit.needs import what_it_needs
 from eligibility.audit.precision import HALF
 from eligibility.audit.report import AuditReport, Convention, Finding
 from eligibility.audit.scoring import compare_scoring, probs_as_logits
-from eligibility.audit.survey import RAN, Survey, has_critic, policy_tensors
+from eligibility.audit.survey import (
+    RAN,
+    Survey,
+    executed_draws,
+    executing_call,
+    has_critic,
+    policy_tensors,
+)
 from eligibility.audit.timeline import Timeline, timeline
 from eligibility.audit.trace import UNREAD
 from eligibility.audit.weight_rows import weight_rows
@@ -83,6 +90,11 @@ def _judge(case: Case, evidence: Evidence) -> AuditReport:
         if match is not None:
             text = "every path is explained with the actions that the environments ignored"
             faults.append(case.finding("autoreset-step-trained-on", text))
+    if match is None:
+        match, number, components = _with_one_component(case, finite)
+        if match is not None:
+            text = f"every path is explained by component {number} of {components} alone"
+            faults.append(case.finding("component-not-scored", text))
     if match is not None:
         evidence = evidence.restricted(dict(uses(evidence)).get(match.use, evidence.present))
         line = timeline(evidence)
@@ -102,6 +114,21 @@ def _with_ignored_actions(case: Case, finite: Booleans) -> Match | None:
     return find_match(
         evidence.where(finite), case.constants, case.tolerance, has_critic(case.survey)
     )
+
+
+def _with_one_component(case: Case, finite: Booleans) -> tuple[Match | None, int, int]:
+    """The rule that explains every path if one component of each action is all of it."""
+    call = executing_call(case.survey.traces)
+    steps = (step for trace in case.survey.traces for step in trace.steps)
+    components = max((len(executed_draws(step, call)) for step in steps), default=0)
+    for number in range(components if components > 1 else 0):
+        evidence = gather(case.survey, component=number)
+        if evidence is not None and evidence.scored:
+            kept, critic = evidence.where(finite), has_critic(case.survey)
+            match = find_match(kept, case.constants, case.tolerance, critic)
+            if match is not None:
+                return match, number + 1, components
+    return None, 0, components
 
 
 def _conclude(

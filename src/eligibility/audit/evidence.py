@@ -95,11 +95,12 @@ class Evidence:
         return Evidence(**cut, scored=self.scored)
 
 
-def gather(survey: Survey, ignored: bool = False) -> Evidence | None:
+def gather(survey: Survey, ignored: bool = False, component: int | None = None) -> Evidence | None:
     """The arrays of a survey, on the parameters that only the policy uses; None if there are none.
 
     With ``ignored``, the actions that a vector environment ignored while it reset are decisions
-    too: each the first step of the episode that begins, without a reward.
+    too: each the first step of the episode that begins, without a reward. With ``component``, only
+    that one of an action's components counts as chosen.
 
     Where a critic shares tensors with the policy, its loss moves them too, by right; the tensors
     that are the policy's alone then decide, since one weight an action governs them all.
@@ -125,9 +126,11 @@ def gather(survey: Survey, ignored: bool = False) -> Evidence | None:
         for i, step in enumerate(trace.steps):
             draws = executed_draws(step, call)
             scored = scored and bool(draws)
-            for component, position in enumerate(draws):
+            for number, position in enumerate(draws):
+                if component not in (None, number):
+                    continue
                 draw = trace.draws[position]
-                slope = survey.slopes.get(key_of(draw, step.state, component))
+                slope = survey.slopes.get(key_of(draw, step.state, number))
                 if slope is None:
                     scored = False
                     continue

@@ -158,6 +158,13 @@ FAULTS = {
         "log_prob = dist.log_prob(action)  # of the action given to env.step",
         ("log_prob",),
     ),
+    "component-not-scored": Rule(
+        "a component of the action is not scored",
+        "the action has several components, and the log-probability is that of one of them: the "
+        "others never learn",
+        "log_prob = dist.log_prob(action).sum(-1)  # over the components, not the batch",
+        ("log_prob",),
+    ),
     "most-likely-action-scored": Rule(
         "the most likely action is scored",
         "the log-probability is that of the most likely action, whichever was taken",

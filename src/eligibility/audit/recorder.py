@@ -299,6 +299,8 @@ class Recorder:
         probs, scales = [], []
         if isinstance(dist, torch.distributions.Categorical):
             probs = _numbers(dist.probs)
+        elif isinstance(dist, torch.distributions.Bernoulli):
+            probs = _numbers(torch.stack([1.0 - dist.probs, dist.probs], dim=-1))
         elif isinstance(dist, torch.distributions.Normal):
             probs, scales = _numbers(dist.loc), _numbers(dist.scale)
         value = torch.as_tensor(value)

@@ -72,7 +72,7 @@ class Timeline:
     @property
     def crowded(self) -> bool:
         """Whether several actors play side by side."""
-        return self.at_row.shape[1] > 1
+        return int(self.at_row.shape[1]) > 1
 
     @property
     def gapless(self) -> bool:

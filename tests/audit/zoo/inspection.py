@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
 
 from eligibility.audit.case import Case
-from eligibility.audit.diagnosis import diagnose
 from eligibility.audit.evidence import gather
+from eligibility.audit.examine import examine
 from eligibility.audit.report import AuditReport
 from eligibility.audit.runner import CallableRunner
 from eligibility.audit.source import Source, read_source
@@ -22,21 +23,33 @@ from tests.audit.zoo.styles import Program
 
 def audit_program(program: Program, max_paths: int = 200) -> AuditReport:
     """The audit of a program, without a child process."""
-    observed, source = observe(program, max_paths)
-    report = diagnose(Case(observed, source, program.name, source.constants(())))
-    return replace(report, program=program.name)
+    with running(program) as (runner, source):
+        return examine(
+            runner,
+            max_paths,
+            20,
+            lambda what, done, expected: None,
+            lambda observed: Case(observed, source, program.name, source.constants(())),
+        )
 
 
 def same_gradient(one: Program, other: Program, max_paths: int = 200) -> bool:
     """Whether two programs give the policy the same gradient on every path, up to rounding."""
-    first, second = (gather(observe(program, max_paths)[0]) for program in (one, other))
+    first, second = (gather(observe(program, max_paths)) for program in (one, other))
     if first is None or second is None or first.ascent.shape != second.ascent.shape:
         return False
     return bool(np.allclose(first.ascent, second.ascent, rtol=1e-9, atol=1e-12))
 
 
-def observe(program: Program, max_paths: int) -> tuple[Survey, Source]:
-    """What a program does on every path, and its text."""
+def observe(program: Program, max_paths: int) -> Survey:
+    """What a program does on every path."""
+    with running(program) as (runner, _):
+        return survey(runner, max_paths, 20, lambda what, done, expected: None)
+
+
+@contextmanager
+def running(program: Program) -> Iterator[tuple[CallableRunner, Source]]:
+    """What runs a program, and its text."""
     with patch.object(sys, "argv"), tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "program.py"
         path.write_text(program.text, encoding="utf-8")
@@ -47,8 +60,7 @@ def observe(program: Program, max_paths: int) -> tuple[Survey, Source]:
             sys.argv = [str(path)]
             exec(code, {"__name__": "__main__"})
 
-        runner = CallableRunner(run, four_tuple=source.four_tuple)
-        return survey(runner, max_paths, 20, lambda what, done, expected: None), source
+        yield CallableRunner(run, four_tuple=source.four_tuple), source
 
 
 def wilson(successes: int, trials: int, z: float = 1.959964) -> tuple[float, float]:

@@ -97,7 +97,11 @@ def _after(statement: str) -> Change:
 
 
 _ARGMAX = "dist.probs.argmax(-1)"
-_LIKELIEST = {"gaussian": "dist.mean.detach()", "bernoulli": "(dist.probs > 0.5).float()"}
+_LIKELIEST = {
+    "gaussian": "dist.mean.detach()",
+    "squashed": "dist.mean.detach()",
+    "bernoulli": "(dist.probs > 0.5).float()",
+}
 
 
 def _argmax(line: str, style: Style) -> str:
@@ -113,7 +117,7 @@ def _tempered(line: str, style: Style) -> str:
         return line.replace("p=p / p.sum()", "p=p**2 / (p**2).sum()")
     if "multinomial" in line:
         return line.replace("logits.softmax", "(2.0 * logits).softmax")
-    if style.name == "gaussian":
+    if style.name in ("gaussian", "squashed"):
         return line.replace("dist.sample()", "Normal(dist.mean, 2.0 * dist.stddev).sample()")
     return line.replace("dist.sample()", "type(dist)(logits=2.0 * dist.logits).sample()")
 
@@ -129,6 +133,17 @@ def _repeated(line: str, style: Style) -> str:
     ]
     return "\n".join(indent + text for text in (*lines, line.strip()))
 
+
+def _update_early(line: str, style: Style) -> str:
+    """Learn after every step; at the end of an episode the program does so itself."""
+    update = "agent.update()" if style.name == "agent" else "finish_episode()"
+    ends = "terminated or truncated" if style.name == "agent" else "done"
+    indent = line[: len(line) - len(line.lstrip())]
+    return f"{line}\n{indent}if not ({ends}):\n{indent}    {update}"
+
+
+# Their rewards are not one list of one episode.
+_BATCHES = ("batch", "vector", "buffer", "sb3", "token_level")
 
 MUTATIONS = (
     Mutation("mean-times-sum", ("mean-log-prob-times-sum-of-returns",), ("loss",),
@@ -147,7 +162,7 @@ MUTATIONS = (
              _assign("running", "reward"), ""),
     Mutation("reversed-returns", ("reversed-returns",), ("insert",), _append, ""),
     Mutation("past-rewards", ("rewards-so-far",), ("tensor",),
-             lambda line, style: line if style.name in ("batch", "vector") else _after(
+             lambda line, style: line if style.name in _BATCHES else _after(
                  "returns = torch.tensor([sum(rewards[: t + 1]) for t in range(len(rewards))])"
              )(line, style), ""),
     Mutation("shifted-rewards", ("shifted-rewards",), ("tensor",),
@@ -198,6 +213,21 @@ MUTATIONS = (
              _swap("float(terminated)", "float(terminated or truncated)"), "vwxyzjn/cleanrl#457"),
     Mutation("bootstrapped-after-end", ("bootstrapped-after-termination",), ("stops",),
              _swap("float(terminated)", "0.0"), "EmbodiChain#612"),
+    Mutation("unsummed", ("fails-on-some-episodes",), ("score",),
+             _swap("scores.sum()", "scores"), "thu-ml/tianshou#40, #162"),
+    Mutation("one-component", ("component-not-scored",), ("score",),
+             _swap("scores.sum()", "scores[0]"), ""),
+    Mutation("updated-within-episode", ("immediate-reward",), ("collect",), _update_early,
+             "seungeunrho/minimalRL#26"),
+    Mutation("not-cleared", ("stale-batch", "stale-graph", "second-update-fails"), ("clear",),
+             _swap("self.log_probs, self.entropies, self.rewards = [], [], []", "pass"), ""),
+    Mutation("stale-buffer", ("stale-batch",), ("fresh",),
+             _swap("buffer = Buffer()",
+                   "buffer = self.__dict__.setdefault('kept', Buffer())"), ""),
+    Mutation("old-log-prob-recomputed", ("ratio-always-one",), ("old",),
+             _after("old_log_probs = log_probs.detach()"), "meta-pytorch/torchforge#571"),
+    Mutation("acting-policy-stale", ("acting-policy-stale",), ("sync",),
+             _swap("acting.load_state_dict(net.state_dict())", "pass"), ""),
 )  # fmt: skip
 
 

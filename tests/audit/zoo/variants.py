@@ -39,6 +39,11 @@ CONVENTIONS = {
         "loss = -(discounts * log_probs * {w}).sum() - 0.05 * sum(entropies).sum()",
         "entropy-bonus",
     ),
+    "mean-over-each-sequence": (
+        "loss",
+        "loss = -(discounts * log_probs * {w} / lengths).sum() / SEQUENCES",
+        "mean-over-each-episode",
+    ),
     "constant-baseline": ("transform", "{w} = {w} - 0.7", "baseline"),
 }
 
@@ -56,6 +61,8 @@ def variant(style: Style, hyperparameters: str, convention: str) -> Program | No
         place = tagged_line(text, tag)
         if place is None or (style.name == "vector" and tag == "transform"):
             return None  # padded steps: a mean over them is no convention
+        if "lengths" in content and "lengths" not in text:
+            return None  # batches of one sequence
         index, line = place
         indent = line[: len(line) - len(line.lstrip())]
         text = with_line(text, index, indent + content.format(w=style.weights))
