@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+from pathlib import Path
 
 import pytest
 
 from eligibility import errors
+from tests.unmet_errors import raises, unmet
 
 TYPES = [
     value
@@ -47,3 +50,20 @@ def test_errors_are_also_the_builtin_that_one_would_catch(
     error_type: type[Exception], builtin: type[Exception]
 ) -> None:
     assert issubclass(error_type, builtin)
+
+
+def test_every_type_is_raised_somewhere() -> None:
+    sources = (Path(__file__).parents[1] / "src" / "eligibility").rglob("*.py")
+    text = "\n".join(path.read_text(encoding="utf-8") for path in sources)
+    assert not [error.__name__ for error in TYPES if f"{error.__name__}(" not in text]
+
+
+def test_refusals_that_no_test_met_are_found(tmp_path: Path) -> None:
+    (tmp_path / "code.py").write_text(
+        "def f(x):\n    if x:\n        raise ShapeError(x)\n    try:\n        raise f(x)\n"
+        "    except ShapeError:\n        raise\n    raise NotImplementedError\n"
+    )
+    assert sorted(raises((tmp_path / "code.py").read_text())) == [(3, "ShapeError"), (5, "f")]
+    report = tmp_path / "coverage.json"
+    report.write_text(json.dumps({"files": {"code.py": {"missing_lines": [3, 7, 8]}}}))
+    assert unmet(report, tmp_path) == ["code.py:3 ShapeError"]

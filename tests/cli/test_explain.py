@@ -123,6 +123,10 @@ def test_families(capsys, arguments: str, values: list[float]) -> None:
             "for example `--action 1`",
         ),
         (
+            "bernoulli --probs 0.5 --value 0,1",
+            "`--value`: got 2 numbers, expected one number; explain one outcome at a time",
+        ),
+        (
             "multinomial --probs 0.5,0.5 --action 1",
             "the outcome of multinomial: got `--action`, expected `--counts`; say what was drawn, "
             "for example `--counts 2,1,0`",

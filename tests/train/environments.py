@@ -173,6 +173,24 @@ class Lamp(Bandit):
         return np.full((16, 24, 3), 40 * self._steps, np.uint8)
 
 
+class Spoken(Lamp):
+    """Says what it looks like."""
+
+    def render(self) -> Any:
+        """In words."""
+        return "a grey square"
+
+
+class CrashesAtReset(Bandit):
+    """Raises when it is reset."""
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Never ready."""
+        raise RuntimeError("not ready")
+
+
 class SecondSeedCrashes(Bandit):
     """Raises for every reset of the runs with seed 1."""
 
@@ -339,6 +357,7 @@ _ENVIRONMENTS = (
     Bits,
     Contextual,
     Crashing,
+    CrashesAtReset,
     CrashesLater,
     Endless,
     Forbidding,
@@ -353,6 +372,7 @@ _ENVIRONMENTS = (
     Pictures,
     SecondSeedCrashes,
     Slow,
+    Spoken,
     Target,
     Words,
 )

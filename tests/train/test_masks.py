@@ -152,6 +152,15 @@ def test_a_mask_that_forbids_everything_is_an_error() -> None:
         Reinforce(HERE + "ForbiddingAll-v0").learn(total_steps=100)
 
 
+def test_an_environment_that_cannot_be_asked_for_its_masks_is_an_error() -> None:
+    text = (
+        "the environment's reset: got RuntimeError: not ready, expected no exception; correct the "
+        "environment"
+    )
+    with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):
+        Reinforce(HERE + "CrashesAtReset-v0")
+
+
 def test_a_resumed_run_with_masks_is_the_run_that_never_stopped(tmp_path: Path) -> None:
     whole = Reinforce(HERE + "Forbidding-v0").learn(total_steps=2000)
     part = Reinforce(HERE + "Forbidding-v0").learn(total_steps=600)

@@ -34,6 +34,11 @@ def test_an_environment_that_cannot_show_itself_is_refused(tmp_path: Path) -> No
     assert not (tmp_path / "a.gif").exists()
 
 
+def test_an_environment_that_shows_no_picture_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(EligibilityError, match=r"^the environment's picture: got str for a pictu"):
+        record_video(Reinforce(HERE + "Spoken-v0"), tmp_path / "a.gif", seed=0)
+
+
 def test_another_suffix_is_refused(tmp_path: Path) -> None:
     text = (
         "^`--video`: got 'a.avi', expected a name that ends in .gif or .mp4; choose another name$"

@@ -145,10 +145,9 @@ def resident_growth(step: Step) -> int:
 
 
 def _resident(field: str) -> int:
-    for line in (_PROCESS / "status").read_text(encoding="utf-8").splitlines():
-        if line.startswith(field):
-            return int(line.split()[1]) * 1024
-    raise LookupError(field)
+    lines = (_PROCESS / "status").read_text(encoding="utf-8").splitlines()
+    kilobytes = dict(line.split(":", 1) for line in lines)[field]
+    return int(kilobytes.split()[0]) * 1024
 
 
 def _allocated_growth(step: Step) -> int:

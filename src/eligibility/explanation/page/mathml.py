@@ -63,10 +63,7 @@ class _Reader:
         self._at = 0
 
     def everything(self) -> Markup:
-        row = self._row(until=None)
-        if self._at < len(self._tokens):
-            raise _UnknownLatexError(self._tokens[self._at])
-        return row
+        return self._row(until=None)
 
     def _peek(self) -> str | None:
         while self._at < len(self._tokens) and self._tokens[self._at].isspace():
