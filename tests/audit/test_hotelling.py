@@ -48,6 +48,7 @@ class Agent:
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
+        self.log_probs.clear()
 
 
 class Immediate(Agent):

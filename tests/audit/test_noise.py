@@ -89,6 +89,7 @@ class Agent:
         self.optimizer.zero_grad()
         (-(torch.stack(self.log_probs) * returns).sum()).backward()
         self.optimizer.step()
+        self.log_probs.clear()
 
 
 def agent(pick: Pick) -> type[Agent]:

@@ -37,6 +37,7 @@ class Agent:
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
+        self.log_probs.clear()
 
 
 def test_a_correct_program_in_single_precision_is_unbiased() -> None:

@@ -80,6 +80,8 @@ def audit_agent(
         ...         self.optimizer.zero_grad()
         ...         loss.backward()
         ...         self.optimizer.step()
+        ...         self.log_probs.clear()
+        ...         self.rewards.clear()
         >>> audit_agent(Agent, discount=1.0).verdict
         'unbiased'
 

@@ -23,6 +23,7 @@ class Case:
         name: What the report calls it.
         constants: Numbers that it may mean.
         place: File and line of the loss, where no ``backward`` of the program tells.
+        critic: Whether to look for compositions with the values of a critic.
     """
 
     survey: Survey
@@ -30,16 +31,24 @@ class Case:
     name: str
     constants: Constants = Constants()  # noqa: RUF009  # a frozen value: sharing it is harmless
     place: tuple[str, int] | None = None
+    critic: bool = True
 
     @property
     def tolerance(self) -> float:
         """Residuals below it are rounding."""
         return tolerance(self.survey.unit)
 
-    def finding(self, rule: str, evidence: str, severity: str = "fault") -> Finding:
-        """The finding of ``rule``, on its line."""
+    def finding(
+        self,
+        rule: str,
+        evidence: str,
+        severity: str = "fault",
+        seen: tuple[str, int] | None = None,
+    ) -> Finding:
+        """The finding of ``rule``, on its line; ``seen``: where that is known already."""
         known = FAULTS[rule]
-        file, line = locate(rule, self.survey, self.source, self.place)
+        located = seen if seen and seen[1] else None
+        file, line = located or locate(rule, self.survey, self.source, self.place)
         return Finding(
             rule, known.title, known.means, evidence, file or self.name, line, known.fix, severity
         )

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from eligibility.audit.trace import Draw, Trace
 
 MAX_CHOICES = 40_000  # a batch of 10,000 steps, with the problem's own choices
+MAX_UPDATES = 128  # of one round: a batch with 80 steps of a critic on it is customary
 
 
 class TooManyChoicesError(BaseException):
@@ -76,9 +77,12 @@ class Choices:
         return self._random.choices(possible, [probs[index] for index in possible])[0]
 
 
-def next_path(trace: Trace) -> tuple[int, ...] | None:
-    """The choices of the path after ``trace`` in depth-first order; None after the last one."""
-    for position in reversed(range(len(trace.draws))):
+def next_path(trace: Trace, given: int = 0) -> tuple[int, ...] | None:
+    """The choices of the path after ``trace`` in depth-first order; None after the last one.
+
+    The first ``given`` choices stay as they are.
+    """
+    for position in reversed(range(given, len(trace.draws))):
         draw = trace.draws[position]
         for outcome in range(draw.picked + 1, len(draw.probs)):
             if draw.probs[outcome] > 0:

@@ -163,8 +163,7 @@ def whitened(
 
 def fit_advantage(evidence: Evidence, line: Timeline, form: Advantage) -> Fit | None:
     """The values with which ``form`` comes closest to the gradients."""
-    affine = form.form.transform in _AFFINE or form.ending == "return-after-transform"
-    return (_linear_fit if affine else _nonlinear_fit)(evidence, line, form)
+    return (_linear_fit if is_affine(form) else _nonlinear_fit)(evidence, line, form)
 
 
 def _gradient(evidence: Evidence, weights: Array) -> Array:
@@ -187,8 +186,11 @@ def entropy_columns(evidence: Evidence, line: Timeline, norm: str) -> list[Array
     return columns
 
 
-def _linear_fit(evidence: Evidence, line: Timeline, form: Advantage) -> Fit | None:
-    """Without a transform the weights are affine in the values: one least-squares problem."""
+def linear_columns(evidence: Evidence, line: Timeline, form: Advantage) -> list[Array]:
+    """The gradients that a form whose weights are affine in the values is a sum of.
+
+    At first the one without values, then one for each state's, then a constant, then the entropy's.
+    """
     size = STATES + 1
     plain = form.weights(evidence, line, np.zeros(size))
     columns = [_gradient(evidence, plain)]
@@ -198,7 +200,18 @@ def _linear_fit(evidence: Evidence, line: Timeline, form: Advantage) -> Fit | No
     after = form.ending == "return-after-transform"
     outside = replace(form.form, transform="") if after else form.form
     columns.append(_gradient(evidence, outside.finished(line.present.astype(float), line)))
-    columns += entropy_columns(evidence, line, form.norm)
+    return columns + entropy_columns(evidence, line, form.norm)
+
+
+def is_affine(form: Advantage) -> bool:
+    """Whether its weights are affine in the critic's values."""
+    return form.form.transform in _AFFINE or form.ending == "return-after-transform"
+
+
+def _linear_fit(evidence: Evidence, line: Timeline, form: Advantage) -> Fit | None:
+    """Without a transform the weights are affine in the values: one least-squares problem."""
+    size = STATES + 1
+    columns = linear_columns(evidence, line, form)
     matrix, target = np.array(columns).T, evidence.ascent.ravel()
     if not np.isfinite(matrix).all():
         return None  # a leave-one-out mean of one

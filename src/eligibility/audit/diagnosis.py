@@ -41,6 +41,21 @@ _SAMPLED = (
 
 def diagnose(case: Case) -> AuditReport:
     """The report of a case."""
+    return diagnose_and_match(case)[0]
+
+
+def diagnose_and_match(case: Case) -> tuple[AuditReport, Match | None]:
+    """The report of a case, and the composition that explains every path, if there is one."""
+    refused = _refuse(case)
+    if refused is not None:
+        return refused, None
+    evidence = gather(case.survey)
+    assert evidence is not None
+    return _judge(case, evidence)
+
+
+def _refuse(case: Case) -> AuditReport | None:
+    """The report where nothing can be said of the gradients; else None."""
     survey = case.survey
     ran = [trace for trace in survey.traces if trace.outcome in RAN]
     if not ran:
@@ -64,10 +79,10 @@ def diagnose(case: Case) -> AuditReport:
         return _without_policy(case)
     if not evidence.scored:
         return _inconclusive(case, "some actions come from random numbers the audit cannot read")
-    return _judge(case, evidence)
+    return None
 
 
-def _judge(case: Case, evidence: Evidence) -> AuditReport:
+def _judge(case: Case, evidence: Evidence) -> tuple[AuditReport, Match | None]:
     finite: Booleans = np.asarray(np.isfinite(evidence.ascent).all(axis=1))
     warnings = [
         *_failures(case),
@@ -77,13 +92,15 @@ def _judge(case: Case, evidence: Evidence) -> AuditReport:
     ]
     if not finite.any():
         findings = tuple(replace(finding, severity="fault") for finding in warnings)
-        return _report(case, evidence, "biased", "the gradient is never finite", findings)
+        return _report(case, evidence, "biased", "the gradient is never finite", findings), None
     evidence = evidence.where(finite)
     line = timeline(evidence)
     if not np.any(evidence.ascent):
         missing = case.finding("no-gradient", "the gradient is 0 on every path")
-        return _report(case, evidence, "no-gradient", missing.means, (missing, *warnings))
-    match = find_match(evidence, case.constants, case.tolerance, has_critic(case.survey))
+        found = (missing, *warnings)
+        return _report(case, evidence, "no-gradient", missing.means, found), None
+    critic = case.critic and has_critic(case.survey)
+    match = find_match(evidence, case.constants, case.tolerance, critic)
     faults: list[Finding] = []
     if match is None:
         match = _with_ignored_actions(case, finite)
@@ -100,7 +117,7 @@ def _judge(case: Case, evidence: Evidence) -> AuditReport:
         line = timeline(evidence)
     discounts = (match.form.discount,) if match else case.constants.discounts
     measured = least_bias(evidence, line, discounts)
-    return _conclude(case, evidence, line, match, measured, warnings, faults)
+    return _conclude(case, evidence, line, match, measured, warnings, faults), match
 
 
 def _with_ignored_actions(case: Case, finite: Booleans) -> Match | None:

@@ -95,6 +95,23 @@ class Evidence:
         return Evidence(**cut, scored=self.scored)
 
 
+def joined(first: Evidence, second: Evidence) -> Evidence:
+    """The paths of both, with the same directions."""
+    width = max(first.present.shape[1], second.present.shape[1])
+
+    def padded(values: NDArray[Any]) -> NDArray[Any]:
+        missing = width - values.shape[1]
+        return np.pad(values, [(0, 0), (0, missing), *[(0, 0)] * (values.ndim - 2)])
+
+    both = {}
+    for name, value in vars(first).items():
+        if isinstance(value, np.ndarray):
+            pair = [value, getattr(second, name)]
+            decisions = value.ndim > 1 and name != "ascent"
+            both[name] = np.concatenate([padded(each) for each in pair] if decisions else pair)
+    return Evidence(**both, scored=first.scored and second.scored)
+
+
 def gather(survey: Survey, ignored: bool = False, component: int | None = None) -> Evidence | None:
     """The arrays of a survey, on the parameters that only the policy uses; None if there are none.
 

@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable
 
 from eligibility.audit.case import Case
-from eligibility.audit.diagnosis import diagnose, wants_test
+from eligibility.audit.diagnosis import diagnose, diagnose_and_match, wants_test
 from eligibility.audit.hotelling import EPISODES
 from eligibility.audit.report import AuditReport
 from eligibility.audit.runner import Runner
+from eligibility.audit.second_update import with_second_update
 from eligibility.audit.survey import Progress, Survey, resampled, survey
 
 _FEWEST_RUNS = 100  # so that the test's covariance is known
@@ -33,9 +34,9 @@ def examine(
     """
     observed = survey(runner, max_paths, samples, progress)
     case = case_of(observed)
-    report = diagnose(case)
+    report, match = diagnose_and_match(case)
     if not wants_test(case, report):
-        return report
+        return with_second_update(report, match, case, runner, case_of, progress)
     episodes = [len({(s.environment, s.episode) for s in t.steps}) for t in observed.traces]
     each = max(sum(episodes) / len(episodes), 1.0)
     runs = max(_FEWEST_RUNS, math.ceil(1.1 * EPISODES / each))

@@ -47,6 +47,9 @@ class Job:
         raised: Run in double precision whatever the program asks for.
         noise: Seed of the random numbers that are not enumerated, from the first reset on; None:
             they are the same in every run.
+        held: Optimizer steps before the update that is looked at; the run ends after that one.
+        jolt: Move every parameter a little after so many optimizer steps; None: never.
+        inspected: Look into the graph of every loss, and remember the line of each of its nodes.
     """
 
     prescribed: tuple[int, ...]
@@ -59,6 +62,9 @@ class Job:
     distance: float = 0.0
     raised: bool = True
     noise: int | None = None
+    held: int = 0
+    jolt: int | None = None
+    inspected: bool = False
 
 
 @dataclass(frozen=True)

@@ -146,6 +146,61 @@ FAULTS = {
         "corrects for it",
         "ratio = (log_prob - old_log_prob).exp()  # or one update a batch",
     ),
+    "gradients-not-zeroed": Rule(
+        "gradients are not set to zero",
+        "the gradient of an earlier update is added to that of the next one",
+        "optimizer.zero_grad()  # before loss.backward()",
+    ),
+    "stale-batch": Rule(
+        "data of an earlier update is used again",
+        "the second update is computed from steps of the first one too, by a policy that no "
+        "longer is what acted then",
+        "log_probs.clear(); rewards.clear()  # after optimizer.step()",
+        ("append+rewards", "append+reward", "extend", "append"),
+    ),
+    "stale-graph": Rule(
+        "the graph of an earlier update is used again",
+        "the second `backward` goes through operations of the first update, and fails or computes "
+        "at parameters that are no more",
+        "log_probs.clear()  # after optimizer.step(); detach what is carried over",
+    ),
+    "second-update-fails": Rule(
+        "the program stops at its second update",
+        "after a first update the program ends with an error before the second one",
+        "start every update with empty lists, and with the shapes of the first one",
+    ),
+    "second-update-differs": Rule(
+        "the second update does not follow the rule of the first",
+        "something is carried over from the first update, and the expected gradient is no longer "
+        "the policy gradient",
+        "look for what is kept between updates: lists, statistics, states of environments",
+    ),
+    "old-log-prob-stale": Rule(
+        "old log-probabilities are not refreshed",
+        "the ratio compares the policy with one of an earlier update, not with the one that acted",
+        "old_log_prob = dist.log_prob(action).detach()  # when the action is taken",
+        ("old_log_probs", "old_log_prob", "exp"),
+    ),
+    "ratio-always-one": Rule(
+        "the ratio is always 1",
+        "the old log-probabilities are computed anew after each step, so nothing corrects for the "
+        "steps before, and nothing is ever clipped",
+        "old_log_probs = log_probs.detach()  # once, before the first epoch",
+        ("exp",),
+    ),
+    "acting-policy-stale": Rule(
+        "the network that acts is not updated",
+        "actions come from the parameters of an earlier update, and no ratio corrects for it",
+        "acting_policy.load_state_dict(policy.state_dict())  # after every update",
+        ("load_state_dict", "deepcopy"),
+    ),
+    "critic-target-not-detached": Rule(
+        "the critic's target is not detached",
+        "the squared error also moves the target towards the prediction, which is another "
+        "gradient than that of a temporal difference",
+        "target = reward + gamma * next_value.detach() * (1 - terminated)",
+        ("target", "targets", "td_target", "mse_loss"),
+    ),
     "no-gradient": Rule(
         "no gradient reaches the policy",
         "the loss does not depend on the policy's parameters, so they never change",
@@ -242,6 +297,12 @@ CONVENTIONS = {
     "gradient-clipping": "the gradient's norm is limited; the audit looks at it before that",
     "rollout-cut": "an episode that the batch cuts short counts only the rewards seen, or the "
     "critic's estimate of the rest",
+    "return-cut-at-update": "an episode goes on after the update, and what it earns there is never "
+    "credited to the actions before it; the critic's value of the last state would stand for it",
+    "gae": "generalised advantage estimation with λ < 1: later rewards count with powers of λ, and "
+    "the critic's estimates make up for the rest",
+    "running-statistics": "the returns are shifted or divided by numbers that the batch itself has "
+    "entered, such as a running mean",
     "bootstrapped": "later rewards are replaced by the critic's estimate: biased by its error",
     "shared-critic-parameters": "the critic's loss moves parameters of the policy too; the audit "
     "looks at those that are the policy's alone",

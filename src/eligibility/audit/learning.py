@@ -12,6 +12,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+from eligibility.audit.graph import divides_by_probabilities, inspect_graph
 from eligibility.audit.patches import Patches
 from eligibility.audit.raised import precision_note
 from eligibility.audit.recorder import Recorder, user_place
@@ -22,6 +23,8 @@ def watch_optimizers(patches: Patches, recorder: Recorder) -> None:
     _registration(patches, recorder)
     _stepping(patches, recorder)
     _backward(patches, recorder)
+    if recorder.job.inspected:
+        _remember_lines(patches)
     _clipping(patches, recorder)
 
 
@@ -48,6 +51,7 @@ def _stepping(patches: Patches, recorder: Recorder) -> None:
         while hidden:
             parameter, gradient = hidden.pop()
             parameter.grad = gradient
+        recorder.stepped()
 
     patches.later(register_optimizer_step_pre_hook(before).remove)
     patches.later(register_optimizer_step_post_hook(after).remove)
@@ -56,12 +60,22 @@ def _stepping(patches: Patches, recorder: Recorder) -> None:
 def _backward(patches: Patches, recorder: Recorder) -> None:
     def backward(self: torch.Tensor, *args: Any, **options: Any) -> None:
         recorder.backward_place = user_place()
+        recorder.backpropagates()
         if self.grad_fn is not None:
             for fact in _facts_of_graph(self.grad_fn):
                 recorder.note(fact)
+            if recorder.job.inspected:
+                recorder.facts += inspect_graph(self.grad_fn, len(recorder.updates))
         stock(self, *args, **options)
 
     stock = patches.set(torch.Tensor, "backward", backward)
+
+
+def _remember_lines(patches: Patches) -> None:
+    """Each node of a graph keeps the stack that made it, as for the detection of anomalies."""
+    before = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
+    torch.set_anomaly_enabled(True, False)
+    patches.later(lambda: torch.set_anomaly_enabled(*before))
 
 
 def _facts_of_graph(node: Any) -> set[str]:
@@ -77,6 +91,8 @@ def _facts_of_graph(node: Any) -> set[str]:
         following = [inner for inner, _ in node.next_functions]
         first = following[0] if following else None
         if node.name() == "ExpBackward0" and first is not None and first.name() == "SubBackward0":
+            facts.add("ratio")
+        if divides_by_probabilities(node):
             facts.add("ratio")
         facts |= {precision_note(made.dtype) for made in node._input_metadata}
         waiting += following

@@ -54,6 +54,10 @@ def _line(rule: str, survey: Survey, source: Source, backward: int) -> int:
         return near or loss
     if rule == "several-updates-without-ratio":
         return backward
+    if rule == "stale-batch":
+        kept = source.kept_list_line()
+        if kept:
+            return kept
     adding, storing = source.accumulation()
     if rule == "immediate-reward" and adding:
         return storing if _recurs(source, adding) else adding

@@ -16,9 +16,11 @@ from eligibility.audit.critic import (
     bootstraps,
     entropy_columns,
     fit_advantage,
+    is_affine,
+    linear_columns,
     whitened,
 )
-from eligibility.audit.evidence import Evidence
+from eligibility.audit.evidence import Evidence, joined
 from eligibility.audit.timeline import Timeline, timeline
 
 _Search = Callable[[Timeline, "Constants"], Iterator[Candidate | Advantage]]
@@ -125,6 +127,37 @@ def _with_baseline(line: Timeline, constants: Constants) -> Iterator[Candidate |
 def _with_critic(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
     yield from bootstraps(line, constants.discounts, constants.decays)
     yield from whitened(line, constants.discounts, constants.decays, constants.epsilons)
+
+
+def same_rule(first: Evidence, second: Evidence, match: Match, tolerance: float) -> bool:
+    """Whether the rule of ``first`` explains ``second`` as well, with the same critic's values.
+
+    The second may have a constant baseline of its own, and a positive factor if it has no critic.
+    """
+    masks = [dict(uses(each)).get(match.use, each.present) for each in (first, second)]
+    both = joined(first.restricted(masks[0]), second.restricted(masks[1]))
+    line, form = timeline(both), match.form
+    later = np.zeros(both.ascent.shape, dtype=bool)
+    later[first.paths :] = True
+    with np.errstate(all="ignore"):
+        if isinstance(form, Advantage):
+            if not is_affine(form):
+                fit = fit_advantage(both, line, form)
+                return fit is not None and fit.residual < tolerance
+            columns = linear_columns(both, line, form)
+        else:
+            column = np.einsum("pi,pid->pd", form.weights(line), both.eligibility).ravel()
+            columns = [column, column * later.ravel(), *entropy_columns(both, line, form.norm)]
+        constant = match.plain.finished(line.present.astype(float), line)
+    columns.append(np.einsum("pi,pid->pd", constant, both.eligibility).ravel() * later.ravel())
+    matrix, target = np.array(columns).T, both.ascent.ravel()
+    if not np.isfinite(matrix).all():
+        return False
+    factors = np.linalg.lstsq(matrix, target, rcond=1e-11)[0]
+    left = (target - matrix @ factors).reshape(later.shape)[first.paths :]
+    opposite = not isinstance(form, Advantage) and (factors[0] + factors[1]) * factors[0] <= 0
+    size = float(np.linalg.norm(both.ascent[first.paths :]))
+    return bool(np.linalg.norm(left) < tolerance * max(size, 1e-300)) and not opposite
 
 
 def _few(evidence: Evidence) -> Booleans:

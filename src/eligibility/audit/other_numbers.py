@@ -24,7 +24,7 @@ class OtherNumbers:
             np.random.seed(seed)
             random.seed(seed)
         self._used: dict[str, None] = {}
-        self._before = _states()
+        self._before = self._first = _states()
 
     def used(self) -> tuple[str, ...]:
         """The generators that the program has drawn from."""
@@ -40,18 +40,39 @@ class OtherNumbers:
         finally:
             self._before = _states()
 
+    def mark(self) -> None:
+        """Come back to this state on `rewind`."""
+        self._first = _states()
+
+    def rewind(self) -> None:
+        """Draw the numbers again that came after the mark, at first the first reset."""
+        self._compare()
+        torch.set_rng_state(self._first["torch"])
+        np.random.set_state(self._first["numpy"])
+        random.setstate(self._first["random"])
+        self._before = _states()
+
     def _compare(self) -> None:
         now = _states()
         for kind, state in now.items():
-            if state != self._before[kind]:
+            if not _equal(state, self._before[kind]):
                 self._used[f"the global generator of {kind}"] = None
         self._before = now
 
 
 def _states() -> dict[str, Any]:
-    legacy: Any = np.random.get_state()
     return {
-        "torch": torch.get_rng_state().numpy().tobytes(),
-        "numpy": (legacy[1].tobytes(), *legacy[2:]),
+        "torch": torch.get_rng_state(),
+        "numpy": np.random.get_state(),
         "random": random.getstate(),
     }
+
+
+def _equal(left: Any, right: Any) -> bool:
+    if isinstance(left, torch.Tensor):
+        return torch.equal(left, right)
+    if isinstance(left, np.ndarray):
+        return np.array_equal(left, right)
+    if isinstance(left, tuple):
+        return all(_equal(*pair) for pair in zip(left, right, strict=True))
+    return bool(left == right)

@@ -16,15 +16,15 @@ import numpy as np
 import torch
 
 from eligibility.audit.arrays import Array
-from eligibility.audit.choices import Choices, PathComplete
+from eligibility.audit.choices import MAX_UPDATES, Choices, PathComplete
 from eligibility.audit.job import Job
 from eligibility.audit.noise import Noise
 from eligibility.audit.other_numbers import OtherNumbers
 from eligibility.audit.probe import Probe
 from eligibility.audit.raised import precision_note
-from eligibility.audit.trace import UNREAD, Score, Step, Update
+from eligibility.audit.trace import LEFT_OVER, UNREAD, Fact, Score, Step, Update
 
-MAX_UPDATES = 64
+_JOLT = 0.05  # how far a jolt moves a tensor, per square root of its size
 MAX_SCORES = 256
 MAX_NUMBERS = 64
 _LIBRARIES = (
@@ -46,6 +46,25 @@ class Group:
     units: tuple[tuple[int, ...], ...]
     values: tuple[float, ...]
     ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Used:
+    """A gradient that an optimizer's step was made with.
+
+    Attributes:
+        gradient: The tensor itself, not a copy.
+        version: How often it had been written to.
+        norm: Its size then.
+    """
+
+    gradient: torch.Tensor
+    version: int
+    norm: float
+
+    def is_still(self, gradient: torch.Tensor | None) -> bool:
+        """Whether ``gradient`` is this one, and nobody has written to it since."""
+        return gradient is self.gradient and self.gradient._version == self.version
 
 
 def probing_directions(shape: Sequence[int], tensor: int, count: int) -> torch.Tensor:
@@ -70,7 +89,10 @@ class Recorder:
         self.updates: list[Update] = []
         self.scores: list[Score] = []
         self.notes: dict[str, None] = {}
+        self.facts: list[Fact] = []
         self.tensors: list[torch.Tensor] = []
+        self._used: dict[int, _Used] = {}  # gradients that a step was made with
+        self._left: dict[int, float] = {}  # of these, the ones still there at a backward: norms
         self.backward_place: tuple[str, int] = ("", 0)
         self.clip = 1.0
         self._environments: list[Probe] = []
@@ -102,6 +124,8 @@ class Recorder:
         self._stop_if_complete()
         if not self.running:
             self._others = OtherNumbers(self.job.noise)
+        elif self._others is not None and not self.steps:
+            self._others.mark()  # the program may have set its seed after an earlier reset
         index = self._index(environment)
         self._episodes[index] = self._episodes.get(index, -1) + 1
         self._between_episodes[index] = True
@@ -166,11 +190,13 @@ class Recorder:
 
     def _stop_if_complete(self) -> None:
         """New data after an update: what the program learns from the old is known."""
-        if not self.updates:
+        own = self.updates[self.job.held :]
+        if not own:
             return
+        before = self.updates[self.job.held - 1].steps_before if self.job.held else 0
         several = len(self._episodes) > 1
         # an update after one step of an episode is one of many; after several, it ends a rollout
-        rollout = self.updates[0].steps_before > 1
+        rollout = own[0].steps_before - before > 1
         if several or rollout or all(self._between_episodes.values()):
             raise PathComplete
 
@@ -284,13 +310,63 @@ class Recorder:
             self.note(f"{UNREAD} {kind}")
         if self.noise.unasked:
             self.note(f"{UNREAD} random numbers by functions of the module math")
-        place = user_place()
+        self._used_again(parameters)
         self.updates.append(
-            Update(tuple(ascent), place, self.backward_place, self.clip, len(self.steps))
+            Update(
+                tuple(ascent),
+                user_place(),
+                self.backward_place,
+                self.clip,
+                len(self.steps),
+                len(self.choices.draws),
+                len(self.scores),
+            )
         )
         self.clip = 1.0
-        if len(self.updates) >= MAX_UPDATES:
+        if len(self.updates) >= self.job.held + MAX_UPDATES:
             raise PathComplete
+
+    def stepped(self) -> None:
+        """The optimizer has stepped, without moving anything.
+
+        Numbers that are not enumerated, such as a dropout's, come again in the second update: with
+        the same masks the policy is the same function as in the first one.
+        """
+        if len(self.updates) == self.job.held and self._others is not None:
+            self._others.rewind()
+        if len(self.updates) == self.job.jolt:
+            with torch.no_grad():
+                for index, tensor in enumerate(self.tensors):
+                    along = probing_directions(tensor.shape, index, 1)[0]
+                    moved = _JOLT * tensor.numel() ** 0.5 * along
+                    tensor.add_(moved.view(tensor.shape).to(tensor))
+
+    def backpropagates(self) -> None:
+        """A ``backward`` begins: gradients that were used and are still there will be added to."""
+        there = {
+            key: gradient
+            for key in {*self._used, *self._left}
+            if (gradient := self.tensors[key].grad) is not None and bool(gradient.any())
+        }
+        still = {
+            key: used.norm for key, used in self._used.items() if used.is_still(there.get(key))
+        }
+        self._left = {key: norm for key, norm in self._left.items() if key in there} | still
+
+    def _used_again(self, parameters: Sequence[torch.Tensor]) -> None:
+        """Note how much of the gradients of ``parameters`` an earlier step was made with."""
+        total = again = 0.0
+        for parameter in parameters:
+            key, gradient = self._tensor_index(parameter), parameter.grad
+            if key is None or gradient is None:
+                continue
+            left = self._left.pop(key, None)
+            total += float(gradient.norm()) ** 2
+            again += left**2 if left is not None and bool(gradient.any()) else 0.0
+            self._used[key] = _Used(gradient, gradient._version, float(gradient.norm()))
+        if again:
+            share = (again / total) ** 0.5 if total else 1.0
+            self.facts.append(Fact(LEFT_OVER, self.backward_place, share, len(self.updates)))
 
     def scored(self, dist: torch.distributions.Distribution, value: Any, result: Any) -> None:
         """The program has computed a log-probability."""

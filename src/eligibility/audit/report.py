@@ -92,6 +92,7 @@ class AuditReport:
         precision: The floating-point precision that the program ran in, and why.
         tolerance: Residuals below it are rounding.
         notes: What else a reader should know.
+        updates: How many updates of the program were audited, from the first one on.
         seconds: Time that the audit took.
 
     Example:
@@ -118,6 +119,7 @@ class AuditReport:
     precision: str = ""
     tolerance: float = 0.0
     notes: tuple[str, ...] = ()
+    updates: int = 1
     seconds: float = field(default=0.0, compare=False)
 
     @property
@@ -172,6 +174,7 @@ class AuditReport:
                 "precision": self.precision,
                 "tolerance": self.tolerance,
                 "notes": list(self.notes),
+                "updates": self.updates,
                 "seconds": round(self.seconds, 3),
             },
             indent=2,

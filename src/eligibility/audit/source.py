@@ -131,6 +131,27 @@ class Source:
             return first.lineno, after[0].lineno
         return 0, 0
 
+    def kept_list_line(self) -> int:
+        """Where a list grows that nothing empties or makes anew; 0 if there is none.
+
+        What is assigned once, at the top or when an object is made, is not made anew.
+        """
+        renewed: set[str] = set()
+        for node in ast.walk(self.tree):
+            again = isinstance(node, (ast.For, ast.While)) or (
+                isinstance(node, ast.FunctionDef) and node.name != "__init__"
+            )
+            for inner in ast.walk(node) if again else ():
+                renewed |= _emptied(inner)
+        growing = [
+            (called.value, called.lineno)
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.Call)
+            and isinstance(called := node.func, ast.Attribute)
+            and called.attr in ("append", "extend")
+        ]
+        return min((line for name, line in growing if _name(name) not in renewed), default=0)
+
     def loss_line(self, backward: int) -> int:
         """Where the policy's loss was last assigned, whose ``backward`` is called at a line.
 
@@ -242,6 +263,23 @@ def _name(node: ast.expr) -> str:
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
+
+
+def _emptied(node: ast.AST) -> set[str]:
+    """Names that are assigned to, deleted or cleared by a node."""
+    if isinstance(node, ast.Assign):
+        pairs = [t.elts if isinstance(t, ast.Tuple) else [t] for t in node.targets]
+        return {_name(_sliced(part)) for parts in pairs for part in parts}
+    if isinstance(node, ast.Delete):
+        return {_name(_sliced(part)) for part in node.targets}
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return {_name(node.func.value)} if node.func.attr == "clear" else set()
+    return set()
+
+
+def _sliced(node: ast.expr) -> ast.expr:
+    """What a slice is taken of; itself for anything else."""
+    return node.value if isinstance(node, ast.Subscript) else node
 
 
 def _is_plain(node: ast.stmt) -> bool:

@@ -134,6 +134,8 @@ def quieten(patches: Patches) -> None:
 def _stay_on_processor(patches: Patches) -> None:
     """No accelerator is available; what is sent to one nevertheless stays where it is."""
     patches.set(torch.cuda, "is_available", lambda: False)
+    for accelerator in (torch.cuda, torch.xpu):  # seeding one takes the stack's text each time
+        patches.set(accelerator, "manual_seed_all", lambda seed: None)
 
     def near(argument: Any) -> Any:
         away = isinstance(argument, (str, torch.device)) and str(argument).startswith("cuda")

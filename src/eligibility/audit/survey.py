@@ -7,7 +7,7 @@ program but what it does; not how it computes a probability, nor that it compute
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -97,20 +97,20 @@ def survey(runner: Runner, max_paths: int, samples: int, progress: Progress) -> 
     raised, first = _first_run(runner)
     if first.outcome not in RAN:
         return Survey((first,), False, 0, SIZES[0], raised)
-    count = _directions_each(len(first.shapes))
+    count = directions_each(len(first.shapes))
     predicted = _MANY
     for size in SIZES:
         job = Job((), size, directions=count, raised=raised)
         if len(first.draws) > _HOPELESS:
             break
-        predicted = _predict(runner, job)
+        predicted = count_of_paths(
+            runner.run(replace(job, seed=seed)).probability for seed in range(_SCOUTS)
+        )
         if predicted > max_paths:
             continue
-        traces = _enumerate(runner, job, 2 * max_paths, predicted, progress)
+        traces = enumerated(runner, job, 2 * max_paths, predicted, progress)
         if traces is not None:
-            return _with_slopes(
-                Survey(traces, True, predicted, size, raised), runner, job, progress
-            )
+            return with_slopes(Survey(traces, True, predicted, size, raised), runner, job, progress)
     job = Job((), SIZES[0], directions=count, raised=raised)
     drawn = []
     samples = min(samples, max(_LONG_PATHS, _SAMPLED_STEPS // max(len(first.steps), 1)))
@@ -118,7 +118,7 @@ def survey(runner: Runner, max_paths: int, samples: int, progress: Progress) -> 
         progress("sampled paths", seed, samples)
         drawn.append(runner.run(replace(job, seed=seed)))
     result = Survey(tuple(drawn), False, predicted, SIZES[0], raised)
-    return _with_slopes(result, runner, job, progress)
+    return with_slopes(result, runner, job, progress)
 
 
 def resampled(base: Survey, runner: Runner, runs: int, progress: Progress) -> Survey:
@@ -134,7 +134,7 @@ def resampled(base: Survey, runner: Runner, runs: int, progress: Progress) -> Su
         progress("sampled paths", seed, runs)
         drawn.append(replace(runner.run(replace(job, seed=seed, noise=seed)), noise=seed))
     result = replace(base, traces=tuple(drawn), exhaustive=False)
-    return _with_slopes(result, runner, job, progress, policy)
+    return with_slopes(result, runner, job, progress, policy)
 
 
 def _first_run(runner: Runner) -> tuple[bool, Trace]:
@@ -147,31 +147,33 @@ def _first_run(runner: Runner) -> tuple[bool, Trace]:
     return True, first
 
 
-def _directions_each(tensors: int) -> int:
+def directions_each(tensors: int) -> int:
     """Directions of each tensor: enough together to tell the actions of a path apart."""
     return 3 if tensors <= 6 else 2 if tensors <= 12 else 1
 
 
-def _predict(runner: Runner, job: Job) -> int:
-    """The number of paths, estimated: over paths drawn by probability p, E[1/p] counts them."""
-    found = [runner.run(replace(job, seed=seed)).probability for seed in range(_SCOUTS)]
-    inverse = [1.0 / probability if probability > 1.0 / _MANY else _MANY for probability in found]
-    return round(min(sum(inverse) / _SCOUTS, _MANY))
+def count_of_paths(found: Iterable[float]) -> int:
+    """The number of paths, from the probabilities p of some drawn by them: E[1/p] counts them."""
+    inverse = [1.0 / prob if prob > 1.0 / _MANY else float(_MANY) for prob in found]
+    return round(min(sum(inverse) / len(inverse), _MANY))
 
 
-def _enumerate(
-    runner: Runner, job: Job, cap: int, predicted: int, progress: Progress
+def enumerated(
+    runner: Runner, job: Job, cap: int, predicted: int, progress: Progress, what: str = "paths"
 ) -> tuple[Trace, ...] | None:
-    """Every path in depth-first order; None if there are more than ``cap``."""
+    """Every path in depth-first order; None if there are more than ``cap``.
+
+    The choices that ``job`` prescribes are conditions: they are the same on every path.
+    """
     traces: list[Trace] = []
-    done = 0.0
-    prescribed: tuple[int, ...] | None = ()
+    done, given = 0.0, len(job.prescribed)
+    prescribed: tuple[int, ...] | None = job.prescribed
     while prescribed is not None:
         if len(traces) >= cap:
             return None
-        progress("paths", len(traces), max(predicted, len(traces)))
-        traces.append(runner.run(replace(job, prescribed=prescribed)))
-        prescribed = next_path(traces[-1])
+        progress(what, len(traces), max(predicted, len(traces)))
+        traces.append(replace(runner.run(replace(job, prescribed=prescribed)), given=given))
+        prescribed = next_path(traces[-1], given)
         done += traces[-1].probability
         if len(traces) >= _ENOUGH and len(traces) > cap * done:
             return None  # at this rate there would be more
@@ -216,18 +218,18 @@ def action_keys(trace: Trace, call: int) -> Iterator[tuple[Key, int]]:
             yield key_of(trace.draws[position], step.state, component), position
 
 
-def _with_slopes(
+def with_slopes(
     base: Survey,
     runner: Runner,
     job: Job,
     progress: Progress,
     tensors: Sequence[int] | None = None,
 ) -> Survey:
+    """The survey with the eligibility of every choice that made an action."""
     ran = [trace for trace in base.traces if trace.outcome in RAN]
     if not ran:
         return base
-    call = executing_call(base.traces)
-    cover = _cover(ran, call)
+    cover = _cover(ran, executing_call(base.traces), {})
     tensors = tensors or range(max(len(trace.shapes) for trace in ran))
     distance = step_length(base.unit)
     directions: list[tuple[int, int]] = []
@@ -249,10 +251,27 @@ def _with_slopes(
     return replace(base, directions=tuple(directions), slopes=slopes, shared=shared)
 
 
-def _cover(traces: list[Trace], call: int) -> list[tuple[Trace, dict[Key, int]]]:
-    """A few paths that meet every choice: greedily the one with the most new ones."""
+def with_more_slopes(base: Survey, runner: Runner, job: Job) -> Survey:
+    """The survey with the eligibilities that its ``slopes`` lack, along its ``directions``."""
+    ran = [trace for trace in base.traces if trace.outcome in RAN]
+    slopes = dict(base.slopes or {})
+    cover = _cover(ran, executing_call(base.traces), slopes) if ran else []
+    distance = step_length(base.unit)
+    columns: dict[Key, list[tuple[Draw, Draw]]] = {key: [] for _, keys in cover for key in keys}
+    for tensor, direction in base.directions if cover else ():
+        moved = replace(job, tensor=tensor, direction=direction, distance=distance)
+        for key, pair in _both_ways(runner, moved, cover).items():
+            columns[key].append(pair)
+    slopes |= {key: _slope(key, pairs, distance) for key, pairs in columns.items()}
+    return replace(base, slopes=slopes)
+
+
+def _cover(
+    traces: list[Trace], call: int, slopes: dict[Key, Slope]
+) -> list[tuple[Trace, dict[Key, int]]]:
+    """A few paths that meet every choice without a slope: greedily the one with most new ones."""
     left = [(trace, _first_positions(trace, call)) for trace in traces]
-    known: set[Key] = set()
+    known = set(slopes)
     cover: list[tuple[Trace, dict[Key, int]]] = []
     while left:
         trace, keys = max(left, key=lambda item: len(item[1].keys() - known))

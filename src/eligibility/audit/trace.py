@@ -78,6 +78,8 @@ class Update:
         backward: File and line of the last ``backward``.
         clip: The factor that gradient clipping would have applied.
         steps_before: Transitions before this update.
+        draws_before: Random choices before this update.
+        scores_before: Calls of ``log_prob`` before this update.
     """
 
     ascent: tuple[tuple[float, ...] | None, ...]
@@ -85,6 +87,32 @@ class Update:
     backward: tuple[str, int]
     clip: float
     steps_before: int
+    draws_before: int = 0
+    scores_before: int = 0
+
+
+@dataclass(frozen=True)
+class Fact:
+    """Something that was seen in the gradients or in the graph of a loss.
+
+    Attributes:
+        kind: One of ``FACTS``.
+        place: File and line.
+        size: A number that says how much; its meaning depends on the kind.
+        update: Index of the optimizer step that it leads to.
+    """
+
+    kind: str
+    place: tuple[str, int]
+    size: float
+    update: int
+
+
+# Kinds of facts.
+LEFT_OVER = "left-over-gradient"  # a gradient that was used before is used again; its share
+RATIO = "ratio"  # π_new/π_old in a loss; its largest distance from 1
+TARGET = "attached-target"  # the target of a squared error moves with its prediction
+FACTS = (LEFT_OVER, RATIO, TARGET)
 
 
 @dataclass(frozen=True)
@@ -131,6 +159,8 @@ class Trace:
         shapes: Shapes of the parameter tensors, in order.
         notes: Facts that the diagnosis reads, such as "identity-shuffle".
         noise: Seed of the random numbers that were not enumerated, if they had one of their own.
+        facts: What was seen in gradients and graphs.
+        given: So many of the choices are conditions: the same on every path.
     """
 
     outcome: str
@@ -144,12 +174,14 @@ class Trace:
     shapes: tuple[tuple[int, ...], ...] = ()
     notes: tuple[str, ...] = ()
     noise: int | None = None
+    facts: tuple[Fact, ...] = ()
+    given: int = 0
 
     @property
     def probability(self) -> float:
-        """The probability of this run: the product over its choices."""
+        """The probability of this run: the product over its choices that are no conditions."""
         product = 1.0
-        for draw in self.draws:
+        for draw in self.draws[self.given :]:
             product *= draw.probs[draw.picked]
         return product
 
@@ -168,6 +200,7 @@ def parse_trace(data: Any) -> Trace:
             scores=tuple(_record(Score, item) for item in data["scores"]),
             shapes=_frozen(data["shapes"]),
             notes=tuple(_text(note) for note in data["notes"]),
+            facts=tuple(_record(Fact, item) for item in data["facts"]),
         )
     except (KeyError, TypeError, IndexError) as error:
         raise ValueError(f"not a trace: {error!r}") from error

@@ -20,13 +20,15 @@ import time
 from contextlib import suppress
 from dataclasses import astuple, fields
 from pathlib import Path
+from typing import Any
 
+import gymnasium
 import torch
 
 from eligibility.audit import sandbox
 from eligibility.audit.compiler import postpone_compiler
 from eligibility.audit.execution import execute
-from eligibility.audit.job import Job, Program, decode_job
+from eligibility.audit.job import SIZES, Job, Program, decode_job
 from eligibility.audit.trace import Trace
 
 MAX_RESULT_BYTES = 64 << 20
@@ -40,7 +42,7 @@ _LIBRARIES = (
 def encode(trace: Trace) -> str:
     """A trace as JSON; the records inside as lists of their fields."""
     data = {field.name: getattr(trace, field.name) for field in fields(trace)}
-    for name in ("draws", "steps", "updates", "scores"):
+    for name in ("draws", "steps", "updates", "scores", "facts"):
         data[name] = [astuple(record) for record in data[name]]
     return json.dumps(data)
 
@@ -57,6 +59,7 @@ def main() -> None:
     postpone_compiler()
     torch.set_num_threads(1)
     _preload(Path(program.path))
+    _warm_up()
     with suppress(OSError, AttributeError):
         # orphans of a run become our children, so that they can be found and ended
         ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -74,6 +77,25 @@ def _preload(path: Path) -> None:
         if name in text:
             with suppress(Exception):  # then the program itself will meet the error
                 importlib.import_module(name)
+
+
+def _warm_up() -> None:
+    """One run of a tiny program here: what libraries do at first use is done once, not in a run."""
+
+    def tiny() -> None:
+        environment: Any = gymnasium.make("CartPole-v1")
+        net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+        optimizer = torch.optim.Adam(net.parameters())
+        observation, _ = environment.reset(seed=0)
+        dist: Any = torch.distributions.Categorical(logits=net(torch.as_tensor(observation)))
+        action = dist.sample()
+        environment.step(action.item())
+        loss = -dist.log_prob(action).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    execute(tiny, Job((), SIZES[-1]))
 
 
 def _run_forked(program: Program, job: Job) -> str:

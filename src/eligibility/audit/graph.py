@@ -1,0 +1,139 @@
+"""Looks into the graph of a loss: ratios of probabilities, and squared errors that chase a target.
+
+Nodes know the stack that made them where anomaly detection was on in the forward pass; so a fact
+comes with the line of the operation itself, not with that of ``backward``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from eligibility.audit.trace import RATIO, TARGET, Fact
+
+MAX_NODES = 4000
+# Errors between a prediction and its target; a square is one if a difference is squared.
+_ERRORS = ("MseLossBackward0", "SmoothL1LossBackward0", "HuberLossBackward0", "L1LossBackward0")
+_SUMS = ("SubBackward0", "AddBackward0", "RsubBackward1")
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+
+
+def inspect_graph(root: Any, update: int) -> list[Fact]:
+    """The facts in the graph below ``root``, a loss that leads to the optimizer step ``update``."""
+    facts: list[Fact] = []
+    for node in _nodes(root):
+        distance = _ratio(node)
+        if distance is not None:
+            facts.append(Fact(RATIO, _place(node), distance, update))
+        sides = _attached_target(node)
+        if sides is not None:
+            facts.append(Fact(TARGET, _target_place(*sides) or _place(node), 0.0, update))
+    return facts
+
+
+def _nodes(root: Any) -> Iterator[Any]:
+    waiting, seen = [root], {root}
+    while waiting and len(seen) < MAX_NODES:
+        node = waiting.pop()
+        yield node
+        for inner in _inputs(node):
+            if inner is not None and inner not in seen:
+                seen.add(inner)
+                waiting.append(inner)
+
+
+def _inputs(node: Any) -> list[Any]:
+    return [inner for inner, _ in node.next_functions]
+
+
+def _ratio(node: Any) -> float | None:
+    """Largest distance from 1 of exp(new − old) or new/old, where only the new one is attached."""
+    inputs = _inputs(node)
+    if node.name() == "ExpBackward0" and inputs[0] is not None:
+        difference = inputs[0]
+        sides = _inputs(difference)
+        if difference.name() != "SubBackward0" or sides[0] is None or sides[1] is not None:
+            return None
+        return float((node._saved_result.detach() - 1.0).abs().max())
+    if divides_by_probabilities(node) and inputs[0].name() == "ExpBackward0":
+        new, old = inputs[0]._saved_result.detach(), node._saved_other.detach()
+        return float((new / old - 1.0).abs().max())
+    return None
+
+
+def divides_by_probabilities(node: Any) -> bool:
+    """Whether something attached is divided by numbers in (0, 1], as π_new/π_old is."""
+    inputs = _inputs(node)
+    if node.name() != "DivBackward0" or inputs[0] is None or inputs[1] is not None:
+        return False
+    old = node._saved_other.detach()
+    return old.ndim > 0 and bool(((old > 0) & (old <= 1)).all())
+
+
+def _attached_target(node: Any) -> tuple[Any, Any] | None:
+    """The two sides of a squared error, if parameters are reached from both of them."""
+    inputs = _inputs(node)
+    if node.name() in _ERRORS:
+        return _both_attached(inputs)
+    squared = node.name() == "PowBackward0" and float(node._saved_exponent) == 2.0
+    product = node.name() == "MulBackward0" and len(inputs) == 2 and inputs[0] is inputs[1]
+    if not (squared or product):
+        return None
+    for inner in _through_shapes(inputs[0]):
+        if inner.name() in _SUMS:
+            sides = _both_attached(_inputs(inner))
+            if sides is not None:
+                return sides
+    return None
+
+
+def _both_attached(sides: list[Any]) -> tuple[Any, Any] | None:
+    if len(sides) < 2 or sides[0] is None or sides[1] is None:
+        return None
+    left, right = _parameters(sides[0]), _parameters(sides[1])
+    return (sides[0], sides[1]) if left & right else None
+
+
+def _parameters(node: Any) -> set[int]:
+    """The leaves that are reached, as identities of their tensors."""
+    return {id(inner.variable) for inner in _nodes(node) if hasattr(inner, "variable")}
+
+
+def _through_shapes(node: Any) -> Iterator[Any]:
+    """The first nodes that compute: below stacking, viewing and indexing."""
+    waiting, seen = [node], 0
+    while waiting and seen < MAX_NODES:
+        inner, seen = waiting.pop(), seen + 1
+        if inner is None:
+            continue
+        if _reshapes(inner):
+            waiting += _inputs(inner)
+        else:
+            yield inner
+
+
+def _reshapes(node: Any) -> bool:
+    words = ("Stack", "Cat", "View", "Reshape", "Squeeze", "Slice", "Select", "Index", "Expand",
+             "Transpose", "Permute", "ToCopy", "Neg", "Clone", "TBackward", "Copy")  # fmt: skip
+    return any(word in node.name() for word in words)
+
+
+def _target_place(left: Any, right: Any) -> tuple[str, int] | None:
+    """Where the side was computed that is a sum of a reward and a value, not a value alone."""
+    for side in (left, right):
+        for inner in _through_shapes(side):
+            if inner.name() in ("AddBackward0", "MulBackward0", "SubBackward0"):
+                return _place(inner)
+    return None
+
+
+def _place(node: Any) -> tuple[str, int]:
+    """File and line of the user's statement that made a node."""
+    from eligibility.audit.recorder import is_user_file
+
+    for text in reversed(node.metadata.get("traceback_", [])):
+        found = _FRAME.search(text)
+        if found and is_user_file(found.group(1)):
+            return found.group(1), int(found.group(2))
+    return "", 0

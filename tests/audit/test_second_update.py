@@ -1,0 +1,203 @@
+"""Faults that only the second update shows, and programs that carry something over by right."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+from eligibility.audit.case import Case
+from eligibility.audit.examine import examine
+from eligibility.audit.report import AuditReport
+from eligibility.audit.runner import CallableRunner
+from eligibility.audit.source import read_source
+from tests.audit.writing import line_of
+
+# One agent in two forms: log-probabilities kept from acting, and a batch that is scored again.
+KEPT = """
+import gymnasium as gym
+import torch
+from torch.distributions import Categorical
+
+GAMMA = 0.9
+env = gym.make("CartPole-v1")
+net = torch.nn.Linear(4, 2)
+opt = torch.optim.Adam(net.parameters(), lr=1e-2)
+before = None
+baseline = 0.0
+log_probs, rewards = [], []
+for episode in range(1000):
+    obs, _ = env.reset()
+    log_probs, rewards, done = [], [], False
+    while not done:
+        dist = Categorical(logits=net(torch.as_tensor(obs, dtype=torch.float32)))
+        action = dist.sample()
+        log_probs.append(dist.log_prob(action))
+        obs, reward, terminated, truncated, _ = env.step(action.item())
+        rewards.append(reward)
+        done = terminated or truncated
+    returns, running = [], 0.0
+    for reward in reversed(rewards):
+        running = reward + GAMMA * running
+        returns.insert(0, running)
+    returns = torch.tensor(returns)
+    scores = torch.stack(log_probs)
+    gamma_t = GAMMA ** torch.arange(len(returns))
+    loss = -(gamma_t * scores * returns).sum()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+SCORED = """
+import copy
+import gymnasium as gym
+import torch
+from torch.distributions import Categorical
+
+GAMMA = 0.9
+env = gym.make("CartPole-v1")
+net = torch.nn.Linear(4, 2)
+opt = torch.optim.Adam(net.parameters(), lr=1e-2)
+other = copy.deepcopy(net)
+for update in range(1000):
+    batch = []
+    obs, _ = env.reset()
+    rewards, done = [], False
+    while not done:
+        obs = torch.as_tensor(obs, dtype=torch.float32)
+        with torch.no_grad():
+            dist = Categorical(logits=net(obs))
+            action = dist.sample()
+        following, reward, terminated, truncated, _ = env.step(action.item())
+        batch.append([obs, action, dist.log_prob(action), 0.0])
+        rewards.append(reward)
+        obs, done = following, terminated or truncated
+    running = 0.0
+    for back in range(1, len(rewards) + 1):
+        running = rewards[-back] + GAMMA * running
+        batch[-back][3] = running
+    states = torch.stack([row[0] for row in batch])
+    actions = torch.stack([row[1] for row in batch])
+    old = torch.stack([row[2] for row in batch])
+    returns = torch.tensor([row[3] for row in batch])
+    for epoch in range(2):
+        log_probs = Categorical(logits=net(states)).log_prob(actions)
+        ratio = (log_probs - old).exp()
+        loss = -torch.min(ratio * returns, ratio.clamp(0.8, 1.2) * returns).sum()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+"""
+LOSS = "    loss = -(gamma_t * scores * returns).sum()\n"
+
+
+def audit(folder: Path, program: str, *changes: tuple[str, str]) -> AuditReport:
+    """The audit of a program with some of its parts exchanged, in this process."""
+    for old, new in changes:
+        assert old in program, old
+        program = program.replace(old, new)
+    path = folder / "program.py"
+    path.write_text(program, encoding="utf-8")
+    source = read_source(path)
+    return examine(
+        CallableRunner(lambda: runpy.run_path(str(path), run_name="__main__")),
+        60,
+        12,
+        lambda what, done, expected: None,
+        lambda observed: Case(observed, source, str(path), source.constants(())),
+    )
+
+
+FAULTS = {
+    "gradients-not-zeroed": (KEPT, "loss.backward()", [("    opt.zero_grad()\n", "")]),
+    "stale-graph": (
+        KEPT,
+        "loss.backward()",
+        [
+            ("    log_probs, rewards, done = [], [], False", "    rewards, done = [], False"),
+            ("scores = torch.stack(log_probs)", "scores = torch.stack(log_probs)[-len(returns):]"),
+        ],
+    ),
+    "second-update-fails": (
+        KEPT,
+        "loss = ",
+        [("    log_probs, rewards, done = [], [], False", "    log_probs, done = [], False")],
+    ),
+    "stale-batch": (
+        SCORED,
+        "batch.append",
+        [("    batch = []\n", ""), ("other = copy", "batch = []\nother = copy")],
+    ),
+    "old-log-prob-stale": (
+        SCORED,
+        "ratio = ",
+        [("    old = torch.stack([row[2] for row in batch])",
+          "    old = Categorical(logits=other(states)).log_prob(actions).detach()")],
+    ),
+    "ratio-always-one": (
+        SCORED, "ratio = ", [("log_probs - old)", "log_probs - log_probs.detach())")]
+    ),
+    "acting-policy-stale": (
+        SCORED,
+        "other = copy",
+        [("logits=net(obs)", "logits=other(obs)"),
+         ("ratio = (log_probs - old).exp()", "ratio = log_probs"),
+         ("ratio.clamp(0.8, 1.2)", "ratio"), ("range(2)", "range(1)")],
+    ),
+    "second-update-differs": (
+        KEPT,
+        "loss = ",
+        [(LOSS, "    share = len(rewards) ** baseline\n"
+                "    loss = -(gamma_t * scores * returns).sum() * share\n    baseline = 1.0\n")],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", FAULTS)
+def test_a_fault_of_the_second_update_is_named_on_its_line(rule: str, tmp_path: Path) -> None:
+    program, line, changes = FAULTS[rule]
+    report = audit(tmp_path, program, *changes)
+    assert [finding.rule for finding in report.findings] == [rule], report.text()
+    assert report.findings[0].line == line_of(tmp_path / "program.py", line)
+    assert (report.verdict, report.updates, report.exit_status) == ("biased", 2, 1)
+
+
+RIGHT = {
+    "as it is": (KEPT, []),
+    "clipped, two epochs": (SCORED, []),
+    "a running baseline of the batches before": (
+        KEPT,
+        [(LOSS, "    loss = -(gamma_t * scores * (returns - baseline)).sum()\n"
+                "    baseline = 0.9 * baseline + 0.1 * returns.mean()\n")],
+    ),
+    "gradients added up over micro-batches": (
+        KEPT,
+        [("    opt.zero_grad()\n    loss.backward()\n",
+          "    for part in (0, 1):\n"
+          "        (-(gamma_t * scores * returns)[part::2].sum()).backward(retain_graph=True)\n"),
+         ("    opt.step()\n", "    opt.step()\n    opt.zero_grad(set_to_none=False)\n")],
+    ),
+    "an older policy acts, and the ratio corrects": (
+        SCORED, [("logits=net(obs)", "logits=other(obs)")]
+    ),
+    "lists of an object, emptied after the update": (
+        KEPT,
+        [("    log_probs, rewards, done = [], [], False", "    done = False"),
+         ("    opt.step()\n", "    opt.step()\n    del log_probs[:]\n    rewards.clear()\n")],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_may_be_carried_over_raises_no_alarm(name: str, tmp_path: Path) -> None:
+    program, changes = RIGHT[name]
+    report = audit(tmp_path, program, *changes)
+    assert not report.findings, report.text()
+    assert report.verdict in ("unbiased", "convention")
+    assert report.updates == 2
+
+
+def test_a_program_of_one_update_says_so(tmp_path: Path) -> None:
+    report = audit(tmp_path, KEPT, ("range(1000)", "range(1)"))
+    assert (report.verdict, report.updates) == ("unbiased", 1)
