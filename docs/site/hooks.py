@@ -13,7 +13,6 @@ from latex2mathml.converter import convert
 from mkdocs.structure.files import File
 from notebooks import notebook_of
 
-_TUTORIALS = "learn/*.md"
 _FIRST_WORDS = re.compile(r"^\*.*\*$", flags=re.MULTILINE)  # how long it takes, what it needs
 _FORMULA = re.compile(r"^```math\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 _HELP = re.compile(r"^<!-- (eligibility[\w ]* --help) -->$", flags=re.MULTILINE)
@@ -21,10 +20,15 @@ _HELP = re.compile(r"^<!-- (eligibility[\w ]* --help) -->$", flags=re.MULTILINE)
 
 def on_files(files: Any, *, config: Any, **_: Any) -> Any:
     """The files of the site, and beside each tutorial a notebook of it."""
-    for page in [file for file in files if PurePosixPath(file.src_uri).match(_TUTORIALS)]:
+    for page in [file for file in files if _is_tutorial(file.src_uri)]:
         content = nbformat.writes(notebook_of(page.content_string))
         files.append(File.generated(config, _notebook(page.src_uri), content=content))
     return files
+
+
+def _is_tutorial(page: str) -> bool:
+    path = PurePosixPath(page)
+    return path.match("learn/*.md") and path.name != "README.md"
 
 
 def _notebook(page: str) -> str:
@@ -37,7 +41,7 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     ``<!-- eligibility VERB --help -->`` becomes what the command prints, a ``math`` block becomes
     MathML, which browsers draw without a script. A tutorial has a link to its notebook.
     """
-    if PurePosixPath(page.file.src_uri).match(_TUTORIALS):
+    if _is_tutorial(page.file.src_uri):
         name = PurePosixPath(_notebook(page.file.src_uri)).name
         link = f"[Download it as a notebook]({name}){{ download }}"
         markdown = _FIRST_WORDS.sub(lambda found: f"{found[0]} {link}", markdown, count=1)

@@ -23,6 +23,7 @@ FAULTS = [
     ("next_step", "carried-over-vector"),
     ("one_hot", "no-running-sum"),
     ("bernoulli", "resampled"),
+    ("two_optimizers", "resampled"),
     ("flat", "past-rewards"),
     ("gaussian", "shifted-rewards"),
     ("masked", "integer-returns"),

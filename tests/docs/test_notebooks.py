@@ -17,7 +17,7 @@ with warnings.catch_warnings():
 
     notebook_of = runpy.run_path(str(ROOT / "docs" / "site" / "notebooks.py"))["notebook_of"]
 
-TUTORIALS = sorted((ROOT / "docs" / "learn").glob("*.md"))
+TUTORIALS = sorted((ROOT / "docs" / "learn").glob("*_*.md"))
 
 
 def printed(cell: nbformat.NotebookNode) -> str:

@@ -46,18 +46,43 @@ class _Row:
 
 
 def _pairs(trace: Trace, call: int) -> list[tuple[Step, Draw, _Row]]:
-    """(step, its draw, what was scored), where one row was scored a decision.
+    """(step, draw, what was scored) of every choice that made an action; none if it is not clear.
 
-    Scores are matched to decisions in order: by rows of one batched call, or one call a decision.
+    A program that scores while it acts says by the moment of the call which action it means. Else
+    scores are matched to decisions in order: by rows of one batched call, or one call a decision.
     """
-    steps = [step for step in trace.steps if len(executed_draws(step, call)) == 1]
-    rows = [row for score in trace.scores for row in _rows(score)]
-    if len(rows) != len(steps) or len(steps) != len(trace.steps):
-        return []
-    return [
-        (step, trace.draws[executed_draws(step, call)[0]], row)
-        for step, row in zip(steps, rows, strict=True)
+    decisions = [
+        [(step, trace.draws[position]) for position in executed_draws(step, call)]
+        for step in trace.steps
     ]
+    if not all(decisions):
+        return []
+    rows = _while_acting(trace, decisions)
+    if rows is None:
+        rows = [row for score in trace.scores for row in _rows(score)]
+    flat = [choice for decision in decisions for choice in decision]
+    if len(rows) != len(flat):
+        return []
+    return [(step, draw, row) for (step, draw), row in zip(flat, rows, strict=True)]
+
+
+def _while_acting(trace: Trace, decisions: list[list[tuple[Step, Draw]]]) -> list[_Row] | None:
+    """The rows of the calls between two transitions, where each has one row for each choice."""
+    found: list[_Row] = []
+    step = 0
+    while step < len(decisions):
+        calls = [_rows(score) for score in trace.scores if score.steps_before == step]
+        rows = [row for call in calls for row in call]
+        # The environments that step together: as many as have a choice for each row.
+        end, choices = step, 0
+        while end < len(decisions) and choices < len(rows):
+            choices += len(decisions[end])
+            end += 1
+        if choices != len(rows) or not rows or (len(calls) > 1 and end - step > 1):
+            return None
+        found += rows
+        step = end
+    return found
 
 
 def _rows(score: Score) -> list[_Row]:
