@@ -49,9 +49,9 @@ class Walk(gymnasium.Env[Any, int]):
         return {"place": self._place, "time": np.array([self._time], np.float32)}
 
 
-def rollout(env: Any) -> dict[str, torch.Tensor]:
-    """Everything that counts in one rollout of 6 episodes."""
-    model = Reinforce(env, environments=6, hidden_sizes=(8,), mask_actions=False)
+def rollout(env: Any, number: int = 6) -> dict[str, torch.Tensor]:
+    """Everything that counts in one rollout of so many episodes."""
+    model = Reinforce(env, environments=number, hidden_sizes=(8,), mask_actions=False)
     got = model.shards.collect(model.network, 0)
     alive = got.alive
     return {
@@ -66,19 +66,29 @@ def rollout(env: Any) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode), ids=lambda mode: mode.name)
-@pytest.mark.parametrize("vectorized", [SyncVectorEnv, AsyncVectorEnv])
-def test_a_rollout_is_the_same_in_every_autoreset_mode(vectorized: Any, mode: Any) -> None:
-    wanted = rollout(Walk)
-    assert wanted["terminated"].any()
-    assert wanted["truncated"].any()
+@pytest.mark.parametrize(
+    ("vectorized", "number"), [(SyncVectorEnv, 6), (AsyncVectorEnv, 2)], ids=["sync", "async"]
+)
+def test_a_rollout_is_the_same_in_every_autoreset_mode(
+    vectorized: Any, number: int, mode: Any
+) -> None:
+    wanted = rollout(Walk, number)
+    ends = wanted["terminated"] | wanted["truncated"]
+    assert int(ends.sum()) == number
     assert not (wanted["terminated"] & wanted["truncated"]).any()
-    vector = vectorized([Walk] * 6, autoreset_mode=mode)
+    vector = vectorized([Walk] * number, autoreset_mode=mode)
     try:
-        got = rollout(vector)
+        got = rollout(vector, number)
     finally:
         vector.close()
     for name, tensor in wanted.items():
         assert torch.equal(got[name], tensor), name
+
+
+def test_the_walks_end_in_both_ways() -> None:
+    ends = rollout(Walk)
+    assert ends["terminated"].any()
+    assert ends["truncated"].any()
 
 
 def test_a_vector_environment_without_copies_is_taken_too() -> None:
