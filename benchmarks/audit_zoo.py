@@ -1,12 +1,13 @@
 """Scores the audit on its zoo: detection, right naming and false alarms, with Wilson intervals.
 
-    python -m benchmarks.audit_zoo [--half tuning|scored|fresh] [--jobs N] [--seconds N]
+    python -m benchmarks.audit_zoo [--half tuning|opened|scored] [--jobs N] [--seconds N]
 
 A mutant counts as detected if the audit reports a fault or a warning, and as named if one of its
 findings is the rule expected and stands on the line that was changed. A mutant that gives the
 policy the gradient of the clean program on every path of the probe is no mutant: it is listed as
-equivalent. A clean program is a false alarm if any fault is reported. A program that takes longer
-than ``--limit`` seconds, or ends its process, counts as not detected and is listed.
+equivalent. A clean program is a false alarm if any fault is reported. A program that takes more
+than ``--limit`` seconds of the processor, or ends its process, counts as not detected and is
+listed.
 
 The programs are taken in a seeded random order, each in a process of its own. Every row is written
 as it comes, with a fingerprint of the audit's source: the same command again goes on where the
@@ -21,6 +22,8 @@ import hashlib
 import json
 import multiprocessing
 import random
+import resource
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -40,6 +43,8 @@ ROOT = Path(__file__).parents[1]
 ROWS = ROOT / "benchmarks" / "results" / "audit_zoo.jsonl"
 FIRST = ROOT / "benchmarks" / "results" / "audit_zoo_first.json"
 PAGE = ROOT / "docs" / "audit" / "zoo.md"
+_LATE = "took longer than {:g} s"
+_PATIENCE = 20  # of the clock, as multiples of the processor time that a program may take
 FIGURES = ("detected", "named", "named_on_its_line", "false_alarms", "conventions_named")
 
 Row = dict[str, Any]
@@ -94,8 +99,11 @@ def without_result(program: Program, why: str) -> Row:
     }  # fmt: skip
 
 
-def _child(program: Program, answer: Connection) -> None:
+def _child(program: Program, answer: Connection, limit: float) -> None:
     torch.set_num_threads(1)
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    allowed = int(used.ru_utime + used.ru_stime + limit) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (allowed, allowed + 1))
     answer.send(inspect(program))
 
 
@@ -110,10 +118,10 @@ def measured(programs: Sequence[Program], jobs: int, limit: float, until: float)
         while waiting and len(running) < jobs and time.monotonic() < until:
             program = waiting.pop()
             here, there = context.Pipe(duplex=False)
-            process = context.Process(target=_child, args=(program, there))
+            process = context.Process(target=_child, args=(program, there, limit))
             process.start()
             there.close()
-            running.append((program, process, here, time.monotonic() + limit))
+            running.append((program, process, here, time.monotonic() + _PATIENCE * limit))
         for job in list(running):
             program, process, here, deadline = job
             if here.poll(0.02):
@@ -121,10 +129,12 @@ def measured(programs: Sequence[Program], jobs: int, limit: float, until: float)
                     yield here.recv()
                 except EOFError:
                     process.join()
-                    yield without_result(program, f"ended with status {process.exitcode}")
+                    late = process.exitcode == -signal.SIGXCPU
+                    ended = f"ended with status {process.exitcode}"
+                    yield without_result(program, _LATE.format(limit) if late else ended)
             elif time.monotonic() > deadline:
                 process.kill()
-                yield without_result(program, f"took longer than {limit:g} s")
+                yield without_result(program, _LATE.format(limit))
             else:
                 continue
             process.join()
@@ -237,7 +247,9 @@ def main() -> None:
     parser.add_argument("--only", default="", help="only programs whose name contains it")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no more then")
-    parser.add_argument("--limit", type=float, default=120.0, help="seconds for one program")
+    parser.add_argument(
+        "--limit", type=float, default=120.0, help="processor seconds of one program"
+    )
     parser.add_argument("--rows", type=Path, default=ROWS, help="where the rows are kept")
     parser.add_argument("--page", action="store_true", help="measure nothing")
     options = parser.parse_args()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 
 import numpy as np
@@ -32,6 +33,17 @@ class Credit:
     weights: Callable[[Timeline, float], Array]
     factor: Callable[[Timeline], Array | Booleans] | None = None
     differs: Callable[[Timeline], bool] = lambda line: True
+
+    def of(self, line: Timeline, discount: float) -> Array:
+        """[P, I] the weights, kept: thousands of compositions begin with the same few."""
+        return _kept(self, line, discount)
+
+
+@lru_cache(maxsize=512)
+def _kept(credit: Credit, line: Timeline, discount: float) -> Array:
+    weights = credit.weights(line, discount)
+    weights.setflags(write=False)
+    return weights
 
 
 def _several(line: Timeline) -> bool:
@@ -184,7 +196,7 @@ class Candidate:
 
     def weights(self, line: Timeline) -> Array:
         """[P, I] the reinforcement of each action, up to one constant factor."""
-        return self.finished(self.credit.weights(line, self.discount), line)
+        return self.finished(self.credit.of(line, self.discount), line)
 
     def finished(self, credit: Array, line: Timeline) -> Array:
         """[P, I] the reinforcement of each action for its ``credit`` [P, I]."""

@@ -75,12 +75,12 @@ class Advantage:
         """[P, I] the reinforcement of each action for ``values`` [states]."""
         here = values[evidence.state]
         if self.ending == "return-after-transform":
-            own = self.form.credit.weights(line, self.discount)
+            own = self.form.credit.of(line, self.discount)
             finished = self.form.finished(own, line)
             plain = replace(self.form, transform="")
             return finished - plain.finished(here * line.present, line)
         if self.ending == "return":
-            credit = self.form.credit.weights(line, self.discount) - here
+            credit = self.form.credit.of(line, self.discount) - here
         else:
             ended = {
                 "": evidence.terminated,

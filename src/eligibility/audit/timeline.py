@@ -12,7 +12,7 @@ from eligibility.audit.evidence import Evidence
 _NONE = -1  # no such decision
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Timeline:
     """Relations between the decisions of a path, as positions and numbers of its episodes.
 

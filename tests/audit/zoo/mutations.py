@@ -7,7 +7,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from tests.audit.zoo.styles import STYLES, Program, Style, tagged_line, untagged, with_line
+from tests.audit.zoo.styles import (
+    NEVER_SINGLE,
+    STYLES,
+    Program,
+    Style,
+    tagged_line,
+    untagged,
+    with_line,
+)
 
 Change = Callable[[str, Style], str]
 
@@ -94,6 +102,12 @@ def _after(statement: str) -> Change:
         return f"{line}\n{indent}{filled}" if line.strip() != "pass" else f"{indent}{filled}"
 
     return change
+
+
+def _of_one(statement: str) -> Change:
+    """Right after the line, where a batch may have one element; elsewhere it is whitening."""
+    change = _after(statement)
+    return lambda line, style: line if style.name in NEVER_SINGLE else change(line, style)
 
 
 _ARGMAX = "dist.probs.argmax(-1)"
@@ -194,9 +208,9 @@ MUTATIONS = (
              _after("loss = loss + 0.1 * sum(entropies).sum()"),
              "open_spiel#962, garage#628, stable-baselines3#127"),
     Mutation("std-of-one", ("std-of-one-element",), ("transform",),
-             _after("{w} = ({w} - {w}.mean()) / ({w}.std() + 1e-8)"), "wheatley#93"),
+             _of_one("{w} = ({w} - {w}.mean()) / ({w}.std() + 1e-8)"), "wheatley#93"),
     Mutation("zero-std", ("std-of-one-element", "non-finite-gradient"), ("transform",),
-             _after("{w} = ({w} - {w}.mean()) / {w}.std(correction=0)"), "NVIDIA-NeMo/RL#1518"),
+             _of_one("{w} = ({w} - {w}.mean()) / {w}.std(correction=0)"), "NVIDIA-NeMo/RL#1518"),
     Mutation("carried-over-vector", ("return-carried-over-episodes",), ("ended",),
              _swap(" * (1.0 - end)", ""), "PPO-PyTorch#8"),
     Mutation("autoreset-trained", ("autoreset-step-trained-on",), ("valid",),

@@ -73,6 +73,9 @@ STYLES = (
     Style("token_level", half="scored"),
     Style("clipped", half="scored"),
 )
+# Batches that have the same number of steps each time; and those that never have one step only.
+ROLLOUTS = ("vector", "same_step", "next_step", "sb3")
+NEVER_SINGLE = (*ROLLOUTS, "batch", "buffer", "token_level")
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.audit.zoo.styles import STYLES, Program, Style, tagged_line, untagged, with_line
+from tests.audit.zoo.styles import (
+    ROLLOUTS,
+    STYLES,
+    Program,
+    Style,
+    tagged_line,
+    untagged,
+    with_line,
+)
 
 # name -> the exchanges of text it makes, where they apply
 HYPERPARAMETERS = {
@@ -47,6 +55,8 @@ CONVENTIONS = {
     "constant-baseline": ("transform", "{w} = {w} - 0.7", "baseline"),
 }
 
+_BOOTSTRAPPED = ("bootstrapped", "two_optimizers", "sb3")
+
 
 def variant(style: Style, hyperparameters: str, convention: str) -> Program | None:
     """One clean program; None where the combination does not exist for the style."""
@@ -66,6 +76,12 @@ def variant(style: Style, hyperparameters: str, convention: str) -> Program | No
         index, line = place
         indent = line[: len(line) - len(line.lstrip())]
         text = with_line(text, index, indent + content.format(w=style.weights))
+    if convention == "gamma-t-dropped" and hyperparameters == "undiscounted":
+        name = ""  # γ^t is 1
+    elif convention == "mean" and style.name in ROLLOUTS:
+        name = "constant-scale"  # always the same number of steps
+    elif convention == "constant-baseline" and style.name in _BOOTSTRAPPED:
+        name = ""  # one with the critic's values
     return Program(
         f"{style.name}/{hyperparameters}/{convention}",
         style,
