@@ -169,7 +169,7 @@ def test_a_resumed_run_with_masks_is_the_run_that_never_stopped(tmp_path: Path) 
 
 
 def test_the_parts_of_a_dict_have_masks_of_their_own() -> None:
-    model = Reinforce(HERE + "ForbiddingParts-v0").learn(total_steps=5000)
+    model = Reinforce(HERE + "ForbiddingParts-v0").learn(total_steps=1500)
     assert model.progress.mean_return > 1.5  # index 2, and a number near 1
 
 

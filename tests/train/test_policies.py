@@ -377,7 +377,7 @@ def test_the_optimum_of_a_one_step_task_is_found(
 
 
 def test_the_optimum_of_a_continuous_one_step_task_is_found() -> None:
-    model = Reinforce(HERE + "Target-v0", steps=40_000, stop_at=-0.02, learning_rate=0.005).learn()
+    model = Reinforce(HERE + "Target-v0", steps=40_000, stop_at=-0.02, learning_rate=0.01).learn()
     assert model.progress.solved
     assert model.predict(np.array([1, 0], np.float32)).tolist() == pytest.approx([1.5, -3], abs=0.3)
     log_scale = model.network.constants.detach()
