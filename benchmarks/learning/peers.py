@@ -18,7 +18,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
-from benchmarks.learning.run import EPISODES, WINDOW, Record, exactly
+from benchmarks.learning.record import EPISODES, WINDOW, Record, exactly
 from benchmarks.learning.tasks import Settings, Task
 
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.learning.run import ALGORITHMS, EPISODES
+from benchmarks.learning.record import EPISODES
+from benchmarks.learning.run import ALGORITHMS
 from benchmarks.learning.tasks import TASKS
 from eligibility.files import write_atomically
 

@@ -8,7 +8,7 @@ import gymnasium
 import pytest
 
 from benchmarks.learning import blackjack, report
-from benchmarks.learning.run import Record
+from benchmarks.learning.record import Record
 from benchmarks.learning.tasks import TASKS
 
 DOCS = Path(__file__).parents[2] / "docs" / "learning"
