@@ -26,6 +26,7 @@ from eligibility.audit.timeline import Timeline, timeline
 _Search = Callable[[Timeline, "Constants"], Iterator[Candidate | Advantage]]
 # Paths that a composition must explain before all of them are tried: so many, or fewer long ones.
 _SAMPLE, _SAMPLED_STEPS = 16, 2000
+_LONG = 200  # decisions of a batch beyond which each composition takes a millisecond
 _SHARE = 1e-3  # a match must come from the composition itself, not from what may be added
 
 
@@ -80,7 +81,10 @@ def find_match(
         critic: Whether the optimizer also trains what is no policy.
     """
     parts = [(use, evidence.restricted(mask)) for use, mask in uses(evidence)]
-    searches = (_plain, _with_baseline, *((_with_critic,) if critic else ()))
+    values = (_with_baseline, *((_with_critic,) if critic else ()))
+    searches: tuple[_Search, ...] = (_plain, *values)
+    if evidence.present.shape[1] > _LONG:  # most of the time would go to the rarest
+        searches = (_plainer, *values, _plain)
     # a standard deviation of one element, or of equal ones, is no explanation
     with np.errstate(all="ignore"):
         for search, (use, part) in product(searches, parts):
@@ -118,6 +122,10 @@ def _involved(form: Candidate | Advantage) -> int:
 
 def _plain(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
     return candidates(line, constants.discounts, constants.epsilons)
+
+
+def _plainer(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
+    return candidates(line, constants.discounts, constants.epsilons, parts=2)
 
 
 def _with_baseline(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
