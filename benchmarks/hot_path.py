@@ -2,10 +2,13 @@
 
 For K = 4 actions and N = 64 states: construct the distribution from logits or from probs, sample,
 take log_prob, and run the backward pass of −mean(A log_prob), with `eligibility.Categorical` and
-torch's own, each with and without validation. The contestants take turns; a ratio is the median of
-the ratios within one round, so that what else the machine does meets both sides of it.
+torch's own, each with and without validation. Then the same at several sizes with
+`categorical_sample`, which draws and takes log_prob in one pass, beside what people write by hand.
+The contestants take turns; a ratio is the median of the ratios within one round, so that what else
+the machine does meets both sides of it. The clock is that of the process, which has one thread:
+others do not lengthen it. About one minute on a quiet machine.
 
-    taskset -c 1 python benchmarks/hot_path.py [--rounds N]
+    OMP_NUM_THREADS=1 taskset -c 1 python benchmarks/hot_path.py [--rounds N]
 
 The result, with date, machine and versions, goes to benchmarks/results/.
 """
@@ -25,12 +28,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 import eligibility as el
 
 STATES, ACTIONS = 64, 4
-CALLS = 30  # in a row, so that the clock's own time does not show
+SIZES = ((1, 2), (8, 4), (64, 8), (256, 64), (256, 1024))
+CALLS = 30  # in a row, so that the clock's own time does not show; of large problems 3
 WARM_UP = 5  # rounds that do not count
+OURS = "categorical_sample"
 VALIDATION = {"validated": True, "unvalidated": False}
 RESULT = Path(__file__).parent / "results" / "hot_path.json"
 
@@ -58,15 +64,68 @@ def measure(by: str, rounds: int) -> dict[str, list[float]]:
         for owner, cls in owners.items()
         for validation, validate in VALIDATION.items()
     }
+    return times_in_turn(runs, rounds, CALLS)
+
+
+def times_in_turn(
+    runs: dict[str, Callable[[], Tensor]], rounds: int, calls: int
+) -> dict[str, list[float]]:
+    """Contestant -> microseconds of one call in each round."""
     times: dict[str, list[float]] = {name: [] for name in runs}
     for number in range(WARM_UP + rounds):
         for name, run in runs.items():
-            start = time.perf_counter()
-            for _ in range(CALLS):
+            start = time.process_time()
+            for _ in range(calls):
                 run()
             if number >= WARM_UP:
-                times[name].append((time.perf_counter() - start) / CALLS * 1e6)
+                times[name].append((time.process_time() - start) / calls * 1e6)
     return times
+
+
+def sampling_steps(states: int, actions: int) -> dict[str, Callable[[], Tensor]]:
+    """Sample, log_prob and backward, by hand, by torch's distribution and by one operation."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(states, actions, generator=generator).requires_grad_()
+    advantage = torch.randn(states, generator=generator)
+
+    def gradient(log_prob: Tensor) -> Tensor:
+        return torch.autograd.grad(-(advantage * log_prob).mean(), logits)[0]
+
+    def distribution(validate: bool) -> Tensor:
+        dist = torch.distributions.Categorical(logits=logits, validate_args=validate)
+        return gradient(dist.log_prob(dist.sample()))  # type: ignore[no-untyped-call]  # torch
+
+    def by_hand() -> Tensor:
+        action = torch.multinomial(logits.detach().softmax(-1), 1)[:, 0]
+        return gradient(-functional.cross_entropy(logits, action, reduction="none"))
+
+    return {
+        "Categorical": lambda: distribution(True),
+        "Categorical, unvalidated": lambda: distribution(False),
+        "multinomial + cross_entropy": by_hand,
+        OURS: lambda: gradient(el.categorical_sample(logits)[1]),
+    }
+
+
+def measure_sampling(rounds: int) -> dict[str, dict[str, dict[str, float]]]:
+    """Size -> median microseconds, and how many times as fast `categorical_sample` is."""
+    found = {}
+    for states, actions in SIZES:
+        calls = CALLS if states * actions < 10_000 else CALLS // 10
+        times = times_in_turn(sampling_steps(states, actions), rounds, calls)
+        found[f"{states} × {actions}"] = {
+            "median_microseconds": {
+                name: round(statistics.median(each), 1) for name, each in times.items()
+            },
+            "times_as_fast": {
+                name: round(
+                    statistics.median(a / b for a, b in zip(each, times[OURS], strict=True)), 2
+                )
+                for name, each in times.items()
+                if name != OURS
+            },
+        }
+    return found
 
 
 def ratios(times: dict[str, list[float]]) -> dict[str, float]:
@@ -110,6 +169,12 @@ def main() -> None:
             print(f"  {name:34} {microseconds:8.1f} µs")
         for name, ratio in faster.items():
             print(f"  {name:34} {ratio:8.2f} times as fast")
+    record["sampling"] = measure_sampling(rounds)
+    for size, figures in record["sampling"].items():
+        print(f"sampled, {size}:")
+        for name, microseconds in figures["median_microseconds"].items():
+            ratio = figures["times_as_fast"].get(name, 1.0)
+            print(f"  {name:34} {microseconds:8.1f} µs {ratio:8.2f}")
     RESULT.parent.mkdir(exist_ok=True)
     RESULT.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     print(f"written to {RESULT}")

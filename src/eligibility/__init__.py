@@ -33,6 +33,7 @@ _PUBLIC = {
     "categorical_statistics": "eligibility.ops.categorical",
     "categorical_sample": "eligibility.ops.sampling",
     "clipped_policy_loss": "eligibility.ops.policy_loss",
+    "reinforce_gradient": "eligibility.ops.policy_gradient",
     "reinforce_loss": "eligibility.ops.policy_loss",
     "release_memory": "eligibility.ops.memory",
     "LinearReference": "eligibility.ops.linear_categorical",

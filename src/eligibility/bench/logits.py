@@ -27,10 +27,13 @@ from eligibility.bench.measurement import (
 )
 from eligibility.errors import InvalidValueError
 from eligibility.ops import _backend, _cpu
+from eligibility.ops.policy_gradient import reinforce_gradient
 
 COPY = "a copy"  # the yardstick: read the logits once, write as much once, into reused memory
 NEW_COPY = "a copy, new memory"
 KERNEL = "our kernel, reused memory"
+FLOOR = "an empty node"  # an autograd Function that computes nothing, and backward() through it
+NO_GRAPH = "reinforce_gradient"  # and backward() from the gradient that it found
 ENTROPY_COEFS = (0.0, 0.01)
 
 
@@ -222,6 +225,8 @@ def _yardsticks(problem: Problem) -> dict[str, Step]:
     logits = problem.logits.detach()
     memory = torch.zeros_like(logits)
     steps: dict[str, Step] = {
+        NO_GRAPH: lambda: _backward_from_gradient(problem),
+        FLOOR: step_of(lambda z, *_: _Empty.apply(z), problem),  # type: ignore[no-untyped-call]  # torch
         COPY: lambda: memory.copy_(logits),
         NEW_COPY: lambda: logits.clone(),
     }
@@ -233,6 +238,30 @@ def _yardsticks(problem: Problem) -> dict[str, Step]:
             logits, problem.action, None, problem.advantage, bonus, out=memory
         )
     return steps
+
+
+def _backward_from_gradient(problem: Problem) -> None:
+    logits = problem.logits
+    logits.grad = None
+    _, gradient = reinforce_gradient(
+        logits, problem.action, problem.advantage, entropy_coef=problem.entropy_coef
+    )
+    logits.backward(gradient)  # type: ignore[no-untyped-call]  # torch
+
+
+class _Empty(torch.autograd.Function):
+    """What every loss called from Python costs at least: two tensors, a node, a walk over it."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: torch.Tensor) -> torch.Tensor:
+        ctx.gradient = torch.empty_like(logits)
+        return torch.empty(())
+
+    @staticmethod
+    def backward(ctx: Any, _: torch.Tensor) -> torch.Tensor:
+        gradient: torch.Tensor
+        gradient, ctx.gradient = ctx.gradient, None
+        return gradient
 
 
 @contextmanager

@@ -90,6 +90,19 @@ def small_loss(
     errors included, is left to the long way.
     """
     if not (
+        is_small(logits, action, advantage)
+        and logits.requires_grad
+        and not advantage.requires_grad
+        and torch.is_grad_enabled()
+    ):
+        return None
+    result: Tensor = _apply_small(logits, action, advantage, entropy_coef)
+    return result
+
+
+def is_small(logits: Tensor, action: Tensor, advantage: Tensor) -> bool:
+    """Whether `_cpu.small_loss` can take these."""
+    if not (
         type(logits) in _TENSOR_TYPES
         and type(action) is Tensor
         and type(advantage) is Tensor
@@ -98,24 +111,18 @@ def small_loss(
         and action.is_cpu
         and advantage.dtype is _cpu.column_dtype(logits)
         and advantage.is_cpu
-        and logits.requires_grad
-        and not advantage.requires_grad
     ):
-        return None
+        return False
     size = logits.numel()
-    if not (
+    return (
         0 < size <= _MOST_SMALL
         and (size <= _MOST_IN_ONE_THREAD or torch.get_num_threads() == 1)
         and action.shape == advantage.shape == logits.shape[:-1]
         and logits.is_contiguous()
         and action.is_contiguous()
         and advantage.is_contiguous()
-        and torch.is_grad_enabled()
         and _backend.pays(logits, one_pass=True)
-    ):
-        return None
-    result: Tensor = _apply_small(logits, action, advantage, entropy_coef)
-    return result
+    )
 
 
 class _SmallLoss(torch.autograd.Function):

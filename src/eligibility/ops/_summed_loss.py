@@ -12,6 +12,7 @@ from eligibility.errors import InvalidValueError
 from eligibility.ops._categorical_call import CategoricalCall
 from eligibility.ops._policy_objective import PolicyObjective
 from eligibility.ops._statistics import divergences, statistics
+from eligibility.shapes import check_floating, check_shape
 
 
 class PolicyLoss(NamedTuple):
@@ -123,3 +124,32 @@ def rebuilt(numbers: tuple[Any, ...], tensors: Sequence[Tensor | None]) -> Polic
         reference,
         exact_kl_coef,
     )
+
+
+def checked_objective(
+    call: CategoricalCall,
+    advantage: Tensor,
+    weight: Tensor | None,
+    entropy_coef: float,
+    old_log_prob: Tensor | None = None,
+    ref_log_prob: Tensor | None = None,
+) -> PolicyObjective:
+    """The loss of a row, from arguments that fit; what stands in rows that do not count is 0."""
+    given = {
+        "advantage": advantage,
+        "weight": weight,
+        "old_log_prob": old_log_prob,
+        "ref_log_prob": ref_log_prob,
+    }
+    for name, tensor in given.items():
+        if tensor is not None:
+            check_floating(tensor, name)
+            check_shape(tensor, call.shape, name, "one number for each row of logits")
+    counts = call.counting(weight)
+    if counts is not None:
+        given = {
+            name: None if tensor is None else torch.where(counts, tensor, 0.0)
+            for name, tensor in given.items()
+        }
+    given["token_weight"] = given.pop("weight")
+    return PolicyObjective(entropy_coef=entropy_coef, **given)  # type: ignore[arg-type]  # advantage is given

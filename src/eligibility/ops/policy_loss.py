@@ -14,7 +14,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from eligibility.errors import InvalidValueError
@@ -22,9 +21,9 @@ from eligibility.ops import _cpu, _native_op
 from eligibility.ops._categorical_call import CategoricalCall, check_logits_arguments
 from eligibility.ops._loss_backends import taker_of
 from eligibility.ops._loss_node import small_loss, taken_loss
-from eligibility.ops._policy_objective import PolicyObjective, check_policy_coefficients
-from eligibility.ops._summed_loss import PolicyLoss
-from eligibility.shapes import are_values_readable, check_floating, check_shape
+from eligibility.ops._policy_objective import check_policy_coefficients
+from eligibility.ops._summed_loss import PolicyLoss, checked_objective
+from eligibility.shapes import are_values_readable, check_shape
 
 Reduction = Literal["none", "sequence", "mean", "sum"]
 KLEstimator = Literal["k1", "k2", "k3", "exact"]
@@ -101,7 +100,7 @@ def reinforce_loss(
         if loss is not None:
             return loss
     call = CategoricalCall.check(logits, action, counts, mask, temperature, softcap, ignore_index)
-    objective = _objective(call, advantage, weight, entropy_coef)
+    objective = checked_objective(call, advantage, weight, entropy_coef)
     return _result(PolicyLoss(call, objective, reduction, z_loss_coef), reuse_logits)
 
 
@@ -161,7 +160,7 @@ def clipped_policy_loss(
         Schulman 2020, Approximating KL divergence (the estimators k1, k2, k3).
     """
     call = CategoricalCall.check(logits, action, None, mask, temperature, softcap, ignore_index)
-    objective = _objective(call, advantage, weight, entropy_coef, old_log_prob, ref_log_prob)
+    objective = checked_objective(call, advantage, weight, entropy_coef, old_log_prob, ref_log_prob)
     objective = replace(objective, clip=clip)
     if kl_estimator != "exact":
         check_policy_coefficients(clip, kl_coef, kl_estimator, ref_log_prob)
@@ -196,35 +195,6 @@ def _check_unused(reference: Tensor | None, name: str, kl_estimator: str) -> Non
             "only what the estimator reads",
             "'k1', 'k2' and 'k3' read ref_log_prob, 'exact' reads ref_logits",
         )
-
-
-def _objective(
-    call: CategoricalCall,
-    advantage: Tensor,
-    weight: Tensor | None,
-    entropy_coef: float,
-    old_log_prob: Tensor | None = None,
-    ref_log_prob: Tensor | None = None,
-) -> PolicyObjective:
-    """The loss of a row, from arguments that fit; what stands in rows that do not count is 0."""
-    given = {
-        "advantage": advantage,
-        "weight": weight,
-        "old_log_prob": old_log_prob,
-        "ref_log_prob": ref_log_prob,
-    }
-    for name, tensor in given.items():
-        if tensor is not None:
-            check_floating(tensor, name)
-            check_shape(tensor, call.shape, name, "one number for each row of logits")
-    counts = call.counting(weight)
-    if counts is not None:
-        given = {
-            name: None if tensor is None else torch.where(counts, tensor, 0.0)
-            for name, tensor in given.items()
-        }
-    given["token_weight"] = given.pop("weight")
-    return PolicyObjective(entropy_coef=entropy_coef, **given)  # type: ignore[arg-type]  # advantage is given
 
 
 def _result(loss: PolicyLoss, reuse_logits: bool) -> Tensor:

@@ -1,0 +1,107 @@
+r"""The gradient of the REINFORCE loss at the logits, as a number rather than a node of a graph.
+
+Where the logits are few, most of the time of a loss goes into recording it and walking back over
+the record. The gradient at the logits is known in closed form, so that neither is needed.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from eligibility.errors import InvalidValueError
+from eligibility.ops import _cpu
+from eligibility.ops._categorical_call import CategoricalCall
+from eligibility.ops._loss_backends import taker_of
+from eligibility.ops._loss_node import is_small
+from eligibility.ops._summed_loss import PolicyLoss, checked_objective
+from eligibility.ops.policy_loss import Reduction
+from eligibility.shapes import are_values_readable
+
+
+def reinforce_gradient(
+    logits: Tensor,
+    action: Tensor | None,
+    advantage: Tensor,
+    *,
+    counts: Tensor | None = None,
+    mask: Tensor | None = None,
+    weight: Tensor | None = None,
+    entropy_coef: float = 0.0,
+    temperature: float = 1.0,
+    softcap: float | None = None,
+    ignore_index: int | None = None,
+    z_loss_coef: float = 0.0,
+    reduction: Reduction = "mean",
+) -> tuple[Tensor, Tensor]:
+    r"""The loss of `eligibility.reinforce_loss` and its gradient at the logits.
+
+    It is ``loss = reinforce_loss(logits, …)`` and ``torch.autograd.grad(loss, logits)``, without
+    a graph: ``logits.backward(gradient)`` continues where the loss would have.
+
+    Args:
+        logits: z, shape ``[*batch, K]``; −∞ forbids an action. Whether it requires gradients does
+            not matter.
+        action, advantage, counts, mask, weight, entropy_coef: As `reinforce_loss`.
+        temperature, softcap, ignore_index, z_loss_coef: As `reinforce_loss`.
+        reduction: "mean" or "sum", as `reinforce_loss`.
+
+    Returns:
+        The loss, a scalar, float32 for half-precision logits; and its gradient, shape and dtype of
+        ``logits``. Neither requires gradients: an advantage gets none.
+
+    Raises:
+        ShapeError, InvalidTypeError, InvalidValueError: As `reinforce_loss`.
+
+    Example:
+        >>> policy = torch.nn.Linear(3, 4)
+        >>> logits = policy(torch.ones(2, 3))
+        >>> loss, gradient = reinforce_gradient(logits, torch.tensor([0, 1]), torch.ones(2))
+        >>> logits.backward(gradient)
+        >>> float(policy.weight.grad.sum().abs() < 1e-6)
+        1.0
+
+    References:
+        Williams 1992, Machine Learning 8:229-256, §4; extended to the categorical unit.
+    """
+    if (
+        (mask is None and weight is None and counts is None and ignore_index is None)
+        and (temperature == 1.0 and softcap is None and z_loss_coef == 0.0)
+        and (reduction == "mean" and isinstance(action, Tensor))
+        and is_small(logits, action, advantage)
+    ):
+        return _cpu.small_loss(logits, action, advantage, entropy_coef)
+    if reduction not in ("mean", "sum"):
+        raise InvalidValueError(
+            "`reduction`", repr(reduction), "'mean' or 'sum'", "a gradient is that of one number"
+        )
+    call = CategoricalCall.check(logits, action, counts, mask, temperature, softcap, ignore_index)
+    objective = checked_objective(call, advantage, weight, entropy_coef)
+    loss = PolicyLoss(call, objective, reduction, z_loss_coef)
+    if not are_values_readable(logits):
+        return _transformed(loss)
+    with torch.no_grad():
+        taker = taker_of(loss, at_any_size=False)
+        if taker is not None:
+            return taker(loss, None)
+    raw = logits.detach().requires_grad_()
+    with torch.enable_grad():
+        value = loss._replace(call=_over(call, raw)).value()
+    (gradient,) = torch.autograd.grad(value, raw)
+    return value.detach(), gradient
+
+
+def _over(call: CategoricalCall, logits: Tensor) -> CategoricalCall:
+    """The call with other logits."""
+    return CategoricalCall(
+        *(logits, call.action, call.counts, call.mask, call.kept),
+        *(call.temperature, call.softcap),
+    )
+
+
+def _transformed(loss: PolicyLoss) -> tuple[Tensor, Tensor]:
+    """Under torch.func and torch.compile, which differentiate functions."""
+    gradient, value = torch.func.grad_and_value(
+        lambda logits: loss._replace(call=_over(loss.call, logits)).value()
+    )(loss.call.raw)
+    return value, gradient
