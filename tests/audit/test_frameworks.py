@@ -43,7 +43,7 @@ def test_stable_baselines3_up_to_its_first_update(
     path = tmp_path / "train.py"
     path.write_text(SB3.format(name=name, arguments=arguments), encoding="utf-8")
     # batches of two steps: their mean is half of their sum; and PPO makes two such updates
-    report = el.audit_script(path, discount=0.99)
+    report = el.audit_script(path, discount=0.99, max_paths=80)
     assert report.verdict == "convention", report.text()
     assert report.rule == rule
     named = {convention.name for convention in report.conventions}

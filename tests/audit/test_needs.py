@@ -35,6 +35,18 @@ from eligibility.audit.trace import Trace
             Trace("error", "NotImplementedError: observations of Dict in Maze-v0"),
             "`Maze-v0` has observations of the kind Dict, which the probe does not imitate",
         ),
+        (
+            Trace("error", "NotImplementedError: actions of Text in Chat-v0"),
+            "`Chat-v0` has actions of the kind Text, which the probe does not imitate",
+        ),
+        (Trace("error", "EOFError: EOF when reading a line"), "it asks at the keyboard"),
+        (Trace("error", "IndexError: list index out of range"), "pass its arguments after `--`"),
+        (Trace("error", "KeyError: 'DATA_ROOT'"), "it looks up `DATA_ROOT`; if that is an env"),
+        (Trace("error", "AssertionError: needs a GPU"), "it insists on an accelerator"),
+        (
+            Trace("error", "NameNotFound: Environment `MyRobot` doesn't exist."),
+            "its environment is not registered here",
+        ),
         (Trace("choices"), "too many random choices before its first update"),
         (Trace("time", "one run took longer than the limit of 2 s"), "raise `--time-limit`"),
         (Trace("error", "MemoryError: "), "raise `--memory-limit`"),

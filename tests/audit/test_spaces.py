@@ -15,7 +15,11 @@ from torch.distributions import Multinomial, Normal
 
 import eligibility as el
 from eligibility.audit.action_numbers import masks_of, numbers_of
+from eligibility.audit.case import Case
+from eligibility.audit.diagnosis import diagnose
 from eligibility.audit.observations import observations_of, shown_space
+from eligibility.audit.runner import CallableRunner
+from eligibility.audit.survey import survey
 from eligibility.train.spaces import Counts
 
 MIXED = spaces.Dict(
@@ -62,6 +66,7 @@ class Agent:
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
+        self.log_probs = []
 
 
 def test_counts_of_a_multinomial_are_read_unit_by_unit(environment: Any) -> None:
@@ -151,3 +156,42 @@ def test_a_space_that_cannot_be_imitated_is_named(
     report = el.audit_loss(lambda log_probs, returns: -log_probs @ returns, environment=name)
     assert report.verdict == "inconclusive"
     assert f"`Spaces-v0` has {what}, which the probe does not imitate" in report.summary
+
+
+def test_an_environment_that_the_program_defines_and_makes_itself_is_the_probe() -> None:
+    def program() -> None:
+        class Own(gymnasium.Env[Any, Any]):
+            def __init__(self) -> None:
+                self.reset()  # before it has spaces: its own
+                self.observation_space = spaces.Box(-1, 1, (4,))
+                self.action_space = spaces.Discrete(2)
+
+            def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+                return np.zeros(4), {}
+
+            def step(self, action: Any) -> Any:
+                raise AssertionError
+
+        class Seen(gymnasium.Wrapper[Any, Any, Any, Any]):
+            def step(self, action: Any) -> Any:
+                seen.append(action)
+                return self.env.step(action)
+
+        environment, seen = Seen(Own()), list[int]()
+        agent = Agent(2, lambda logits: torch.distributions.Categorical(logits=logits))
+        while True:
+            observation, _ = environment.reset()
+            rewards, over = [], False
+            while not over:
+                action = agent.act(observation)
+                observation, reward, *ends, _ = environment.step(action)
+                rewards.append(float(reward))
+                over = any(ends)
+            assert len(seen) >= len(rewards)
+            agent.update(rewards)
+
+    before = vars(gymnasium.Env).get("__init_subclass__")
+    observed = survey(CallableRunner(program), 60, 30, lambda what, done, expected: None)
+    report = diagnose(Case(observed, None, "own"))
+    assert report.verdict == "unbiased", report.text()
+    assert vars(gymnasium.Env).get("__init_subclass__") is before

@@ -53,10 +53,25 @@ def test_what_is_sent_to_an_accelerator_stays_on_the_processor() -> None:
         model = nn.Linear(2, 1).to("cuda:1").cuda()
         data = torch.zeros(2).to(device=torch.device("cuda:0"), dtype=torch.float64).cuda()
         assert model(data).device.type == "cpu"
+        torch.set_default_device("cuda")
+        torch.cuda.manual_seed_all(1)
+        made = nn.Linear(2, 1, device="cuda"), torch.ones(2, device=torch.device("mps"))
+        assert made[0](made[1]).device.type == "cpu"
 
     before = torch.Tensor.to, nn.Module.to, torch.Tensor.cuda
     run(program)
     assert (torch.Tensor.to, nn.Module.to, torch.Tensor.cuda) == before
+
+
+def test_what_an_inert_function_returns_can_be_unpacked() -> None:
+    def program() -> None:
+        plt = importlib.import_module("matplotlib.pyplot")
+        figure, (left, right) = plt.subplots(1, 2)
+        (line,) = left.plot([1, 2])
+        line.set_data(figure, right)
+        assert [*plt.get_fignums()] == []
+
+    run(program)
 
 
 def test_saving_a_model_writes_nothing(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from eligibility.audit.quadrature import COARSE, off_the_nodes, rule
 from eligibility.audit.trace import Draw, Trace
 
 MAX_CHOICES = 40_000  # a batch of 10,000 steps, with the problem's own choices
@@ -29,42 +30,59 @@ class Choices:
         prescribed: Outcomes of the first choices.
         seed: Draw the later ones at random instead, with this seed.
         stop_after: End the run after so many choices.
+        nodes: Values that stand for a normal number.
+        off_nodes: Give normal numbers other values instead, at random.
     """
 
     def __init__(
-        self, prescribed: Sequence[int] = (), seed: int | None = None, stop_after: int | None = None
+        self,
+        prescribed: Sequence[int] = (),
+        seed: int | None = None,
+        stop_after: int | None = None,
+        nodes: int = COARSE,
+        off_nodes: bool = False,
     ) -> None:
         self._prescribed = prescribed
         self._random = None if seed is None else random.Random(seed)
         self._stop_after = stop_after
+        self._nodes, self._weights = rule(nodes)
+        self._off_nodes = off_nodes
         self.draws: list[Draw] = []
 
-    def choose(
-        self,
-        probs: Sequence[float],
-        source: str,
-        gaussian: tuple[float, float, Sequence[float]] | None = None,
-    ) -> int:
+    def choose(self, probs: Sequence[float], source: str) -> int:
         """The outcome of the next choice, an index of ``probs``.
 
         Args:
             probs: Probability of each outcome; outcomes of probability 0 are never taken.
             source: "action", "environment" or "other".
-            gaussian: Mean, standard deviation and quadrature values, for a Gaussian draw.
         """
+        picked = self._pick(self._next_position(), probs)
+        self.draws.append(Draw(source, tuple(probs), picked))
+        return picked
+
+    def choose_normal(self, loc: float, scale: float) -> float:
+        """The next choice: z of a normal number ``loc + scale z``.
+
+        A value off the nodes is a last outcome, of probability 0: no sum contains it.
+        """
+        position = self._next_position()
+        probs = (*self._weights, 0.0)
+        if self._off_nodes and position >= len(self._prescribed):
+            assert self._random is not None
+            picked, value = len(self._weights), off_the_nodes(self._random.random())
+        else:
+            picked = self._pick(position, probs)
+            value = self._nodes[picked]
+        self.draws.append(Draw("action", probs, picked, loc, scale, loc + scale * value))
+        return value
+
+    def _next_position(self) -> int:
         position = len(self.draws)
         if position == self._stop_after:
             raise PathComplete
         if position >= MAX_CHOICES:
             raise TooManyChoicesError
-        picked = self._pick(position, probs)
-        if gaussian is None:
-            draw = Draw(source, tuple(probs), picked)
-        else:
-            loc, scale, values = gaussian
-            draw = Draw(source, tuple(probs), picked, loc, scale, values[picked])
-        self.draws.append(draw)
-        return picked
+        return position
 
     def _pick(self, position: int, probs: Sequence[float]) -> int:
         if position < len(self._prescribed):

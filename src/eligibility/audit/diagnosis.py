@@ -32,6 +32,10 @@ from eligibility.audit.timeline import Timeline, timeline
 from eligibility.audit.trace import UNREAD
 from eligibility.audit.weight_rows import weight_rows
 
+_NO_UPDATE = (
+    "the program made no step of an optimizer of torch.optim; does something start its training, "
+    "and is its loop long enough?"
+)
 _TOO_MANY = "too many paths to run them all, and no rule explains the sample"
 _SAMPLED = (
     "the paths were drawn at random: a rule that explains them is exact on each of them, and the "
@@ -61,12 +65,12 @@ def _refuse(case: Case) -> AuditReport | None:
     if not ran:
         return _did_not_run(case)
     if not any(trace.updates for trace in ran):
-        return _inconclusive(case, "the program made no optimizer step; is its loop long enough?")
+        return _inconclusive(case, _NO_UPDATE)
     if not any(trace.steps for trace in ran):
         return _inconclusive(
             case,
-            "the program updated before any step of an environment made by gymnasium.make; "
-            "audit its loss with audit_loss",
+            "the program updated before any step of an environment that is made by gymnasium.make "
+            "or derives from gymnasium.Env; audit its loss with audit_loss",
         )
     evidence = gather(survey)
     if any(HALF in trace.notes for trace in ran):

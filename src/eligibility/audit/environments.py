@@ -10,9 +10,11 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
 
 from eligibility.audit.observations import MASK
+from eligibility.audit.own_environments import as_it_is, replace_own_classes
 from eligibility.audit.patches import Patches
 from eligibility.audit.probe import Probe, known_spaces
 from eligibility.audit.recorder import Recorder
@@ -50,6 +52,7 @@ def replace_environments(patches: Patches, recorder: Recorder, four_tuple: bool)
         return SyncVectorEnv(thunks, **({} if mode is None else {"autoreset_mode": mode}))
 
     stock_make = patches.set(gymnasium, "make", make)
+    replace_own_classes(patches, partial(_own_probe, recorder, four_tuple))
     patches.set(gymnasium, "make_vec", make_vec)
     patches.set(gymnasium.vector, "AsyncVectorEnv", in_process)
     _replace_module(patches, "gym", _old_gym(make, four_tuple))
@@ -63,16 +66,29 @@ def _probe(
     options: dict[str, Any],
 ) -> Probe:
     text = name if isinstance(name, str) else str(getattr(name, "id", name))
-    spaces, masked = known_spaces(text), "info" if "Taxi" in text else ""
-    if spaces is None:
-        real = stock_make(name, **options)
-        spaces, masked = (real.observation_space, real.action_space), _masked(real)
-        real.close()
+    seen, masked = known_spaces(text), "info" if "Taxi" in text else ""
+    if seen is None:
+        with as_it_is():
+            real = stock_make(name, **options)
+            seen, masked = (real.observation_space, real.action_space), _masked(real)
+            real.close()
+    return probe_of(text, *seen, masked, recorder, four_tuple)
+
+
+def probe_of(
+    text: str,
+    observed: spaces.Space[Any],
+    acted: spaces.Space[Any],
+    masked: str,
+    recorder: Recorder,
+    four_tuple: bool,
+) -> Probe:
+    """The probe in the place of an environment with these spaces."""
     try:
         environment = Probe(
             text,
-            spaces[0],
-            spaces[1],
+            observed,
+            acted,
             recorder.job.size,
             recorder.environment_choice,
             recorder.on_reset,
@@ -85,6 +101,13 @@ def _probe(
         raise NotImplementedError(f"{error} in {text}") from None
     recorder.add_environment(environment)
     return environment
+
+
+def _own_probe(recorder: Recorder, four_tuple: bool, environment: Any) -> Probe:
+    """The probe in the place of an environment that a program made without ``make``."""
+    own = environment.observation_space, environment.action_space
+    name = type(environment).__name__
+    return probe_of(name, *own, _masked(environment), recorder, four_tuple)
 
 
 def _masked(real: Any) -> str:

@@ -9,6 +9,7 @@ from eligibility.audit.case import Case
 from eligibility.audit.diagnosis import diagnose, diagnose_and_match, wants_test
 from eligibility.audit.hotelling import EPISODES
 from eligibility.audit.report import AuditReport
+from eligibility.audit.resolution import has_normal_numbers, resolved, with_other_values
 from eligibility.audit.runner import Runner
 from eligibility.audit.second_update import with_second_update
 from eligibility.audit.survey import Progress, Survey, resampled, survey
@@ -32,9 +33,15 @@ def examine(
         progress: Told what is done.
         case_of: What is known of the program beside a survey of its runs.
     """
-    observed = survey(runner, max_paths, samples, progress)
+    plain = observed = survey(runner, max_paths, samples, progress)
+    normal = has_normal_numbers(observed)
+    if normal:
+        observed = with_other_values(observed, runner)
     case = case_of(observed)
     report, match = diagnose_and_match(case)
+    if normal:
+        report = resolved(report, observed, runner, case_of, max_paths, progress)
+        case = case_of(plain)
     if not wants_test(case, report):
         return with_second_update(report, match, case, runner, case_of, progress)
     episodes = [len({(s.environment, s.episode) for s in t.steps}) for t in observed.traces]

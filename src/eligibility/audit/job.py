@@ -6,6 +6,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from eligibility.audit.quadrature import COARSE
+
 
 @dataclass(frozen=True)
 class ProbeSize:
@@ -50,6 +52,8 @@ class Job:
         held: Optimizer steps before the update that is looked at; the run ends after that one.
         jolt: Move every parameter a little after so many optimizer steps; None: never.
         inspected: Look into the graph of every loss, and remember the line of each of its nodes.
+        nodes: Values that stand for a normal number.
+        off_nodes: Give normal numbers other values, at random; with a seed.
     """
 
     prescribed: tuple[int, ...]
@@ -65,6 +69,8 @@ class Job:
     held: int = 0
     jolt: int | None = None
     inspected: bool = False
+    nodes: int = COARSE
+    off_nodes: bool = False
 
 
 @dataclass(frozen=True)

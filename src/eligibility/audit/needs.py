@@ -36,6 +36,28 @@ _NEEDS = (
         f"it reads the file `{{0}}`, which is not there; run what makes it first, {_ADAPTER}",
     ),
     (
+        r"EOFError: EOF when reading a line",
+        f"it asks at the keyboard; pass what it asks for as an argument, {_ADAPTER}",
+    ),
+    (
+        r"IndexError: list index out of range|not enough values to unpack.*got 1",
+        "an index is beyond its list; if it reads `sys.argv`, pass its arguments after `--`",
+    ),
+    (
+        r"KeyError: '([A-Z][A-Z0-9_]+)'",
+        "it looks up `{0}`; if that is an environment variable, set it before `eligibility audit`",
+    ),
+    (
+        r"CUDA|cuda|GPU|(?<!\w)mps",
+        "it insists on an accelerator, which the audit does not use; pass an argument that lets it "
+        f"run on the processor, {_ADAPTER}",
+    ),
+    (
+        r"(Namespace|Version)NotFound|NameNotFound|UnregisteredEnv|DeprecatedEnv",
+        "its environment is not registered here; install the package that registers it, or "
+        "audit the program with another environment that has the same spaces",
+    ),
+    (
         r"exit status (\d+)",
         "it left with exit status {0} before it learned anything, as programs do that miss an "
         "argument; pass its arguments after `--`",

@@ -17,7 +17,6 @@ import torch
 
 from eligibility.audit.arrays import Array, Booleans, Integers
 from eligibility.audit.choices import Choices
-from eligibility.audit.quadrature import NODES, WEIGHTS
 from eligibility.audit.raised import precision_note
 from eligibility.audit.symbol import Symbol, winning_probabilities
 from eligibility.audit.trace import UNREAD
@@ -133,8 +132,7 @@ class Noise:
         if unit in self._nodes:
             return ()
         position = len(self._books.choices.draws)
-        law = (loc, scale, [loc + scale * node for node in NODES])
-        self._nodes[unit] = position, NODES[self._books.choices.choose(WEIGHTS, "action", law)]
+        self._nodes[unit] = position, self._books.choices.choose_normal(loc, scale)
         return (position,)
 
     def known_values(self, symbol: Symbol, placeholder: Array) -> Array:

@@ -84,7 +84,7 @@ class Recorder:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.choices = Choices(job.prescribed, job.seed, job.stop_after)
+        self.choices = Choices(job.prescribed, job.seed, job.stop_after, job.nodes, job.off_nodes)
         self.steps: list[Step] = []
         self.updates: list[Update] = []
         self.scores: list[Score] = []

@@ -82,6 +82,8 @@ class AuditReport:
         conventions: Choices that are no faults, each with the size of its bias.
         weights: The weights that each action of one path got, beside REINFORCE's.
         residual: ‖E[g] − c·∇J‖ / ‖E[g]‖; NaN where it could not be measured.
+        quadrature_error: By how much the residual changes with more nodes for normal numbers; NaN
+            where there are none, or where more cannot be afforded.
         cosine: Between the expected gradient and the true one.
         discount: γ of the return; NaN if there is none.
         paths: Paths that were run.
@@ -109,6 +111,7 @@ class AuditReport:
     conventions: tuple[Convention, ...] = ()
     weights: tuple[WeightRow, ...] = ()
     residual: float = float("nan")
+    quadrature_error: float = float("nan")
     cosine: float = float("nan")
     discount: float = float("nan")
     paths: int = 0
@@ -165,6 +168,7 @@ class AuditReport:
                 "rule": self.rule,
                 "convention_biases": {c.name: c.bias for c in self.conventions},
                 "weights": [vars(row) for row in self.weights],
+                "quadrature_error": _number(self.quadrature_error),
                 "cosine": _number(self.cosine),
                 "discount": _number(self.discount),
                 "predicted_paths": self.predicted_paths,

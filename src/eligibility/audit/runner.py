@@ -15,6 +15,12 @@ from eligibility.audit.job import Job, Program, encode_job, settings_line
 from eligibility.audit.trace import Trace, parse_trace
 from eligibility.errors import EligibilityError
 
+# As `-m` does it, but without the folder that the user is in: a file of theirs that is named as a
+# module, such as random.py, would take its place.
+_WORKER = """import runpy, sys
+sys.path.pop(0)
+runpy.run_module("eligibility.audit.worker", run_name="__main__")"""
+
 
 class WorkerError(EligibilityError, RuntimeError):
     """The process that runs the audited program could not be started or has died."""
@@ -81,7 +87,7 @@ class ScriptRunner:
             self.script.write_text(text, encoding="utf-8")
         program = Program(str(self.script), arguments, str(scratch), seconds, megabytes, four_tuple)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "eligibility.audit.worker"],
+            [sys.executable, "-c", _WORKER],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

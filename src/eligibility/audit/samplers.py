@@ -13,7 +13,6 @@ from torch import distributions
 
 from eligibility.audit.noise_numpy import GENERATOR, drawing
 from eligibility.audit.patches import Patches
-from eligibility.audit.quadrature import NODES, WEIGHTS
 from eligibility.audit.raised import precision_note
 from eligibility.audit.recorder import Recorder
 
@@ -160,11 +159,8 @@ def _gaussian(patches: Patches, recorder: Recorder) -> None:
         chosen, values = [], []
         pairs = zip(loc.reshape(-1).tolist(), scale.reshape(-1).tolist(), strict=True)
         for mean, deviation in pairs:
-            outcomes = [mean + deviation * node for node in NODES]
-            gaussian = (mean, deviation, outcomes)
-            picked = recorder.choices.choose(WEIGHTS, "action", gaussian)
-            chosen.append(NODES[picked])
-            values.append(outcomes[picked])
+            chosen.append(recorder.choices.choose_normal(mean, deviation))
+            values.append(mean + deviation * chosen[-1])
         recorder.sampled(first, values)
         return torch.tensor(chosen, dtype=loc.dtype).reshape(loc.shape)
 

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
+import opcode
 import random
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 import numpy as np
 import torch
 
+from eligibility.audit.devices import stay_on_processor
 from eligibility.audit.patches import Patches
 
 # Packages that show or log: none of them can change a gradient.
 _INERT = {
     "matplotlib", "seaborn", "plotly", "visdom", "wandb", "tensorboard", "tensorboardX",
     "comet_ml", "mlflow", "IPython", "pygame", "imageio", "tqdm",
-    "pyvirtualdisplay", "progressbar", "neptune", "moviepy",
+    "pyvirtualdisplay", "progressbar", "neptune", "moviepy", "tkinter",
 }  # fmt: skip
 # Packages that programs use for their tables and plots: inert if they are not installed.
 _INERT_IF_MISSING = {"pandas", "psutil"}
@@ -55,10 +57,17 @@ class Inert:
         pass
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._iterable)
+        wanted = _unpacked(sys._getframe(1))
+        return iter([Inert() for _ in range(wanted)] if wanted else self._iterable)
 
     def __len__(self) -> int:
         return len(self._iterable)
+
+
+def _unpacked(frame: FrameType) -> int:
+    """Into how many names its code unpacks at this moment, as ``fig, ax = …`` does; else 0."""
+    code, at = frame.f_code.co_code, frame.f_lasti
+    return code[at + 1] if opcode.opname[code[at]] == "UNPACK_SEQUENCE" else 0
 
 
 class _InertModule(ModuleType):
@@ -126,31 +135,9 @@ def quieten(patches: Patches) -> None:
     patches.later(lambda: _reload(loaded, first, last))
     patches.set(time, "sleep", lambda seconds: None)
     patches.set(torch, "save", lambda *args, **options: None)  # into folders that may be missing
-    _stay_on_processor(patches)
+    stay_on_processor(patches)
     patches.set(torch, "compile", lambda model=None, **options: model or (lambda inner: inner))
     _seed(patches)
-
-
-def _stay_on_processor(patches: Patches) -> None:
-    """No accelerator is available; what is sent to one nevertheless stays where it is."""
-    patches.set(torch.cuda, "is_available", lambda: False)
-    for accelerator in (torch.cuda, torch.xpu):  # seeding one takes the stack's text each time
-        patches.set(accelerator, "manual_seed_all", lambda seed: None)
-
-    def near(argument: Any) -> Any:
-        away = isinstance(argument, (str, torch.device)) and str(argument).startswith("cuda")
-        return "cpu" if away else argument
-
-    def watch(owner: Any) -> None:
-        def to(self: Any, *args: Any, **options: Any) -> Any:
-            kept = {name: near(value) for name, value in options.items()}
-            return stock(self, *map(near, args), **kept)
-
-        stock = patches.set(owner, "to", to)
-        patches.set(owner, "cuda", lambda self, *args, **options: self)
-
-    watch(torch.Tensor)
-    watch(torch.nn.Module)
 
 
 def _take_out_inert() -> dict[str, ModuleType]:

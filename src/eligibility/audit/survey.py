@@ -205,7 +205,7 @@ def executing_call(traces: tuple[Trace, ...]) -> int:
 
 def key_of(draw: Draw, state: int, component: int) -> Key:
     """What identifies a choice as a function of the parameters."""
-    rounded = tuple(round(prob, 9) for prob in draw.probs)
+    rounded = () if draw.loc is not None else tuple(round(prob, 9) for prob in draw.probs)
     loc = None if draw.loc is None else round(draw.loc, 9)
     scale = None if draw.scale is None else round(draw.scale, 9)
     return state, component, rounded, loc, scale

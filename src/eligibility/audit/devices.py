@@ -1,0 +1,63 @@
+"""No accelerator: what a program sends to one stays on the processor."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from eligibility.audit.patches import Patches
+
+_AWAY = ("cuda", "mps", "xpu")
+# Of torch.cuda: what programs call to set one up or to ask about it.
+_WITHOUT_EFFECT = (
+    "set_device", "manual_seed", "manual_seed_all", "synchronize", "empty_cache", "init",
+    "reset_peak_memory_stats", "max_memory_allocated", "memory_allocated", "memory_reserved",
+)  # fmt: skip
+
+
+def stay_on_processor(patches: Patches) -> None:
+    """No accelerator is available; what is sent to one nevertheless stays where it is."""
+    patches.set(torch.cuda, "is_available", lambda: False)
+    patches.set(torch.cuda, "device_count", lambda: 0)
+    patches.set(torch.cuda, "get_device_name", lambda device=None: "none")
+    for name in _WITHOUT_EFFECT:
+        patches.set(torch.cuda, name, lambda *args, **options: 0)
+    # seeding one takes the stack's text each time
+    patches.set(torch.xpu, "manual_seed_all", lambda seed: None)
+    patches.set(torch.backends.mps, "is_available", lambda: False)
+    patches.set(torch, "set_default_device", lambda device: None)
+
+    def watch(owner: Any) -> None:
+        def to(self: Any, *args: Any, **options: Any) -> Any:
+            kept = {name: near(value) for name, value in options.items()}
+            return stock(self, *map(near, args), **kept)
+
+        stock = patches.set(owner, "to", to)
+        patches.set(owner, "cuda", lambda self, *args, **options: self)
+
+    watch(torch.Tensor)
+    watch(torch.nn.Module)
+    making = ExitStack()
+    making.enter_context(MadeNear())
+    patches.later(making.close)
+
+
+class MadeNear(TorchFunctionMode):
+    """Tensors that are made for an accelerator are made on the processor."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if "device" in kwargs:
+            kwargs = kwargs | {"device": near(kwargs["device"])}
+        return func(*args, **kwargs)
+
+
+def near(argument: Any) -> Any:
+    """The processor in place of an accelerator; everything else as it is."""
+    device = isinstance(argument, (str, torch.device))
+    return "cpu" if device and str(argument).startswith(_AWAY) else argument
