@@ -89,6 +89,44 @@ for update in range(1000):
         loss.backward()
         opt.step()
 """
+# Four steps an update, within an episode of up to three, with the critic's value of the rest.
+CRITIC = """
+import gymnasium as gym
+import torch
+from torch.distributions import Categorical
+
+GAMMA = 0.9
+env = gym.make("CartPole-v1")
+actor, critic = torch.nn.Linear(4, 2), torch.nn.Linear(4, 1)
+opt = torch.optim.Adam(actor.parameters(), lr=1e-2)
+critic_opt = torch.optim.Adam(critic.parameters(), lr=1e-2)
+obs = torch.as_tensor(env.reset()[0], dtype=torch.float32)
+while True:
+    log_probs, seen, following, rewards, stops, ends = [], [], [], [], [], []
+    for _ in range(4):
+        dist = Categorical(logits=actor(obs))
+        action = dist.sample()
+        log_probs.append(dist.log_prob(action))
+        seen.append(obs)
+        new, reward, terminated, truncated, _ = env.step(action.item())
+        following.append(torch.as_tensor(new, dtype=torch.float32))
+        rewards.append(reward)
+        stops.append(float(terminated))
+        ends.append(terminated or truncated)
+        obs = torch.as_tensor(env.reset()[0] if ends[-1] else new, dtype=torch.float32)
+    rewards, stops = torch.tensor(rewards), torch.tensor(stops)
+    values = critic(torch.stack(seen)).squeeze(-1)
+    next_values = critic(torch.stack(following)).squeeze(-1)
+    target = rewards + GAMMA * (1 - stops) * next_values.detach()
+    advantage = (target - values).detach()
+    opt.zero_grad()
+    (-(torch.stack(log_probs) * advantage).sum()).backward()
+    opt.step()
+    for _ in range(2):
+        critic_opt.zero_grad()
+        (critic(torch.stack(seen)).squeeze(-1) - target).pow(2).mean().backward(retain_graph=True)
+        critic_opt.step()
+"""
 LOSS = "    loss = -(gamma_t * scores * returns).sum()\n"
 
 
@@ -201,3 +239,37 @@ def test_what_may_be_carried_over_raises_no_alarm(name: str, tmp_path: Path) -> 
 def test_a_program_of_one_update_says_so(tmp_path: Path) -> None:
     report = audit(tmp_path, KEPT, ("range(1000)", "range(1)"))
     assert (report.verdict, report.updates) == ("unbiased", 1)
+
+
+def test_a_critic_trained_twice_and_a_rollout_that_ends_within_an_episode_are_no_faults(
+    tmp_path: Path,
+) -> None:
+    report = audit(tmp_path, CRITIC)
+    assert not report.findings, report.text()
+    assert (report.verdict, report.updates) == ("convention", 2)
+    assert {"bootstrapped", "rollout-cut"} <= {c.name for c in report.conventions}
+
+
+def test_a_target_that_moves_with_the_prediction_is_found_where_it_is_computed(
+    tmp_path: Path,
+) -> None:
+    report = audit(
+        tmp_path,
+        CRITIC,
+        ("next_values.detach()", "next_values"),
+        ("range(2):\n        critic", "range(1):\n        critic"),
+    )
+    assert [finding.rule for finding in report.findings] == ["critic-target-not-detached"]
+    assert report.findings[0].line == line_of(tmp_path / "program.py", "target = ")
+    assert (report.verdict, report.exit_status) == ("convention", 1)
+
+
+def test_a_return_that_ends_at_the_update_is_a_convention_with_its_own_name(tmp_path: Path) -> None:
+    returns = "target = rewards + GAMMA * (1 - stops) * next_values.detach()"
+    plain = "returns = [0.0] * 5\n    for t in (3, 2, 1, 0):\n"
+    plain += "        returns[t] = rewards[t] + GAMMA * (1 - ends[t]) * returns[t + 1]\n"
+    plain += "    target = torch.tensor(returns[:4])"
+    report = audit(tmp_path, CRITIC, (returns, plain))
+    assert not report.findings, report.text()
+    assert "return-cut-at-update" in {c.name for c in report.conventions}
+    assert not report.ok()

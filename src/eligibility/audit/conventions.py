@@ -70,7 +70,7 @@ def _bias_alone(
         return 0.0
     if not exhaustive:
         return 0.0 if name in _UNBIASED else None
-    if name == "bootstrapped":
+    if name in ("bootstrapped", "gae"):
         return measured.residual
     form = match.plain
     right = replace(

@@ -68,7 +68,8 @@ class Advantage:
     @property
     def conventions(self) -> tuple[str, ...]:
         """Its parts that people choose on purpose."""
-        critic = "baseline" if self.ending.startswith("return") else "bootstrapped"
+        estimated = "gae" if 0.0 < self.decay < 1.0 else "bootstrapped"
+        critic = "baseline" if self.ending.startswith("return") else estimated
         return (critic, *self.form.conventions)
 
     def weights(self, evidence: Evidence, line: Timeline, values: Array) -> Array:

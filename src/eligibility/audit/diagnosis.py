@@ -284,13 +284,16 @@ def _faults(case: Case, match: Match | None, measured: Bias, exact: bool) -> lis
 
 def _repeated_updates(case: Case) -> str:
     """Whether several steps of an optimizer used the same gradient, without a ratio."""
+    policy = policy_tensors(case.survey.directions, case.survey.slopes or {})
+    own = (policy - case.survey.shared) or policy  # a critic may be trained often on one batch
     for trace in case.survey.traces:
         if "ratio" in trace.notes:
             return ""
         by_place: dict[tuple[object, ...], int] = {}
         for update in trace.updates:
-            if any(row is not None and any(row) for row in update.ascent):
-                key = (update.steps_before, update.ascent)
+            rows = tuple(row for i, row in enumerate(update.ascent) if i in own)
+            if any(row is not None and any(row) for row in rows):
+                key = (update.steps_before, rows)
                 by_place[key] = by_place.get(key, 0) + 1
         if by_place and max(by_place.values()) > 1:
             return f"{max(by_place.values())} optimizer steps on the same data, with no ratio"

@@ -301,8 +301,6 @@ CONVENTIONS = {
     "credited to the actions before it; the critic's value of the last state would stand for it",
     "gae": "generalised advantage estimation with λ < 1: later rewards count with powers of λ, and "
     "the critic's estimates make up for the rest",
-    "running-statistics": "the returns are shifted or divided by numbers that the batch itself has "
-    "entered, such as a running mean",
     "bootstrapped": "later rewards are replaced by the critic's estimate: biased by its error",
     "shared-critic-parameters": "the critic's loss moves parameters of the policy too; the audit "
     "looks at those that are the policy's alone",

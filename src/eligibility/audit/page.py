@@ -31,7 +31,8 @@ def render_html(report: AuditReport) -> str:
         f"<p>{escape(report.summary)}</p>",
         f"<p>{report.paths} paths {kind}; "
         f"{report.parameters} policy parameters; residual {report.residual:.2e}, rounding below "
-        f"{report.tolerance:.0e}; {escape(report.precision)}.</p>",
+        f"{report.tolerance:.0e}, so smaller biases are missed; {escape(report.precision)}; "
+        f"updates audited: {'1 and 2' if report.updates == 2 else '1'}.</p>",
         *(_finding(finding) for finding in report.findings),
     ]
     if report.rule:

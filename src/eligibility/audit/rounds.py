@@ -71,7 +71,7 @@ def observe_rounds(base: Survey, runner: Runner, paths: bool, progress: Progress
     size = SIZES[1] if base.size == SIZES[0] else base.size
     start = Job((), size, directions=1, raised=base.raised)
     found = [runner.run(replace(start, seed=seed)) for seed in range(_SCOUTS)]
-    first = max(filter(_usable, found), key=lambda trace: len(trace.steps), default=None)
+    first = max(filter(_usable, found), key=_told, default=None)
     if first is None:
         return None
     held, last = len(first.updates), first.updates[-1]
@@ -104,6 +104,12 @@ def _usable(trace: Trace) -> bool:
     numbers = np.array([number for row in rows for number in row])
     complete = trace.outcome == "updated" and 0 < len(trace.updates) < MAX_UPDATES
     return complete and bool(np.isfinite(numbers).all() and numbers.any())
+
+
+def _told(trace: Trace) -> tuple[int, bool]:
+    """How much a path carries over: its steps, and whether an episode goes on after it."""
+    last = trace.steps[-1] if trace.steps else None
+    return len(trace.steps), last is not None and not (last.terminated or last.truncated)
 
 
 def _goes_on(trace: Trace, held: int) -> bool:

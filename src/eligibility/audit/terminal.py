@@ -55,7 +55,9 @@ def _measured(report: AuditReport) -> str:
     return (
         f"{report.paths} paths {kind}, "
         f"{report.parameters} policy parameters, residual {report.residual:.1e} "
-        f"(rounding below {report.tolerance:.0e}), {report.precision}, {report.seconds:.1f} s"
+        f"(rounding below {report.tolerance:.0e}, so smaller biases are missed), "
+        f"{report.precision}, updates audited: {'1 and 2' if report.updates == 2 else '1'}, "
+        f"{report.seconds:.1f} s"
     )
 
 
