@@ -13,10 +13,11 @@ import re
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from eligibility.ops import _triton_kernels as kernels
+from eligibility.ops import _triton_kernels, _triton_sampling
 
 def build(name, warps, **values):
-    kernel = getattr(kernels, name)
+    module = _triton_sampling if name == "sample_kernel" else _triton_kernels
+    kernel = getattr(module, name)
     signature, constants, hints = {}, {}, {}
     for position, argument in enumerate(kernel.arg_names):
         value = values.get(argument)

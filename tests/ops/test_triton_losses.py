@@ -229,7 +229,7 @@ def test_sample_is_the_largest_of_the_logits_with_gumbel_noise_from_philox(loope
 
 def test_noise_is_right_in_both_tails() -> None:
     """Where u is all but 1, 1 − u must keep its digits; where it is all but 0, u must."""
-    kernel_module = _triton._kernels()
+    kernel_module = _triton._sampling()
     bits = torch.tensor([0, 1, 7, 2**16, 2**31, 2**32 - 2**16, 2**32 - 8, 2**32 - 1])
     exact = -torch.log(-torch.log((bits.double() + 0.5) / 2**32))
     out = torch.empty(8, device=DEVICE)

@@ -75,6 +75,13 @@ def _kernels() -> ModuleType:
     return _triton_kernels
 
 
+@cache
+def _sampling() -> ModuleType:
+    from eligibility.ops import _triton_sampling
+
+    return _triton_sampling
+
+
 @dataclass(frozen=True)
 class Rows:
     """Rows of raw logits, and what is done to them before the softmax.
@@ -106,7 +113,7 @@ class Results:
     """What a kernel found out about N rows, in float32.
 
     Attributes:
-        table: One row for each of the numbers of `_triton_kernels`, shape ``[10, N]``. Those of the
+        table: One row for each of the numbers of `_triton_sums`, shape ``[10, N]``. Those of the
             loss, and of the reference, are filled only where there is one.
         gradient: Of the loss, by the raw logits, shape ``[N, V]``.
         has_loss: Whether a loss was evaluated.
@@ -229,7 +236,7 @@ def sample(rows: Rows, seed: Tensor) -> tuple[Tensor, Results]:
         mask, tiling = _mask(rows), _tiling(categories, logits.stride(0), True)
         block = max(4, tiling.block)
         with _device_of(logits):
-            _kernels().sample_kernel[(-(-count // tiling.rows),)](
+            _sampling().sample_kernel[(-(-count // tiling.rows),)](
                 logits, logits.stride(0), mask, _stride(mask), seed, action, table,
                 count, categories, *_shaping(rows), tiling.rows, block, min(tiling.group, block),
                 **_options(logits, tiling.rows, block),
