@@ -67,20 +67,23 @@ def allowed(config: Config) -> Tensor:
 
 @torch.no_grad()
 def answer(
-    model: LlamaForCausalLM, prompts: Tensor, config: Config, generator: torch.Generator | None
+    model: LlamaForCausalLM, prompts: Tensor, config: Config, noise: Tensor | None = None
 ) -> Tensor:
-    """Answers ``[count, length]``, sampled; without a generator the most probable tokens."""
+    """Answers ``[count, length]``: the most probable tokens, or with noise sampled ones.
+
+    The token whose exponential noise ``[count, length, V]``, divided by its probability, comes
+    first has that probability to be chosen.
+    """
     tokens, cache = prompts, None
     answers: list[Tensor] = []
-    for _ in range(config.length):
+    for place in range(config.length):
         output = model.model(tokens, past_key_values=cache, use_cache=True)
         cache = output.past_key_values
         logits = model.lm_head(output.last_hidden_state[:, -1]).float()
         probs = logits.masked_fill(~allowed(config), float("-inf")).softmax(-1)
-        if generator is None:
-            tokens = probs.argmax(-1, keepdim=True)
-        else:
-            tokens = torch.multinomial(probs, 1, generator=generator)
+        if noise is not None:
+            probs = probs / noise[:, place]
+        tokens = probs.argmax(-1, keepdim=True)
         answers.append(tokens)
     return torch.cat(answers, 1)
 
@@ -132,17 +135,25 @@ class Progress:
 def rollout(
     model: LlamaForCausalLM, task: Sorting, config: Config, generator: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Prompts of this process, each repeated, with sampled answers and their rewards."""
-    share = config.prompts // processes()
-    prompts = task.prompts(share, generator).repeat_interleave(config.samples, 0)
-    answers = answer(model, prompts, config, generator)
+    """Prompts of this process, each repeated, with sampled answers and their rewards.
+
+    Every process draws the whole batch and its noise, and takes its share of them: so the batch
+    does not depend on how many they are.
+    """
+    count = config.prompts * config.samples
+    everything = task.prompts(config.prompts, generator).repeat_interleave(config.samples, 0)
+    noise = torch.empty(count, config.length, config.vocabulary).exponential_(generator=generator)
+    share = count // processes()
+    own = slice(rank() * share, (rank() + 1) * share)
+    prompts = everything[own]
+    answers = answer(model, prompts, config, noise[own])
     return prompts, answers, task.reward(prompts, answers)
 
 
 def train(model: LlamaForCausalLM, config: Config) -> Iterator[Progress]:
     """Steps of REINFORCE, each with a fresh batch."""
     task = Sorting(config.symbols, config.length)
-    generator = torch.Generator().manual_seed(config.seed * 1009 + rank())
+    generator = torch.Generator().manual_seed(config.seed * 1009)
     optimizer = torch.optim.Adam(model.parameters(), lr=config.learning_rate)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: 1 - done / config.steps)
     start = time.perf_counter()
@@ -197,7 +208,7 @@ def learn(config: Config, out: Path) -> list[Progress]:
     if rank() == 0:
         task = Sorting(config.symbols, config.length)
         fresh = task.prompts(1000, torch.Generator().manual_seed(config.seed + 1))
-        greedy = task.right(fresh, answer(model, fresh, config, None)).all(1).float().mean()
+        greedy = task.right(fresh, answer(model, fresh, config)).all(1).float().mean()
         first, last = history[0], history[-1]
         print(
             f"reward {first.reward:.3f} -> {last.reward:.3f} of 2 in {last.step} steps and "

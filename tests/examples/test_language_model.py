@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 pytest.importorskip("transformers", reason="the example needs the extra 'examples'")
 
@@ -43,7 +44,37 @@ def test_it_learns_to_sort_two_letters_and_agrees_with_plain_logits(tmp_path: Pa
     assert largest_difference < 1e-5
 
 
-def test_two_processes_share_a_batch(tmp_path: Path) -> None:
+RANK = """
+import sys
+import torch
+import torch.distributed as dist
+import train
+
+def run():
+    model = train.build(config).double()
+    seen = [(p.reward, p.right) for p in train.train(model, config)]
+    return torch.tensor(seen), torch.cat([p.detach().flatten() for p in model.parameters()])
+
+config = train.Config(**%r)
+dist.init_process_group("gloo")
+is_first = train.rank() == 0
+shared = run()
+dist.destroy_process_group()
+if is_first:
+    torch.save((shared, run()), sys.argv[1])
+"""
+
+
+def test_two_processes_make_the_steps_of_one(tmp_path: Path) -> None:
+    names = [name.removeprefix("--").replace("-", "_") for name in TINY[::2]]
+    numbers = [float(text) if "e" in text else int(text) for text in TINY[1::2]]
+    program, result = tmp_path / "rank.py", tmp_path / "result.pt"
+    config = {**dict(zip(names, numbers, strict=True)), "steps": 5}
+    program.write_text(f"import sys\nsys.path.insert(0, {str(FOLDER)!r})\n" + RANK % config)
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-    run(*launcher, "train.py", *TINY, "--steps", "3", "--out", str(tmp_path))
-    assert len(rewards(tmp_path)) == 3
+    run(*launcher, str(program), str(result))
+    (seen, weights), (seen_alone, weights_alone) = torch.load(result)
+    assert seen.shape == (5, 2)
+    assert len(set(seen[:, 0].tolist())) > 1  # the batches differ
+    torch.testing.assert_close(seen, seen_alone, rtol=1e-6, atol=0)  # float32 means
+    torch.testing.assert_close(weights, weights_alone, rtol=1e-9, atol=1e-10)
