@@ -52,9 +52,9 @@ def page(results: Path) -> str:
         files = sorted(results.glob(pattern))
         if files:
             sections.append(section(json.loads(files[-1].read_text(encoding="utf-8"))))
-    linear = [json.loads(path.read_text("utf-8")) for path in sorted(results.glob("linear*.json"))]
-    if linear:
-        sections.insert(2, through_linear(linear))
+    linear = results / "linear.json"
+    if linear.exists():
+        sections.insert(2, through_linear(json.loads(linear.read_text("utf-8"))))
     return "\n".join(sections)
 
 
@@ -239,18 +239,27 @@ def goal(words: str, found: list[float], bound: float, most: bool = False) -> li
     return [words, span, "no" if not reached else verdict]
 
 
-def through_linear(results: list[dict[str, Any]]) -> str:
+def through_linear(result: dict[str, Any]) -> str:
     """The linear head beside the three matrix products that nobody can avoid."""
-    parts = ["## Through the linear layer\n"]
-    for result in results:
-        size = " × ".join(map(str, result["N, V, D"]))
-        bonus = ", entropy bonus" if result["entropy_coef"] else ""
-        parts.append(
-            f"N × V × D = {size}, {result['dtype']}{bonus}; {result['date']}, "
-            f"{result['processor']}, {result['threads']} thread(s), torch {result['torch']}, "
-            f"median of {result['rounds']} rounds. The ratio is to the three bare products; the "
-            "peak holds the two gradients.\n"
-        )
+    versions = ", ".join(f"{name} {number}" for name, number in result["versions"].items())
+    load = ", ".join(f"{number:.1f}" for number in result["load_average"])
+    noun = "thread" if result["threads"] == 1 else "threads"
+    parts = [
+        f"""\
+## Through the linear layer
+
+`-mean(A * log_prob)` of hidden states times an unembedding, and both gradients. The ratio is to the
+three bare matrix products, in the same rounds; the peak is that of a process of its own and holds
+the two gradients; the error is that of the hidden states' gradient against the same numbers in
+float32. {result["date"]}, {result["processor"]}, {result["threads"]} {noun}, process time,
+{result["rounds"]} round(s), one where a method takes over three times the products; load of the
+machine {load}; {versions}.
+"""
+    ]
+    for of in result["tables"]:
+        size = " × ".join(str(of["size"][axis]) for axis in ("tokens", "vocabulary", "features"))
+        bonus = ", entropy bonus" if of["entropy_coef"] else ""
+        parts.append(f"### {of['dtype']} {size}{bonus}\n")
         rows = [
             [
                 row["method"],
@@ -259,13 +268,12 @@ def through_linear(results: list[dict[str, Any]]) -> str:
                 "" if row["extra_peak_mib"] is None else f"{row['extra_peak_mib']:.0f}",
                 f"{row['gradient_error']:.1e}",
             ]
-            for row in result["rows"]
+            for row in of["figures"]
         ]
         parts.append(table(("", "seconds", "ratio", "peak MiB", "gradient error"), rows))
-        missing = result.get("left_out", {})
+        missing = "".join(f"- {name}: {why}.\n" for name, why in of["left_out"].items())
         if missing:
-            reasons = "; ".join(f"{name}: {why}" for name, why in missing.items())
-            parts.append(f"Not measured: {reasons}.\n")
+            parts.append(f"Not measured:\n\n{missing}")
     return "\n".join(parts)
 
 

@@ -12,13 +12,14 @@ from typing import Any
 import torch
 
 from eligibility.bench.contestants import OURS, contestants, left_out
-from eligibility.bench.linear import LinearFigure, Size, measure_linear
-from eligibility.bench.linear import left_out as linear_left_out
+from eligibility.bench.linear import LinearTable, measure_linear
+from eligibility.bench.linear_process import Size
 from eligibility.bench.machine import Machine, Roofline, describe_machine, measure_roofline
 from eligibility.bench.measurement import (
     Problem,
     Step,
     clock_for,
+    clock_name,
     extra_peak,
     gradient_error,
     new_problem,
@@ -86,17 +87,6 @@ class Table:
         """How many times as long as this library the contestant takes."""
         ratios = {figure.name: figure.of_copy for figure in self.figures}
         return ratios[name] / ratios[OURS]
-
-
-@dataclass(frozen=True)
-class LinearTable:
-    """All methods through the linear layer at one size."""
-
-    size: Size
-    dtype: str
-    entropy_coef: float
-    figures: tuple[LinearFigure, ...]
-    left_out: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -170,15 +160,16 @@ def measure(
         for beta in ENTROPY_COEFS if linear else ():
             assert linear is not None
             progress(f"through the linear layer, entropy bonus {beta:g}")
-            figures = measure_linear(linear, linear_dtype, beta, rounds=min(rounds, 3), clock=clock)
-            missing = linear_left_out(beta)
-            through.append(LinearTable(linear, linear_dtype, beta, tuple(figures), missing))
+            table = measure_linear(
+                linear, linear_dtype, beta, rounds=min(rounds, 3), clock=clock_name(threads)
+            )
+            through.append(table)
         backends = _backend.describe()
     return Benchmark(
         date=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         threads=threads,
         rounds=rounds,
-        clock="process time" if threads == 1 else "wall time",
+        clock=clock_name(threads),
         backends=backends,
         left_out=left_out(with_compile),
         machine=describe_machine(),

@@ -120,6 +120,11 @@ def clock_for(threads: int) -> Callable[[], float]:
     return time.process_time if threads == 1 else time.perf_counter
 
 
+def clock_name(threads: int) -> str:
+    """The same in words."""
+    return "process time" if threads == 1 else "wall time"
+
+
 def extra_peak(loss: Loss, problem: Problem) -> int:
     """The most bytes that a step holds beyond those before it; the gradient is among them.
 

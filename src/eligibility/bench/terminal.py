@@ -7,7 +7,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 
 from eligibility.bench.contestants import OURS
-from eligibility.bench.logits import COPY, Benchmark, LinearTable, Table
+from eligibility.bench.linear import LinearTable
+from eligibility.bench.logits import COPY, Benchmark, Table
 
 
 def renderable(result: Benchmark) -> RenderableType:
@@ -61,11 +62,17 @@ def _grid(table: Table) -> Grid:
     return grid
 
 
-def _linear_grid(table: LinearTable) -> Grid:
+def linear_title(table: LinearTable) -> str:
+    """N × V × D, and what else was asked."""
     bonus = f", with {table.entropy_coef:g} · entropy" if table.entropy_coef else ""
     size = table.size
-    words = f"{table.dtype} {size.tokens} × {size.vocabulary} × {size.features}{bonus}"
-    grid = Grid(title=words, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+    return f"{table.dtype} {size.tokens} × {size.vocabulary} × {size.features}{bonus}"
+
+
+def _linear_grid(table: LinearTable) -> Grid:
+    grid = Grid(
+        title=linear_title(table), title_justify="left", title_style="bold", box=SIMPLE_HEAD
+    )
     grid.add_column("", no_wrap=True)
     for heading in ("ms", "/ products", "peak MiB", "error"):
         grid.add_column(heading, justify="right")
