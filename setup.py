@@ -12,7 +12,14 @@ rows = Extension(
     sources=[f"{FOLDER}/module.cpp", f"{FOLDER}/rows.cpp"],
     depends=[
         f"{FOLDER}/{name}.h"
-        for name in ("rows", "row_task", "row_vectors", "row_template", "row_function")
+        for name in (
+            "rows",
+            "row_task",
+            "row_vectors",
+            "row_template",
+            "row_passes",
+            "row_function",
+        )
     ],
     extra_compile_args=[
         "-O2",
