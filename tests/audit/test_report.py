@@ -87,10 +87,27 @@ def test_junit_counts_the_fault_as_a_failure() -> None:
     assert failure.get("type") == "broadcast"
 
 
+def test_junit_has_one_failure_for_several_faults_and_an_error_for_no_answer() -> None:
+    second = replace(FINDING, rule="reversed-returns", title="backwards", file="c.py", line=9)
+    report = AuditReport("p", "biased", "", findings=(second, FINDING))
+    suite = ElementTree.fromstring(report.junit())
+    assert suite.get("failures") == "1"
+    (case,) = suite.findall("testcase")
+    (failure,) = case.findall("failure")
+    assert failure.get("type") == "reversed-returns broadcast"
+    assert (case.get("file"), case.get("line")) == ("c.py", "9")
+    unknown = ElementTree.fromstring(AuditReport("p", "inconclusive", "no loop").junit())
+    assert (unknown.get("failures"), unknown.get("errors")) == ("0", "1")
+    error = unknown.find("testcase/error")
+    assert error is not None
+    assert error.get("message") == "no loop"
+
+
 def test_html_escapes_and_draws_a_bar_for_each_weight() -> None:
     page = REPORT.html()
     assert "every &lt;b&gt; by every return" in page
     assert page.count("<rect") == 4
+    assert '<meta name="viewport"' in page  # else a telephone shows it at the width of a desk
     assert 'x="30.0" y="3" width="30.0"' in page  # −2 of a largest 4: half the width, to the left
 
 

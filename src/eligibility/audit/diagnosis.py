@@ -33,8 +33,8 @@ from eligibility.audit.trace import UNREAD
 from eligibility.audit.weight_rows import weight_rows
 
 _NO_UPDATE = (
-    "the program made no step of an optimizer of torch.optim; does something start its training, "
-    "and is its loop long enough?"
+    "the program made no optimizer step (of torch.optim); does something start its training, and "
+    "is its loop long enough?"
 )
 _TOO_MANY = "too many paths to run them all, and no rule explains the sample"
 _SAMPLED = (

@@ -50,31 +50,45 @@ def _result(finding: Finding) -> dict[str, Any]:
 
 def _address(file: str) -> str:
     """A reference as SARIF wants it: relative to the working folder, or a file address."""
-    path = Path(file)
-    if path.is_absolute() and path.is_relative_to(Path.cwd()):
-        path = path.relative_to(Path.cwd())
+    path = _relative(file)
     return path.as_uri() if path.is_absolute() else quote(path.as_posix(), safe="/#")
 
 
+def _relative(file: str) -> Path:
+    """Relative to the working folder, if it is within."""
+    path = Path(file)
+    inside = path.is_absolute() and path.is_relative_to(Path.cwd())
+    return path.relative_to(Path.cwd()) if inside else path
+
+
 def render_junit(report: AuditReport) -> str:
-    """JUnit XML: one test case, with a failure for each fault."""
-    faults = report.faults
+    """JUnit XML: one test case, failed by faults, and in error where the audit cannot tell."""
+    faults, unknown = report.faults, report.verdict == "inconclusive"
+    failed = bool(faults) and not unknown
     suite = ElementTree.Element(
         "testsuite",
         name="eligibility audit",
         tests="1",
-        failures=str(len(faults)),
-        errors="0",
-        skipped=str(int(report.verdict == "inconclusive")),
+        failures=str(int(failed)),
+        errors=str(int(unknown)),
+        skipped="0",
         time=f"{report.seconds:.3f}",
     )
     case = ElementTree.SubElement(
         suite, "testcase", name=report.program, classname="audit", time=f"{report.seconds:.3f}"
     )
-    for finding in faults:
-        failure = ElementTree.SubElement(case, "failure", message=finding.title, type=finding.rule)
-        failure.text = f"{finding.file}:{finding.line}\n{finding.means}\nFix: {finding.fix}"
-    if report.verdict == "inconclusive":
-        ElementTree.SubElement(case, "skipped", message=report.summary)
+    if unknown:
+        ElementTree.SubElement(case, "error", message=report.summary, type="inconclusive")
+    elif failed:
+        case.set("file", str(_relative(faults[0].file)))
+        case.set("line", str(max(faults[0].line, 1)))
+        # a test case has one failure: those who read it look at the first only
+        message = "; ".join(finding.title for finding in faults)
+        kinds = " ".join(finding.rule for finding in faults)
+        failure = ElementTree.SubElement(case, "failure", message=message, type=kinds)
+        failure.text = "\n\n".join(
+            f"{finding.file}:{finding.line}\n{finding.means}\nFix: {finding.fix}"
+            for finding in faults
+        )
     ElementTree.SubElement(case, "system-out").text = report.text()
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)

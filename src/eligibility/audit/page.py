@@ -17,7 +17,10 @@ padding:.4rem 1rem}dl.warning{border-color:#b58900}dt{color:#57606a}dd{margin:0}
 table{border-collapse:collapse}td,th{padding:.2rem .8rem;text-align:right}
 td.what,th.what{text-align:left}th{color:#57606a;font-weight:normal}
 code{background:#f2f4f6;padding:.1rem .3rem}svg{vertical-align:middle}
-@media(prefers-color-scheme:dark){body{background:#16181c;color:#e6e8eb}code{background:#2a2e34}}
+code{overflow-wrap:anywhere}.wide{overflow-x:auto}
+@media(max-width:32rem){td,th{padding:.2rem .3rem}td svg{display:block;margin-left:auto}}
+@media(prefers-color-scheme:dark){body{background:#16181c;color:#e6e8eb}code{background:#2a2e34}
+dt,th{color:#a9b1ba}}
 """
 
 
@@ -41,7 +44,9 @@ def render_html(report: AuditReport) -> str:
     body += [f"<p><small>{escape(note)}</small></p>" for note in report.notes]
     title = escape(f"{report.program}: {report.verdict}")
     return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{title}</title>"
         f"<style>{_STYLE}</style></head><body>{''.join(body)}</body></html>\n"
     )
 
@@ -71,7 +76,7 @@ def _conventions(report: AuditReport) -> str:
     head = (
         '<tr><th class="what">convention</th><th>bias</th><th class="what">what it does</th></tr>'
     )
-    return f"<table>{head}{rows}</table>"
+    return f'<div class="wide"><table>{head}{rows}</table></div>'
 
 
 def _weights(rows: tuple[WeightRow, ...]) -> str:
@@ -87,7 +92,7 @@ def _weights(rows: tuple[WeightRow, ...]) -> str:
     head = "<th>env</th><th>t</th><th>reward</th><th>this program</th><th>REINFORCE</th>"
     return (
         "<h2>Weight of each action's ∇ log π, on one path</h2>"
-        f"<table><tr>{head}</tr>{lines}</table>"
+        f'<div class="wide"><table><tr>{head}</tr>{lines}</table></div>'
     )
 
 
