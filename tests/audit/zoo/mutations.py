@@ -240,8 +240,6 @@ MUTATIONS = (
                    "buffer = self.__dict__.setdefault('kept', Buffer())"), ""),
     Mutation("old-log-prob-recomputed", ("ratio-always-one",), ("old",),
              _after("old_log_probs = log_probs.detach()"), "meta-pytorch/torchforge#571"),
-    Mutation("acting-policy-stale", ("acting-policy-stale",), ("sync",),
-             _swap("acting.load_state_dict(net.state_dict())", "pass"), ""),
 )  # fmt: skip
 
 
