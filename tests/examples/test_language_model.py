@@ -6,10 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import torch
-
-pytest.importorskip("transformers", reason="the example needs the extra 'examples'")
 
 FOLDER = Path(__file__).parents[2] / "examples" / "language_model"
 TINY = [

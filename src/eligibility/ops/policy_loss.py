@@ -82,6 +82,7 @@ def reinforce_loss(
         is seldom wanted.
 
     Example:
+        >>> import torch
         >>> z = torch.zeros(1, 4, requires_grad=True)
         >>> reinforce_loss(z, torch.tensor([0]), torch.tensor([2.0])).backward()
         >>> z.grad
@@ -151,6 +152,7 @@ def clipped_policy_loss(
             out of its range, or the reference is not given in the form that the estimator needs.
 
     Example:
+        >>> import torch
         >>> old = torch.tensor([0.25]).log()  # the ratio is 2, beyond 1.2
         >>> clipped_policy_loss(torch.zeros(1, 2), torch.tensor([0]), torch.tensor([1.0]), old)
         tensor(-1.2000)

@@ -65,7 +65,7 @@ STYLES = (
     Style("buffer", half="opened", gamma="self.config.gamma", optimizer="self.optimizer"),
     Style("two_optimizers", half="opened", weights="advantages", gamma="gamma", inexact=True),
     Style("one_hot", half="opened"),
-    Style("same_step", half="opened"),
+    Style("same_step", half="opened", inexact=True),
     Style("next_step", half="opened", inexact=True),
     Style("sb3", half="scored", weights="advantages", gamma="0.9", inexact=True),
     Style("multi_discrete", half="scored"),

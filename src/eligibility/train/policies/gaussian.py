@@ -25,9 +25,9 @@ class _NormalNumbers(Policy):
     ±1 the ends. ln σ does not depend on the observation and starts at 0: σ = 1.
     """
 
-    action_dtype = torch.float32
-
     def __init__(self, low: np.ndarray[Any, Any], high: np.ndarray[Any, Any]) -> None:
+        # asked for when a policy is made: an audit runs it in double precision
+        self.noise_dtype = self.action_dtype = torch.float32
         self.shape, self.low, self.high = low.shape, low, high
         bounded = np.isfinite(low) & np.isfinite(high)
         with np.errstate(invalid="ignore"):  # inf − inf, where it is not bounded
