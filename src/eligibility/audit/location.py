@@ -65,7 +65,9 @@ def _line(rule: str, survey: Survey, source: Source, backward: int) -> int:
         return storing
     if rule in _CARRIED and adding:
         return adding
-    scored = _common([s.place for t in survey.traces for s in t.scores])[1]
+    scores = [score for trace in survey.traces for score in trace.scores]
+    learnt = [score for score in scores if score.differentiable]
+    scored = _common([score.place for score in learnt or scores])[1]
     if rule in _IN_SCORING and scored:
         return scored
     if rule == "mask-in-acting-only" and scored:

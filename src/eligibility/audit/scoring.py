@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,30 +49,35 @@ class _Row:
 def _pairs(trace: Trace, call: int) -> list[tuple[Step, Draw, _Row]]:
     """(step, draw, what was scored) of every choice that made an action; none if it is not clear.
 
-    A program that scores while it acts says by the moment of the call which action it means. Else
-    scores are matched to decisions in order: by rows of one batched call, or one call a decision.
+    Where some scores carry a gradient, the others are those of an old policy: they are left out. A
+    program that scores while it acts says by the moment of the call which action it means. Else
+    scores are matched to decisions in order: by rows of one batched call, or one call a decision;
+    of several passes over the same data the first is looked at.
     """
+    scores = [score for score in trace.scores if score.differentiable] or trace.scores
     decisions = [
         [(step, trace.draws[position]) for position in executed_draws(step, call)]
         for step in trace.steps
     ]
     if not all(decisions):
         return []
-    rows = _while_acting(trace, decisions)
+    rows = _while_acting(scores, decisions)
     if rows is None:
-        rows = [row for score in trace.scores for row in _rows(score)]
+        rows = [row for score in scores for row in _rows(score)]
     flat = [choice for decision in decisions for choice in decision]
-    if len(rows) != len(flat):
+    if not flat or not rows or len(rows) % len(flat):
         return []
-    return [(step, draw, row) for (step, draw), row in zip(flat, rows, strict=True)]
+    return [(step, draw, row) for (step, draw), row in zip(flat, rows, strict=False)]
 
 
-def _while_acting(trace: Trace, decisions: list[list[tuple[Step, Draw]]]) -> list[_Row] | None:
+def _while_acting(
+    scores: Sequence[Score], decisions: list[list[tuple[Step, Draw]]]
+) -> list[_Row] | None:
     """The rows of the calls between two transitions, where each has one row for each choice."""
     found: list[_Row] = []
     step = 0
     while step < len(decisions):
-        calls = [_rows(score) for score in trace.scores if score.steps_before == step]
+        calls = [_rows(score) for score in scores if score.steps_before == step]
         rows = [row for call in calls for row in call]
         # The environments that step together: as many as have a choice for each row.
         end, choices = step, 0
