@@ -199,7 +199,7 @@ def _judged(row: Row) -> bool:
     return row["verdict"] in ("unbiased", "convention", "biased", "wrong-sign", "no-gradient")
 
 
-def page(result: Row, first: Row | None) -> str:
+def page(result: Row, firsts: Sequence[Row]) -> str:
     """The figures as a page."""
     done, there = result["measured"], result["programs"]
     lines = [
@@ -208,9 +208,8 @@ def page(result: Row, first: Row | None) -> str:
         f"{len(STYLES)} styles of program × {len(MUTATIONS)} faults, and the same styles × "
         "hyperparameters × conventions as clean programs. The audit was written with the tuning "
         "styles at hand. The opened ones were written afterwards and scored once, below; what was "
-        "met in them was then repaired, so they are tuning styles since. The scored ones were "
-        "written by the hand that wrote the diagnosis, and nothing was changed after their first "
-        "score. Made by `python -m benchmarks.audit_zoo`.",
+        "met in them was then repaired, so they are tuning styles since. "
+        "Made by `python -m benchmarks.audit_zoo`.",
         "",
         f"{done} of the zoo's {there} programs were audited for this page, in a seeded random "
         f"order, in {len(result['states'])} state(s) of the audit's source. Intervals are "
@@ -218,17 +217,13 @@ def page(result: Row, first: Row | None) -> str:
         "",
         *_table(result["halves"]),
     ]
-    if first is not None:
+    for first in firsts:
         lines += [
             "",
-            "## First score of the opened styles, before anything was changed",
+            f"## First score of {first['styles']} styles, before anything was changed",
             "",
             f"{first['measured']} of {first['programs']} programs, in a seeded random order, at "
-            f"commit `{first['commit']}`. Counted as missed are two mutants that were no programs "
-            "(a name of another style) and one that was no fault (a batch that never has one "
-            "step); conventions that were not named had none to be named (γ = 1, a mean over "
-            "rollouts of the same length, a constant beside a critic's values). The zoo's labels "
-            "are repaired since.",
+            f"commit `{first['commit']}`. {first['note']}",
             "",
             *_table(first["halves"]),
             "",
@@ -308,8 +303,8 @@ def main() -> None:
         "halves": {half: summarise(rows, half) for half in HALVES},
     }
     RESULTS.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    first = json.loads(FIRST.read_text(encoding="utf-8")) if FIRST.exists() else None
-    PAGE.write_text(page(result, first), encoding="utf-8")
+    firsts = json.loads(FIRST.read_text(encoding="utf-8"))
+    PAGE.write_text(page(result, firsts), encoding="utf-8")
 
 
 def _told(row: Row) -> str:

@@ -160,6 +160,7 @@ class Recorder:
                 truncated,
                 groups,
                 matches,
+                action=tuple(components.tolist()),
             )
         )
 

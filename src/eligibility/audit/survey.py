@@ -24,6 +24,7 @@ RAN = ("updated", "finished")
 _SCOUTS = 6
 _ENOUGH = 40  # paths from whose probability the number of the others is foreseen
 _FEW_TENSORS = 4  # along which resampled runs are compared
+_COMPARED = 200  # values and actions by which a sampling call is told from another
 _MANY = 10**18  # "more than can be counted"
 _HOPELESS = 200  # choices of one path, of which no size of the probe makes few paths
 # Long paths tell more each, and take longer: so many steps together, and no fewer paths than that.
@@ -188,7 +189,8 @@ def executed_draws(step: Step, call: int) -> tuple[int, ...]:
 def executing_call(traces: tuple[Trace, ...]) -> int:
     """Which sampling call before a step made its action, counted from the end.
 
-    The one whose values fit the action on most steps; the last of those that fit equally often.
+    The one whose values fit the action on most steps; of those that fit equally often, such as none
+    where actions are squashed, the one whose values the action rises or falls with; else the last.
     """
     calls = max((len(step.groups) for trace in traces for step in trace.steps), default=0)
     fits = {
@@ -200,7 +202,26 @@ def executing_call(traces: tuple[Trace, ...]) -> int:
         )
         for position in range(calls, 0, -1)
     }
-    return max(fits, key=lambda call: (fits[call], call), default=-1)
+    best = max(fits.values(), default=0)
+    tied = [call for call in fits if fits[call] == best]
+    if len(tied) > 1:
+        return max(tied, key=lambda call: (_concordance(traces, call), call))
+    return tied[0] if tied else -1
+
+
+def _concordance(traces: tuple[Trace, ...], call: int) -> float:
+    """|τ| of Kendall between the first value of a sampling call and the first action number."""
+    pairs = {
+        (trace.draws[positions[0]].value, step.action[0])
+        for trace in traces
+        for step in trace.steps
+        if step.action and (positions := executed_draws(step, call))
+    }
+    numbers = np.array([pair for pair in pairs if pair[0] is not None][:_COMPARED], dtype=float)
+    if len(numbers) <= 1:
+        return 0.0
+    left, right = (np.sign(column[:, None] - column[None, :]) for column in numbers.T)
+    return abs(float((left * right).sum())) / (len(numbers) * (len(numbers) - 1))
 
 
 def key_of(draw: Draw, state: int, component: int) -> Key:

@@ -52,6 +52,7 @@ class Step:
         groups: The draws (indices) since the last step that may have made this action, by call.
         matches: Whether the values of each group are the action that arrived.
         executed: Whether it is one: False where a vector environment reset and ignored the action.
+        action: The numbers of the action that arrived.
     """
 
     environment: int
@@ -65,6 +66,7 @@ class Step:
     groups: tuple[tuple[int, ...], ...]
     matches: tuple[bool, ...]
     executed: bool = True
+    action: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,7 @@
 
 A program is a text with tagged lines (``#@ tag``); mutations and variants exchange tagged lines.
 Twelve styles were at hand when the diagnosis was written. Eight were written when it was frozen and
-scored once; what was met in them was repaired, so they are opened. The last five were written then,
-and are only scored.
+scored once, and so were five later ones; what was met in them was repaired, so they are opened.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent / "styles"
 # Whether the diagnosis was written or repaired with its programs at hand, or they are only scored.
-HALVES = ("tuning", "opened", "scored")
+HALVES = ("tuning", "opened")
 _TAG = re.compile(r"\s*#@ (\w+)$")
 
 
@@ -67,11 +66,11 @@ STYLES = (
     Style("one_hot", half="opened"),
     Style("same_step", half="opened", inexact=True),
     Style("next_step", half="opened", inexact=True),
-    Style("sb3", half="scored", weights="advantages", gamma="0.9", inexact=True),
-    Style("multi_discrete", half="scored"),
-    Style("squashed", half="scored"),
-    Style("token_level", half="scored"),
-    Style("clipped", half="scored"),
+    Style("sb3", half="opened", weights="advantages", gamma="0.9", inexact=True),
+    Style("multi_discrete", half="opened"),
+    Style("squashed", half="opened"),
+    Style("token_level", half="opened"),
+    Style("clipped", half="opened"),
 )
 # Batches that have the same number of steps each time; and those that never have one step only.
 ROLLOUTS = ("vector", "same_step", "next_step", "sb3")
