@@ -52,7 +52,7 @@ FAULTS = [
 def test_a_published_fault_is_found_named_and_located(style: str, mutation: str) -> None:
     program = mutate(STYLE[style], MUTATION[mutation])
     assert program is not None
-    report = audit_program(program)
+    report = audit_program(program, max_paths=60)
     named = [finding for finding in report.findings if finding.rule in program.expected]
     assert named, report.text()
     assert named[0].line in program.lines, f"{named[0].line} is not in {program.lines}"
@@ -65,7 +65,7 @@ def test_a_published_fault_is_found_named_and_located(style: str, mutation: str)
 def test_a_clean_program_raises_no_alarm(style: str) -> None:
     program = variant(STYLE[style], "as-written", "exact")
     assert program is not None
-    report = audit_program(program)
+    report = audit_program(program, max_paths=60)
     assert not report.findings, report.text()
     expected = "convention" if STYLE[style].inexact else "unbiased"
     assert report.verdict == expected, report.text()
@@ -85,7 +85,7 @@ def test_a_clean_program_raises_no_alarm(style: str) -> None:
 def test_a_convention_is_named_and_no_fault(style: str, convention: str) -> None:
     program = variant(STYLE[style], "as-written", convention)
     assert program is not None
-    report = audit_program(program)
+    report = audit_program(program, max_paths=60)
     assert set(program.conventions) <= {c.name for c in report.conventions}, report.text()
     assert report.exit_status == 0
 
