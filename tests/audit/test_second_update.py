@@ -12,43 +12,22 @@ from eligibility.audit.examine import examine
 from eligibility.audit.report import AuditReport
 from eligibility.audit.runner import CallableRunner
 from eligibility.audit.source import read_source
-from tests.audit.writing import line_of
+from tests.audit.writing import PROGRAM, line_of
 
 # One agent in two forms: log-probabilities kept from acting, and a batch that is scored again.
-KEPT = """
-import gymnasium as gym
-import torch
-from torch.distributions import Categorical
-
-GAMMA = 0.9
-env = gym.make("CartPole-v1")
-net = torch.nn.Linear(4, 2)
-opt = torch.optim.Adam(net.parameters(), lr=1e-2)
-before = None
-baseline = 0.0
-log_probs, rewards = [], []
-for episode in range(1000):
-    obs, _ = env.reset()
-    log_probs, rewards, done = [], [], False
-    while not done:
-        dist = Categorical(logits=net(torch.as_tensor(obs, dtype=torch.float32)))
-        action = dist.sample()
-        log_probs.append(dist.log_prob(action))
-        obs, reward, terminated, truncated, _ = env.step(action.item())
-        rewards.append(reward)
-        done = terminated or truncated
-    returns, running = [], 0.0
-    for reward in reversed(rewards):
-        running = reward + GAMMA * running
-        returns.insert(0, running)
-    returns = torch.tensor(returns)
-    scores = torch.stack(log_probs)
-    gamma_t = GAMMA ** torch.arange(len(returns))
-    loss = -(gamma_t * scores * returns).sum()
-    opt.zero_grad()
-    loss.backward()
-    opt.step()
-"""
+# What the faults carry over stands before the loop.
+KEPT = PROGRAM
+for part, own in (
+    (
+        "torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))",
+        "torch.nn.Linear(4, 2)",
+    ),
+    ("for episode in", "before, baseline = None, 0.0\nlog_probs, rewards = [], []\nfor episode in"),
+    ("    log_probs = torch.stack", "    scores = torch.stack"),
+    ("gamma_t * log_probs", "gamma_t * scores"),
+):
+    assert part in KEPT
+    KEPT = KEPT.replace(part, own)
 SCORED = """
 import copy
 import gymnasium as gym

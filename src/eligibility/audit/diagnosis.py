@@ -16,8 +16,7 @@ from eligibility.audit.hotelling import EPISODES, FALSE_POSITIVES, VISIBLE, best
 from eligibility.audit.knowledge import CONVENTIONS, FAULTS
 from eligibility.audit.location import first_error
 from eligibility.audit.matching import Match, effective_weights, find_match, uses
-from eligibility.audit.needs import what_it_needs
-from eligibility.audit.precision import HALF
+from eligibility.audit.refusal import evidence_or_refusal, inconclusive, precision_of
 from eligibility.audit.report import AuditReport, Convention, Finding
 from eligibility.audit.scoring import compare_scoring, probs_as_logits
 from eligibility.audit.survey import (
@@ -32,10 +31,6 @@ from eligibility.audit.timeline import Timeline, timeline
 from eligibility.audit.trace import UNREAD
 from eligibility.audit.weight_rows import weight_rows
 
-_NO_UPDATE = (
-    "the program made no optimizer step (of torch.optim); does something start its training, and "
-    "is its loop long enough?"
-)
 _TOO_MANY = "too many paths to run them all, and no rule explains the sample"
 _SAMPLED = (
     "the paths were drawn at random: a rule that explains them is exact on each of them, and the "
@@ -50,40 +45,10 @@ def diagnose(case: Case) -> AuditReport:
 
 def diagnose_and_match(case: Case) -> tuple[AuditReport, Match | None]:
     """The report of a case, and the composition that explains every path, if there is one."""
-    refused = _refuse(case)
-    if refused is not None:
-        return refused, None
-    evidence = gather(case.survey)
-    assert evidence is not None
+    evidence = evidence_or_refusal(case)
+    if isinstance(evidence, AuditReport):
+        return evidence, None
     return _judge(case, evidence)
-
-
-def _refuse(case: Case) -> AuditReport | None:
-    """The report where nothing can be said of the gradients; else None."""
-    survey = case.survey
-    ran = [trace for trace in survey.traces if trace.outcome in RAN]
-    if not ran:
-        return _did_not_run(case)
-    if not any(trace.updates for trace in ran):
-        return _inconclusive(case, _NO_UPDATE)
-    if not any(trace.steps for trace in ran):
-        return _inconclusive(
-            case,
-            "the program updated before any step of an environment that is made by gymnasium.make "
-            "or derives from gymnasium.Env; audit its loss with audit_loss",
-        )
-    evidence = gather(survey)
-    if any(HALF in trace.notes for trace in ran):
-        return _inconclusive(
-            case,
-            "the gradient is computed in half precision, where no rule can be told from rounding; "
-            "run the program in float32",
-        )
-    if evidence is None:
-        return _without_policy(case)
-    if not evidence.scored:
-        return _inconclusive(case, "some actions come from random numbers the audit cannot read")
-    return None
 
 
 def _judge(case: Case, evidence: Evidence) -> tuple[AuditReport, Match | None]:
@@ -200,7 +165,7 @@ def _tested(
 ) -> AuditReport:
     """The verdict of the statistical test, where nothing exact can be said."""
     if line.episodes.sum() < EPISODES:
-        return _inconclusive(case, _TOO_MANY)
+        return inconclusive(case, _TOO_MANY)
     test = best_test(evidence, line, case.constants.discounts)
     words = (
         f"Hotelling's T² = {test.statistic:.4g} with {test.degrees} degrees of freedom on "
@@ -210,7 +175,7 @@ def _tested(
         other = case.finding("unexplained", words)
         report = _report(case, evidence, "biased", other.means, (other, *warnings))
     elif test.visible > VISIBLE:
-        return _inconclusive(
+        return inconclusive(
             case,
             f"no bias was seen, but one below {test.visible:.0%} of the gradient would not have "
             f"been: {words}",
@@ -355,49 +320,6 @@ def _attached_advantage(case: Case) -> list[Finding]:
     return [case.finding("advantage-not-detached", text)]
 
 
-def _without_policy(case: Case) -> AuditReport:
-    """No action depends on the parameters: nothing is drawn, or nothing reaches the policy."""
-    drawn = any(step.groups for trace in case.survey.traces for step in trace.steps)
-    words = FAULTS["argmax-action"].look
-    if not drawn and (case.source is None or not case.source.mentions(words)):
-        return _inconclusive(
-            case,
-            "no action came from a random choice that the audit can read; it reads "
-            "torch.distributions, torch.multinomial, torch.bernoulli, numpy.random.choice, and "
-            "comparisons and argmax of uniform and normal numbers from torch, numpy and random",
-        )
-    if not drawn:
-        finding = case.finding("argmax-action", "no action was drawn at random on any path")
-        return replace(_inconclusive(case, finding.means), verdict="biased", findings=(finding,))
-    return _inconclusive(
-        case,
-        "no action's probability depends on the parameters that the optimizer trains; "
-        "are they changed after the optimizer was made?",
-    )
-
-
-def _did_not_run(case: Case) -> AuditReport:
-    trace = case.survey.traces[0]
-    if "does not require grad" in trace.detail:
-        finding = case.finding("no-gradient", f"`backward` failed: {trace.detail}")
-        report = _inconclusive(case, finding.means)
-        return replace(report, verdict="no-gradient", findings=(finding,))
-    return _inconclusive(case, what_it_needs(trace))
-
-
-def _inconclusive(case: Case, reason: str) -> AuditReport:
-    return AuditReport(
-        case.name,
-        "inconclusive",
-        reason,
-        paths=sum(trace.outcome in RAN for trace in case.survey.traces),
-        predicted_paths=case.survey.predicted,
-        exhaustive=case.survey.exhaustive,
-        precision=_precision(case.survey),
-        tolerance=case.tolerance,
-    )
-
-
 def _report(
     case: Case, evidence: Evidence, verdict: str, summary: str, findings: Sequence[Finding]
 ) -> AuditReport:
@@ -414,12 +336,6 @@ def _report(
         exhaustive=survey.exhaustive,
         probability=sum(trace.probability for trace in survey.traces),
         parameters=sum(int(np.prod(shapes[tensor])) for tensor in policy),
-        precision=_precision(survey),
+        precision=precision_of(survey),
         tolerance=case.tolerance,
     )
-
-
-def _precision(survey: Survey) -> str:
-    if survey.single:
-        return "run in single precision, as the program insists on it"
-    return "run in double precision"

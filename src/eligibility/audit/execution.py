@@ -9,8 +9,9 @@ from collections.abc import Callable
 from eligibility.audit.choices import PathComplete, TooManyChoicesError
 from eligibility.audit.interception import intercepted
 from eligibility.audit.job import Job
-from eligibility.audit.recorder import Recorder, is_user_file
+from eligibility.audit.recorder import Recorder
 from eligibility.audit.trace import Trace
+from eligibility.audit.user_code import is_user_file
 
 
 def execute(program: Callable[[], object], job: Job, *, four_tuple: bool = False) -> Trace:
@@ -30,7 +31,7 @@ def execute(program: Callable[[], object], job: Job, *, four_tuple: bool = False
             outcome, detail = "error", f"the program left with exit status {error.code}"
     except KeyboardInterrupt:
         raise
-    except BaseException as error:
+    except BaseException as error:  # whatever the program ends by, its trace is wanted
         outcome, detail = "error", f"{type(error).__name__}: {error}"
         place = _place_of(error)
     return Trace(

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from eligibility.audit.trace import RATIO, TARGET, Fact
+from eligibility.audit.user_code import is_user_file
 
 MAX_NODES = 4000
 # Errors between a prediction and its target; a square is one if a difference is squared.
@@ -130,8 +131,6 @@ def _target_place(left: Any, right: Any) -> tuple[str, int] | None:
 
 def _place(node: Any) -> tuple[str, int]:
     """File and line of the user's statement that made a node."""
-    from eligibility.audit.recorder import is_user_file
-
     for text in reversed(node.metadata.get("traceback_", [])):
         found = _FRAME.search(text)
         if found and is_user_file(found.group(1)):

@@ -15,7 +15,8 @@ from torch.optim.optimizer import (
 from eligibility.audit.graph import divides_by_probabilities, inspect_graph
 from eligibility.audit.patches import Patches
 from eligibility.audit.raised import precision_note
-from eligibility.audit.recorder import Recorder, user_place
+from eligibility.audit.recorder import Recorder
+from eligibility.audit.user_code import user_place
 
 
 def watch_optimizers(patches: Patches, recorder: Recorder) -> None:

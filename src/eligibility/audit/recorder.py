@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-import sysconfig
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
-from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -17,54 +13,19 @@ import torch
 
 from eligibility.audit.arrays import Array
 from eligibility.audit.choices import MAX_UPDATES, Choices, PathComplete
+from eligibility.audit.groups import Group, joined
 from eligibility.audit.job import Job
+from eligibility.audit.left_over import LeftOver
 from eligibility.audit.noise import Noise
 from eligibility.audit.other_numbers import OtherNumbers
 from eligibility.audit.probe import Probe
 from eligibility.audit.raised import precision_note
 from eligibility.audit.trace import LEFT_OVER, UNREAD, Fact, Score, Step, Update
+from eligibility.audit.user_code import user_place
 
 _JOLT = 0.05  # how far a jolt moves a tensor, per square root of its size
 MAX_SCORES = 256
 MAX_NUMBERS = 64
-_LIBRARIES = (
-    str(Path(__file__).parent),
-    *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
-)
-
-
-@dataclass(frozen=True)
-class Group:
-    """One call of the program that drew random numbers.
-
-    Attributes:
-        units: Of each number: the choices that made it.
-        values: What it was, as far as known.
-        ids: Which base numbers of hand-made noise they are.
-    """
-
-    units: tuple[tuple[int, ...], ...]
-    values: tuple[float, ...]
-    ids: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class _Used:
-    """A gradient that an optimizer's step was made with.
-
-    Attributes:
-        gradient: The tensor itself, not a copy.
-        version: How often it had been written to.
-        norm: Its size then.
-    """
-
-    gradient: torch.Tensor
-    version: int
-    norm: float
-
-    def is_still(self, gradient: torch.Tensor | None) -> bool:
-        """Whether ``gradient`` is this one, and nobody has written to it since."""
-        return gradient is self.gradient and self.gradient._version == self.version
 
 
 def probing_directions(shape: Sequence[int], tensor: int, count: int) -> torch.Tensor:
@@ -91,8 +52,7 @@ class Recorder:
         self.notes: dict[str, None] = {}
         self.facts: list[Fact] = []
         self.tensors: list[torch.Tensor] = []
-        self._used: dict[int, _Used] = {}  # gradients that a step was made with
-        self._left: dict[int, float] = {}  # of these, the ones still there at a backward: norms
+        self._left_over = LeftOver()
         self.backward_place: tuple[str, int] = ("", 0)
         self.clip = 1.0
         self._environments: list[Probe] = []
@@ -241,7 +201,7 @@ class Recorder:
         position = active.index(index)
         widths = {len(components), environment.numbers.draws}
         groups, matches = [], []
-        for group in _joined(self._groups, len(active), widths):
+        for group in joined(self._groups, len(active), widths):
             units, values = group.units, group.values
             width = len(units) // len(active)
             if width in widths and len(units) == width * len(active):
@@ -311,7 +271,14 @@ class Recorder:
             self.note(f"{UNREAD} {kind}")
         if self.noise.unasked:
             self.note(f"{UNREAD} random numbers by functions of the module math")
-        self._used_again(parameters)
+        gradients = {
+            index: tensor.grad
+            for index, tensor in enumerate(self.tensors)
+            if id(tensor) in owned and tensor.grad is not None
+        }
+        share = self._left_over.share(gradients)
+        if share:
+            self.facts.append(Fact(LEFT_OVER, self.backward_place, share, len(self.updates)))
         self.updates.append(
             Update(
                 tuple(ascent),
@@ -343,31 +310,8 @@ class Recorder:
                     tensor.add_(moved.view(tensor.shape).to(tensor))
 
     def backpropagates(self) -> None:
-        """A ``backward`` begins: gradients that were used and are still there will be added to."""
-        there = {
-            key: gradient
-            for key in {*self._used, *self._left}
-            if (gradient := self.tensors[key].grad) is not None and bool(gradient.any())
-        }
-        still = {
-            key: used.norm for key, used in self._used.items() if used.is_still(there.get(key))
-        }
-        self._left = {key: norm for key, norm in self._left.items() if key in there} | still
-
-    def _used_again(self, parameters: Sequence[torch.Tensor]) -> None:
-        """Note how much of the gradients of ``parameters`` an earlier step was made with."""
-        total = again = 0.0
-        for parameter in parameters:
-            key, gradient = self._tensor_index(parameter), parameter.grad
-            if key is None or gradient is None:
-                continue
-            left = self._left.pop(key, None)
-            total += float(gradient.norm()) ** 2
-            again += left**2 if left is not None and bool(gradient.any()) else 0.0
-            self._used[key] = _Used(gradient, gradient._version, float(gradient.norm()))
-        if again:
-            share = (again / total) ** 0.5 if total else 1.0
-            self.facts.append(Fact(LEFT_OVER, self.backward_place, share, len(self.updates)))
+        """A ``backward`` begins."""
+        self._left_over.before_backward(self.tensors)
 
     def scored(self, dist: torch.distributions.Distribution, value: Any, result: Any) -> None:
         """The program has computed a log-probability."""
@@ -426,51 +370,3 @@ def _numbers(tensor: torch.Tensor) -> list[float]:
     """The elements, if they are few."""
     few = tensor.numel() <= MAX_NUMBERS
     return tensor.detach().double().reshape(-1).tolist() if few else []
-
-
-def _joined(groups: Sequence[Group], environments: int, widths: set[int]) -> list[Group]:
-    """Groups as they are; or, where each call drew a part of the action, put together."""
-    parts: list[Group] = []
-    joined: list[Group] = []
-    for group in groups:
-        if not group.units or len(group.units) % environments:
-            return list(groups)
-        parts.append(group)
-        width = sum(len(part.units) for part in parts) // environments
-        if width > max(widths):
-            return list(groups)
-        if width in widths:
-            joined.append(_side_by_side(parts, environments))
-            parts = []
-    return list(groups) if parts else joined
-
-
-def _side_by_side(parts: Sequence[Group], environments: int) -> Group:
-    """One group of several, each environment's numbers beside each other."""
-    if len(parts) == 1:
-        return parts[0]
-    units: list[tuple[int, ...]] = []
-    values: list[float] = []
-    for row in range(environments):
-        for part in parts:
-            each = slice(
-                row * len(part.units) // environments, (row + 1) * len(part.units) // environments
-            )
-            units += part.units[each]
-            values += part.values[each] if len(part.values) == len(part.units) else ()
-    return Group(tuple(units), tuple(values))
-
-
-def user_place() -> tuple[str, int]:
-    """File and line of the innermost frame in the user's own code."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if is_user_file(frame.f_code.co_filename):
-            return frame.f_code.co_filename, frame.f_lineno
-        frame = frame.f_back
-    return "", 0
-
-
-def is_user_file(name: str) -> bool:
-    """Neither the standard library, nor an installed package, nor this one."""
-    return not name.startswith("<") and not name.startswith(_LIBRARIES)

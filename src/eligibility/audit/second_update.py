@@ -184,8 +184,8 @@ def _facts(case: Case, rounds: Rounds) -> Iterator[Finding]:
     )
     if left is not None:
         text = (
-            f"{left.size:.0%} of the gradient of optimizer step {left.update + 1} was there "
-            "before its `backward`, and had been used in an earlier step"
+            f"what optimizer step {left.update + 1} was made with holds a gradient of an earlier "
+            f"step, {left.size:.2g} times as large as the whole"
         )
         yield case.finding("gradients-not-zeroed", text, seen=left.place)
     target = next((fact for fact in seen if fact.kind == TARGET), None)

@@ -6,6 +6,8 @@ the record. The gradient at the logits is known in closed form, so that neither 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -86,22 +88,14 @@ def reinforce_gradient(
             return taker(loss, None)
     raw = logits.detach().requires_grad_()
     with torch.enable_grad():
-        value = loss._replace(call=_over(call, raw)).value()
+        value = loss._replace(call=replace(call, raw=raw)).value()
     (gradient,) = torch.autograd.grad(value, raw)
     return value.detach(), gradient
-
-
-def _over(call: CategoricalCall, logits: Tensor) -> CategoricalCall:
-    """The call with other logits."""
-    return CategoricalCall(
-        *(logits, call.action, call.counts, call.mask, call.kept),
-        *(call.temperature, call.softcap),
-    )
 
 
 def _transformed(loss: PolicyLoss) -> tuple[Tensor, Tensor]:
     """Under torch.func and torch.compile, which differentiate functions."""
     gradient, value = torch.func.grad_and_value(
-        lambda logits: loss._replace(call=_over(loss.call, logits)).value()
+        lambda logits: loss._replace(call=replace(loss.call, raw=logits)).value()
     )(loss.call.raw)
     return value, gradient
