@@ -65,7 +65,7 @@ Row = dict[str, Any]
 def state_of_the_audit() -> str:
     """Fingerprint of the sources that decide a verdict."""
     digest = hashlib.sha256()
-    for path in sorted((ROOT / "src" / "eligibility" / "audit").glob("*.py")):
+    for path in sorted((ROOT / "src" / "eligibility" / "audit").rglob("*.py")):
         digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()[:12]
 

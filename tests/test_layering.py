@@ -21,6 +21,20 @@ ORDER = [
     {"__main__"},
 ]
 LAYERS = {unit: layer for layer, units in enumerate(ORDER) for unit in units}
+# The same within the audit, whose parts are many.
+AUDIT_ORDER = [
+    {"arrays", "patches", "precision", "quadrature", "trace", "user_code"},
+    {"choices", "job", "raised"},
+    {"noise"},
+    {"interception"},
+    {"running"},
+    {"reporting"},
+    {"notebook"},
+    {"judgement"},
+    {"examine", "tensordicts"},
+    {"adapters", "scripts"},
+]
+AUDIT_LAYERS = {unit: layer for layer, units in enumerate(AUDIT_ORDER) for unit in units}
 # The only files that may import a heavy or optional package.
 CONFINED = {
     "triton": ("ops/_triton_",),  # the files of kernels
@@ -62,7 +76,23 @@ def test_imports_go_downwards_only(path: Path) -> None:
         assert LAYERS[unit] < LAYERS[own], f"{own} (layer {LAYERS[own]}) imports {module}"
 
 
+@pytest.mark.parametrize(
+    "path",
+    [path for path in FILES if path.is_relative_to(SOURCE / "audit") and path.stem != "__init__"],
+    ids=lambda p: str(p.relative_to(SOURCE / "audit")),
+)
+def test_imports_within_the_audit_go_downwards_only(path: Path) -> None:
+    own = path.relative_to(SOURCE / "audit").parts[0].removesuffix(".py")
+    for module in imported_modules(path):
+        parts = module.split(".")
+        unit = parts[2] if parts[:2] == ["eligibility", "audit"] and len(parts) > 2 else own
+        if unit != own:
+            assert AUDIT_LAYERS[unit] < AUDIT_LAYERS[own], f"{own} imports {module}"
+
+
 def test_every_unit_has_a_layer() -> None:
+    audit = {path.name.removesuffix(".py") for path in (SOURCE / "audit").iterdir()}
+    assert audit - {"__init__", "__pycache__"} == set(AUDIT_LAYERS)
     units = {path.relative_to(SOURCE).parts[0].removesuffix(".py") for path in FILES}
     assert units - {"__init__"} <= set(LAYERS)
 

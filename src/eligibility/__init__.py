@@ -55,7 +55,7 @@ _PUBLIC = {
     "Callback": "eligibility.train.callbacks",
     "Reinforce": "eligibility.train.learner",
     "Counts": "eligibility.train.spaces",
-    "AuditReport": "eligibility.audit.report",
+    "AuditReport": "eligibility.audit.reporting.report",
     "audit_agent": "eligibility.audit.adapters",
     "audit_loss": "eligibility.audit.adapters",
     "audit_module": "eligibility.audit.adapters",

@@ -13,12 +13,12 @@ from torch import nn
 from torch.distributions import Bernoulli, Categorical, Independent, Normal
 
 from eligibility.audit.choices import next_path
-from eligibility.audit.evidence import gather
-from eligibility.audit.exact import policy_gradient
 from eligibility.audit.job import SIZES, Job
-from eligibility.audit.runner import CallableRunner
-from eligibility.audit.survey import survey
-from eligibility.audit.timeline import timeline
+from eligibility.audit.judgement.evidence import gather
+from eligibility.audit.judgement.exact import policy_gradient
+from eligibility.audit.judgement.timeline import timeline
+from eligibility.audit.running.runner import CallableRunner
+from eligibility.audit.running.survey import survey
 from eligibility.audit.trace import Trace
 
 GAMMA, STEP = 0.8, 1e-4

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from torch.distributions import Categorical
 
 import eligibility as el
-from eligibility.audit.evidence import Evidence, gather
-from eligibility.audit.hotelling import best_test, hotelling, policy_terms
-from eligibility.audit.runner import CallableRunner
-from eligibility.audit.survey import survey
-from eligibility.audit.timeline import Timeline, timeline
+from eligibility.audit.judgement.evidence import Evidence, gather
+from eligibility.audit.judgement.hotelling import best_test, hotelling, policy_terms
+from eligibility.audit.judgement.timeline import Timeline, timeline
+from eligibility.audit.running.runner import CallableRunner
+from eligibility.audit.running.survey import survey
 
 RUNS, REPETITIONS, LEVEL = 500, 500, 0.02
 Array = NDArray[np.float64]

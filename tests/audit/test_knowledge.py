@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from eligibility.audit.catalogue import CREDITS
-from eligibility.audit.critic import ENDINGS
-from eligibility.audit.knowledge import CONVENTIONS, FAULTS
+from eligibility.audit.judgement.catalogue import CREDITS
+from eligibility.audit.judgement.critic import ENDINGS
+from eligibility.audit.judgement.knowledge import CONVENTIONS, FAULTS
 
 PAGES = Path(__file__).parents[2] / "docs" / "audit"
 

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 import eligibility as el
 from eligibility.audit.choices import Choices
-from eligibility.audit.noise import Noise
-from eligibility.audit.noise_numpy import NoiseArray, NoiseFloat
-from eligibility.audit.symbol import Symbol, winning_probabilities
+from eligibility.audit.noise.numbers import Noise
+from eligibility.audit.noise.numpy_numbers import NoiseArray, NoiseFloat
+from eligibility.audit.noise.symbol import Symbol, winning_probabilities
 
 Pick = Callable[[Tensor], int]
 

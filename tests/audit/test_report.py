@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from eligibility.audit.report import AuditReport, Convention, Finding, WeightRow
+from eligibility.audit.reporting.report import AuditReport, Convention, Finding, WeightRow
 
 FINDING = Finding(
     "broadcast", "[B] × [B, 1]", "every <b> by every return", "seen", "a/b.py", 7, "reshape(-1)"

@@ -14,7 +14,7 @@ from torch.distributions import Normal
 import eligibility as el
 from eligibility.audit.choices import Choices
 from eligibility.audit.quadrature import COARSE, FINE, rule
-from eligibility.audit.report import AuditReport
+from eligibility.audit.reporting.report import AuditReport
 
 
 class Agent:

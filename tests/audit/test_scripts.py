@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import eligibility as el
-from eligibility.audit.source import read_source
+from eligibility.audit.judgement.source import read_source
 from eligibility.errors import InvalidValueError
 from tests.audit.writing import LOSS, line_of, write_program
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from eligibility.audit.case import Case
 from eligibility.audit.examine import examine
-from eligibility.audit.report import AuditReport
-from eligibility.audit.runner import CallableRunner
-from eligibility.audit.source import read_source
+from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.source import read_source
+from eligibility.audit.reporting.report import AuditReport
+from eligibility.audit.running.runner import CallableRunner
 from tests.audit.writing import PROGRAM, line_of
 
 # One agent in two forms: log-probabilities kept from acting, and a batch that is scored again.

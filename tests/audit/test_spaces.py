@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from torch.distributions import Multinomial, Normal
 
 import eligibility as el
-from eligibility.audit.action_numbers import masks_of, numbers_of
-from eligibility.audit.case import Case
-from eligibility.audit.diagnosis import diagnose
-from eligibility.audit.observations import observations_of, shown_space
-from eligibility.audit.runner import CallableRunner
-from eligibility.audit.survey import survey
+from eligibility.audit.interception.action_numbers import masks_of, numbers_of
+from eligibility.audit.interception.observations import observations_of, shown_space
+from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.diagnosis import diagnose
+from eligibility.audit.running.runner import CallableRunner
+from eligibility.audit.running.survey import survey
 from eligibility.train.spaces import Counts
 
 MIXED = spaces.Dict(

@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import nn
 
-from eligibility.audit import surroundings
-from eligibility.audit.execution import execute
+from eligibility.audit.interception import surroundings
 from eligibility.audit.job import SIZES, Job
+from eligibility.audit.running.execution import execute
 
 
 def run(program: Callable[[], object]) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from eligibility.audit.arrays import Array
-from eligibility.audit.evidence import Evidence
-from eligibility.audit.timeline import Timeline, timeline
+from eligibility.audit.judgement.evidence import Evidence
+from eligibility.audit.judgement.timeline import Timeline, timeline
 
 GAMMA = 0.8
 

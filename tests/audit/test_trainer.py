@@ -12,12 +12,12 @@ from gymnasium import spaces
 from torch import Tensor
 
 import eligibility as el
-from eligibility.audit.case import Case
-from eligibility.audit.diagnosis import diagnose
-from eligibility.audit.matching import Constants
-from eligibility.audit.report import AuditReport
-from eligibility.audit.runner import CallableRunner
-from eligibility.audit.survey import Survey, survey
+from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.diagnosis import diagnose
+from eligibility.audit.judgement.matching import Constants
+from eligibility.audit.reporting.report import AuditReport
+from eligibility.audit.running.runner import CallableRunner
+from eligibility.audit.running.survey import Survey, survey
 from eligibility.train.spaces import Counts
 
 DISCOUNT = 0.9

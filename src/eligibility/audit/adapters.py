@@ -17,12 +17,12 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Categorical
 
-from eligibility.audit.case import Case
 from eligibility.audit.examine import examine
-from eligibility.audit.matching import Constants
-from eligibility.audit.report import AuditReport
-from eligibility.audit.runner import CallableRunner
-from eligibility.audit.source import Source, read_source
+from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.matching import Constants
+from eligibility.audit.judgement.source import Source, read_source
+from eligibility.audit.reporting.report import AuditReport
+from eligibility.audit.running.runner import CallableRunner
 from eligibility.audit.tensordicts import takes_tensordict, training_of
 from eligibility.errors import InvalidTypeError, InvalidValueError
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from eligibility.audit.case import Case
-from eligibility.audit.diagnosis import diagnose, diagnose_and_match, wants_test
-from eligibility.audit.hotelling import EPISODES
-from eligibility.audit.report import AuditReport
-from eligibility.audit.resolution import has_normal_numbers, resolved, with_other_values
-from eligibility.audit.runner import Runner
-from eligibility.audit.second_update import with_second_update
-from eligibility.audit.survey import Progress, Survey, resampled, survey
+from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.diagnosis import diagnose, diagnose_and_match, wants_test
+from eligibility.audit.judgement.hotelling import EPISODES
+from eligibility.audit.judgement.resolution import has_normal_numbers, resolved, with_other_values
+from eligibility.audit.judgement.second_update import with_second_update
+from eligibility.audit.reporting.report import AuditReport
+from eligibility.audit.running.runner import Runner
+from eligibility.audit.running.survey import Progress, Survey, resampled, survey
 
 _FEWEST_RUNS = 100  # so that the test's covariance is known
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from eligibility.audit.report import AuditReport, Finding
+from eligibility.audit.reporting.report import AuditReport, Finding
 from eligibility.errors import InvalidValueError
 
 _MAGIC = ("%", "!")

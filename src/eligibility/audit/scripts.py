@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from eligibility.audit.case import Case
 from eligibility.audit.examine import examine
+from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.source import read_source
 from eligibility.audit.notebook import in_cells, is_notebook
-from eligibility.audit.report import AuditReport
-from eligibility.audit.runner import ScriptRunner
-from eligibility.audit.source import read_source
-from eligibility.audit.survey import Progress
+from eligibility.audit.reporting.report import AuditReport
+from eligibility.audit.running.runner import ScriptRunner
+from eligibility.audit.running.survey import Progress
 from eligibility.errors import InvalidValueError
 
 

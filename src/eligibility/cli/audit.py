@@ -29,7 +29,7 @@ def audit(
 
     Exit status: 0 no fault, 1 a fault was found, 2 bad usage.
     """
-    from eligibility.audit.progress import shown_progress
+    from eligibility.audit.running.progress import shown_progress
     from eligibility.audit.scripts import audit_script
     from eligibility.files import write_atomically
 
@@ -52,7 +52,7 @@ def audit(
     else:
         from rich.console import Console
 
-        from eligibility.audit.terminal import renderable
+        from eligibility.audit.reporting.terminal import renderable
 
         Console().print(renderable(report))
     return report.exit_status

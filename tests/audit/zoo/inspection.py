@@ -11,13 +11,13 @@ from unittest.mock import patch
 
 import numpy as np
 
-from eligibility.audit.case import Case
-from eligibility.audit.evidence import gather
 from eligibility.audit.examine import examine
-from eligibility.audit.report import AuditReport
-from eligibility.audit.runner import CallableRunner
-from eligibility.audit.source import Source, read_source
-from eligibility.audit.survey import Survey, survey
+from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.evidence import gather
+from eligibility.audit.judgement.source import Source, read_source
+from eligibility.audit.reporting.report import AuditReport
+from eligibility.audit.running.runner import CallableRunner
+from eligibility.audit.running.survey import Survey, survey
 from tests.audit.zoo.styles import Program
 
 

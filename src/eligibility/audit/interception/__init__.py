@@ -1,0 +1,1 @@
+"""What a running program meets instead of its environments, randomness and optimizers."""

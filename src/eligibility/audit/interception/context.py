@@ -1,0 +1,41 @@
+"""The one context in which a program's randomness, environments and optimizers are ours.
+
+Everything is put back when the context ends, whatever ended it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from eligibility.audit import raised
+from eligibility.audit.interception import environments, learning, samplers, surroundings
+from eligibility.audit.interception.recorder import Recorder
+from eligibility.audit.noise import numpy_numbers
+from eligibility.audit.noise.torch_numbers import TorchNoise
+from eligibility.audit.patches import Patches
+
+
+@contextmanager
+def intercepted(recorder: Recorder, *, four_tuple: bool = False) -> Iterator[None]:
+    """Within it, the program's draws, environments and optimizers report to ``recorder``.
+
+    Args:
+        recorder: Keeps the books of the run.
+        four_tuple: Environments speak the interface of gym before 0.26.
+    """
+    patches = Patches()
+    try:
+        if recorder.job.raised:
+            raised.raise_precision(patches)
+        samplers.enumerate_torch(patches, recorder)
+        samplers.enumerate_python(patches, recorder)
+        numpy_numbers.follow_noise(patches, recorder.noise, lambda: recorder.running)
+        environments.replace_environments(patches, recorder, four_tuple)
+        learning.watch_optimizers(patches, recorder)
+        surroundings.quieten(patches)
+        with TorchNoise(recorder.noise, lambda: recorder.running) as following:
+            recorder.is_parameter = following.release
+            yield
+    finally:
+        patches.restore()

@@ -1,0 +1,157 @@
+"""Wherever the program makes an environment, it gets the probe."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import SyncVectorEnv
+
+from eligibility.audit.interception.observations import MASK
+from eligibility.audit.interception.own_environments import as_it_is, replace_own_classes
+from eligibility.audit.interception.probe import Probe, known_spaces
+from eligibility.audit.interception.recorder import Recorder
+from eligibility.audit.patches import Patches
+
+_MISSING = object()
+
+
+def replace_environments(patches: Patches, recorder: Recorder, four_tuple: bool) -> None:
+    """``make`` and ``make_vec`` of gymnasium, and a module ``gym`` that leads to them."""
+
+    def make(name: Any, *args: Any, **options: Any) -> Probe:
+        return _probe(name, recorder, four_tuple, stock_make, options)
+
+    def make_vec(
+        name: Any,
+        num_envs: int = 1,
+        vectorization_mode: Any = None,
+        vector_kwargs: dict[str, Any] | None = None,
+        wrappers: Any = None,
+        **options: Any,
+    ) -> SyncVectorEnv:
+        mode = (vector_kwargs or {}).get("autoreset_mode")
+        keywords = {} if mode is None else {"autoreset_mode": mode}
+
+        def one() -> Any:
+            environment: Any = make(name, **options)
+            for wrapper in wrappers or ():
+                environment = wrapper(environment)
+            return environment
+
+        return SyncVectorEnv([one] * num_envs, **keywords)
+
+    def in_process(thunks: Any, *args: Any, **options: Any) -> SyncVectorEnv:
+        mode = options.get("autoreset_mode")
+        return SyncVectorEnv(thunks, **({} if mode is None else {"autoreset_mode": mode}))
+
+    stock_make = patches.set(gymnasium, "make", make)
+    replace_own_classes(patches, partial(_own_probe, recorder, four_tuple))
+    patches.set(gymnasium, "make_vec", make_vec)
+    patches.set(gymnasium.vector, "AsyncVectorEnv", in_process)
+    _replace_module(patches, "gym", _old_gym(make, four_tuple))
+
+
+def _probe(
+    name: Any,
+    recorder: Recorder,
+    four_tuple: bool,
+    stock_make: Callable[..., Any],
+    options: dict[str, Any],
+) -> Probe:
+    text = name if isinstance(name, str) else str(getattr(name, "id", name))
+    seen, masked = known_spaces(text), "info" if "Taxi" in text else ""
+    if seen is None:
+        with as_it_is():
+            real = stock_make(name, **options)
+            seen, masked = (real.observation_space, real.action_space), _masked(real)
+            real.close()
+    return probe_of(text, *seen, masked, recorder, four_tuple)
+
+
+def probe_of(
+    text: str,
+    observed: spaces.Space[Any],
+    acted: spaces.Space[Any],
+    masked: str,
+    recorder: Recorder,
+    four_tuple: bool,
+) -> Probe:
+    """The probe in the place of an environment with these spaces."""
+    try:
+        environment = Probe(
+            text,
+            observed,
+            acted,
+            recorder.job.size,
+            recorder.environment_choice,
+            recorder.on_reset,
+            recorder.on_step,
+            four_tuple,
+            np.float64 if recorder.job.raised else np.float32,
+            masked,
+        )
+    except NotImplementedError as error:
+        raise NotImplementedError(f"{error} in {text}") from None
+    recorder.add_environment(environment)
+    return environment
+
+
+def _own_probe(recorder: Recorder, four_tuple: bool, environment: Any) -> Probe:
+    """The probe in the place of an environment that a program made without ``make``."""
+    own = environment.observation_space, environment.action_space
+    name = type(environment).__name__
+    return probe_of(name, *own, _masked(environment), recorder, four_tuple)
+
+
+def _masked(real: Any) -> str:
+    """Where an environment says which actions are allowed: "method", "info" or nowhere."""
+    if callable(getattr(real.unwrapped, "action_masks", None)):
+        return "method"
+    try:
+        _, info = real.reset(seed=0)
+    except Exception:  # it is anybody's code, and only its spaces matter
+        return ""
+    return "info" if MASK in info else ""
+
+
+def _old_gym(make: Callable[..., Any], four_tuple: bool) -> ModuleType:
+    """A module that programs import as ``gym``."""
+    module = ModuleType("gym")
+    for name in ("Env", "Wrapper", "spaces", "wrappers", "vector", "envs", "ObservationWrapper"):
+        setattr(module, name, getattr(gymnasium, name))
+    module.__dict__["make"] = make
+    module.__dict__["__version__"] = "0.21.0" if four_tuple else "0.26.2"
+    logger = ModuleType("gym.logger")
+    logger.__dict__.update(vars(gymnasium.logger))
+    logger.__dict__["set_level"] = logger.__dict__["setLevel"] = lambda level: None
+    module.__dict__["logger"] = logger
+    # so that `import gym.spaces` and `from gym.wrappers import …` find them
+    module.__path__ = []
+    return module
+
+
+def _replace_module(patches: Patches, name: str, module: ModuleType) -> None:
+    names = {
+        name: module,
+        f"{name}.spaces": gymnasium.spaces,
+        f"{name}.wrappers": gymnasium.wrappers,
+    }
+    names[f"{name}.vector"] = gymnasium.vector
+    for key, replacement in names.items():
+        before = sys.modules.get(key, _MISSING)
+        sys.modules[key] = replacement
+        patches.later(partial(_put_back, key, before))
+
+
+def _put_back(key: str, before: Any) -> None:
+    if before is _MISSING:
+        sys.modules.pop(key, None)
+    else:
+        sys.modules[key] = before

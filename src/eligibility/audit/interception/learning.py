@@ -1,0 +1,120 @@
+"""Watches what the program gives its optimizers, and lets no parameter move."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+from eligibility.audit.interception.graph import divides_by_probabilities, inspect_graph
+from eligibility.audit.interception.recorder import Recorder
+from eligibility.audit.patches import Patches
+from eligibility.audit.raised import precision_note
+from eligibility.audit.user_code import user_place
+
+
+def watch_optimizers(patches: Patches, recorder: Recorder) -> None:
+    """Note every parameter, every ``backward`` and every gradient; keep the parameters still."""
+    _registration(patches, recorder)
+    _stepping(patches, recorder)
+    _backward(patches, recorder)
+    if recorder.job.inspected:
+        _remember_lines(patches)
+    _clipping(patches, recorder)
+
+
+def _registration(patches: Patches, recorder: Recorder) -> None:
+    def initialise(self: Optimizer, params: Iterable[Any], *args: Any, **options: Any) -> None:
+        stock(self, params, *args, **options)
+        recorder.register([p for group in self.param_groups for p in group["params"]])
+
+    stock = patches.set(Optimizer, "__init__", initialise)
+
+
+def _stepping(patches: Patches, recorder: Recorder) -> None:
+    """An optimizer skips parameters without a gradient, so the gradients hide while it steps."""
+    hidden: list[tuple[torch.Tensor, torch.Tensor | None]] = []
+
+    def before(optimizer: Optimizer, args: Any, options: Any) -> None:
+        recorder.updated(optimizer)
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                hidden.append((parameter, parameter.grad))
+                parameter.grad = None
+
+    def after(optimizer: Optimizer, args: Any, options: Any) -> None:
+        while hidden:
+            parameter, gradient = hidden.pop()
+            parameter.grad = gradient
+        recorder.stepped()
+
+    patches.later(register_optimizer_step_pre_hook(before).remove)
+    patches.later(register_optimizer_step_post_hook(after).remove)
+
+
+def _backward(patches: Patches, recorder: Recorder) -> None:
+    def backward(self: torch.Tensor, *args: Any, **options: Any) -> None:
+        recorder.backward_place = user_place()
+        recorder.backpropagates()
+        if self.grad_fn is not None:
+            for fact in _facts_of_graph(self.grad_fn):
+                recorder.note(fact)
+            if recorder.job.inspected:
+                recorder.facts += inspect_graph(self.grad_fn, len(recorder.updates))
+        stock(self, *args, **options)
+
+    stock = patches.set(torch.Tensor, "backward", backward)
+
+
+def _remember_lines(patches: Patches) -> None:
+    """Each node of a graph keeps the stack that made it, as for the detection of anomalies."""
+    before = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
+    torch.set_anomaly_enabled(True, False)
+    patches.later(lambda: torch.set_anomaly_enabled(*before))
+
+
+def _facts_of_graph(node: Any) -> set[str]:
+    """ "ratio": the graph contains exp(a − b), of two probabilities; and the lowest precision."""
+    waiting: list[Any] = [node]
+    seen: set[Any] = set()
+    facts: set[str] = set()
+    while waiting and len(seen) < 4000:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        following = [inner for inner, _ in node.next_functions]
+        first = following[0] if following else None
+        if node.name() == "ExpBackward0" and first is not None and first.name() == "SubBackward0":
+            facts.add("ratio")
+        if divides_by_probabilities(node):
+            facts.add("ratio")
+        facts |= {precision_note(made.dtype) for made in node._input_metadata}
+        waiting += following
+    return facts - {""}
+
+
+def _clipping(patches: Patches, recorder: Recorder) -> None:
+    """Clipping is noted with its factor, and left out: it would hide the gradient's own size."""
+
+    def clip_norm(parameters: Any, max_norm: float, *args: Any, **options: Any) -> torch.Tensor:
+        tensors = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
+        gradients = [p.grad.norm() for p in tensors if p.grad is not None]
+        total = torch.stack(gradients).norm() if gradients else torch.tensor(0.0)
+        if total > max_norm:
+            recorder.note("gradient-clipping")
+            recorder.clip = float(max_norm / total)
+        return total
+
+    def clip_value(parameters: Any, clip_value: float, *args: Any, **options: Any) -> None:
+        recorder.note("gradient-clipping")
+
+    for module in (torch.nn.utils, torch.nn.utils.clip_grad):
+        patches.set(module, "clip_grad_norm_", clip_norm)
+        patches.set(module, "clip_grad_value_", clip_value)

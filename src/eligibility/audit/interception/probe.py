@@ -1,0 +1,212 @@
+"""The probe: a problem so small that every outcome can be visited, and generic otherwise.
+
+Three states and a terminal one, at most three steps, episodes of one, two and three steps, random
+start and transitions, termination and truncation, rewards and observations without any pattern
+that a wrong program could be right on by luck.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from eligibility.audit.interception.action_numbers import ActionNumbers, masks_of, numbers_of
+from eligibility.audit.interception.observations import MASK, observations_of, shown_space
+from eligibility.audit.job import STATES, ProbeSize
+
+TERMINAL = STATES  # its observation is seen after the last step of a terminated episode
+
+
+# Observation shape (an int: that many discrete observations) and action space of well-known
+# environments, so that a program meets the sizes it was written for without the environment.
+_KNOWN: dict[str, tuple[tuple[int, ...] | int, int | tuple[int, float]]] = {
+    "CartPole": ((4,), 2),
+    "Acrobot": ((6,), 3),
+    "MountainCarContinuous": ((2,), (1, 1.0)),
+    "MountainCar": ((2,), 3),
+    "Pendulum": ((3,), (1, 2.0)),
+    "LunarLanderContinuous": ((8,), (2, 1.0)),
+    "LunarLander": ((8,), 4),
+    "BipedalWalker": ((24,), (4, 1.0)),
+    "FrozenLake": (16, 4),
+    "CliffWalking": (48, 4),
+    "Taxi": (500, 6),
+    "InvertedPendulum": ((4,), (1, 3.0)),
+    "InvertedDoublePendulum": ((9,), (1, 1.0)),
+    "Reacher": ((10,), (2, 1.0)),
+    "Swimmer": ((8,), (2, 1.0)),
+    "Hopper": ((11,), (3, 1.0)),
+    "Walker2d": ((17,), (6, 1.0)),
+    "HalfCheetah": ((17,), (6, 1.0)),
+    "Pong": ((210, 160, 3), 6),
+}
+
+
+def known_spaces(name: str) -> tuple[spaces.Space[Any], spaces.Space[Any]] | None:
+    """Observation and action space of a well-known environment, by the start of its name."""
+    bare = name.split("/")[-1]
+    for prefix in sorted(_KNOWN, key=len, reverse=True):
+        if bare.startswith(prefix):
+            seen, acted = _KNOWN[prefix]
+            observation: spaces.Space[Any] = (
+                spaces.Discrete(seen) if isinstance(seen, int) else spaces.Box(-9.0, 9.0, seen)
+            )
+            action: spaces.Space[Any] = (
+                spaces.Discrete(acted)
+                if isinstance(acted, int)
+                else spaces.Box(-acted[1], acted[1], (acted[0],))
+            )
+            return observation, action
+    return None
+
+
+class Probe(gymnasium.Env[Any, Any]):
+    """The problem as an environment.
+
+    Args:
+        name: The environment's name, as the program asked for it.
+        observation_space: What the program expects to see: Box, Discrete, MultiDiscrete,
+            MultiBinary, or a Tuple or Dict of them, in which an entry ``action_mask`` is a mask.
+        action_space: What it expects to do: Discrete, MultiDiscrete, MultiBinary, counts, Box, or a
+            Tuple or Dict of them.
+        size: How much of the problem.
+        choose: Answers the environment's random choices.
+        on_reset: Told of every reset.
+        on_step: Told of every step: the numbers of the action, state, reward, next state,
+            terminated, truncated.
+        four_tuple: Speak the interface of gym before 0.26.
+        dtype: Of Box observations.
+        masked: Where it says which actions are allowed: "info", "method" (``action_masks``), or "".
+    """
+
+    metadata = {"render_modes": ["human", "rgb_array"], "render_fps": 30}  # noqa: RUF012  # as gym has it
+
+    def __init__(
+        self,
+        name: str,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        size: ProbeSize,
+        choose: Callable[[list[float]], int],
+        on_reset: Callable[[Probe], None],
+        on_step: Callable[[Probe, Any, int, float, int, bool, bool], None],
+        four_tuple: bool = False,
+        dtype: type[np.floating[Any]] = np.float64,
+        masked: str = "",
+    ) -> None:
+        self.observation_space = shown_space(observation_space, dtype)
+        self.action_space = action_space
+        self.size, self.four_tuple = size, four_tuple
+        self._choose, self._on_reset, self._on_step = choose, on_reset, on_step
+        self._observations = observations_of(self.observation_space, action_space)
+        self.numbers = numbers_of(action_space)
+        self._rewards = _reward_tables(self.numbers)
+        self._masked = masked
+        self.state = self.start = self.time = 0
+        if masked == "method":
+            self.action_masks = lambda: masks_of(action_space, self.state)
+        self._started = False
+        self.previous = 0.0
+        self.render_mode = None
+        self._max_episode_steps = size.horizon
+        self.spec: Any = SimpleNamespace(
+            id=name, name=name, reward_threshold=1e9, max_episode_steps=size.horizon, kwargs={}
+        )
+
+    def seed(self, seed: int | None = None) -> list[int | None]:
+        """Of the old interface: the probe has no randomness of its own."""
+        return [seed]
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        """Start an episode."""
+        # A second reset before any step, as for seeding, keeps the start that was drawn: another
+        # draw would double the paths for nothing.
+        if self.time or not self._started:
+            self.start = self._choose([0.6, 0.4]) if self.size.random_start else 1
+        self.state, self._started = self.start, True
+        self.time, self.previous = 0, 0.0
+        self._on_reset(self)
+        observation = copy.deepcopy(self._observations[self.state])
+        return observation if self.four_tuple else (observation, self._info())
+
+    def step(self, action: Any) -> Any:
+        """Take one step."""
+        components = self.numbers.of(action)
+        state, reward = self.state, self._reward(components)
+        deciding = components[self.numbers.deciding[: len(components)]]
+        parity = int(deciding.sum()) % 2
+        self.time += 1
+        # the program goes on after the end
+        if self.time > self.size.horizon or state == TERMINAL:
+            terminated, next_state = True, TERMINAL
+        else:
+            terminated, next_state = self._transition(state, parity)
+        truncated = not terminated and self.time >= self.size.horizon
+        continuous = components[self.numbers.continuous[: len(components)]]
+        self.previous = float(continuous[0]) if len(continuous) else 0.0
+        self.state = next_state
+        self._on_step(self, components, state, reward, next_state, terminated, truncated)
+        observation = copy.deepcopy(self._observations[next_state])
+        if self.four_tuple:
+            return observation, reward, terminated or truncated, {}
+        return observation, reward, terminated, truncated, self._info()
+
+    def render(self, *args: Any, **kwargs: Any) -> Any:
+        """Nothing to see."""
+        return np.zeros((8, 8, 3), dtype=np.uint8)
+
+    def _info(self) -> dict[str, Any]:
+        if self._masked != "info":
+            return {}
+        return {MASK: masks_of(self.action_space, self.state)}
+
+    def _transition(self, state: int, parity: int) -> tuple[bool, int]:
+        if state == 1:
+            # Where actions are continuous they must not decide the path: quadrature is exact for
+            # polynomials, not for steps.
+            indices = self.numbers.deciding.any()
+            ends = parity == 1 if indices else self._choose([0.7, 0.3]) == 1
+            return (True, TERMINAL) if ends else (False, 2)
+        if state == 2:
+            return False, parity
+        moved = self._choose([0.7, 0.3]) if self.size.random_transitions else 0
+        return False, 1 + (moved ^ parity)
+
+    def _reward(self, components: np.ndarray[Any, Any]) -> float:
+        if self.state == TERMINAL:
+            return 0.0
+        table, coefficients = self._rewards[self.state]
+        numbers = components[self.numbers.continuous[: len(components)]]
+        indices = components[~self.numbers.continuous[: len(components)]].astype(int)
+        total, interaction = 0.0, 1.0
+        for row, index in zip(table, indices, strict=False):
+            total += float(row[index])
+            interaction *= 0.5 + float(index)
+        if len(indices) > 1:
+            total += 0.4 * interaction
+        if not len(numbers):
+            return total
+        total += float(coefficients[: len(numbers)] @ numbers) - 0.3 * float(numbers @ numbers)
+        # what a number is worth depends on the indices beside it, and on the number before it
+        beside = interaction if len(indices) else 0.0
+        return total + 0.6 * float(numbers[0]) * (self.previous + beside) + float(coefficients[-1])
+
+
+def _reward_tables(numbers: ActionNumbers) -> list[Any]:
+    """Of each state: of each index a row of rewards; then the coefficients of a polynomial."""
+    generator = np.random.Generator(np.random.PCG64(5))
+    if numbers.continuous.all():
+        return [
+            ([], row.round(2)) for row in generator.normal(size=(STATES, len(numbers.sizes) + 1))
+        ]
+    tables = [
+        [generator.normal(size=n).round(2) for n in numbers.sizes if n] for _ in range(STATES)
+    ]
+    width = int(numbers.continuous.sum()) + 1
+    return [(table, generator.normal(size=width).round(2)) for table in tables]

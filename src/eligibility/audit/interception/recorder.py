@@ -1,0 +1,372 @@
+"""Keeps the books of one run: which draw made which action, and what the optimizer was given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import torch
+
+from eligibility.audit.arrays import Array
+from eligibility.audit.choices import MAX_UPDATES, Choices, PathComplete
+from eligibility.audit.interception.groups import Group, joined
+from eligibility.audit.interception.left_over import LeftOver
+from eligibility.audit.interception.other_numbers import OtherNumbers
+from eligibility.audit.interception.probe import Probe
+from eligibility.audit.job import Job
+from eligibility.audit.noise.numbers import Noise
+from eligibility.audit.raised import precision_note
+from eligibility.audit.trace import LEFT_OVER, UNREAD, Fact, Score, Step, Update
+from eligibility.audit.user_code import user_place
+
+_JOLT = 0.05  # how far a jolt moves a tensor, per square root of its size
+MAX_SCORES = 256
+MAX_NUMBERS = 64
+
+
+def probing_directions(shape: Sequence[int], tensor: int, count: int) -> torch.Tensor:
+    """[count, numel] unit vectors, the same in every run."""
+    generator = np.random.Generator(np.random.PCG64(7919 * (tensor + 1)))
+    numel = int(np.prod(shape)) if len(shape) else 1
+    drawn = generator.standard_normal((count, numel))
+    return torch.from_numpy(drawn / np.linalg.norm(drawn, axis=1, keepdims=True))
+
+
+class Recorder:
+    """The books of one run.
+
+    Args:
+        job: What the run is asked to do.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.choices = Choices(job.prescribed, job.seed, job.stop_after, job.nodes, job.off_nodes)
+        self.steps: list[Step] = []
+        self.updates: list[Update] = []
+        self.scores: list[Score] = []
+        self.notes: dict[str, None] = {}
+        self.facts: list[Fact] = []
+        self.tensors: list[torch.Tensor] = []
+        self._left_over = LeftOver()
+        self.backward_place: tuple[str, int] = ("", 0)
+        self.clip = 1.0
+        self._environments: list[Probe] = []
+        self._episodes: dict[int, int] = {}
+        self._between_episodes: dict[int, bool] = {}
+        self.noise = Noise(self)
+        self.is_parameter: Callable[[torch.Tensor], None] = lambda tensor: None
+        self._others: OtherNumbers | None = None
+        self._width = 1  # numbers of an action
+        self._groups: list[Group] = []
+        self._laws: dict[int, list[tuple[float, float, float]]] = {}
+        self._stepped = False
+        self._last: dict[int, Step] = {}
+        self._served: set[int] = set()  # environments that have had their part of the draws
+
+    @property
+    def running(self) -> bool:
+        """Whether the program has met the problem: before, its randomness is initialisation."""
+        return bool(self._episodes)
+
+    # environments --------------------------------------------------------------------------------
+
+    def add_environment(self, environment: Probe) -> None:
+        """A new environment of the program."""
+        self._environments.append(environment)
+
+    def on_reset(self, environment: Probe) -> None:
+        """An episode starts."""
+        self._stop_if_complete()
+        if not self.running:
+            self._others = OtherNumbers(self.job.noise)
+        elif self._others is not None and not self.steps:
+            self._others.mark()  # the program may have set its seed after an earlier reset
+        index = self._index(environment)
+        self._episodes[index] = self._episodes.get(index, -1) + 1
+        self._between_episodes[index] = True
+        if index in self._last and self._groups and index not in self._served:
+            self._ignore(environment, index)
+
+    def on_step(
+        self,
+        environment: Probe,
+        components: Array,
+        state: int,
+        reward: float,
+        next_state: int,
+        terminated: bool,
+        truncated: bool,
+    ) -> None:
+        """A transition was made."""
+        self._stop_if_complete()
+        index = self._index(environment)
+        self._width = len(components)
+        groups, matches = self._draws_of(environment, index, components)
+        self._between_episodes[index] = terminated or truncated
+        self._record(
+            Step(
+                index,
+                self._episodes[index],
+                environment.time - 1,
+                state,
+                reward,
+                next_state,
+                terminated,
+                truncated,
+                groups,
+                matches,
+                action=tuple(components.tolist()),
+            )
+        )
+
+    def _ignore(self, environment: Probe, index: int) -> None:
+        """A vector environment resets in place of the step for which an action was drawn."""
+        groups, matches = self._draws_of(environment, index, np.zeros(self._width))
+        before = self._last[index].next_state
+        unseen = tuple(False for _ in matches)
+        episode = self._episodes[index]
+        self._record(
+            Step(index, episode, -1, before, 0.0, environment.state, False, False, groups, unseen,
+                 executed=False)
+        )  # fmt: skip
+
+    def _record(self, step: Step) -> None:
+        self.steps.append(step)
+        self._last[step.environment] = step
+        self._served.add(step.environment)
+        self._stepped = True
+
+    def environment_choice(self, probs: list[float]) -> int:
+        """The outcome of one of the problem's own random choices."""
+        self._stop_if_complete()
+        return self.choices.choose(probs, "environment")
+
+    def _index(self, environment: Probe) -> int:
+        return next(i for i, known in enumerate(self._environments) if known is environment)
+
+    def _stop_if_complete(self) -> None:
+        """New data after an update: what the program learns from the old is known."""
+        own = self.updates[self.job.held :]
+        if not own:
+            return
+        before = self.updates[self.job.held - 1].steps_before if self.job.held else 0
+        several = len(self._episodes) > 1
+        # an update after one step of an episode is one of many; after several, it ends a rollout
+        rollout = own[0].steps_before - before > 1
+        if several or rollout or all(self._between_episodes.values()):
+            raise PathComplete
+
+    # draws ---------------------------------------------------------------------------------------
+
+    def sampled(self, first: int, values: Sequence[float]) -> None:
+        """The program has drawn ``values`` by the choices from ``first`` on."""
+        self.sampled_in([(draw,) for draw in range(first, len(self.choices.draws))], values)
+
+    def sampled_in(self, units: Sequence[tuple[int, ...]], values: Sequence[float]) -> None:
+        """The program has drawn ``values``, each by the choices in its entry of ``units``."""
+        self._add(Group(tuple(units), tuple(map(float, values))))
+
+    def drawn(
+        self, ids: Sequence[int], units: Sequence[tuple[int, ...]], values: Sequence[float]
+    ) -> None:
+        """The program has asked hand-made noise, so that these choices were made."""
+        group = Group(tuple(units), tuple(values), tuple(ids))
+        last = self._groups[-1] if self._groups and not self._stepped else None
+        if last is not None and last.ids == group.ids:  # it asks the same numbers again
+            both = zip(last.units, group.units, strict=True)
+            self._groups[-1] = replace(group, units=tuple(old + new for old, new in both))
+        else:
+            self._add(group)
+
+    def settled(self, position: int, loc: float, scale: float, value: float) -> None:
+        """A normal number was used as ``value`` of N(loc, scale²)."""
+        self._laws.setdefault(position, []).append((loc, scale, value))
+
+    def _add(self, group: Group) -> None:
+        if self._stepped:
+            self._groups, self._stepped = [], False
+            self._served.clear()
+        self._groups.append(group)
+
+    def _draws_of(
+        self, environment: Probe, index: int, components: Array
+    ) -> tuple[tuple[tuple[int, ...], ...], tuple[bool, ...]]:
+        """Of each call that may have drawn this action: its choices, and whether the values fit."""
+        active = sorted(self._episodes)
+        position = active.index(index)
+        widths = {len(components), environment.numbers.draws}
+        groups, matches = [], []
+        for group in joined(self._groups, len(active), widths):
+            units, values = group.units, group.values
+            width = len(units) // len(active)
+            if width in widths and len(units) == width * len(active):
+                part = slice(position * width, (position + 1) * width)
+                units, values = units[part], values[part]
+            values = self._acted(units, values, components)
+            groups.append(tuple(chain.from_iterable(units)))
+            fits = len(values) == len(components) and np.allclose(values, components, atol=1e-6)
+            matches.append(bool(fits))
+        return tuple(groups), tuple(matches)
+
+    def _acted(
+        self, units: Sequence[tuple[int, ...]], values: tuple[float, ...], components: Array
+    ) -> tuple[float, ...]:
+        """Take each normal number in the form in which it became the action, if there are several.
+
+        The others are parts of it, such as ``action - mean`` in a density that is written out.
+        """
+        if len(units) != len(components):
+            return values
+        used = list(values)
+        for index, (unit, component) in enumerate(zip(units, components.tolist(), strict=True)):
+            laws = self._laws.get(unit[-1], []) if unit else []
+            if not laws:
+                continue
+            own = [law for law in laws if abs(law[2] - component) <= 1e-6 * (1 + abs(component))]
+            loc, scale, value = (own or [law for law in laws if law[0] != 0.0] or laws)[0]
+            draw = self.choices.draws[unit[-1]]
+            self.choices.draws[unit[-1]] = replace(draw, loc=loc, scale=scale, value=value)
+            used[index] = value
+        return tuple(used)
+
+    # learning ------------------------------------------------------------------------------------
+
+    def register(self, parameters: Sequence[torch.Tensor]) -> None:
+        """Parameters that an optimizer will train; moves the one that the job wants moved."""
+        for parameter in parameters:
+            if not parameter.requires_grad or self._tensor_index(parameter) is not None:
+                continue
+            index = len(self.tensors)
+            self.tensors.append(parameter)
+            self.is_parameter(parameter)
+            self.note(precision_note(parameter.dtype))
+            if index == self.job.tensor:
+                along = probing_directions(parameter.shape, index, self.job.directions)
+                moved = self.job.distance * along[self.job.direction]
+                with torch.no_grad():
+                    parameter.add_(moved.view(parameter.shape).to(parameter))
+
+    def updated(self, optimizer: torch.optim.Optimizer) -> None:
+        """The optimizer was asked to step: note what it was given."""
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        self.register(parameters)
+        owned = {id(parameter) for parameter in parameters}
+        sign = -1.0
+        if any(group.get("maximize", False) for group in optimizer.param_groups):
+            sign = 1.0
+        ascent: list[tuple[float, ...] | None] = []
+        for index, tensor in enumerate(self.tensors):
+            if id(tensor) not in owned or tensor.grad is None:
+                ascent.append(None)
+                continue
+            along = probing_directions(tensor.shape, index, self.job.directions)
+            gradient = tensor.grad.detach().to(torch.float64).reshape(-1)
+            ascent.append(tuple((sign * (along @ gradient)).tolist()))
+        for kind in self._others.used() if self._others else ():
+            self.note(f"{UNREAD} {kind}")
+        if self.noise.unasked:
+            self.note(f"{UNREAD} random numbers by functions of the module math")
+        gradients = {
+            index: tensor.grad
+            for index, tensor in enumerate(self.tensors)
+            if id(tensor) in owned and tensor.grad is not None
+        }
+        share = self._left_over.share(gradients)
+        if share:
+            self.facts.append(Fact(LEFT_OVER, self.backward_place, share, len(self.updates)))
+        self.updates.append(
+            Update(
+                tuple(ascent),
+                user_place(),
+                self.backward_place,
+                self.clip,
+                len(self.steps),
+                len(self.choices.draws),
+                len(self.scores),
+            )
+        )
+        self.clip = 1.0
+        if len(self.updates) >= self.job.held + MAX_UPDATES:
+            raise PathComplete
+
+    def stepped(self) -> None:
+        """The optimizer has stepped, without moving anything.
+
+        Numbers that are not enumerated, such as a dropout's, come again in the second update: with
+        the same masks the policy is the same function as in the first one.
+        """
+        if len(self.updates) == self.job.held and self._others is not None:
+            self._others.rewind()
+        if len(self.updates) == self.job.jolt:
+            with torch.no_grad():
+                for index, tensor in enumerate(self.tensors):
+                    along = probing_directions(tensor.shape, index, 1)[0]
+                    moved = _JOLT * tensor.numel() ** 0.5 * along
+                    tensor.add_(moved.view(tensor.shape).to(tensor))
+
+    def backpropagates(self) -> None:
+        """A ``backward`` begins."""
+        self._left_over.before_backward(self.tensors)
+
+    def scored(self, dist: torch.distributions.Distribution, value: Any, result: Any) -> None:
+        """The program has computed a log-probability."""
+        if len(self.scores) >= MAX_SCORES or not isinstance(result, torch.Tensor):
+            return
+        probs, scales = [], []
+        if isinstance(dist, torch.distributions.Categorical):
+            probs = _numbers(dist.probs)
+        elif isinstance(dist, torch.distributions.Bernoulli):
+            probs = _numbers(torch.stack([1.0 - dist.probs, dist.probs], dim=-1))
+        elif isinstance(dist, torch.distributions.Normal):
+            probs, scales = _numbers(dist.loc), _numbers(dist.scale)
+        value = torch.as_tensor(value)
+        self.scores.append(
+            Score(
+                user_place(),
+                result.requires_grad,
+                tuple(dist.batch_shape),
+                tuple(value.shape),
+                tuple(result.shape),
+                tuple(probs),
+                tuple(scales),
+                tuple(_numbers(value)),
+                len(self.steps),
+            )
+        )
+
+    def scored_table(self, log_probs: torch.Tensor) -> None:
+        """The program has computed the log-probabilities of all actions, by hand."""
+        if len(self.scores) < MAX_SCORES:
+            batch = tuple(log_probs.shape[:-1])
+            probs = tuple(_numbers(log_probs.exp()))
+            self.scores.append(
+                Score(user_place(), True, batch, (), (), probs, (), (), len(self.steps))
+            )
+
+    @contextmanager
+    def own_numbers(self) -> Iterator[None]:
+        """Numbers that only stand for noise: they are not the program's."""
+        if self._others is None:
+            yield
+            return
+        with self._others.set_aside():
+            yield
+
+    def note(self, fact: str) -> None:
+        """Remember a fact once; none if it is empty."""
+        if fact:
+            self.notes[fact] = None
+
+    def _tensor_index(self, parameter: torch.Tensor) -> int | None:
+        return next((i for i, known in enumerate(self.tensors) if known is parameter), None)
+
+
+def _numbers(tensor: torch.Tensor) -> list[float]:
+    """The elements, if they are few."""
+    few = tensor.numel() <= MAX_NUMBERS
+    return tensor.detach().double().reshape(-1).tolist() if few else []

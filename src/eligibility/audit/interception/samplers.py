@@ -1,0 +1,323 @@
+"""Every way in which programs draw an action, answered by the enumerator."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import distributions
+
+from eligibility.audit.interception.recorder import Recorder
+from eligibility.audit.noise.numpy_numbers import GENERATOR, drawing
+from eligibility.audit.patches import Patches
+from eligibility.audit.raised import precision_note
+
+# Uniform integers and noise are enumerated when there are so few; larger ones pick minibatches.
+FEW = 8
+
+
+def enumerate_torch(patches: Patches, recorder: Recorder) -> None:
+    """torch's distributions and its sampling functions."""
+    _categorical(patches, recorder)
+    _bernoulli(patches, recorder)
+    _gaussian(patches, recorder)
+    for family in (
+        distributions.Categorical,
+        distributions.Normal,
+        distributions.Bernoulli,
+        distributions.Multinomial,
+    ):
+        _note_scores(patches, recorder, family)
+    _note_scores(patches, recorder, distributions.MultivariateNormal)
+    _note_tables(patches, recorder)
+    permute = torch.randperm
+
+    def randperm(n: int, *args: Any, **options: Any) -> Any:
+        if not recorder.running:
+            return permute(n, *args, **options)
+        recorder.note("identity-shuffle")
+        return torch.arange(n)
+
+    patches.set(torch, "randperm", randperm)
+
+
+def enumerate_python(patches: Patches, recorder: Recorder) -> None:
+    """NumPy's global functions and generators, and the ``random`` module."""
+    _numpy(patches, recorder)
+    _random(patches, recorder)
+
+
+def _draw_rows(recorder: Recorder, probs: torch.Tensor, times: int) -> list[int]:
+    """``times`` draws of each row of ``probs`` [rows, K], times outermost."""
+    first = len(recorder.choices.draws)
+    recorder.note(precision_note(probs.dtype))
+    rows = probs.detach().to(torch.float64).cpu()
+    shares = (rows / rows.sum(-1, keepdim=True)).tolist()
+    picked = [recorder.choices.choose(row, "action") for _ in range(times) for row in shares]
+    recorder.sampled(first, [float(index) for index in picked])
+    return picked
+
+
+def _counted(recorder: Recorder, rows: torch.Tensor, total: int) -> torch.Tensor:
+    """How often each of K outcomes is drawn [rows, K], one choice a unit."""
+    recorder.note(precision_note(rows.dtype))
+    shares = rows.detach().to(torch.float64).cpu()
+    units: list[tuple[int, ...]] = []
+    made = []
+    for row in (shares / shares.sum(-1, keepdim=True)).tolist():
+        first = len(recorder.choices.draws)
+        picked = torch.tensor([recorder.choices.choose(row, "action") for _ in range(total)])
+        units += [tuple(range(first, first + total)), *[()] * (len(row) - 1)]
+        made.append(torch.bincount(picked, minlength=len(row)))
+    recorder.sampled_in(units, torch.cat(made).tolist())
+    return torch.stack(made)
+
+
+def _categorical(patches: Patches, recorder: Recorder) -> None:
+    def sample(self: distributions.Categorical, sample_shape: Any = ()) -> Any:
+        if not recorder.running:
+            return stock(self, torch.Size(sample_shape))
+        shape = torch.Size(sample_shape) + self.batch_shape
+        times = math.prod(sample_shape)
+        picked = _draw_rows(recorder, self.probs.reshape(-1, self.probs.shape[-1]), times)
+        return torch.tensor(picked).reshape(shape)
+
+    stock = patches.set(distributions.Categorical, "sample", sample)
+
+    def initialise(
+        self: distributions.Categorical, probs: Any = None, logits: Any = None, **options: Any
+    ) -> None:
+        stock_initialise(self, probs, logits, **options)
+        if recorder.running and logits is not None:
+            given = logits.detach()
+            simplex = bool((given >= 0).all() and ((given.sum(-1) - 1).abs() < 1e-6).all())
+            recorder.note("logits-on-simplex" if simplex else "logits-anywhere")
+
+    stock_initialise = patches.set(distributions.Categorical, "__init__", initialise)
+
+    def multinomial(
+        weights: torch.Tensor, num_samples: int, replacement: bool = False, **options: Any
+    ) -> Any:
+        if not recorder.running:
+            return stock_multinomial(weights, num_samples, replacement, **options)
+        rows = weights.detach().reshape(-1, weights.shape[-1])
+        first = len(recorder.choices.draws)
+        picked = []
+        for row in rows.to(torch.float64):
+            left = row.clone()
+            for _ in range(num_samples):
+                picked.append(recorder.choices.choose((left / left.sum()).tolist(), "action"))
+                if not replacement:
+                    left[picked[-1]] = 0.0
+        recorder.sampled(first, [float(index) for index in picked])
+        return torch.tensor(picked).reshape(*weights.shape[:-1], num_samples)
+
+    def counts(self: distributions.Multinomial, sample_shape: Any = ()) -> Any:
+        if not recorder.running:
+            return stock_counts(self, torch.Size(sample_shape))
+        shape = torch.Size(sample_shape) + self.batch_shape + self.event_shape
+        rows = self.probs.expand(shape).reshape(-1, shape[-1])
+        return _counted(recorder, rows, self.total_count).reshape(shape).to(self.probs.dtype)
+
+    stock_counts = patches.set(distributions.Multinomial, "sample", counts)
+    stock_multinomial = patches.set(torch, "multinomial", multinomial)
+    patches.set(torch.Tensor, "multinomial", multinomial)
+
+
+def _bernoulli(patches: Patches, recorder: Recorder) -> None:
+    def draw(probs: torch.Tensor, times: int) -> torch.Tensor:
+        flat = probs.reshape(-1)
+        picked = _draw_rows(recorder, torch.stack([1.0 - flat, flat], dim=-1), times)
+        return torch.tensor(picked, dtype=probs.dtype)
+
+    def sample(self: distributions.Bernoulli, sample_shape: Any = ()) -> Any:
+        if not recorder.running:
+            return stock(self, torch.Size(sample_shape))
+        drawn = draw(self.probs.detach(), math.prod(sample_shape))
+        return drawn.reshape(torch.Size(sample_shape) + self.batch_shape)
+
+    stock = patches.set(distributions.Bernoulli, "sample", sample)
+
+    def bernoulli(probs: torch.Tensor, *args: Any, **options: Any) -> Any:
+        if not recorder.running or args or options.get("p") is not None:
+            return stock_function(probs, *args, **options)
+        return draw(probs.detach(), 1).reshape(probs.shape)
+
+    stock_function = patches.set(torch, "bernoulli", bernoulli)
+    patches.set(torch.Tensor, "bernoulli", bernoulli)
+
+
+def _gaussian(patches: Patches, recorder: Recorder) -> None:
+    def nodes(loc: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        """Standard normal nodes, one choice an element."""
+        first = len(recorder.choices.draws)
+        recorder.note(precision_note(loc.dtype))
+        chosen, values = [], []
+        pairs = zip(loc.reshape(-1).tolist(), scale.reshape(-1).tolist(), strict=True)
+        for mean, deviation in pairs:
+            chosen.append(recorder.choices.choose_normal(mean, deviation))
+            values.append(mean + deviation * chosen[-1])
+        recorder.sampled(first, values)
+        return torch.tensor(chosen, dtype=loc.dtype).reshape(loc.shape)
+
+    def rsample(self: distributions.Normal, sample_shape: Any = ()) -> Any:
+        if not recorder.running:
+            return stock_rsample(self, torch.Size(sample_shape))
+        shape = torch.Size(sample_shape) + self.batch_shape
+        loc, scale = self.loc.expand(shape), self.scale.expand(shape)
+        return loc + scale * nodes(loc.detach(), scale.detach())
+
+    def sample(self: distributions.Normal, sample_shape: Any = ()) -> Any:
+        with torch.no_grad():
+            return self.rsample(torch.Size(sample_shape))
+
+    def vector_rsample(self: distributions.MultivariateNormal, sample_shape: Any = ()) -> Any:
+        if not recorder.running:
+            return stock_vector(self, torch.Size(sample_shape))
+        shape = torch.Size(sample_shape) + self.batch_shape + self.event_shape
+        factor = self.scale_tril
+        diagonal = factor.diagonal(dim1=-2, dim2=-1)
+        if (factor - torch.diag_embed(diagonal)).abs().max() > 0:
+            recorder.note("correlated-gaussian")
+        loc, scale = self.loc.expand(shape), diagonal.expand(shape)
+        standard = nodes(loc.detach(), scale.detach())
+        return loc + (factor @ standard.unsqueeze(-1)).squeeze(-1)
+
+    stock_rsample = patches.set(distributions.Normal, "rsample", rsample)
+    patches.set(distributions.Normal, "sample", sample)
+    stock_vector = patches.set(distributions.MultivariateNormal, "rsample", vector_rsample)
+
+    def normal(mean: Any, std: Any = 1.0, *args: Any, **options: Any) -> Any:
+        tensors = isinstance(mean, torch.Tensor) or isinstance(std, torch.Tensor)
+        if recorder.running and not tensors and set(options) <= {"generator"} and len(args) == 1:
+            return torch.randn(*args) * std + mean
+        if not recorder.running or not tensors or args or set(options) - {"generator"}:
+            return stock_normal(mean, std, *args, **options)
+        loc, scale = torch.as_tensor(mean).detach(), torch.as_tensor(std).detach()
+        loc, scale = loc + torch.zeros_like(scale), scale + torch.zeros_like(loc)
+        return loc + scale * nodes(loc, scale)
+
+    stock_normal = patches.set(torch, "normal", normal)
+
+
+def _note_scores(
+    patches: Patches, recorder: Recorder, family: type[distributions.Distribution]
+) -> None:
+    def log_prob(self: distributions.Distribution, value: torch.Tensor) -> Any:
+        result = stock(self, value)
+        if recorder.running:
+            recorder.scored(self, value, result)
+        return result
+
+    stock: Callable[..., torch.Tensor] = patches.set(family, "log_prob", log_prob)
+
+
+def _note_tables(patches: Patches, recorder: Recorder) -> None:
+    """Hand-written scoring: a table of log-probabilities with a gradient."""
+
+    def watch(owner: Any) -> None:
+        def log_softmax(values: torch.Tensor, *args: Any, **options: Any) -> Any:
+            result = stock(values, *args, **options)
+            if recorder.running and result.requires_grad:
+                recorder.scored_table(result)
+            return result
+
+        stock = patches.set(owner, "log_softmax", log_softmax)
+
+    # torch.nn.functional's calls the method of the tensor
+    watch(torch)
+    watch(torch.Tensor)
+
+
+def _numpy(patches: Patches, recorder: Recorder) -> None:
+    choose = recorder.choices.choose
+
+    def choice(
+        a: Any, size: Any = None, replace: bool = True, p: Any = None, **options: Any
+    ) -> Any:
+        options_list = np.arange(a) if np.ndim(a) == 0 else np.asarray(a)
+        count = 1 if size is None else int(np.prod(size))
+        if not recorder.running or (p is None and (count > 1 or len(options_list) > FEW)):
+            return stock_choice(a, size, replace, p)
+        probs = [1.0 / len(options_list)] * len(options_list) if p is None else _floats(p)
+        first = len(recorder.choices.draws)
+        picked = [choose(probs, "other" if p is None else "action") for _ in range(count)]
+        values = options_list[picked]
+        if p is not None and np.issubdtype(values.dtype, np.number):
+            recorder.sampled(first, [float(value) for value in values])
+        return values[0] if size is None else values.reshape(size)
+
+    def identity(n: Any) -> Any:
+        recorder.note("identity-shuffle")
+        return np.arange(n) if np.ndim(n) == 0 else np.asarray(n).copy()
+
+    def permutation(n: Any) -> Any:
+        return identity(n) if recorder.running else stock_permutation(n)
+
+    def shuffle(values: Any) -> None:
+        if recorder.running:
+            recorder.note("identity-shuffle")
+        else:
+            stock_shuffle(values)
+
+    stock_choice = patches.set(np.random, "choice", choice)
+    stock_permutation = patches.set(np.random, "permutation", permutation)
+    stock_shuffle = patches.set(np.random, "shuffle", shuffle)
+
+    class Enumerated(np.random.Generator):
+        def __init__(self, bits: Any) -> None:
+            super().__init__(bits)
+            for name in GENERATOR:
+                stock = getattr(super(), name)
+                setattr(self, name, drawing(name, stock, recorder.noise, lambda: recorder.running))
+
+        # the stock method is declared as overloads over every array type
+        def choice(self, *args: Any, **options: Any) -> Any:
+            return choice(*args, **options)
+
+        def permutation(self, x: Any, axis: int = 0) -> Any:
+            return permutation(x)
+
+        def shuffle(self, x: Any, axis: int = 0) -> None:
+            shuffle(x)
+
+    def default_rng(seed: Any = None) -> Any:
+        bits = seed if isinstance(seed, np.random.BitGenerator) else np.random.PCG64(seed or 0)
+        return Enumerated(bits)
+
+    patches.set(np.random, "default_rng", default_rng)
+
+
+def _random(patches: Patches, recorder: Recorder) -> None:
+    choose = recorder.choices.choose
+
+    def choices(
+        population: Sequence[Any], weights: Any = None, *, cum_weights: Any = None, k: int = 1
+    ) -> list[Any]:
+        if not recorder.running or (weights is None and cum_weights is None):
+            return stock_choices(population, weights, cum_weights=cum_weights, k=k)
+        raw = _floats(weights) if weights is not None else _floats(np.diff(cum_weights, prepend=0))
+        probs = [weight / sum(raw) for weight in raw]
+        first = len(recorder.choices.draws)
+        picked = [population[choose(probs, "action")] for _ in range(k)]
+        if all(isinstance(value, (int, float)) for value in picked):
+            recorder.sampled(first, [float(value) for value in picked])
+        return picked
+
+    def shuffle(values: Any) -> None:
+        if recorder.running:
+            recorder.note("identity-shuffle")
+        else:
+            stock_shuffle(values)
+
+    stock_choices: Callable[..., list[Any]] = patches.set(random, "choices", choices)
+    stock_shuffle = patches.set(random, "shuffle", shuffle)
+
+
+def _floats(values: Any) -> list[float]:
+    detached = values.detach() if isinstance(values, torch.Tensor) else values
+    return [float(value) for value in np.asarray(detached, dtype=np.float64).reshape(-1)]

@@ -1,0 +1,173 @@
+"""What a program does beside learning, such as plots and logs: it meets objects that do nothing."""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import opcode
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType, ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+
+from eligibility.audit.interception.devices import stay_on_processor
+from eligibility.audit.patches import Patches
+
+# Packages that show or log: none of them can change a gradient.
+_INERT = {
+    "matplotlib", "seaborn", "plotly", "visdom", "wandb", "tensorboard", "tensorboardX",
+    "comet_ml", "mlflow", "IPython", "pygame", "imageio", "tqdm",
+    "pyvirtualdisplay", "progressbar", "neptune", "moviepy", "tkinter",
+}  # fmt: skip
+# Packages that programs use for their tables and plots: inert if they are not installed.
+_INERT_IF_MISSING = {"pandas", "psutil"}
+_TENSORBOARD = "torch.utils.tensorboard"
+_SEED = 20250101
+
+
+class Inert:
+    """Takes every call, attribute and item, and does nothing."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._iterable = args[0] if args and hasattr(args[0], "__iter__") else ()
+
+    def __getattr__(self, name: str) -> Inert:
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        return Inert()
+
+    def __call__(self, *args: Any, **options: Any) -> Inert:
+        return Inert(*args)
+
+    def __getitem__(self, key: Any) -> Inert:
+        return Inert()
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        pass
+
+    def __enter__(self) -> Inert:
+        return self
+
+    def __exit__(self, *details: Any) -> None:
+        pass
+
+    def __iter__(self) -> Iterator[Any]:
+        wanted = _unpacked(sys._getframe(1))
+        return iter([Inert() for _ in range(wanted)] if wanted else self._iterable)
+
+    def __len__(self) -> int:
+        return len(self._iterable)
+
+
+def _unpacked(frame: FrameType) -> int:
+    """Into how many names its code unpacks at this moment, as ``fig, ax = …`` does; else 0."""
+    code, at = frame.f_code.co_code, frame.f_lasti
+    return code[at + 1] if opcode.opname[code[at]] == "UNPACK_SEQUENCE" else 0
+
+
+class _InertModule(ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name == "trange":
+            return range
+        if name in ("tqdm", "track"):
+            return lambda iterable=(), *args, **options: _Progress(iterable)
+        if name[
+            0
+        ].isupper():  # a class: it may be inherited from, caught or asked for by isinstance
+            ending = {"Warning": Warning, "Error": Exception, "Exception": Exception}
+            bases = [base for end, base in ending.items() if name.endswith(end)]
+            made = type(name, (bases[0] if bases else Inert,), {})
+            self.__dict__[name] = made  # the same one when it is asked for again
+            return made
+        return Inert()
+
+
+class _Progress(Inert):
+    """A progress bar that only counts."""
+
+    def __init__(self, iterable: Any) -> None:
+        super().__init__(iterable)
+
+
+class _InertFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def __init__(self, holds: Callable[[str], bool]) -> None:
+        self._holds = holds
+        self.made: list[str] = []
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if self._holds(name):
+            return importlib.machinery.ModuleSpec(name, self, is_package=True)
+        return None
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        self.made.append(spec.name)
+        return _InertModule(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        pass
+
+
+def _is_inert(name: str) -> bool:
+    return name.partition(".")[0] in _INERT or name.startswith(_TENSORBOARD)
+
+
+def _is_inert_if_missing(name: str) -> bool:
+    return name.partition(".")[0] in _INERT_IF_MISSING
+
+
+def quieten(patches: Patches) -> None:
+    """Inert packages, no sleeping, no accelerator, no compilation, the same seeds in every run."""
+    first, last = _InertFinder(_is_inert), _InertFinder(_is_inert_if_missing)
+    sys.meta_path.insert(0, first)
+    sys.meta_path.append(last)
+    patches.later(lambda: sys.meta_path.remove(first))
+    patches.later(lambda: sys.meta_path.remove(last))
+    loaded = _take_out_inert()
+    patches.later(lambda: _reload(loaded, first, last))
+    patches.set(time, "sleep", lambda seconds: None)
+    patches.set(torch, "save", lambda *args, **options: None)  # into folders that may be missing
+    stay_on_processor(patches)
+    patches.set(torch, "compile", lambda model=None, **options: model or (lambda inner: inner))
+    _seed(patches)
+
+
+def _take_out_inert() -> dict[str, ModuleType]:
+    """What of the inert packages is loaded; it is not from now on."""
+    present = [name for name in (*_INERT, _TENSORBOARD) if name in sys.modules]
+    if not present:  # the usual case: no look at the thousands of other modules
+        return {}
+    loaded = {name: module for name, module in list(sys.modules.items()) if _is_inert(name)}
+    for name in loaded:
+        del sys.modules[name]
+    return loaded
+
+
+def _reload(loaded: dict[str, ModuleType], *finders: _InertFinder) -> None:
+    for finder in finders:
+        for name in finder.made:
+            sys.modules.pop(name, None)
+    sys.modules.update(loaded)
+
+
+def _seed(patches: Patches) -> None:
+    """Seed the three global generators, and put their states back afterwards."""
+    torch_state, numpy_state, python_state = (
+        torch.get_rng_state(),
+        np.random.get_state(),
+        random.getstate(),
+    )
+    patches.later(lambda: torch.set_rng_state(torch_state))
+    patches.later(lambda: np.random.set_state(numpy_state))
+    patches.later(lambda: random.setstate(python_state))
+    torch.manual_seed(_SEED)
+    np.random.seed(_SEED % 2**32)
+    random.seed(_SEED)

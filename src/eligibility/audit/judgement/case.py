@@ -1,0 +1,54 @@
+"""What a diagnosis looks at, and how it words a finding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from eligibility.audit.judgement.knowledge import FAULTS
+from eligibility.audit.judgement.location import locate
+from eligibility.audit.judgement.matching import Constants
+from eligibility.audit.judgement.source import Source
+from eligibility.audit.precision import tolerance
+from eligibility.audit.reporting.report import Finding
+from eligibility.audit.running.survey import Survey
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a diagnosis looks at.
+
+    Attributes:
+        survey: The observations.
+        source: The program's text, if it is a script.
+        name: What the report calls it.
+        constants: Numbers that it may mean.
+        place: File and line of the loss, where no ``backward`` of the program tells.
+        critic: Whether to look for compositions with the values of a critic.
+    """
+
+    survey: Survey
+    source: Source | None
+    name: str
+    constants: Constants = Constants()  # noqa: RUF009  # a frozen value: sharing it is harmless
+    place: tuple[str, int] | None = None
+    critic: bool = True
+
+    @property
+    def tolerance(self) -> float:
+        """Residuals below it are rounding."""
+        return tolerance(self.survey.unit)
+
+    def finding(
+        self,
+        rule: str,
+        evidence: str,
+        severity: str = "fault",
+        seen: tuple[str, int] | None = None,
+    ) -> Finding:
+        """The finding of ``rule``, on its line; ``seen``: where that is known already."""
+        known = FAULTS[rule]
+        located = seen if seen and seen[1] else None
+        file, line = located or locate(rule, self.survey, self.source, self.place)
+        return Finding(
+            rule, known.title, known.means, evidence, file or self.name, line, known.fix, severity
+        )

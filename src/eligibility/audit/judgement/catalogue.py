@@ -1,0 +1,319 @@
+"""The ways in which programs weigh an action's ∇ log π: the right one, conventions, and faults.
+
+A candidate is put together from parts, as programs are: the credit of each action, whether it is
+multiplied by γ^t, what is done to the credits of a batch, which log-probability meets which credit,
+and what the sum is divided by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+
+import numpy as np
+
+from eligibility.audit.arrays import Array, Booleans
+from eligibility.audit.judgement.timeline import Timeline
+
+
+@dataclass(frozen=True)
+class Credit:
+    """What an action is reinforced with.
+
+    Attributes:
+        rule: Identifier; empty for the reward-to-go.
+        weights: [P, I] for a discount.
+        factor: [P, I] what every action's weight is multiplied by in the end.
+        differs: Whether it is another credit than one before it in the list.
+    """
+
+    rule: str
+    weights: Callable[[Timeline, float], Array]
+    factor: Callable[[Timeline], Array | Booleans] | None = None
+    differs: Callable[[Timeline], bool] = lambda line: True
+
+    def of(self, line: Timeline, discount: float) -> Array:
+        """[P, I] the weights, kept: thousands of compositions begin with the same few."""
+        return _kept(self, line, discount)
+
+
+@lru_cache(maxsize=512)
+def _kept(credit: Credit, line: Timeline, discount: float) -> Array:
+    weights = credit.weights(line, discount)
+    weights.setflags(write=False)
+    return weights
+
+
+def _several(line: Timeline) -> bool:
+    return not line.single
+
+
+def _reward_to_go(line: Timeline, discount: float) -> Array:
+    return line.discounted(discount)
+
+
+CREDITS = (
+    Credit("", _reward_to_go),
+    Credit("whole-episode-return", lambda line, g: line.episode_return(g)),
+    Credit("immediate-reward", lambda line, g: line.reward * line.present),
+    Credit("reversed-returns", lambda line, g: line.mirrored(line.discounted(g))),
+    Credit(
+        "reversed-returns",
+        lambda line, g: line.mirrored_in_rollout(line.discounted(g), g),
+        differs=_several,
+    ),
+    Credit("shifted-rewards", lambda line, g: line.shifted(line.discounted(g), 1)),
+    Credit("shifted-rewards", lambda line, g: line.shifted(line.discounted(g), -1)),
+    Credit(
+        "shifted-rewards",
+        lambda line, g: line.shifted_in_batch(line.discounted(g)),
+        differs=_several,
+    ),
+    Credit(
+        "shifted-rewards",
+        lambda line, g: line.shifted_in_rollout(line.discounted(g), g),
+        differs=lambda line: line.crowded or not line.gapless,
+    ),
+    Credit("rewards-so-far", lambda line, g: line.so_far(g)),
+    Credit("rewards-so-far", lambda line, g: line.so_far(1.0)),
+    Credit("discount-from-the-end", lambda line, g: line.from_the_end(g)),
+    # ∇π instead of ∇ ln π: each eligibility comes with the factor π
+    Credit("probability-not-log-probability", _reward_to_go, lambda line: np.exp(line.log_prob)),
+    Credit("last-step-dropped", _reward_to_go, lambda line: line.time < line.length - 1),
+    Credit("last-step-dropped", _reward_to_go, lambda line: ~line.last_of_batch, _several),
+    Credit(
+        "last-step-dropped",
+        _reward_to_go,
+        lambda line: ~line.last_of_rollout,
+        lambda line: line.crowded or not line.gapless,
+    ),
+    Credit(
+        "last-reward-dropped",
+        lambda line, g: line.accumulated(line.reward * (line.time < line.length - 1), g),
+    ),
+    Credit("returns-unused", lambda line, g: line.present.astype(float)),
+    Credit("integer-returns", lambda line, g: np.trunc(line.discounted(g))),
+    Credit("return-carried-over-episodes", lambda line, g: line.carried(g), differs=_several),
+    Credit(
+        "return-carried-over-episodes",
+        lambda line, g: line.carried_by_row(g),
+        differs=lambda line: not line.gapless,
+    ),
+    Credit(
+        "return-carried-over-episodes",
+        lambda line, g: line.carried_from_before(g),
+        differs=_several,
+    ),
+    Credit(
+        "return-carried-over-actors",
+        lambda line, g: line.carried_over_actors(g),
+        differs=lambda line: line.crowded,
+    ),
+)
+# Of each coupling: how a log-probability meets the credits, as the factor on their batch total.
+_MEAN_TIMES_SUM = "mean-log-prob-times-sum-of-returns"
+COUPLINGS = {
+    "": None,
+    _MEAN_TIMES_SUM: lambda steps: 1.0 / steps,
+    "broadcast": lambda steps: np.ones_like(steps),
+}
+# Joined by "+": what is subtracted, and what it is then divided by; "-late" after γ^t.
+TRANSFORMS = (
+    "", "centred", "whitened", "whitened-biased", "scaled", "scaled-biased", "leave-one-out",
+)  # fmt: skip
+# Those that need several episodes.
+_OTHERS = (
+    "leave-one-out-of-episodes", "leave-one-out-of-times",
+    "leave-one-out-of-episodes+scaled-biased", "leave-one-out-of-times+scaled-biased",
+    "leave-one-out-of-episodes+scaled", "leave-one-out-of-times+scaled",
+)  # fmt: skip
+_LATE = (
+    "scaled-late",
+    "leave-one-out-of-episodes+scaled-late",
+    "leave-one-out-of-times+scaled-late",
+)
+NORMS = ("", "mean-over-time", "mean-over-each-episode", "mean-over-episodes")
+SCOPES = ("batch", "episode")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One composition.
+
+    Attributes:
+        credit: The action's credit.
+        discount: γ.
+        time_discount: Whether γ^t multiplies it.
+        transform: What is done to the credits before they are used.
+        scope: Over what: the batch or each episode.
+        coupling: Which log-probability meets which credit.
+        norm: What the sum is divided by.
+        epsilon: Added to a standard deviation before dividing by it.
+    """
+
+    credit: Credit
+    discount: float
+    time_discount: bool
+    transform: str
+    scope: str
+    coupling: str
+    norm: str
+    epsilon: float = 0.0
+
+    @property
+    def involved(self) -> int:
+        """How many of its parts are not the plain ones."""
+        return sum(map(bool, (self.credit.rule, self.transform, self.coupling, self.norm)))
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """Its parts that are wrong in themselves."""
+        credit = () if self.credit.rule in ("", "whole-episode-return") else (self.credit.rule,)
+        # mean(log_prob) · mean(returns) is what a [T] × [T, 1] product gives under mean()
+        means = self.coupling == _MEAN_TIMES_SUM and self.norm == "mean-over-time"
+        coupling = "broadcast" if means else self.coupling
+        return credit + ((coupling,) if coupling else ())
+
+    @property
+    def conventions(self) -> tuple[str, ...]:
+        """Its parts that people choose on purpose, although most bias the gradient."""
+        named = []
+        if self.credit.rule == "whole-episode-return":
+            named.append(self.credit.rule)
+        if not self.time_discount and self.discount != 1.0 and not self.free_of_time:
+            named.append("gamma-t-dropped")
+        named += transform_names(self.transform)
+        if self.norm:
+            named.append(self.norm)
+        return tuple(named)
+
+    @property
+    def free_of_time(self) -> bool:
+        """Whether γ^t would be wrong here: G_0 already counts from the start."""
+        return self.credit.rule == "whole-episode-return"
+
+    def weights(self, line: Timeline) -> Array:
+        """[P, I] the reinforcement of each action, up to one constant factor."""
+        return self.finished(self.credit.of(line, self.discount), line)
+
+    def finished(self, credit: Array, line: Timeline) -> Array:
+        """[P, I] the reinforcement of each action for its ``credit`` [P, I]."""
+        parts = self.transform.split("+")
+        for part in parts:
+            credit = _transformed(credit, part, self.scope, line, self.epsilon)
+        if self.time_discount:
+            credit = credit * self.discount**line.time
+        if parts[-1].endswith("-late"):
+            credit = _transformed(credit, "scaled-biased", self.scope, line, self.epsilon)
+        if self.credit.factor is not None:
+            credit = credit * self.credit.factor(line)
+        factor = COUPLINGS[self.coupling]
+        if factor is not None:
+            count = line.count(self.scope)
+            credit = line.total(credit, self.scope) * factor(count)
+        return np.where(line.present, credit * norm_factor(self.norm, line), 0.0)
+
+
+def entropy_norms(norm: str) -> tuple[str, ...]:
+    """What the sum of entropies may be divided by: as the policy's sum is, or its own mean."""
+    return tuple(dict.fromkeys((norm, "mean-over-time")))
+
+
+def norm_factor(norm: str, line: Timeline) -> Array:
+    """[P, I] what a composition's sum is multiplied by."""
+    steps = np.maximum(line.steps, 1).astype(float)[:, None]
+    episodes = np.maximum(line.episodes, 1).astype(float)[:, None]
+    factors = {
+        "": np.ones_like(steps),
+        "mean-over-time": 1.0 / steps,
+        "mean-over-each-episode": 1.0 / (np.maximum(line.length, 1) * episodes),
+        "mean-over-episodes": 1.0 / episodes,
+    }
+    factor: Array = factors[norm]
+    return factor
+
+
+def _transformed(
+    credit: Array, transform: str, scope: str, line: Timeline, epsilon: float
+) -> Array:
+    if not transform or transform.endswith("-late"):
+        return credit
+    if transform.startswith("leave-one-out-of-"):
+        return credit - _mean_of_others(credit, line, transform.removeprefix("leave-one-out-of-"))
+    count = line.count(scope)
+    mean = line.mean(credit, scope)
+    centred = credit - mean
+    if transform == "centred":
+        return centred
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if transform == "leave-one-out":
+            left_out: Array = centred * count / (count - 1)
+            return left_out
+        square = line.total(centred**2, scope)
+        spread = np.sqrt(square / (count if transform.endswith("-biased") else count - 1))
+        numbers = credit if transform.startswith("scaled") else centred
+        # equal numbers, where a program that divides by 0 is not finite, and a careful one gives 0
+        scaled: Array = np.where(spread + epsilon == 0, 0.0, numbers / (spread + epsilon))
+        return scaled
+
+
+def _mean_of_others(credit: Array, line: Timeline, what: str) -> Array:
+    """[P, I] the mean credit of the other episodes, over all their steps or at the same time."""
+    ones = np.ones_like(credit)
+    if what == "episodes":
+        total = line.total(credit, "batch") - line.total(credit, "episode")
+        count = line.total(ones, "batch") - line.total(ones, "episode")
+    else:
+        total = line.total(credit, "time") - credit
+        count = line.total(ones, "time") - 1.0
+    mean: Array = np.where(count > 0, total / np.maximum(count, 1.0), 0.0)
+    return mean
+
+
+def candidates(
+    line: Timeline, discounts: Sequence[float], epsilons: Sequence[float], parts: int = 3
+) -> Iterator[Candidate]:
+    """Compositions from the plainest to the most involved, with at most so many unusual parts."""
+    scopes = SCOPES[:1] if line.single else SCOPES
+    norms = NORMS[:2] if line.single else NORMS
+    transforms = (*TRANSFORMS, *_LATE[:1]) if line.single else (*TRANSFORMS, *_OTHERS, *_LATE)
+    credits = [credit for credit in CREDITS if credit.differs(line)]
+    for involved in range(parts + 1):
+        for credit, transform, coupling, norm in product(credits, transforms, COUPLINGS, NORMS):
+            unusual = [bool(credit.rule), bool(transform), bool(coupling), bool(norm)]
+            if sum(unusual) != involved or norm not in norms:
+                continue
+            if bool(coupling) and credit.rule not in ("", "whole-episode-return"):
+                continue
+            several = transform in _OTHERS or transform in _LATE
+            for scope in scopes if (transform and not several) or coupling else SCOPES[:1]:
+                for discount in discounts:
+                    for time_discount in (True, False) if discount != 1.0 else (False,):
+                        if time_discount and (credit.rule == "whole-episode-return"):
+                            continue
+                        if transform in _LATE and not time_discount:
+                            continue
+                        for epsilon in epsilons if _divides(transform) else (0.0,):
+                            yield Candidate(
+                                credit,
+                                discount,
+                                time_discount,
+                                transform,
+                                scope,
+                                coupling,
+                                norm,
+                                epsilon,
+                            )
+
+
+def transform_names(transform: str) -> list[str]:
+    """The conventions in a transform, without the details that tell its variants apart."""
+    endings = ("-biased", "-late", "-of-episodes", "-of-times")
+    parts = transform.split("+") if transform else []
+    return [next((p.removesuffix(e) for e in endings if p.endswith(e)), p) for p in parts]
+
+
+def _divides(transform: str) -> bool:
+    return "whitened" in transform or "scaled" in transform

@@ -1,0 +1,137 @@
+"""What is no fault: the conventions of a program, each with the bias that it causes alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from eligibility.audit.arrays import Array
+from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.catalogue import transform_names
+from eligibility.audit.judgement.critic import Advantage
+from eligibility.audit.judgement.evidence import Evidence
+from eligibility.audit.judgement.exact import Bias, policy_gradient
+from eligibility.audit.judgement.knowledge import CONVENTIONS
+from eligibility.audit.judgement.matching import Match
+from eligibility.audit.judgement.timeline import Timeline
+from eligibility.audit.reporting.report import Convention
+
+# Without bias whatever the problem, or outside of what the audit looks at.
+_UNBIASED = ("baseline", "whole-episode-return", "leave-one-out", "constant-scale")
+HARMLESS = ("rollout-cut", "gradient-clipping", "shared-critic-parameters")
+
+
+def conventions_of(
+    case: Case, evidence: Evidence, line: Timeline, match: Match | None, measured: Bias
+) -> tuple[Convention, ...]:
+    """Those of the match, each with the bias that it would cause alone."""
+    named: dict[str, float | None] = {}
+    if match is not None:
+        for name in match.form.conventions:
+            named[name] = _bias_alone(evidence, line, match, name, measured, case.survey.exhaustive)
+        if not match.use and _cut(evidence, line):
+            named["rollout-cut"] = None
+        if match.entropy > case.tolerance:
+            named["entropy-bonus"] = _bias_of_entropy(evidence, line, match)
+        if abs(match.scale - 1.0) > max(1e-6, case.tolerance) and not match.plain.norm:
+            named["constant-scale"] = 0.0
+    notes = {note for trace in case.survey.traces for note in trace.notes}
+    if "gradient-clipping" in notes:
+        named["gradient-clipping"] = None
+    if case.survey.shared:
+        named["shared-critic-parameters"] = None
+    return tuple(
+        Convention(
+            name,
+            CONVENTIONS[name],
+            None if size is None else 0.0 if size < case.tolerance else size,
+        )
+        for name, size in named.items()
+    )
+
+
+def _cut(evidence: Evidence, line: Timeline) -> bool:
+    """Whether some episode has no end within its path."""
+    ended = line.total(evidence.terminated | evidence.truncated, "episode") > 0
+    return bool((evidence.present & ~ended).any())
+
+
+def _bias_alone(
+    evidence: Evidence,
+    line: Timeline,
+    match: Match,
+    name: str,
+    measured: Bias,
+    exhaustive: bool,
+) -> float | None:
+    """Residual of a program that is right but for one convention; None if a sample cannot tell."""
+    if name == "baseline":
+        return 0.0
+    if not exhaustive:
+        return 0.0 if name in _UNBIASED else None
+    if name in ("bootstrapped", "gae"):
+        return measured.residual
+    form = match.plain
+    right = replace(
+        form,
+        time_discount=not form.free_of_time,
+        transform="",
+        coupling="",
+        norm="",
+        epsilon=0.0,
+    )
+    if name == "gamma-t-dropped":
+        alone = replace(right, time_discount=False)
+    elif name == form.norm:
+        alone = replace(right, norm=name)
+    elif name == "whole-episode-return":
+        alone = right
+    else:
+        parts = [part for part in form.transform.split("+") if transform_names(part) == [name]]
+        late = any(part.endswith("-late") for part in parts)
+        alone = replace(
+            right,
+            transform="+".join(parts),
+            epsilon=form.epsilon,
+            time_discount=right.time_discount or late,
+        )
+    return _residual(evidence, line, alone.weights(line), form.discount)
+
+
+def _residual(evidence: Evidence, line: Timeline, weights: Array, discount: float) -> float:
+    per_path = np.einsum("pi,pid->pd", weights, evidence.eligibility)
+    expected = evidence.probability @ per_path
+    true = policy_gradient(evidence, line, discount)
+    size = float(np.linalg.norm(expected))
+    if size == 0.0:
+        return 1.0
+    scale = float(expected @ true) / float(true @ true)
+    return float(np.linalg.norm(expected - scale * true)) / size
+
+
+def _bias_of_entropy(evidence: Evidence, line: Timeline, match: Match) -> float:
+    true = policy_gradient(evidence, line, match.form.discount)
+    bonus = evidence.probability @ np.einsum("pi,pid->pd", line.present, evidence.entropy)
+    return float(np.linalg.norm(match.entropy * bonus) / np.linalg.norm(true))
+
+
+def describe(match: Match, tolerance: float) -> str:
+    """A match in words; an entropy term below ``tolerance`` is rounding."""
+    form = match.plain
+    credit = form.credit.rule.replace("-", " ") or "reward-to-go"
+    if isinstance(match.form, Advantage):
+        estimated = f"generalised advantage (λ = {match.form.decay:g})"
+        credit = f"{credit} minus V(s)" if match.form.ending.startswith("return") else estimated
+    words = [f"{match.scale:.4g} × {credit} (γ = {form.discount:g})"]
+    if form.time_discount:
+        words.append("times γ^t")
+    if form.transform:
+        over = " over each episode" if form.scope == "episode" else ""
+        words += [name.replace("-", " ") + over for name in transform_names(form.transform)]
+    words += [part.replace("-", " ") for part in (form.coupling, form.norm) if part]
+    if abs(match.entropy) > max(1e-6, tolerance):
+        words.append(f"plus {match.entropy:.3g} × entropy")
+    if match.use:
+        words.append(f"of {match.use.replace('-', ' ')} only")
+    return ", ".join(words)

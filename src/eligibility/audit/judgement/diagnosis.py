@@ -1,0 +1,341 @@
+"""From the observations to the report: verdict, rule, findings, conventions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from eligibility.audit.arrays import Booleans
+from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.conventions import HARMLESS, conventions_of, describe
+from eligibility.audit.judgement.evidence import Evidence, gather
+from eligibility.audit.judgement.exact import Bias, bias, least_bias
+from eligibility.audit.judgement.hotelling import EPISODES, FALSE_POSITIVES, VISIBLE, best_test
+from eligibility.audit.judgement.knowledge import CONVENTIONS, FAULTS
+from eligibility.audit.judgement.location import first_error
+from eligibility.audit.judgement.matching import Match, effective_weights, find_match, uses
+from eligibility.audit.judgement.refusal import evidence_or_refusal, inconclusive, precision_of
+from eligibility.audit.judgement.scoring import compare_scoring, probs_as_logits
+from eligibility.audit.judgement.timeline import Timeline, timeline
+from eligibility.audit.judgement.weight_rows import weight_rows
+from eligibility.audit.reporting.report import AuditReport, Convention, Finding
+from eligibility.audit.running.survey import (
+    RAN,
+    Survey,
+    executed_draws,
+    executing_call,
+    has_critic,
+    policy_tensors,
+)
+from eligibility.audit.trace import UNREAD
+
+_TOO_MANY = "too many paths to run them all, and no rule explains the sample"
+_SAMPLED = (
+    "the paths were drawn at random: a rule that explains them is exact on each of them, and the "
+    "residual contains the error of the sample"
+)
+
+
+def diagnose(case: Case) -> AuditReport:
+    """The report of a case."""
+    return diagnose_and_match(case)[0]
+
+
+def diagnose_and_match(case: Case) -> tuple[AuditReport, Match | None]:
+    """The report of a case, and the composition that explains every path, if there is one."""
+    evidence = evidence_or_refusal(case)
+    if isinstance(evidence, AuditReport):
+        return evidence, None
+    return _judge(case, evidence)
+
+
+def _judge(case: Case, evidence: Evidence) -> tuple[AuditReport, Match | None]:
+    finite: Booleans = np.asarray(np.isfinite(evidence.ascent).all(axis=1))
+    warnings = [
+        *_failures(case),
+        *_non_finite(case, evidence, finite),
+        *_attainability(case),
+        *_attached_advantage(case),
+    ]
+    if not finite.any():
+        findings = tuple(replace(finding, severity="fault") for finding in warnings)
+        return _report(case, evidence, "biased", "the gradient is never finite", findings), None
+    evidence = evidence.where(finite)
+    line = timeline(evidence)
+    if not np.any(evidence.ascent):
+        missing = case.finding("no-gradient", "the gradient is 0 on every path")
+        found = (missing, *warnings)
+        return _report(case, evidence, "no-gradient", missing.means, found), None
+    critic = case.critic and has_critic(case.survey)
+    match = find_match(evidence, case.constants, case.tolerance, critic)
+    faults: list[Finding] = []
+    if match is None:
+        match = _with_ignored_actions(case, finite)
+        if match is not None:
+            text = "every path is explained with the actions that the environments ignored"
+            faults.append(case.finding("autoreset-step-trained-on", text))
+    if match is None:
+        match, number, components = _with_one_component(case, finite)
+        if match is not None:
+            text = f"every path is explained by component {number} of {components} alone"
+            faults.append(case.finding("component-not-scored", text))
+    if match is not None:
+        evidence = evidence.restricted(dict(uses(evidence)).get(match.use, evidence.present))
+        line = timeline(evidence)
+    discounts = (match.form.discount,) if match else case.constants.discounts
+    measured = least_bias(evidence, line, discounts)
+    return _conclude(case, evidence, line, match, measured, warnings, faults), match
+
+
+def _with_ignored_actions(case: Case, finite: Booleans) -> Match | None:
+    """The rule that explains every path if the autoreset steps are decisions like the others."""
+    steps = (step for trace in case.survey.traces for step in trace.steps)
+    if all(step.executed for step in steps):
+        return None
+    evidence = gather(case.survey, ignored=True)
+    if evidence is None or not evidence.scored:
+        return None
+    return find_match(
+        evidence.where(finite), case.constants, case.tolerance, has_critic(case.survey)
+    )
+
+
+def _with_one_component(case: Case, finite: Booleans) -> tuple[Match | None, int, int]:
+    """The rule that explains every path if one component of each action is all of it."""
+    call = executing_call(case.survey.traces)
+    steps = (step for trace in case.survey.traces for step in trace.steps)
+    components = max((len(executed_draws(step, call)) for step in steps), default=0)
+    for number in range(components if components > 1 else 0):
+        evidence = gather(case.survey, component=number)
+        if evidence is not None and evidence.scored:
+            kept, critic = evidence.where(finite), has_critic(case.survey)
+            match = find_match(kept, case.constants, case.tolerance, critic)
+            if match is not None:
+                return match, number + 1, components
+    return None, 0, components
+
+
+def _conclude(
+    case: Case,
+    evidence: Evidence,
+    line: Timeline,
+    match: Match | None,
+    measured: Bias,
+    warnings: Sequence[Finding],
+    found: Sequence[Finding] = (),
+) -> AuditReport:
+    exact = measured.residual < case.tolerance and case.survey.exhaustive
+    faults = [*found, *_faults(case, match, measured, exact)]
+    conventions = conventions_of(case, evidence, line, match, measured)
+    others = tuple(faults) + tuple(warnings)
+    rule = describe(match, case.tolerance) if match else ""
+    if any(finding.rule == "wrong-sign" for finding in faults):
+        verdict, summary = "wrong-sign", FAULTS["wrong-sign"].means
+    elif exact and not faults:
+        verdict, summary = "unbiased", "the expected gradient is the policy gradient"
+    elif faults:
+        verdict, summary = "biased", faults[0].means
+    elif match is not None:
+        verdict = "convention" if any(map(_matters, conventions)) else "unbiased"
+        names = ", ".join(c.name for c in conventions)
+        summary = f"the policy gradient up to a convention: {names}"
+    else:
+        other = _other_fault(case, evidence, measured, warnings)
+        if other is None:
+            return _tested(case, evidence, line, warnings)
+        others = (other, *(finding for finding in warnings if finding != other))
+        verdict, summary = "biased", other.means
+    report = _report(case, evidence, verdict, summary, others)
+    return replace(
+        report,
+        rule=rule,
+        conventions=conventions,
+        residual=measured.residual,
+        cosine=measured.cosine,
+        discount=measured.discount,
+        notes=(*(() if case.survey.exhaustive else (_SAMPLED,)), *_unread(case.survey)),
+        weights=weight_rows(evidence, line, match, measured),
+    )
+
+
+def _tested(
+    case: Case, evidence: Evidence, line: Timeline, warnings: Sequence[Finding]
+) -> AuditReport:
+    """The verdict of the statistical test, where nothing exact can be said."""
+    if line.episodes.sum() < EPISODES:
+        return inconclusive(case, _TOO_MANY)
+    test = best_test(evidence, line, case.constants.discounts)
+    words = (
+        f"Hotelling's T² = {test.statistic:.4g} with {test.degrees} degrees of freedom on "
+        f"{test.runs} runs, p = {test.p_value:.2g} (false-positive rate {FALSE_POSITIVES:.1%})"
+    )
+    if test.p_value < FALSE_POSITIVES:
+        other = case.finding("unexplained", words)
+        report = _report(case, evidence, "biased", other.means, (other, *warnings))
+    elif test.visible > VISIBLE:
+        return inconclusive(
+            case,
+            f"no bias was seen, but one below {test.visible:.0%} of the gradient would not have "
+            f"been: {words}",
+        )
+    elif test.scale < 0:
+        wrong = case.finding("wrong-sign", words)
+        report = _report(case, evidence, "wrong-sign", wrong.means, (wrong, *warnings))
+    else:
+        dropped = not test.time_discount
+        named = Convention("gamma-t-dropped", CONVENTIONS["gamma-t-dropped"], None)
+        report = replace(
+            _report(
+                case,
+                evidence,
+                "convention" if dropped else "unbiased",
+                f"no bias is seen; one above {test.visible:.0%} of the gradient would be",
+                warnings,
+            ),
+            conventions=(named,) if dropped else (),
+        )
+    measured = bias(evidence, line, test.discount)
+    return replace(
+        report,
+        residual=measured.residual,
+        cosine=measured.cosine,
+        discount=test.discount,
+        notes=(words, *_unread(case.survey)),
+        weights=weight_rows(evidence, line, None, measured),
+    )
+
+
+def _unread(survey: Survey) -> tuple[str, ...]:
+    """A note on random numbers that were not enumerated."""
+    notes = {n.removeprefix(UNREAD).strip() for t in survey.traces for n in t.notes if UNREAD in n}
+    if not notes:
+        return ()
+    anew = "drawn anew in every run" if survey.traces[0].noise is not None else "the same each run"
+    return (f"random numbers that are not enumerated, {anew}: {', '.join(sorted(notes))}",)
+
+
+def wants_test(case: Case, report: AuditReport) -> bool:
+    """Whether only the statistical test can tell: random numbers or paths are beyond counting."""
+    unread = any(note.startswith(UNREAD) for trace in case.survey.traces for note in trace.notes)
+    unexplained = [finding.rule for finding in report.findings] == ["unexplained"]
+    return (unread and unexplained) or report.summary == _TOO_MANY
+
+
+def _matters(convention: Convention) -> bool:
+    """Whether a convention biases the gradient, as far as is known."""
+    unmeasured = convention.bias is None and convention.name not in HARMLESS
+    return bool(convention.bias) or unmeasured
+
+
+def _faults(case: Case, match: Match | None, measured: Bias, exact: bool) -> list[Finding]:
+    faults = []
+    size = f"the expected gradient is off by {measured.residual:.1%}, cosine {measured.cosine:+.3f}"
+    if match is not None:
+        every = "every path" if case.survey.exhaustive else "every sampled path"
+        faults += [case.finding(rule, f"explains {every}; {size}") for rule in match.form.faults]
+        if match.entropy < -case.tolerance:
+            evidence = f"the entropy's gradient enters with the factor {match.entropy:.3g}"
+            faults.append(case.finding("entropy-sign", evidence))
+    repeated = _repeated_updates(case)
+    if repeated:
+        faults.append(case.finding("several-updates-without-ratio", repeated))
+    negative = match.scale < 0 if match else measured.scale < 0 and exact
+    if negative and not faults:
+        faults.insert(0, case.finding("wrong-sign", f"cosine {measured.cosine:+.3f}"))
+    return faults
+
+
+def _repeated_updates(case: Case) -> str:
+    """Whether several steps of an optimizer used the same gradient, without a ratio."""
+    policy = policy_tensors(case.survey.directions, case.survey.slopes or {})
+    own = (policy - case.survey.shared) or policy  # a critic may be trained often on one batch
+    for trace in case.survey.traces:
+        if "ratio" in trace.notes:
+            return ""
+        by_place: dict[tuple[object, ...], int] = {}
+        for update in trace.updates:
+            rows = tuple(row for i, row in enumerate(update.ascent) if i in own)
+            if any(row is not None and any(row) for row in rows):
+                key = (update.steps_before, rows)
+                by_place[key] = by_place.get(key, 0) + 1
+        if by_place and max(by_place.values()) > 1:
+            return f"{max(by_place.values())} optimizer steps on the same data, with no ratio"
+    return ""
+
+
+def _other_fault(
+    case: Case, evidence: Evidence, measured: Bias, warnings: Sequence[Finding]
+) -> Finding | None:
+    """What is wrong where no composition explains the gradients; None if a sample cannot tell."""
+    scoring = compare_scoring(case.survey)
+    size = f"the expected gradient is off by {measured.residual:.1%}, cosine {measured.cosine:+.3f}"
+    if scoring is not None:
+        return case.finding(scoring.rule, f"{scoring.evidence}; {size}")
+    known = next((finding for finding in warnings if finding.severity == "fault"), None)
+    if known is not None or not case.survey.exhaustive:
+        return known
+    _, outside = effective_weights(evidence)
+    off = f"{outside.max():.1%} of the gradient lies outside the span of the executed actions'"
+    return case.finding("unexplained", f"{size}; {off} eligibilities")
+
+
+def _failures(case: Case) -> list[Finding]:
+    failed = [trace for trace in case.survey.traces if trace.outcome not in RAN]
+    if not failed:
+        return []
+    file, line = first_error(tuple(failed))
+    text = f"{len(failed)} of {len(case.survey.traces)} paths: {failed[0].detail}"
+    finding = case.finding("fails-on-some-episodes", text, "warning")
+    return [replace(finding, file=file or finding.file, line=line or finding.line)]
+
+
+def _non_finite(case: Case, evidence: Evidence, finite: Booleans) -> list[Finding]:
+    if finite.all():
+        return []
+    steps = evidence.present.sum(axis=1)
+    single = bool((steps[~finite] == 1).all())
+    share = f"NaN or infinite on {int((~finite).sum())} of {len(finite)} paths"
+    if single:
+        return [case.finding("std-of-one-element", f"{share}, all of one step", "warning")]
+    return [case.finding("non-finite-gradient", share)]
+
+
+def _attainability(case: Case) -> list[Finding]:
+    reach = probs_as_logits(case.survey)
+    if reach is None:
+        return []
+    text = f"no action can get a probability below {reach[0]:.3f} or above {reach[1]:.3f}"
+    return [case.finding("probs-as-logits", text)]
+
+
+def _attached_advantage(case: Case) -> list[Finding]:
+    """The critic's gradient moves with every tensor of the policy, also with its last layer."""
+    survey = case.survey
+    policy = policy_tensors(survey.directions, survey.slopes or {})
+    if not survey.shared or survey.shared != policy:
+        return []
+    text = "the critic's gradient depends on all of the policy's parameters"
+    return [case.finding("advantage-not-detached", text)]
+
+
+def _report(
+    case: Case, evidence: Evidence, verdict: str, summary: str, findings: Sequence[Finding]
+) -> AuditReport:
+    survey = case.survey
+    policy = policy_tensors(survey.directions, survey.slopes or {})
+    shapes = max((trace.shapes for trace in survey.traces), key=len)
+    return AuditReport(
+        case.name,
+        verdict,
+        summary,
+        findings=tuple(findings),
+        paths=len(survey.traces),
+        predicted_paths=survey.predicted,
+        exhaustive=survey.exhaustive,
+        probability=sum(trace.probability for trace in survey.traces),
+        parameters=sum(int(np.prod(shapes[tensor])) for tensor in policy),
+        precision=precision_of(survey),
+        tolerance=case.tolerance,
+    )

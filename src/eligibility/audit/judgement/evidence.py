@@ -1,0 +1,245 @@
+"""The observations as arrays: decisions, their eligibilities, and what the optimizer was given.
+
+Letters: P paths, I decisions of the longest path (shorter ones are padded), D probing directions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eligibility.audit.arrays import Array, Booleans, Integers
+from eligibility.audit.running.survey import (
+    RAN,
+    Slope,
+    Survey,
+    executed_draws,
+    executing_call,
+    key_of,
+    policy_tensors,
+)
+from eligibility.audit.trace import Draw, Step, Trace
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What all rules are compared with.
+
+    Attributes:
+        probability: [P] of each path; equal ones where the paths were drawn at random.
+        ascent: [P, D] minus the gradient that the optimizer was given, summed over its steps.
+        eligibility: [P, I, D] ∂ ln π(a|s) of each executed action.
+        entropy: [P, I, D] ∂H(π(·|s)) of each executed action's distribution.
+        present: [P, I] whether there is such a decision.
+        reward: [P, I].
+        time: [P, I] step of the episode.
+        episode: [P, I] number of the episode within the path.
+        environment: [P, I].
+        row: [P, I] how often that environment had stepped before, ignored actions included.
+        rows: [P] steps of the environment that stepped most often.
+        state: [P, I] where the action was taken.
+        next_state: [P, I] where it led.
+        terminated: [P, I].
+        truncated: [P, I].
+        log_prob: [P, I] ln π(a|s).
+        scored: Whether every action was drawn from a distribution that the parameters move.
+    """
+
+    probability: Array
+    ascent: Array
+    eligibility: Array
+    entropy: Array
+    present: Booleans
+    reward: Array
+    time: Integers
+    episode: Integers
+    environment: Integers
+    row: Integers
+    rows: Integers
+    state: Integers
+    next_state: Integers
+    terminated: Booleans
+    truncated: Booleans
+    log_prob: Array
+    scored: bool
+
+    @property
+    def paths(self) -> int:
+        """P."""
+        return len(self.probability)
+
+    @property
+    def identifiable(self) -> bool:
+        """Whether no path has more decisions than there are directions to tell them apart."""
+        return bool(self.present.sum(axis=1).max(initial=0) <= self.ascent.shape[1])
+
+    def restricted(self, mask: Booleans) -> Evidence:
+        """With only the decisions of ``mask`` [P, I]."""
+        keep = mask[..., None]
+        return replace(
+            self,
+            present=self.present & mask,
+            eligibility=self.eligibility * keep,
+            entropy=self.entropy * keep,
+        )
+
+    def where(self, keep: Booleans) -> Evidence:
+        """The paths of ``keep`` [P]."""
+        cut = {
+            name: value[keep] for name, value in vars(self).items() if isinstance(value, np.ndarray)
+        }
+        return Evidence(**cut, scored=self.scored)
+
+
+def joined(first: Evidence, second: Evidence) -> Evidence:
+    """The paths of both, with the same directions."""
+    width = max(first.present.shape[1], second.present.shape[1])
+
+    def padded(values: NDArray[Any]) -> NDArray[Any]:
+        missing = width - values.shape[1]
+        return np.pad(values, [(0, 0), (0, missing), *[(0, 0)] * (values.ndim - 2)])
+
+    both = {}
+    for name, value in vars(first).items():
+        if isinstance(value, np.ndarray):
+            pair = [value, getattr(second, name)]
+            decisions = value.ndim > 1 and name != "ascent"
+            both[name] = np.concatenate([padded(each) for each in pair] if decisions else pair)
+    return Evidence(**both, scored=first.scored and second.scored)
+
+
+def gather(survey: Survey, ignored: bool = False, component: int | None = None) -> Evidence | None:
+    """The arrays of a survey, on the parameters that only the policy uses; None if there are none.
+
+    With ``ignored``, the actions that a vector environment ignored while it reset are decisions
+    too: each the first step of the episode that begins, without a reward. With ``component``, only
+    that one of an action's components counts as chosen.
+
+    Where a critic shares tensors with the policy, its loss moves them too, by right; the tensors
+    that are the policy's alone then decide, since one weight an action governs them all.
+    """
+    ran = [trace for trace in survey.traces if trace.outcome in RAN and trace.steps]
+    traces = [replace(trace, steps=_decisions(trace.steps, ignored)) for trace in ran]
+    if not traces or not survey.slopes:
+        return None
+    numbered = [_rows(trace.steps, ignored) for trace in ran]
+    policy = policy_tensors(survey.directions, survey.slopes)
+    own = (policy - survey.shared) or policy
+    columns = np.array([tensor in own for tensor, _ in survey.directions], dtype=bool)
+    if not columns.any():
+        return None
+    call = executing_call(survey.traces)
+    longest = max(len(trace.steps) for trace in traces)
+    shape = (len(traces), longest)
+    eligibility = np.zeros((*shape, int(columns.sum())))
+    entropy = np.zeros_like(eligibility)
+    log_prob = np.zeros(shape)
+    scored = True
+    for p, trace in enumerate(traces):
+        for i, step in enumerate(trace.steps):
+            draws = executed_draws(step, call)
+            scored = scored and bool(draws)
+            for number, position in enumerate(draws):
+                if component not in (None, number):
+                    continue
+                draw = trace.draws[position]
+                slope = survey.slopes.get(key_of(draw, step.state, number))
+                if slope is None:
+                    scored = False
+                    continue
+                eligibility[p, i] += _eligibility(draw, slope)[columns]
+                entropy[p, i] += _entropy(draw, slope)[columns]
+                log_prob[p, i] += _log_prob(draw)
+    return Evidence(
+        probability=np.array(
+            [trace.probability if survey.exhaustive else 1.0 / len(traces) for trace in traces]
+        ),
+        ascent=np.array([_ascent(trace, survey)[columns] for trace in traces]),
+        eligibility=eligibility,
+        entropy=entropy,
+        present=_padded(traces, longest, lambda step: True, bool),
+        reward=_padded(traces, longest, lambda step: step.reward, float),
+        time=_padded(traces, longest, lambda step: step.time, int),
+        episode=_padded(traces, longest, lambda step: step.episode, int),
+        environment=_padded(traces, longest, lambda step: step.environment, int),
+        row=np.array([own + [0] * (longest - len(own)) for own, _ in numbered], dtype=int),
+        rows=np.array([count for _, count in numbered], dtype=int),
+        state=_padded(traces, longest, lambda step: step.state, int),
+        next_state=_padded(traces, longest, lambda step: step.next_state, int),
+        terminated=_padded(traces, longest, lambda step: step.terminated, bool),
+        truncated=_padded(traces, longest, lambda step: step.truncated, bool),
+        log_prob=log_prob,
+        scored=scored,
+    )
+
+
+def _decisions(steps: tuple[Step, ...], ignored: bool) -> tuple[Step, ...]:
+    if not ignored:
+        return tuple(step for step in steps if step.executed)
+    late = {(step.environment, step.episode) for step in steps if not step.executed}
+    return tuple(
+        replace(step, time=step.time + 1) if (step.environment, step.episode) in late else step
+        for step in steps
+    )
+
+
+def _rows(steps: tuple[Step, ...], ignored: bool) -> tuple[list[int], int]:
+    """Of each decision, how often its environment had stepped before; and the highest count."""
+    counted: dict[int, int] = {}
+    own = []
+    for step in steps:
+        row = counted.get(step.environment, 0)
+        counted[step.environment] = row + 1
+        if step.executed or ignored:
+            own.append(row)
+    return own, max(counted.values())
+
+
+def _padded(
+    traces: list[Trace], longest: int, read: Callable[[Step], Any], kind: type
+) -> NDArray[Any]:
+    rows = [[read(step) for step in t.steps] + [0] * (longest - len(t.steps)) for t in traces]
+    return np.array(rows, dtype=kind)
+
+
+def _eligibility(draw: Draw, slope: Slope) -> Array:
+    """Of a Gaussian: Williams 1992, §6, eq. (12) and the one for σ."""
+    if draw.loc is None or draw.scale is None or draw.value is None:
+        row: Array = slope.log_probs[draw.picked]
+        return row
+    distance = draw.value - draw.loc
+    variance = draw.scale**2
+    along_scale = (distance**2 - variance) / draw.scale**3
+    return distance / variance * slope.loc + along_scale * slope.scale
+
+
+def _entropy(draw: Draw, slope: Slope) -> Array:
+    """∂H: −Σ p ∂ln p (1 + ln p), and ∂ ln σ for a Gaussian."""
+    if draw.scale is not None:
+        return slope.scale / draw.scale
+    probs = np.array(draw.probs)
+    logs = np.log(np.where(probs > 0, probs, 1.0))
+    gradient: Array = -(probs * (1.0 + logs)) @ slope.log_probs
+    return gradient
+
+
+def _log_prob(draw: Draw) -> float:
+    if draw.loc is None or draw.scale is None or draw.value is None:
+        return float(np.log(draw.probs[draw.picked]))
+    standard = (draw.value - draw.loc) / draw.scale
+    return float(-0.5 * standard**2 - np.log(draw.scale) - 0.5 * np.log(2 * np.pi))
+
+
+def _ascent(trace: Trace, survey: Survey) -> Array:
+    """[D] over all directions: the sum over the optimizer's steps."""
+    total = np.zeros(len(survey.directions))
+    for update in trace.updates:
+        for column, (tensor, direction) in enumerate(survey.directions):
+            row = update.ascent[tensor] if tensor < len(update.ascent) else None
+            if row is not None:
+                total[column] += row[direction]
+    return total

@@ -1,0 +1,62 @@
+"""The true policy gradient of the probe, and how far the program's expected gradient is from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from eligibility.audit.arrays import Array
+from eligibility.audit.judgement.evidence import Evidence
+from eligibility.audit.judgement.timeline import Timeline
+
+
+@dataclass(frozen=True)
+class Bias:
+    """The program's expected gradient against the true one.
+
+    Attributes:
+        expected: [D] E[−gradient] of the program along the probing directions.
+        true: [D] the gradient of the expected return.
+        scale: The factor c that brings ``true`` closest to ``expected``.
+        residual: ‖expected − c·true‖ / ‖expected‖.
+        cosine: Of the angle between the two.
+        discount: γ of the return.
+    """
+
+    expected: Array
+    true: Array
+    scale: float
+    residual: float
+    cosine: float
+    discount: float
+
+
+def policy_gradient(evidence: Evidence, line: Timeline, discount: float) -> Array:
+    """[D] E[Σ_t γ^t e_t Σ_{k≥t} γ^(k−t) r_k], the gradient of E[Σ_t γ^t r_t], over all paths.
+
+    Williams 1992, Theorem 2: this expectation is the gradient; and it is taken without sampling.
+    """
+    weights = line.discounted(discount) * discount**line.time * line.present
+    per_path = np.einsum("pi,pid->pd", weights, evidence.eligibility)
+    expected: Array = evidence.probability @ per_path
+    return expected
+
+
+def bias(evidence: Evidence, line: Timeline, discount: float) -> Bias:
+    """The bias for one discount."""
+    expected = evidence.probability @ evidence.ascent
+    true = policy_gradient(evidence, line, discount)
+    size, true_size = float(np.linalg.norm(expected)), float(np.linalg.norm(true))
+    if size == 0.0 or true_size == 0.0:
+        return Bias(expected, true, 0.0, 1.0, 0.0, discount)
+    inner = float(expected @ true)
+    scale = inner / true_size**2
+    residual = float(np.linalg.norm(expected - scale * true)) / size
+    return Bias(expected, true, scale, residual, inner / (size * true_size), discount)
+
+
+def least_bias(evidence: Evidence, line: Timeline, discounts: Sequence[float]) -> Bias:
+    """The discount that the program's expected gradient fits best; the first of equals."""
+    return min((bias(evidence, line, discount) for discount in discounts), key=lambda b: b.residual)

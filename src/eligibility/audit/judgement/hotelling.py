@@ -1,0 +1,164 @@
+"""A test for programs whose paths are too many, or whose randomness cannot be enumerated.
+
+Of every run, ascent − c·Σ_t w_t ∇ ln π(a_t|s_t) has the mean 0 if the program's expected gradient
+is c times the one that the weights w estimate without bias. Hotelling's T² asks whether the mean
+over independent runs is further from 0 than chance brings it; the scale c, which is nobody's fault,
+is the one that makes T² least, at the price of one degree of freedom.
+
+References:
+    Hotelling 1931, *The generalization of Student's ratio*, Annals of Mathematical Statistics 2.
+    Hansen, Heaton & Yaron 1996, *Finite-sample properties of some alternative GMM estimators*,
+    Journal of Business & Economic Statistics 14: the minimum over c (continuously updated).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from eligibility.audit.arrays import Array
+from eligibility.audit.judgement.evidence import Evidence
+from eligibility.audit.judgement.timeline import Timeline
+from eligibility.errors import MissingDependencyError
+
+# Probability with which a program without bias is called biased.
+FALSE_POSITIVES = 0.001
+EPISODES = 500  # at least so many are looked at
+# A bias of this share of the gradient must be visible before its absence is called unbiased.
+VISIBLE = 0.1
+_RANK = 1e-12  # variances below this share of the terms' are rounding, no dimension of the sample
+
+
+@dataclass(frozen=True)
+class Test:
+    """How well the runs fit one hypothesis.
+
+    Attributes:
+        discount: γ.
+        time_discount: Whether the weights carry γ^t; without it they are the customary convention.
+        scale: c.
+        statistic: T².
+        degrees: Of freedom.
+        runs: Independent runs.
+        p_value: Probability of so large a T² if there is no bias.
+        visible: Relative bias that the sample shows: twice its standard error over the gradient.
+    """
+
+    discount: float
+    time_discount: bool
+    scale: float
+    statistic: float
+    degrees: int
+    runs: int
+    p_value: float
+    visible: float
+
+
+def best_test(evidence: Evidence, line: Timeline, discounts: Sequence[float]) -> Test:
+    """The hypothesis that the runs fit best: a discount, with γ^t or without."""
+    hypotheses = [
+        (discount, time_discount)
+        for discount in discounts
+        for time_discount in ((True, False) if discount != 1.0 else (True,))
+    ]
+    tests = [
+        replace(
+            hotelling(evidence.ascent, policy_terms(evidence, line, *hypothesis)),
+            discount=hypothesis[0],
+            time_discount=hypothesis[1],
+        )
+        for hypothesis in hypotheses
+    ]
+    return max(tests, key=lambda test: (test.p_value, -test.statistic))
+
+
+def policy_terms(evidence: Evidence, line: Timeline, discount: float, time_discount: bool) -> Array:
+    """[P, D] Σ_t w_t ∇ ln π(a_t|s_t) of each run, with the reward-to-go as w."""
+    weights = line.discounted(discount) * line.present
+    if time_discount:
+        weights = weights * discount**line.time
+    terms: Array = np.einsum("pi,pid->pd", weights, evidence.eligibility)
+    return terms
+
+
+def hotelling(ascent: Array, terms: Array) -> Test:
+    """The test of E[ascent] = c·E[terms] for some c.
+
+    Args:
+        ascent: [n, D] the program's of each run.
+        terms: [n, D] what it is compared with.
+
+    Returns:
+        The test; its hypothesis is left at γ = 1.
+    """
+    runs, width = ascent.shape
+    left, right = ascent.mean(axis=0), terms.mean(axis=0)
+    joint = np.cov(np.hstack([ascent, terms]), rowvar=False, ddof=1)
+
+    def moments(scale: float) -> tuple[Array, Array, float]:
+        """Mean and covariance of the difference, and the size of what it is the difference of."""
+        factor = np.hstack([np.eye(width), -scale * np.eye(width)])
+        sizes = np.diag(joint)
+        whole = float(sizes[:width].sum() + scale**2 * sizes[width:].sum() + left @ left)
+        return left - scale * right, factor @ joint @ factor.T, whole
+
+    scale = _minimum(lambda c: _statistic(runs, *moments(c))[0], _least_squares(left, right))
+    _, covariance, _ = moments(scale)
+    statistic, rank = _statistic(runs, *moments(scale))
+    degrees = max(rank - 1, 1)
+    tail = _survival(statistic * (runs - degrees) / (degrees * (runs - 1)), degrees, runs - degrees)
+    size = float(np.linalg.norm(scale * right))
+    error = float(np.sqrt(max(np.trace(covariance), 0.0) / runs))
+    visible = 2.0 * error / size if size else np.inf
+    return Test(1.0, True, scale, statistic, degrees, runs, tail if rank else 1.0, visible)
+
+
+def _statistic(runs: int, mean: Array, covariance: Array, size: float) -> tuple[float, int]:
+    """T² = n m̄ᵀ S⁺ m̄ and the rank of S; a mean outside of S's range counts as infinite."""
+    values, vectors = np.linalg.eigh(covariance)
+    keep = values > _RANK * size
+    along = vectors.T @ mean
+    if float(np.linalg.norm(along[~keep])) > np.sqrt(_RANK * size):
+        return np.inf, int(keep.sum())
+    return runs * float((along[keep] ** 2 / values[keep]).sum()), int(keep.sum())
+
+
+def _least_squares(left: Array, right: Array) -> float:
+    square = float(right @ right)
+    return float(left @ right) / square if square else 0.0
+
+
+def _minimum(function: Callable[[float], float], start: float) -> float:
+    """A minimum near ``start``, by golden sections on brackets that grow."""
+    width = max(abs(start), 1e-6)
+    low, high = start - 2.0 * width, start + 2.0 * width
+    ratio = (np.sqrt(5.0) - 1.0) / 2.0
+    a, b = high - ratio * (high - low), low + ratio * (high - low)
+    at_a, at_b = function(a), function(b)
+    for _ in range(50):
+        if at_a < at_b:
+            high, b, at_b = b, a, at_a
+            a = high - ratio * (high - low)
+            at_a = function(a)
+        else:
+            low, a, at_a = a, b, at_b
+            b = low + ratio * (high - low)
+            at_b = function(b)
+    middle = (low + high) / 2.0
+    return float(start if function(start) <= function(middle) else middle)
+
+
+def _survival(value: float, numerator: int, denominator: int) -> float:
+    """P(F > value)."""
+    try:
+        from scipy.special import fdtrc
+    except ImportError as error:
+        raise MissingDependencyError(
+            "the audit's statistical test",
+            "no package `scipy`",
+            "scipy, for the distribution of Hotelling's T²",
+            'pip install "eligibility[audit]"',
+        ) from error
+    return float(fdtrc(numerator, denominator, value)) if np.isfinite(value) else 0.0

@@ -1,0 +1,101 @@
+"""Where in the user's program a fault is."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from functools import partial
+
+from eligibility.audit.judgement.knowledge import FAULTS
+from eligibility.audit.judgement.source import Source, is_accumulation, mentioned_names
+from eligibility.audit.running.survey import Survey
+from eligibility.audit.trace import Trace
+
+# Faults in how the returns are accumulated, and those in how they are stored.
+_ACCUMULATED = ("immediate-reward", "rewards-so-far", "discount-from-the-end")
+_STORED = ("reversed-returns",)
+_CARRIED = ("return-carried-over-episodes", "return-carried-over-actors")
+_IN_LOSS = (
+    "mean-log-prob-times-sum-of-returns",
+    "broadcast",
+    "wrong-sign",
+    "returns-unused",
+    "probability-not-log-probability",
+    "unexplained",
+    "autoreset-step-trained-on",
+)
+_IN_SCORING = ("scored-other-action", "most-likely-action-scored", "behaviour-not-scored")
+
+
+def locate(
+    rule: str, survey: Survey, source: Source | None, place: tuple[str, int] | None = None
+) -> tuple[str, int]:
+    """File and line of the statement behind ``rule``, as well as the text allows.
+
+    Args:
+        rule: Identifier of the fault.
+        survey: The observations.
+        source: The program's text, if it is there.
+        place: Where the loss is computed; None: where ``backward`` was called.
+    """
+    called = [update.backward for trace in survey.traces for update in trace.updates]
+    file, backward = place or _common(called)
+    if source is None or (file and file != str(source.path)):
+        return file, backward
+    return str(source.path), _line(rule, survey, source, backward)
+
+
+def _line(rule: str, survey: Survey, source: Source, backward: int) -> int:
+    loss = source.loss_line(backward) if backward else 0
+    if rule in _IN_LOSS:
+        return loss
+    if rule == "entropy-sign":
+        near = source.line_where(partial(_mentions, word="loss+entrop"), near=backward)
+        return near or loss
+    if rule == "several-updates-without-ratio":
+        return backward
+    if rule == "stale-batch":
+        kept = source.kept_list_line()
+        if kept:
+            return kept
+    adding, storing = source.accumulation()
+    if rule == "immediate-reward" and adding:
+        return storing if _recurs(source, adding) else adding
+    if rule in _STORED and storing:
+        return storing
+    if rule in _CARRIED and adding:
+        return adding
+    scores = [score for trace in survey.traces for score in trace.scores]
+    learnt = [score for score in scores if score.differentiable]
+    scored = _common([score.place for score in learnt or scores])[1]
+    if rule in _IN_SCORING and scored:
+        return scored
+    if rule == "mask-in-acting-only" and scored:
+        return source.origin(source.origin(scored))
+    for word in FAULTS[rule].look:
+        line = source.line_where(partial(_mentions, word=word), near=max(loss - 1, 0))
+        if line and line != loss:
+            return line
+    return adding if rule in _ACCUMULATED and adding else loss
+
+
+def _recurs(source: Source, line: int) -> bool:
+    """Whether the statement of a line adds to what it had before."""
+    return bool(source.line_where(lambda s: s.lineno == line and is_accumulation(s)))
+
+
+def first_error(traces: tuple[Trace, ...]) -> tuple[str, int]:
+    """Where the first run that failed did."""
+    return next(((t.file, t.line) for t in traces if t.line), ("", 0))
+
+
+def _common(places: list[tuple[str, int]]) -> tuple[str, int]:
+    counted = Counter(place for place in places if place[1])
+    return counted.most_common(1)[0][0] if counted else ("", 0)
+
+
+def _mentions(statement: ast.stmt, word: str) -> bool:
+    """Whether a statement uses a name; "a+b": a name, and another one that contains b."""
+    name, _, part = word.partition("+")
+    names = mentioned_names(statement)
+    return name in names and any(part in other for other in names)

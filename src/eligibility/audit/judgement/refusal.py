@@ -1,0 +1,97 @@
+"""Where nothing can be said of a program's gradients: why, and what the audit would need."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.evidence import Evidence, gather
+from eligibility.audit.judgement.knowledge import FAULTS
+from eligibility.audit.judgement.needs import what_it_needs
+from eligibility.audit.precision import HALF
+from eligibility.audit.reporting.report import AuditReport
+from eligibility.audit.running.survey import RAN, Survey
+
+_NO_UPDATE = (
+    "the program made no optimizer step (of torch.optim); does something start its training, and "
+    "is its loop long enough?"
+)
+
+
+def evidence_or_refusal(case: Case) -> Evidence | AuditReport:
+    """The evidence; or, where nothing can be said of the gradients, the report that says why."""
+    survey = case.survey
+    ran = [trace for trace in survey.traces if trace.outcome in RAN]
+    if not ran:
+        return _did_not_run(case)
+    if not any(trace.updates for trace in ran):
+        return inconclusive(case, _NO_UPDATE)
+    if not any(trace.steps for trace in ran):
+        return inconclusive(
+            case,
+            "the program updated before any step of an environment that is made by gymnasium.make "
+            "or derives from gymnasium.Env; audit its loss with audit_loss",
+        )
+    evidence = gather(survey)
+    if any(HALF in trace.notes for trace in ran):
+        return inconclusive(
+            case,
+            "the gradient is computed in half precision, where no rule can be told from rounding; "
+            "run the program in float32",
+        )
+    if evidence is None:
+        return _without_policy(case)
+    if not evidence.scored:
+        return inconclusive(case, "some actions come from random numbers the audit cannot read")
+    return evidence
+
+
+def _without_policy(case: Case) -> AuditReport:
+    """No action depends on the parameters: nothing is drawn, or nothing reaches the policy."""
+    drawn = any(step.groups for trace in case.survey.traces for step in trace.steps)
+    words = FAULTS["argmax-action"].look
+    if not drawn and (case.source is None or not case.source.mentions(words)):
+        return inconclusive(
+            case,
+            "no action came from a random choice that the audit can read; it reads "
+            "torch.distributions, torch.multinomial, torch.bernoulli, numpy.random.choice, and "
+            "comparisons and argmax of uniform and normal numbers from torch, numpy and random",
+        )
+    if not drawn:
+        finding = case.finding("argmax-action", "no action was drawn at random on any path")
+        return replace(inconclusive(case, finding.means), verdict="biased", findings=(finding,))
+    return inconclusive(
+        case,
+        "no action's probability depends on the parameters that the optimizer trains; "
+        "are they changed after the optimizer was made?",
+    )
+
+
+def _did_not_run(case: Case) -> AuditReport:
+    trace = case.survey.traces[0]
+    if "does not require grad" in trace.detail:
+        finding = case.finding("no-gradient", f"`backward` failed: {trace.detail}")
+        report = inconclusive(case, finding.means)
+        return replace(report, verdict="no-gradient", findings=(finding,))
+    return inconclusive(case, what_it_needs(trace))
+
+
+def inconclusive(case: Case, reason: str) -> AuditReport:
+    """The report of a program of which nothing is known, for this reason."""
+    return AuditReport(
+        case.name,
+        "inconclusive",
+        reason,
+        paths=sum(trace.outcome in RAN for trace in case.survey.traces),
+        predicted_paths=case.survey.predicted,
+        exhaustive=case.survey.exhaustive,
+        precision=precision_of(case.survey),
+        tolerance=case.tolerance,
+    )
+
+
+def precision_of(survey: Survey) -> str:
+    """In which precision the program ran, for its report."""
+    if survey.single:
+        return "run in single precision, as the program insists on it"
+    return "run in double precision"

@@ -1,0 +1,156 @@
+"""Compares what the program scored with what it did: the action, and the distribution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from eligibility.audit.running.survey import Survey, executed_draws, executing_call
+from eligibility.audit.trace import Draw, Score, Step, Trace
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """What the calls of ``log_prob`` show.
+
+    Attributes:
+        rule: The fault, or empty.
+        evidence: What was seen.
+    """
+
+    rule: str
+    evidence: str
+
+
+def compare_scoring(survey: Survey) -> Scoring | None:
+    """The first disagreement between acting and scoring; None if there is none to be seen."""
+    call = executing_call(survey.traces)
+    for trace in survey.traces:
+        pairs = _pairs(trace, call)
+        found = next((s for s in (_compare(*pair) for pair in pairs) if s is not None), None)
+        if found is not None:
+            if found.rule == "scored-other-action" and _always_likeliest(survey, call):
+                return Scoring("most-likely-action-scored", found.evidence)
+            return found
+    return None
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One scored action: its distribution (probabilities, or mean and deviation) and its value."""
+
+    numbers: tuple[float, ...]
+    gaussian: bool
+    value: float | None
+
+
+def _pairs(trace: Trace, call: int) -> list[tuple[Step, Draw, _Row]]:
+    """(step, draw, what was scored) of every choice that made an action; none if it is not clear.
+
+    Where some scores carry a gradient, the others are those of an old policy: they are left out. A
+    program that scores while it acts says by the moment of the call which action it means. Else
+    scores are matched to decisions in order: by rows of one batched call, or one call a decision;
+    of several passes over the same data the first is looked at.
+    """
+    scores = [score for score in trace.scores if score.differentiable] or trace.scores
+    decisions = [
+        [(step, trace.draws[position]) for position in executed_draws(step, call)]
+        for step in trace.steps
+    ]
+    if not all(decisions):
+        return []
+    rows = _while_acting(scores, decisions)
+    if rows is None:
+        rows = [row for score in scores for row in _rows(score)]
+    flat = [choice for decision in decisions for choice in decision]
+    if not flat or not rows or len(rows) % len(flat):
+        return []
+    return [(step, draw, row) for (step, draw), row in zip(flat, rows, strict=False)]
+
+
+def _while_acting(
+    scores: Sequence[Score], decisions: list[list[tuple[Step, Draw]]]
+) -> list[_Row] | None:
+    """The rows of the calls between two transitions, where each has one row for each choice."""
+    found: list[_Row] = []
+    step = 0
+    while step < len(decisions):
+        calls = [_rows(score) for score in scores if score.steps_before == step]
+        rows = [row for call in calls for row in call]
+        # The environments that step together: as many as have a choice for each row.
+        end, choices = step, 0
+        while end < len(decisions) and choices < len(rows):
+            choices += len(decisions[end])
+            end += 1
+        if choices != len(rows) or not rows or (len(calls) > 1 and end - step > 1):
+            return None
+        found += rows
+        step = end
+    return found
+
+
+def _rows(score: Score) -> list[_Row]:
+    count = int(np.prod(score.batch_shape)) if score.batch_shape else 1
+    if not score.probs:
+        return []
+    width = len(score.probs) // count
+    if not score.values:
+        parts = [score.probs[i * width : (i + 1) * width] for i in range(count)]
+        return [_Row(part, False, None) for part in parts]
+    if len(score.values) != count or score.value_shape != score.batch_shape:
+        return []
+    if score.scales:
+        columns = zip(score.probs, score.scales, score.values, strict=True)
+        return [_Row((loc, scale), True, value) for loc, scale, value in columns]
+    return [
+        _Row(score.probs[i * width : (i + 1) * width], False, score.values[i]) for i in range(count)
+    ]
+
+
+def _compare(step: Step, draw: Draw, row: _Row) -> Scoring | None:
+    where = f"in state {step.state} at t = {step.time}"
+    gaussian = draw.loc is not None and draw.scale is not None and draw.value is not None
+    acted = (draw.loc, draw.scale) if gaussian else draw.probs
+    if row.gaussian != gaussian or len(row.numbers) != len(acted):
+        return None
+    if not np.allclose(np.array(row.numbers), np.array(acted, dtype=float), atol=1e-6):
+        left = ", ".join(f"{number:.3f}" for number in acted)
+        right = ", ".join(f"{number:.3f}" for number in row.numbers)
+        masked = not gaussian and any(
+            p == 0 and q > 0 for p, q in zip(draw.probs, row.numbers, strict=True)
+        )
+        rule = "mask-in-acting-only" if masked else "behaviour-not-scored"
+        return Scoring(rule, f"{where} the program acted by [{left}] and scored [{right}]")
+    taken = float(draw.value) if draw.value is not None else float(draw.picked)
+    if row.value is not None and abs(row.value - taken) > 1e-6:
+        return Scoring(
+            "scored-other-action",
+            f"{where} action {taken:g} was taken and action {row.value:g} was scored",
+        )
+    return None
+
+
+def _always_likeliest(survey: Survey, call: int) -> bool:
+    """Whether every scored action is the most likely one."""
+    rows = [row for trace in survey.traces for _, _, row in _pairs(trace, call)]
+    return all(
+        row.value is not None
+        and abs(row.value - (row.numbers[0] if row.gaussian else np.argmax(row.numbers))) < 1e-6
+        for row in rows
+    )
+
+
+def probs_as_logits(survey: Survey) -> tuple[float, float] | None:
+    """The range of probabilities that the policy can reach, if its logits are probabilities.
+
+    ``Categorical(logits=p)`` with p on the simplex of K categories gives an action at most
+    e/(e + K − 1) and at least 1/(e + K − 1).
+    """
+    notes = {note for trace in survey.traces for note in trace.notes}
+    if "logits-on-simplex" not in notes or "logits-anywhere" in notes:
+        return None
+    draws = (d for t in survey.traces for d in t.draws if d.source == "action" and d.loc is None)
+    k = len(next(draws).probs)
+    return 1.0 / (np.e + k - 1.0), np.e / (np.e + k - 1.0)

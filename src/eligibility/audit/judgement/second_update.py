@@ -1,0 +1,318 @@
+"""What the second update adds to a report: faults that the first one cannot show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from eligibility.audit.arrays import Array, Booleans
+from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.catalogue import candidates
+from eligibility.audit.judgement.diagnosis import diagnose
+from eligibility.audit.judgement.evidence import Evidence, gather
+from eligibility.audit.judgement.knowledge import CONVENTIONS
+from eligibility.audit.judgement.location import first_error
+from eligibility.audit.judgement.matching import Match, find_match, same_rule
+from eligibility.audit.judgement.timeline import timeline
+from eligibility.audit.reporting.report import AuditReport, Convention, Finding
+from eligibility.audit.running.rounds import Rounds, observe_rounds
+from eligibility.audit.running.runner import Runner
+from eligibility.audit.running.survey import RAN, Progress, Survey, action_keys, executing_call
+from eligibility.audit.trace import LEFT_OVER, RATIO, TARGET, Trace
+
+_ROUNDING = 1e-6  # distances of a ratio from 1 that are none
+_SAID_BY_TORCH = ("a second time", "modified by an inplace operation")
+_PASSED = ("unbiased", "convention")
+
+
+def with_second_update(
+    report: AuditReport,
+    match: Match | None,
+    case: Case,
+    runner: Runner,
+    case_of: Callable[[Survey], Case],
+    progress: Progress,
+) -> AuditReport:
+    """The report with what the second update shows.
+
+    Its paths are visited only if the first one is right: else its fault shows again in all.
+
+    Args:
+        report: Of the first update.
+        match: The composition that explains it, if there is one.
+        case: Of the first update.
+        runner: Runs the program.
+        case_of: What is known of the program beside a survey of its runs.
+        progress: Told what is done.
+    """
+    if not case.survey.slopes or not any(trace.updates for trace in case.survey.traces):
+        return report
+    passed = report.verdict in _PASSED and not report.faults
+    rounds = observe_rounds(case.survey, runner, passed, progress)
+    if rounds is None:
+        return report
+    found = list(_facts(case, rounds))
+    if rounds.second is None or rounds.whole is None:
+        return _with_findings(report, found, 1)
+    second = case_of(rounds.second)
+    failed = _failure(second, rounds)
+    if failed is not None:
+        return _with_findings(report, [*found, failed], 2)
+    if any(finding.rule in _CARRIED for finding in found):
+        return _with_findings(report, found, 2)
+    if match is not None and _follows(case, rounds.second, match):
+        return _with_findings(_with_cut(report, rounds), found, 2)
+    later = diagnose(replace(second, critic=False))
+    if later.verdict in _PASSED and not _differs(report, later):
+        report = _with_conventions(report, later)
+        return _with_findings(_with_cut(report, rounds), found, 2)
+    if later.verdict == "inconclusive" or not (later.faults or later.verdict in _PASSED):
+        note = f"the second update was not judged: {later.summary}"
+        return _with_findings(replace(report, notes=(*report.notes, note)), found, 1)
+    if _again(case, second, case_of(rounds.whole), match):
+        found = [finding for finding in found if finding.rule != "old-log-prob-stale"]
+        named = [
+            second.finding("stale-batch", f"the first update's steps enter again; {_size(later)}")
+        ]
+    else:
+        named = _named(second, later)
+    audited = _with_findings(report, [*found, *named], 2)
+    return replace(audited, residual=later.residual, cosine=later.cosine, weights=later.weights)
+
+
+def _follows(case: Case, later: Survey, match: Match) -> bool:
+    """Whether the gradients of ``later`` follow the rule of the first update."""
+    first = gather(case.survey)
+    return first is not None and any(
+        _fits(case, first, second, match) for second in (gather(later), gather(_from_zero(later)))
+    )
+
+
+def _from_zero(later: Survey) -> Survey:
+    """As seen by a program whose count of steps begins anew at the update."""
+    traces = []
+    for trace in later.traces:
+        first: dict[tuple[int, int], int] = {}
+        for step in trace.steps:
+            first.setdefault((step.environment, step.episode), step.time)
+        steps = (replace(s, time=s.time - first[s.environment, s.episode]) for s in trace.steps)
+        traces.append(replace(trace, steps=tuple(steps)))
+    return replace(later, traces=tuple(traces))
+
+
+def _fits(case: Case, first: Evidence, second: Evidence | None, match: Match) -> bool:
+    if second is None or not second.scored:
+        return False
+    finite: list[Booleans] = [
+        np.asarray(np.isfinite(each.ascent).all(axis=1)) for each in (first, second)
+    ]
+    if not finite[1].any():
+        return False
+    return same_rule(first.where(finite[0]), second.where(finite[1]), match, case.tolerance)
+
+
+def _differs(report: AuditReport, later: AuditReport) -> bool:
+    """Whether the second update is only explained by an entropy that the first one has not.
+
+    On few paths a multiple of the entropy's gradient can stand for something else.
+    """
+    before, after = ({c.name for c in r.conventions} for r in (report, later))
+    return "entropy-bonus" in after - before
+
+
+# What explains by itself why the second update is not the policy gradient.
+_CARRIED = ("gradients-not-zeroed",)
+
+
+def _with_findings(report: AuditReport, found: Sequence[Finding], updates: int) -> AuditReport:
+    known = {finding.rule for finding in report.findings}
+    new = tuple(finding for finding in found if finding.rule not in known)
+    report = replace(report, findings=(*report.findings, *new), updates=updates)
+    biased = [finding for finding in new if finding.rule not in _OF_THE_CRITIC]
+    if biased and report.verdict in _PASSED:
+        report = replace(report, verdict="biased", summary=biased[0].means)
+    return report
+
+
+_OF_THE_CRITIC = ("critic-target-not-detached",)
+
+
+def _with_conventions(report: AuditReport, later: AuditReport) -> AuditReport:
+    """The conventions that only the second update shows."""
+    known = {convention.name for convention in report.conventions}
+    new = [convention for convention in later.conventions if convention.name not in known]
+    return _with_new(report, new, later.verdict) if new else report
+
+
+def _with_cut(report: AuditReport, rounds: Rounds) -> AuditReport:
+    """The convention that an episode goes on after the update and its return does not."""
+    names = {convention.name for convention in report.conventions}
+    if not _goes_on(rounds) or {"bootstrapped", "gae"} & names or "rollout-cut" not in names:
+        return report
+    name = "return-cut-at-update"
+    return _with_new(report, [Convention(name, CONVENTIONS[name], None)], "convention")
+
+
+def _with_new(report: AuditReport, new: Sequence[Convention], verdict: str) -> AuditReport:
+    named = (*report.conventions, *new)
+    names = ", ".join(convention.name for convention in named)
+    return replace(
+        report,
+        verdict="convention" if "convention" in (verdict, report.verdict) else report.verdict,
+        conventions=named,
+        summary=f"the policy gradient up to a convention: {names}",
+    )
+
+
+def _goes_on(rounds: Rounds) -> bool:
+    """Whether an episode goes on after the first update."""
+    assert rounds.second is not None
+    starts = (trace.steps[0].time for trace in rounds.second.traces if trace.steps)
+    return any(time > 0 for time in starts)
+
+
+# facts ------------------------------------------------------------------------------------------
+
+
+def _facts(case: Case, rounds: Rounds) -> Iterator[Finding]:
+    seen = rounds.inspected.facts
+    second = rounds.second.traces if rounds.second else ()
+    left = next(
+        (f for t in (rounds.inspected, *second) for f in t.facts if f.kind == LEFT_OVER), None
+    )
+    if left is not None:
+        text = (
+            f"what optimizer step {left.update + 1} was made with holds a gradient of an earlier "
+            f"step, {left.size:.2g} times as large as the whole"
+        )
+        yield case.finding("gradients-not-zeroed", text, seen=left.place)
+    target = next((fact for fact in seen if fact.kind == TARGET), None)
+    if target is not None:
+        text = "parameters are reached from both sides of the critic's squared error"
+        yield case.finding("critic-target-not-detached", text, seen=target.place)
+    yield from _ratios(case, rounds)
+
+
+def _ratios(case: Case, rounds: Rounds) -> Iterator[Finding]:
+    """Ratios of probabilities that are 1 where they must not be, and the other way round."""
+    seen = [fact for fact in rounds.inspected.facts if fact.kind == RATIO]
+    first = [fact for fact in seen if fact.update < rounds.held]
+    later = [fact for fact in seen if fact.update >= rounds.held]
+    plain = all(fact.size < _ROUNDING for fact in first)
+    acting = _acting_moves(case, rounds)
+    off = [fact for fact in later if fact.size > _ROUNDING]
+    if plain and off and acting:
+        text = (
+            f"the second update begins with a ratio that is off 1 by {off[0].size:.1%}, although "
+            "its actions come from the policy that it scores"
+        )
+        yield case.finding("old-log-prob-stale", text, seen=off[0].place)
+    if acting is False and not seen and "ratio" not in rounds.inspected.notes:
+        text = "after the parameters had moved, actions came from the same probabilities as before"
+        yield case.finding("acting-policy-stale", text)
+    repeated = rounds.repeated.facts if rounds.repeated else ()
+    again = [fact for fact in repeated if fact.kind == RATIO and fact.update > 0]
+    if again and all(fact.size < 1e-9 for fact in again):
+        text = "parameters moved after the first optimizer step, and every later ratio is still 1"
+        yield case.finding("ratio-always-one", text, seen=again[0].place)
+
+
+def _acting_moves(case: Case, rounds: Rounds) -> bool | None:
+    """Whether the actions of the second update were drawn at the moved parameters.
+
+    None if no action was drawn after them.
+    """
+    trace = rounds.inspected
+    call = executing_call(case.survey.traces)
+    last = rounds.first.updates[-1]
+    steps, begun = [], set()
+    for step in trace.steps[last.steps_before :]:
+        # where an episode goes on, its next action may have been drawn before the update
+        if step.environment in begun or step.time == 0:
+            steps.append(step)
+        begun.add(step.environment)
+    keys = [key for key, _ in action_keys(replace(trace, steps=tuple(steps)), call)]
+    known = case.survey.slopes or {}
+    return any(key not in known for key in keys) if keys else None
+
+
+# paths ------------------------------------------------------------------------------------------
+
+
+def _failure(second: Case, rounds: Rounds) -> Finding | None:
+    """What stops the program on its way to the second update, on every path."""
+    traces = (*second.survey.traces, rounds.inspected)
+    failed = [trace for trace in traces if trace.outcome not in RAN]
+    graph = [t for t in failed if any(said in t.detail for said in _SAID_BY_TORCH)]
+    if graph:
+        return _error(second, "stale-graph", graph)
+    if len(failed) >= len(traces) - 1:
+        return _error(second, "second-update-fails", failed)
+    return None
+
+
+def _error(case: Case, rule: str, failed: Sequence[Trace]) -> Finding:
+    return case.finding(
+        rule, failed[0].detail.splitlines()[0][:300], seen=first_error(tuple(failed))
+    )
+
+
+def _size(later: AuditReport) -> str:
+    return f"the second update is off by {later.residual:.1%}, cosine {later.cosine:+.3f}"
+
+
+def _named(second: Case, later: AuditReport) -> list[Finding]:
+    """The faults of the second update that the catalogue knows, or that it is none of them."""
+    known = [finding for finding in later.faults if finding.rule not in _UNNAMED]
+    if known:
+        return [replace(f, evidence=f"at the second update: {f.evidence}") for f in known]
+    text = f"{_size(later)}; the first update follows its rule on the same path"
+    return [second.finding("second-update-differs", text)]
+
+
+_UNNAMED = ("unexplained", "entropy-sign")  # a multiple of the entropy fits much on few paths
+
+
+def _again(case: Case, second: Case, whole: Case, match: Match | None) -> bool:
+    """Whether the steps of the first update, or their returns, enter the second one."""
+    if match is not None and _follows(case, whole.survey, match):
+        return True
+    return _uses_first(whole) or _uses_first_returns(second, whole)
+
+
+def _uses_first(whole: Case) -> bool:
+    """Whether the decisions of both updates together explain the second one's gradient."""
+    evidence = gather(whole.survey)
+    if evidence is None or not evidence.scored or not np.isfinite(evidence.ascent).all():
+        return False
+    match = find_match(evidence, whole.constants, whole.tolerance, critic=False)
+    return match is not None and abs(match.entropy) < whole.tolerance
+
+
+def _uses_first_returns(second: Case, whole: Case) -> bool:
+    """Whether each action of the second update got the credit of one of the first, in order.
+
+    So it is where rewards are kept and log-probabilities are not: what is longer is cut.
+    """
+    own, both = gather(second.survey), gather(whole.survey)
+    if own is None or both is None or not np.isfinite(own.ascent).all():
+        return False
+    line = timeline(both)
+    target = own.ascent.ravel()
+    width = own.present.shape[1]
+    for form in candidates(line, second.constants.discounts, second.constants.epsilons, parts=2):
+        with np.errstate(all="ignore"):
+            weights = form.weights(line)[:, :width] * own.present
+        if np.isfinite(weights).all() and _explains(own, weights, target) < second.tolerance:
+            return True
+    return False
+
+
+def _explains(evidence: Evidence, weights: Array, target: Array) -> float:
+    """What share of the gradients a multiple of ``weights`` [P, I] leaves."""
+    column = np.einsum("pi,pid->pd", weights, evidence.eligibility).ravel()
+    square = float(column @ column)
+    rest = target - (float(column @ target) / square if square else 0.0) * column
+    return float(np.linalg.norm(rest) / np.linalg.norm(target))

@@ -1,0 +1,287 @@
+"""What the program's text says: its constants, its interface, and where its statements are."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from eligibility.audit.judgement.matching import Constants
+from eligibility.audit.notebook import is_notebook, script_of
+from eligibility.errors import InvalidValueError
+
+
+@dataclass(frozen=True)
+class Source:
+    """A program's text.
+
+    Attributes:
+        path: The file.
+        tree: Its syntax tree.
+        lines: Its lines.
+    """
+
+    path: Path
+    tree: ast.Module
+    lines: tuple[str, ...]
+
+    @property
+    def four_tuple(self) -> bool:
+        """Whether it unpacks ``step`` as gym before 0.26 returned it."""
+        widths = [
+            len(node.targets[0].elts)
+            for tree in (self.tree, *self._neighbours())
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Tuple)
+            and isinstance(node.value, ast.Call)
+            and _name(node.value.func) == "step"
+        ]
+        return bool(widths) and max(set(widths), key=widths.count) == 4
+
+    def _neighbours(self) -> Iterator[ast.Module]:
+        """The modules that it imports from its own folder."""
+        imports = [node for node in ast.walk(self.tree) if isinstance(node, ast.Import)]
+        names = {alias.name for node in imports for alias in node.names}
+        froms = (node for node in ast.walk(self.tree) if isinstance(node, ast.ImportFrom))
+        for name in sorted(names | {node.module for node in froms if node.module}):
+            path = self.path.parent.joinpath(*name.split(".")).with_suffix(".py")
+            with suppress(OSError, SyntaxError, ValueError):
+                yield ast.parse(path.read_text(encoding="utf-8"))
+
+    def constants(self, arguments: Sequence[str]) -> Constants:
+        """Numbers in the text and on the command line that may be γ, λ or a divisor's ε."""
+        found = list(dict.fromkeys(self._constants(arguments)))
+        shares = [value for value in found if 0.5 <= value < 1.0]
+        small = [value for value in found if 0.0 < value <= 1e-2]
+        usual = Constants()
+        return Constants(
+            discounts=(*shares, 1.0) if shares else usual.discounts,
+            decays=tuple(dict.fromkeys((0.0, 1.0, *shares, *usual.decays))),
+            epsilons=(0.0, *small[:4]),
+        )
+
+    def _constants(self, arguments: Sequence[str]) -> Iterator[float]:
+        for argument in arguments:
+            try:
+                yield float(argument.rpartition("=")[2])
+            except ValueError:
+                continue
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, float):
+                yield node.value
+
+    def line_where(self, holds: Callable[[ast.stmt], bool], near: int = 0) -> int:
+        """Line of the statement that ``holds``, the closest one up to ``near``; 0 if none."""
+        lines = [
+            node.lineno
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.stmt) and _is_plain(node) and holds(node)
+        ]
+        before = [line for line in lines if line <= near or not near]
+        return max(before) if before else min(lines, default=0)
+
+    def origin(self, line: int) -> int:
+        """Where the first name that a statement reads was last assigned before it."""
+        statement = next(
+            (n for n in ast.walk(self.tree) if isinstance(n, ast.stmt) and _is_plain(n)
+             and n.lineno <= line <= (n.end_lineno or n.lineno)), None)  # fmt: skip
+        if statement is None:
+            return line
+        read = [
+            node.id
+            for node in ast.walk(statement)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+        ]
+        for name in read:
+            found = self.line_where(partial(_assigns, name=name), near=line - 1)
+            if 0 < found < line:
+                return found
+        return line
+
+    def mentions(self, words: Sequence[str]) -> bool:
+        """Whether any name of the program is one of ``words``."""
+        statements = (node for node in ast.walk(self.tree) if isinstance(node, ast.stmt))
+        return any(mentioned_names(statement) & set(words) for statement in statements)
+
+    def accumulation(self) -> tuple[int, int]:
+        """Lines that compute the return from the last step on, and that store it; 0 for none.
+
+        Of a loop over something reversed: the statement that adds to what it had before, or else
+        the one that makes what is stored; and the one that puts it into a list or an array.
+        """
+        for loop in ast.walk(self.tree):
+            if not isinstance(loop, ast.For) or not _is_backwards(loop.iter):
+                continue
+            body = [node for node in loop.body if _is_plain(node)]
+            if not body:
+                continue
+            stores = [node for node in body if _stores(node)]
+            adding = [node for node in body if is_accumulation(node) and node not in stores]
+            names = {name for node in adding[:1] for name in assigned_names(node)}
+            stores.sort(key=lambda node: not names & mentioned_names(node))
+            if not adding and stores:
+                read = mentioned_names(stores[0])
+                adding = [n for n in body if n not in stores and assigned_names(n) & read]
+            first = (adding or stores or body)[0]
+            after = stores or [n for n in body if n.lineno > first.lineno] or [first]
+            return first.lineno, after[0].lineno
+        return 0, 0
+
+    def kept_list_line(self) -> int:
+        """Where a list grows that nothing empties or makes anew; 0 if there is none.
+
+        What is assigned once, at the top or when an object is made, is not made anew.
+        """
+        renewed: set[str] = set()
+        for node in ast.walk(self.tree):
+            again = isinstance(node, (ast.For, ast.While)) or (
+                isinstance(node, ast.FunctionDef) and node.name != "__init__"
+            )
+            for inner in ast.walk(node) if again else ():
+                renewed |= _emptied(inner)
+        growing = [
+            (called.value, called.lineno)
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.Call)
+            and isinstance(called := node.func, ast.Attribute)
+            and called.attr in ("append", "extend")
+        ]
+        return min((line for name, line in growing if _name(name) not in renewed), default=0)
+
+    def loss_line(self, backward: int) -> int:
+        """Where the policy's loss was last assigned, whose ``backward`` is called at a line.
+
+        Of a sum of losses, the one that mentions a log-probability.
+        """
+        names: set[str] = set()
+        for node in ast.walk(self.tree):
+            if (
+                isinstance(node, ast.Call)
+                and node.lineno == backward
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr == "backward"
+            ):
+                inner = ast.walk(node.func.value)
+                names |= {_name(part) for part in inner if isinstance(part, ast.expr)} - {""}
+        if not names:
+            return backward
+
+        def assigns(statement: ast.stmt) -> bool:
+            return bool(names & assigned_names(statement))
+
+        def scores(statement: ast.stmt) -> bool:
+            return assigns(statement) and any("log" in n for n in mentioned_names(statement))
+
+        for holds in (scores, assigns):
+            line = self.line_where(holds, near=backward)
+            if line:
+                return line
+        return backward
+
+
+def read_source(path: Path) -> Source:
+    """The text of ``path``; raises ``InvalidValueError`` if it is no Python program."""
+    cells = script_of(path)[0] if is_notebook(path) else None
+    try:
+        text = path.read_text(encoding="utf-8") if cells is None else cells
+        tree = ast.parse(text, filename=str(path))
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        raise InvalidValueError(
+            f"`{path}`",
+            f"text that is not Python{f' (line {line})' if line else ''}",
+            "a Python program",
+            "pass the script that trains the policy",
+        ) from error
+    except OSError as error:
+        raise InvalidValueError(
+            f"`{path}`",
+            error.strerror or "an unreadable file",
+            "a readable Python file",
+            "check the path",
+        ) from error
+    return Source(path.absolute(), tree, tuple(text.splitlines()))
+
+
+def assigned_names(statement: ast.stmt) -> set[str]:
+    """Names that a statement assigns to, also by ``+=`` and by ``append``."""
+    if isinstance(statement, ast.Assign):
+        return {_name(target) for target in statement.targets}
+    if isinstance(statement, (ast.AugAssign, ast.AnnAssign)):
+        return {_name(statement.target)}
+    return set()
+
+
+def _assigns(statement: ast.stmt, name: str) -> bool:
+    return name in assigned_names(statement)
+
+
+def mentioned_names(statement: ast.stmt) -> set[str]:
+    """Every name and attribute that a statement reads or writes."""
+    return {
+        _name(node) for node in ast.walk(statement) if isinstance(node, (ast.Name, ast.Attribute))
+    }
+
+
+def _is_backwards(iterated: ast.expr) -> bool:
+    """``reversed(…)``, ``…[::-1]`` or ``range(…, …, -1)``, also within another call."""
+    for node in ast.walk(iterated):
+        if isinstance(node, ast.Call) and _name(node.func) == "reversed":
+            return True
+        if isinstance(node, ast.Call) and _name(node.func) == "range" and len(node.args) == 3:
+            return isinstance(node.args[2], ast.UnaryOp)
+        if isinstance(node, ast.Slice) and isinstance(node.step, ast.UnaryOp):
+            return True
+    return False
+
+
+def _stores(statement: ast.stmt) -> bool:
+    """``x.insert(0, …)``, ``x.append(…)``, ``x[t] = …``, ``x = [… ] + x``."""
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        return _name(statement.value.func) in ("insert", "append", "appendleft")
+    if isinstance(statement, ast.Assign):
+        listed = any(isinstance(part, ast.List) for part in ast.walk(statement.value))
+        return listed or isinstance(statement.targets[0], ast.Subscript)
+    return isinstance(statement, ast.AugAssign) and isinstance(statement.value, ast.List)
+
+
+def is_accumulation(statement: ast.stmt) -> bool:
+    """``x = … x …``."""
+    if isinstance(statement, ast.AugAssign):
+        return True
+    if not isinstance(statement, ast.Assign):
+        return False
+    used = {_name(node) for node in ast.walk(statement.value) if isinstance(node, ast.expr)}
+    return bool(assigned_names(statement) & used - {""})
+
+
+def _name(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _emptied(node: ast.AST) -> set[str]:
+    """Names that are assigned to, deleted or cleared by a node."""
+    if isinstance(node, ast.Assign):
+        pairs = [t.elts if isinstance(t, ast.Tuple) else [t] for t in node.targets]
+        return {_name(_sliced(part)) for parts in pairs for part in parts}
+    if isinstance(node, ast.Delete):
+        return {_name(_sliced(part)) for part in node.targets}
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return {_name(node.func.value)} if node.func.attr == "clear" else set()
+    return set()
+
+
+def _sliced(node: ast.expr) -> ast.expr:
+    """What a slice is taken of; itself for anything else."""
+    return node.value if isinstance(node, ast.Subscript) else node
+
+
+def _is_plain(node: ast.stmt) -> bool:
+    """A statement without a body of its own."""
+    return not hasattr(node, "body")

@@ -1,0 +1,1 @@
+"""Random numbers that a program compares by hand: drawn only as far as it asks."""

@@ -1,0 +1,359 @@
+"""Hand-made noise in NumPy and in plain Python: numbers that compare by asking the enumerator.
+
+``np.random.rand() < p``, ``np.searchsorted(np.cumsum(p), random.random())``,
+``np.argmax(logits + np.random.gumbel(size=n))`` and ``mu + sigma * np.random.randn()`` are followed
+as in torch.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from eligibility.audit.arrays import Array
+from eligibility.audit.noise.numbers import Noise
+from eligibility.audit.noise.symbol import Symbol
+from eligibility.audit.patches import Patches
+
+_COMPARISONS = {
+    np.less: True, np.less_equal: True, np.greater: False, np.greater_equal: False,
+}  # fmt: skip
+_UNARY = {
+    np.log: (("log", 0.0),),
+    np.exp: (("exp", 0.0),),
+    np.negative: (("mul", -1.0),),
+    np.log1p: (("log1p", 0.0),),
+    np.sqrt: (("sqrt", 0.0),),
+    np.tanh: (("tanh", 0.0),),
+    np.reciprocal: (("reciprocal", 0.0),),
+    np.positive: (),
+}
+_GUMBEL = (("log", 0.0), ("mul", -1.0), ("log", 0.0), ("mul", -1.0))
+_EXPONENTIAL = (("log", 0.0), ("mul", -1.0))
+
+
+class _Noisy:
+    """What scalars and arrays of noise have in common."""
+
+    noise: Noise
+    symbol: Symbol
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        if method == "__call__" and not options:
+            answer = _applied(ufunc, inputs)
+            if answer is not NotImplemented:
+                return answer
+        plain = [settled(value) for value in inputs]
+        if "out" in options:
+            options["out"] = tuple(settled(value) for value in options["out"])
+        return getattr(ufunc, method)(*plain, **options)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        name = func.__name__
+        if name == "searchsorted" and isinstance(args[1], _Noisy):
+            side = args[1]
+            wide = side.symbol.take(np.arange(side.symbol.ids.size).reshape(-1, 1))
+            under = side.noise.below(wide, np.asarray(settled(args[0]))[None, :])
+            if under is not None:
+                count = (~under).sum(axis=1).reshape(side.symbol.ids.shape)
+                return count if count.ndim else count[()]
+        if name in ("argmax", "argmin") and isinstance(args[0], _Noisy):
+            axis = args[1] if len(args) > 1 else kwargs.get("axis")
+            return _extreme(args[0], axis, smallest=name == "argmin")
+        plain = [_settled_inside(value) for value in args]
+        return func(*plain, **{key: _settled_inside(value) for key, value in kwargs.items()})
+
+
+class NoiseFloat(np.float64, _Noisy):
+    """A random number that is not drawn yet.
+
+    The NumPy type comes first among its bases: torch reads the number at a fixed place.
+    """
+
+    @classmethod
+    def made(cls, noise: Noise, symbol: Symbol, placeholder: float) -> NoiseFloat:
+        """One, that reads ``placeholder`` where Python does not ask."""
+        number = cls(placeholder)
+        number.noise, number.symbol = noise, symbol
+        return number
+
+    def _binary(self, ufunc: Any, other: Any, turned: bool = False) -> Any:
+        if isinstance(other, (torch.Tensor, list, tuple, str)):
+            return NotImplemented
+        left, right = (other, self) if turned else (self, other)
+        return self.__array_ufunc__(ufunc, "__call__", left, right)
+
+    def __lt__(self, other: Any) -> Any:
+        return self._binary(np.less, other)
+
+    def __le__(self, other: Any) -> Any:
+        return self._binary(np.less_equal, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._binary(np.greater, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._binary(np.greater_equal, other)
+
+    def __add__(self, other: Any) -> Any:
+        return self._binary(np.add, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return self._binary(np.add, other, turned=True)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._binary(np.subtract, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._binary(np.subtract, other, turned=True)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._binary(np.multiply, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self._binary(np.multiply, other, turned=True)
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._binary(np.true_divide, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return self._binary(np.true_divide, other, turned=True)
+
+    def __neg__(self) -> Any:
+        return self.__array_ufunc__(np.negative, "__call__", self)
+
+    def __float__(self) -> float:
+        return float(settled(self))
+
+    def __int__(self) -> int:
+        return int(settled(self))
+
+    def item(self, *args: Any) -> Any:
+        return self
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+def _plainly(name: str) -> Callable[..., Any]:
+    def method(self: NoiseFloat, *args: Any) -> Any:
+        return getattr(np.float64(settled(self)), name)(*map(settled, args))
+
+    return method
+
+
+for _name in (
+    "__eq__", "__ne__", "__pow__", "__rpow__", "__mod__", "__rmod__", "__floordiv__",
+    "__rfloordiv__", "__divmod__", "__abs__", "__round__", "__bool__", "__repr__", "__str__",
+    "__format__", "__trunc__", "__floor__", "__ceil__",
+):  # fmt: skip
+    if hasattr(np.float64, _name):
+        setattr(NoiseFloat, _name, _plainly(_name))
+
+
+class NoiseArray(_Noisy, np.ndarray[Any, Any]):
+    """An array of random numbers that are not drawn yet."""
+
+    @classmethod
+    def made(cls, noise: Noise, symbol: Symbol, placeholder: Array) -> NoiseArray:
+        """One, that reads ``placeholder`` where NumPy does not ask."""
+        array = np.array(placeholder, dtype=np.float64).view(cls)
+        array.noise, array.symbol = noise, symbol
+        return array
+
+    def __array_finalize__(self, parent: Any) -> None:
+        if isinstance(parent, NoiseArray) and hasattr(parent, "noise"):
+            self.noise = parent.noise
+
+    def _moved(self, move: Callable[[Any], Any]) -> Any:
+        positions = move(np.arange(self.size).reshape(self.shape))
+        return _wrapped(self.noise, self.symbol.take(positions), move(plain_view(self)))
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._moved(lambda array: array[key])
+
+    def __iter__(self) -> Any:
+        return (self[i] for i in range(len(self)))
+
+    def reshape(self, *shape: Any, **options: Any) -> Any:
+        return self._moved(lambda array: array.reshape(*shape, **options))
+
+    def copy(self, order: Any = "C") -> Any:
+        return self._moved(lambda array: array.copy())
+
+    def astype(self, dtype: Any, *args: Any, **options: Any) -> Any:
+        if np.issubdtype(dtype, np.floating):
+            return self._moved(lambda array: array)
+        return settled(self).astype(dtype, *args, **options)
+
+    def item(self, *args: Any) -> Any:
+        return self.reshape(-1)[args[0] if args else 0]
+
+    def tolist(self) -> Any:
+        return settled(self).tolist()
+
+    def argmax(self, axis: Any = None, *args: Any, **options: Any) -> Any:
+        return _extreme(self, axis, smallest=False)
+
+    def argmin(self, axis: Any = None, *args: Any, **options: Any) -> Any:
+        return _extreme(self, axis, smallest=True)
+
+    def __float__(self) -> float:
+        return float(settled(self))
+
+    def __int__(self) -> int:
+        return int(settled(self))
+
+
+def settled(value: Any) -> Any:
+    """The plain numbers of noise; anything else as it is."""
+    if not isinstance(value, _Noisy):
+        return value
+    placeholder = plain_view(value)
+    drawn = value.noise.settle(value.symbol, placeholder, "numpy")
+    return drawn if drawn.ndim else np.float64(drawn)
+
+
+def _settled_inside(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)(settled(item) for item in value)
+    return settled(value)
+
+
+def plain_view(value: Any) -> Any:
+    """What noise reads as, without asking for it."""
+    if isinstance(value, np.ndarray):
+        return value.view(np.ndarray)
+    return np.float64(np.float64.__float__(value))
+
+
+def _wrapped(noise: Noise, symbol: Symbol, placeholder: Any) -> Any:
+    if symbol.ids.ndim == 0:
+        return NoiseFloat.made(noise, symbol, float(placeholder))
+    return NoiseArray.made(noise, symbol, placeholder)
+
+
+def _applied(ufunc: Any, inputs: Any) -> Any:
+    """A comparison or a monotone operation; NotImplemented for anything else."""
+    noisy = [value for value in inputs if isinstance(value, _Noisy)]
+    if len(noisy) != 1:
+        return NotImplemented
+    (mine,) = noisy
+    if ufunc in _UNARY:
+        return _carried(mine, _chain(mine.symbol, _UNARY[ufunc]), ufunc, inputs)
+    if len(inputs) != 2:
+        return NotImplemented
+    first = inputs[0] is mine
+    other = np.asarray(inputs[1] if first else inputs[0], dtype=np.float64)
+    if ufunc in _COMPARISONS:
+        under = mine.noise.below(mine.symbol, other)
+        if under is None:
+            return NotImplemented
+        answer = under if _COMPARISONS[ufunc] is first else ~under
+        return answer if answer.ndim else np.bool_(answer)
+    chains: dict[Any, tuple[tuple[str, Any], ...]] = {
+        np.add: (("add", other),),
+        np.multiply: (("mul", other),),
+        np.subtract: (("add", -other),) if first else (("mul", -1.0), ("add", other)),
+    }
+    if ufunc is np.true_divide and np.all(other):
+        chains[ufunc] = (("mul", 1.0 / other),) if first else (("reciprocal", 0.0), ("mul", other))
+    if ufunc not in chains:
+        return NotImplemented
+    return _carried(mine, _chain(mine.symbol, chains[ufunc]), ufunc, inputs)
+
+
+def _carried(mine: Any, symbol: Symbol | None, ufunc: Any, inputs: Any) -> Any:
+    if symbol is None:
+        return NotImplemented
+    plain = [plain_view(value) if isinstance(value, _Noisy) else value for value in inputs]
+    return _wrapped(mine.noise, symbol, ufunc(*plain))
+
+
+def _chain(symbol: Symbol, chain: tuple[tuple[str, Any], ...]) -> Symbol | None:
+    result: Symbol | None = symbol
+    for step, constant in chain:
+        result = None if result is None else result.then(step, constant)
+    return result
+
+
+def _extreme(array: Any, axis: Any, smallest: bool) -> Any:
+    positions = np.arange(array.symbol.ids.size).reshape(array.symbol.ids.shape)
+    moved = positions.reshape(-1) if axis is None else np.moveaxis(positions, axis, -1)
+    picked = array.noise.largest(array.symbol.take(moved), smallest)
+    if picked is None:
+        plain = settled(array)
+        return (np.argmin if smallest else np.argmax)(plain, axis=axis)
+    return picked if picked.ndim else picked[()]
+
+
+# Functions that draw: whether the base number is normal, what is done to it, and the parameters
+# before the size, of which there are none, or a location and a scale.
+_DRAWING: dict[str, tuple[bool, tuple[tuple[str, float], ...], tuple[float, float] | None]] = {
+    "random": (False, (), None),
+    "random_sample": (False, (), None),
+    "ranf": (False, (), None),
+    "sample": (False, (), None),
+    "rand": (False, (), None),
+    "randn": (True, (), None),
+    "standard_normal": (True, (), None),
+    "standard_exponential": (False, _EXPONENTIAL, None),
+    "uniform": (False, (), (0.0, 1.0)),
+    "normal": (True, (), (0.0, 1.0)),
+    "gumbel": (False, _GUMBEL, (0.0, 1.0)),
+    "gauss": (True, (), (0.0, 1.0)),
+    "normalvariate": (True, (), (0.0, 1.0)),
+}
+_FIRST, _SECOND = ("loc", "low", "mu", "a"), ("scale", "high", "sigma", "b")
+GENERATOR = ("random", "uniform", "normal", "standard_normal", "standard_exponential", "gumbel")
+LEGACY = (*GENERATOR, "random_sample", "rand", "randn")
+_GLOBAL = (*LEGACY, "ranf", "sample")
+_PYTHON = ("random", "uniform", "gauss", "normalvariate")
+
+
+def follow_noise(patches: Patches, noise: Noise, running: Callable[[], bool]) -> None:
+    """The functions of ``numpy.random`` and ``random`` that make uniform and normal numbers."""
+    for owner, names in ((np.random, _GLOBAL), (random, _PYTHON)):
+        for name in names:
+            stock = getattr(owner, name)
+            patches.set(owner, name, drawing(name, stock, noise, running))
+
+    class State(np.random.RandomState):
+        """Generators that the program makes itself."""
+
+        def __init__(self, seed: Any = None) -> None:
+            super().__init__(seed)
+            for name in LEGACY:
+                setattr(self, name, drawing(name, getattr(self, name), noise, running))
+
+    patches.set(np.random, "RandomState", State)
+
+
+def drawing(
+    name: str, stock: Callable[..., Any], noise: Noise, running: Callable[[], bool]
+) -> Callable[..., Any]:
+    """The function ``name`` with noise for an answer, once the program is running."""
+    normal, chain, parameters = _DRAWING[name]
+
+    def draw(*args: Any, **options: Any) -> Any:
+        plain = {key: settled(value) for key, value in options.items()}
+        arguments = [settled(value) for value in args]
+        with noise.own_numbers():
+            made = stock(*arguments, **plain)
+        if not running():
+            return made
+        steps: tuple[tuple[str, Any], ...] = chain
+        if parameters is not None:
+            given: list[Any] = [*args[:2], *parameters[len(args[:2]) :]]
+            first = next((plain[key] for key in _FIRST if key in plain), given[0])
+            second = next((plain[key] for key in _SECOND if key in plain), given[1])
+            width = np.subtract(second, first) if name == "uniform" else second
+            steps = (*chain, ("mul", np.broadcast_to(width, np.shape(made))), ("add", first))
+        symbol = _chain(noise.create(np.shape(made), normal), steps)
+        return made if symbol is None else _wrapped(noise, symbol, made)
+
+    return draw

@@ -1,0 +1,107 @@
+"""The report as one page of HTML: the weights drawn as bars beside REINFORCE's."""
+
+from __future__ import annotations
+
+from html import escape
+
+from eligibility.audit.reporting.report import AuditReport, Finding, WeightRow
+
+_STYLE = """
+body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;
+padding:0 1rem;color:#1b1f24}
+h1{font-size:1.4rem}.verdict{padding:.1rem .6rem;border-radius:.3rem;color:#fff;background:#8a6d00}
+.unbiased{background:#1a7f37}.convention{background:#0a6c8a}
+.biased,.wrong-sign,.no-gradient{background:#b3261e}
+dl{display:grid;grid-template-columns:5rem 1fr;gap:.2rem 1rem;border-left:4px solid #b3261e;
+padding:.4rem 1rem}dl.warning{border-color:#b58900}dt{color:#57606a}dd{margin:0}
+table{border-collapse:collapse}td,th{padding:.2rem .8rem;text-align:right}
+td.what,th.what{text-align:left}th{color:#57606a;font-weight:normal}
+code{background:#f2f4f6;padding:.1rem .3rem}svg{vertical-align:middle}
+code{overflow-wrap:anywhere}.wide{overflow-x:auto}
+@media(max-width:32rem){td,th{padding:.2rem .3rem}td svg{display:block;margin-left:auto}}
+@media(prefers-color-scheme:dark){body{background:#16181c;color:#e6e8eb}code{background:#2a2e34}
+dt,th{color:#a9b1ba}}
+"""
+
+
+def render_html(report: AuditReport) -> str:
+    """One page without scripts, fonts or links to load."""
+    verdict = escape(report.verdict)
+    total = f"probabilities sum to {report.probability:.12g}"
+    kind = f"(all of them), {total}" if report.exhaustive else "drawn at random"
+    body = [
+        f'<h1><span class="verdict {verdict}">{verdict}</span> {escape(report.program)}</h1>',
+        f"<p>{escape(report.summary)}</p>",
+        f"<p>{report.paths} paths {kind}; "
+        f"{report.parameters} policy parameters; residual {report.residual:.2e}, rounding below "
+        f"{report.tolerance:.0e}, so smaller biases are missed; {escape(report.precision)}; "
+        f"updates audited: {'1 and 2' if report.updates == 2 else '1'}.</p>",
+        *(_finding(finding) for finding in report.findings),
+    ]
+    if report.rule:
+        body.append(f"<p>Rule: {escape(report.rule)}</p>")
+    body += [_conventions(report), _weights(report.weights)]
+    body += [f"<p><small>{escape(note)}</small></p>" for note in report.notes]
+    title = escape(f"{report.program}: {report.verdict}")
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{title}</title>"
+        f"<style>{_STYLE}</style></head><body>{''.join(body)}</body></html>\n"
+    )
+
+
+def _finding(finding: Finding) -> str:
+    place = f"{finding.file}:{finding.line}" if finding.line else finding.file
+    rows = {
+        finding.severity: f"<strong>{escape(finding.title)}</strong>",
+        "means": escape(finding.means),
+        "where": f"<code>{escape(place)}</code>",
+        "seen": escape(finding.evidence),
+        "fix": f"<code>{escape(finding.fix)}</code>",
+    }
+    inner = "".join(f"<dt>{escape(name)}</dt><dd>{text}</dd>" for name, text in rows.items())
+    return f'<dl class="{escape(finding.severity)}">{inner}</dl>'
+
+
+def _conventions(report: AuditReport) -> str:
+    if not report.conventions:
+        return ""
+    rows = "".join(
+        f'<tr><td class="what">{escape(c.name)}</td>'
+        f"<td>{'–' if c.bias is None else f'{c.bias:.1%}'}</td>"
+        f'<td class="what">{escape(c.means)}</td></tr>'
+        for c in report.conventions
+    )
+    head = (
+        '<tr><th class="what">convention</th><th>bias</th><th class="what">what it does</th></tr>'
+    )
+    return f'<div class="wide"><table>{head}{rows}</table></div>'
+
+
+def _weights(rows: tuple[WeightRow, ...]) -> str:
+    if not rows:
+        return ""
+    largest = max((abs(v) for row in rows for v in (row.given, row.reinforce)), default=1.0) or 1.0
+    lines = "".join(
+        f"<tr><td>{row.environment}</td><td>{row.time}</td><td>{row.reward:.3f}</td>"
+        f"<td>{row.given:.4f} {_bar(row.given / largest, '#b3261e')}</td>"
+        f"<td>{row.reinforce:.4f} {_bar(row.reinforce / largest, '#1a7f37')}</td></tr>"
+        for row in rows
+    )
+    head = "<th>env</th><th>t</th><th>reward</th><th>this program</th><th>REINFORCE</th>"
+    return (
+        "<h2>Weight of each action's ∇ log π, on one path</h2>"
+        f'<div class="wide"><table><tr>{head}</tr>{lines}</table></div>'
+    )
+
+
+def _bar(share: float, colour: str) -> str:
+    """A bar from the middle: to the right for a positive share, to the left for a negative one."""
+    width = 60.0 * min(abs(share), 1.0)
+    left = 60.0 if share >= 0 else 60.0 - width
+    return (
+        f'<svg width="120" height="14" role="img" aria-label="{share:.2f}">'
+        '<line x1="60" y1="0" x2="60" y2="14" stroke="#8b949e"/>'
+        f'<rect x="{left:.1f}" y="3" width="{width:.1f}" height="8" fill="{colour}"/></svg>'
+    )

@@ -1,0 +1,233 @@
+"""The result of an audit: a frozen record that renderers only draw."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+
+VERDICTS = ("unbiased", "convention", "biased", "wrong-sign", "no-gradient", "inconclusive")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A fault in the program, or a warning.
+
+    Attributes:
+        rule: Identifier; ``docs/audit`` has a page for each.
+        title: The fault in a few words.
+        means: What the program computes instead.
+        evidence: What was measured.
+        file: Where.
+        line: Where, from 1; 0 if no statement could be singled out.
+        fix: A line of code or an instruction.
+        severity: "fault", or "warning" for what happens only on some problems.
+    """
+
+    rule: str
+    title: str
+    means: str
+    evidence: str
+    file: str
+    line: int
+    fix: str
+    severity: str = "fault"
+
+
+@dataclass(frozen=True)
+class Convention:
+    """A choice that people make on purpose.
+
+    Attributes:
+        name: Identifier.
+        means: What it does.
+        bias: ‖E[g] − c·∇J‖ / ‖E[g]‖ that it alone causes on the probe; None if not measured.
+    """
+
+    name: str
+    means: str
+    bias: float | None
+
+
+@dataclass(frozen=True)
+class WeightRow:
+    """One action of the example path.
+
+    Attributes:
+        environment: Index of the environment.
+        time: Step of its episode.
+        reward: What the action earned.
+        given: The weight that the program gave to the action's ∇ log π, in units of the scale.
+        reinforce: The weight that REINFORCE gives.
+    """
+
+    environment: int
+    time: int
+    reward: float
+    given: float
+    reinforce: float
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """Whether a program computes the policy gradient, and if not, what it computes.
+
+    Attributes:
+        program: What was audited.
+        verdict: "unbiased", "convention", "biased", "wrong-sign", "no-gradient" or "inconclusive".
+        summary: The verdict in one sentence.
+        rule: The rule that explains every path, in words; empty if none does.
+        findings: Faults and warnings, each with its line.
+        conventions: Choices that are no faults, each with the size of its bias.
+        weights: The weights that each action of one path got, beside REINFORCE's.
+        residual: ‖E[g] − c·∇J‖ / ‖E[g]‖; NaN where it could not be measured.
+        quadrature_error: By how much the residual changes with more nodes for normal numbers; NaN
+            where there are none, or where more cannot be afforded.
+        cosine: Between the expected gradient and the true one.
+        discount: γ of the return; NaN if there is none.
+        paths: Paths that were run.
+        predicted_paths: How many were expected before the run.
+        exhaustive: Whether they are all the paths, so that the result is exact.
+        probability: Sum of the paths' probabilities.
+        parameters: Number of the policy's parameters.
+        precision: The floating-point precision that the program ran in, and why.
+        tolerance: Residuals below it are rounding.
+        notes: What else a reader should know.
+        updates: How many updates of the program were audited, from the first one on.
+        seconds: Time that the audit took.
+
+    Example:
+        >>> report = AuditReport("agent.py", "unbiased", "the policy gradient, exactly")
+        >>> report.ok(), report.exit_status
+        (True, 0)
+    """
+
+    program: str
+    verdict: str
+    summary: str
+    rule: str = ""
+    findings: tuple[Finding, ...] = ()
+    conventions: tuple[Convention, ...] = ()
+    weights: tuple[WeightRow, ...] = ()
+    residual: float = float("nan")
+    quadrature_error: float = float("nan")
+    cosine: float = float("nan")
+    discount: float = float("nan")
+    paths: int = 0
+    predicted_paths: int = 0
+    exhaustive: bool = False
+    probability: float = 0.0
+    parameters: int = 0
+    precision: str = ""
+    tolerance: float = 0.0
+    notes: tuple[str, ...] = ()
+    updates: int = 1
+    seconds: float = field(default=0.0, compare=False)
+
+    @property
+    def faults(self) -> tuple[Finding, ...]:
+        """The findings that are faults."""
+        return tuple(finding for finding in self.findings if finding.severity == "fault")
+
+    @property
+    def exit_status(self) -> int:
+        """1 if a fault was found, else 0."""
+        return int(bool(self.faults) or self.verdict in ("biased", "wrong-sign", "no-gradient"))
+
+    def ok(self, conventions: Collection[str] = ()) -> bool:
+        """Whether there is no fault, and no convention beyond the ones allowed.
+
+        Conventions that cause no bias need no permission. An inconclusive audit is not ok.
+
+        Args:
+            conventions: Names of the conventions that are meant.
+
+        Example:
+            >>> dropped = Convention("gamma-t-dropped", "", 0.05)
+            >>> report = AuditReport("agent.py", "convention", "", conventions=(dropped,))
+            >>> report.ok(), report.ok(conventions={"gamma-t-dropped"})
+            (False, True)
+        """
+        if self.verdict not in ("unbiased", "convention") or self.faults:
+            return False
+        biased = {c.name for c in self.conventions if c.bias is None or c.bias > self.tolerance}
+        return biased <= set(conventions)
+
+    def to_json(self) -> str:
+        """The report as JSON: the fields that programs rely on, and the rest beside them."""
+        return json.dumps(
+            {
+                "verdict": self.verdict,
+                "conventions": [convention.name for convention in self.conventions],
+                "residual": _number(self.residual),
+                "paths": self.paths,
+                "findings": [vars(finding) for finding in self.findings],
+                "program": self.program,
+                "summary": self.summary,
+                "rule": self.rule,
+                "convention_biases": {c.name: c.bias for c in self.conventions},
+                "weights": [vars(row) for row in self.weights],
+                "quadrature_error": _number(self.quadrature_error),
+                "cosine": _number(self.cosine),
+                "discount": _number(self.discount),
+                "predicted_paths": self.predicted_paths,
+                "exhaustive": self.exhaustive,
+                "probability": self.probability,
+                "parameters": self.parameters,
+                "precision": self.precision,
+                "tolerance": self.tolerance,
+                "notes": list(self.notes),
+                "updates": self.updates,
+                "seconds": round(self.seconds, 3),
+            },
+            indent=2,
+        )
+
+    def text(self, width: int = 100) -> str:
+        """The report as it is printed in a terminal, without colours."""
+        from eligibility.audit.reporting.terminal import render_text
+
+        return render_text(self, width)
+
+    def html(self) -> str:
+        """The report as one page that needs nothing else."""
+        from eligibility.audit.reporting.page import render_html
+
+        return render_html(self)
+
+    def sarif(self) -> str:
+        """The findings as SARIF 2.1.0, for editors and code hosts."""
+        from eligibility.audit.reporting.exchange import render_sarif
+
+        return render_sarif(self)
+
+    def junit(self) -> str:
+        """The audit as one test case of JUnit XML."""
+        from eligibility.audit.reporting.exchange import render_junit
+
+        return render_junit(self)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the report; the form follows the ending: .html, .sarif, .xml, .json or text."""
+        from eligibility.files import write_atomically
+
+        forms = {
+            ".html": self.html,
+            ".sarif": self.sarif,
+            ".xml": self.junit,
+            ".json": self.to_json,
+        }
+        return write_atomically(path, forms.get(Path(path).suffix, self.text)())
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def __repr__(self) -> str:
+        rules = ", ".join(finding.rule for finding in self.findings) or "no findings"
+        return f"<AuditReport of {self.program}: {self.verdict}; {rules}>"
+
+
+def _number(value: float) -> float | None:
+    """JSON has no NaN."""
+    return value if value == value else None

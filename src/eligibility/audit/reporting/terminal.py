@@ -1,0 +1,106 @@
+"""The report in a terminal."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from eligibility.audit.reporting.report import AuditReport, Finding
+
+_STYLES = {
+    "unbiased": "bold green",
+    "convention": "bold cyan",
+    "biased": "bold red",
+    "wrong-sign": "bold red",
+    "no-gradient": "bold red",
+    "inconclusive": "bold yellow",
+}
+
+
+def renderable(report: AuditReport) -> RenderableType:
+    """The report as something that Rich prints."""
+    head = Text()
+    head.append(report.verdict.upper(), style=_STYLES[report.verdict])
+    head.append(f"  {report.program}: {report.summary}")
+    parts: list[RenderableType] = [head, Text(_measured(report), style="dim")]
+    for finding in report.findings:
+        parts += [Text(), _finding(finding)]
+    if report.rule:
+        parts += [Text(), Text(f"RULE   {report.rule}")]
+    if report.conventions:
+        parts += [Text(), _conventions(report)]
+    if report.weights:
+        parts += [Text(), _weights(report)]
+    parts += [Text(f"note: {note}", style="dim") for note in report.notes]
+    return Group(*parts)
+
+
+def render_text(report: AuditReport, width: int) -> str:
+    """The report without colours."""
+    console = Console(file=io.StringIO(), width=width, color_system=None, force_terminal=False)
+    console.print(renderable(report))
+    file = console.file
+    assert isinstance(file, io.StringIO)
+    return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
+
+
+def _measured(report: AuditReport) -> str:
+    if not report.paths:
+        return "no path was completed"
+    total = f"probabilities sum to {report.probability:.12g}"
+    kind = f"(every path), {total}" if report.exhaustive else "drawn at random"
+    return (
+        f"{report.paths} paths {kind}, "
+        f"{report.parameters} policy parameters, residual {report.residual:.1e} "
+        f"(rounding below {report.tolerance:.0e}, so smaller biases are missed), "
+        f"{report.precision}, updates audited: {'1 and 2' if report.updates == 2 else '1'}, "
+        f"{report.seconds:.1f} s"
+    )
+
+
+def _finding(finding: Finding) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    style = "bold red" if finding.severity == "fault" else "bold yellow"
+    grid.add_row(Text(finding.severity.upper(), style=style), Text(finding.title, style="bold"))
+    grid.add_row("MEANS", Text(finding.means))
+    place = f"{finding.file}:{finding.line}" if finding.line else finding.file
+    grid.add_row("WHERE", Text(place))
+    grid.add_row("SEEN", Text(finding.evidence))
+    grid.add_row("FIX", Text(finding.fix))
+    grid.add_row("RULE", Text(finding.rule, style="dim"))
+    return grid
+
+
+def _conventions(report: AuditReport) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("convention")
+    table.add_column("bias", justify="right")
+    table.add_column("what it does")
+    for convention in report.conventions:
+        size = "-" if convention.bias is None else f"{convention.bias:.1%}"
+        table.add_row(convention.name, size, convention.means)
+    return table
+
+
+def _weights(report: AuditReport) -> Table:
+    table = Table(
+        title="weight of each action's ∇ log π, on one path",
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+        header_style="dim",
+    )
+    for name in ("env", "t", "reward", "this program", "REINFORCE"):
+        table.add_column(name, justify="right")
+    for row in report.weights:
+        table.add_row(
+            str(row.environment),
+            str(row.time),
+            f"{row.reward:.3f}",
+            f"{row.given:.4f}",
+            f"{row.reinforce:.4f}",
+        )
+    return table

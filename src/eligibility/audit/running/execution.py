@@ -1,0 +1,55 @@
+"""One run of a program under interception, and how it ended."""
+
+from __future__ import annotations
+
+import traceback
+import warnings
+from collections.abc import Callable
+
+from eligibility.audit.choices import PathComplete, TooManyChoicesError
+from eligibility.audit.interception.context import intercepted
+from eligibility.audit.interception.recorder import Recorder
+from eligibility.audit.job import Job
+from eligibility.audit.trace import Trace
+from eligibility.audit.user_code import is_user_file
+
+
+def execute(program: Callable[[], object], job: Job, *, four_tuple: bool = False) -> Trace:
+    """Run ``program`` as ``job`` says and return what it left behind; raises nothing of its own."""
+    recorder = Recorder(job)
+    outcome, detail, place = "finished", "", ("", 0)
+    try:
+        with warnings.catch_warnings(), intercepted(recorder, four_tuple=four_tuple):
+            warnings.simplefilter("ignore")
+            program()
+    except PathComplete:
+        outcome = "updated"
+    except TooManyChoicesError:
+        outcome = "choices"
+    except SystemExit as error:
+        if error.code not in (None, 0):
+            outcome, detail = "error", f"the program left with exit status {error.code}"
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever the program ends by, its trace is wanted
+        outcome, detail = "error", f"{type(error).__name__}: {error}"
+        place = _place_of(error)
+    return Trace(
+        outcome,
+        detail[:2000],
+        *place,
+        tuple(recorder.choices.draws),
+        tuple(recorder.steps),
+        tuple(recorder.updates),
+        tuple(recorder.scores),
+        tuple(tuple(tensor.shape) for tensor in recorder.tensors),
+        tuple(recorder.notes),
+        facts=tuple(recorder.facts),
+    )
+
+
+def _place_of(error: BaseException) -> tuple[str, int]:
+    if isinstance(error, SyntaxError):
+        return error.filename or "", error.lineno or 0
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if is_user_file(f.filename)]
+    return (frames[-1].filename, frames[-1].lineno or 0) if frames else ("", 0)

@@ -1,0 +1,178 @@
+"""Runs programs: a script in a child process, a Python callable in this one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Protocol
+
+from eligibility.audit.job import Job, Program, encode_job, settings_line
+from eligibility.audit.trace import Trace, parse_trace
+from eligibility.errors import EligibilityError
+
+# As `-m` does it, but without the folder that the user is in: a file of theirs that is named as a
+# module, such as random.py, would take its place.
+_WORKER = """import runpy, sys
+sys.path.pop(0)
+runpy.run_module("eligibility.audit.running.worker", run_name="__main__")"""
+
+
+class WorkerError(EligibilityError, RuntimeError):
+    """The process that runs the audited program could not be started or has died."""
+
+
+class Runner(Protocol):
+    """Something that can run the program under audit."""
+
+    def run(self, job: Job) -> Trace:
+        """One run."""
+        ...
+
+
+class CallableRunner:
+    """Runs a Python callable in this process; everything is restored after each run.
+
+    Args:
+        program: Called without arguments; a fresh program each time.
+        four_tuple: Whether it speaks the interface of gym before 0.26.
+    """
+
+    def __init__(self, program: Callable[[], object], four_tuple: bool = False) -> None:
+        self._program, self._four_tuple = program, four_tuple
+
+    def run(self, job: Job) -> Trace:
+        """One run."""
+        from eligibility.audit.running.execution import execute
+
+        return execute(self._program, job, four_tuple=self._four_tuple)
+
+
+class ScriptRunner:
+    """Runs a script in a child process that is limited in time, memory and reach.
+
+    Args:
+        path: The script.
+        arguments: Its command line.
+        seconds: Time limit of one run.
+        megabytes: Memory limit of one run, beyond what the libraries take.
+        four_tuple: Whether it speaks the interface of gym before 0.26.
+        text: Run this instead of the file's content.
+
+    Attributes:
+        script: The file that is run.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        arguments: tuple[str, ...],
+        seconds: float,
+        megabytes: int,
+        four_tuple: bool,
+        text: str | None = None,
+    ) -> None:
+        self._folder = tempfile.TemporaryDirectory(
+            prefix="eligibility-audit-", ignore_cleanup_errors=True
+        )
+        scratch = Path(self._folder.name)
+        _mirror(path.parent, scratch)
+        self.script = path
+        if text is not None:
+            self.script = scratch / f"{path.stem}_cells.py"
+            self.script.write_text(text, encoding="utf-8")
+        program = Program(str(self.script), arguments, str(scratch), seconds, megabytes, four_tuple)
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _WORKER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            env=_environment(scratch),
+            start_new_session=True,
+        )
+        self._ask(settings_line(program))
+
+    def run(self, job: Job) -> Trace:
+        """One run."""
+        answer = self._ask(encode_job(job))
+        try:
+            import json
+
+            return parse_trace(json.loads(answer))
+        except ValueError as error:
+            return Trace("error", f"the run left no readable record: {error}")
+
+    def close(self) -> None:
+        """End the child process and remove its folder."""
+        pipe(self._process.stdin).close()
+        try:
+            self._process.wait(timeout=2)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        pipe(self._process.stdout).close()
+        pipe(self._process.stderr).close()
+        self._folder.cleanup()
+
+    def __enter__(self) -> ScriptRunner:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _ask(self, line: str) -> str:
+        try:
+            stdin = pipe(self._process.stdin)
+            stdin.write(line + "\n")
+            stdin.flush()
+            answer = pipe(self._process.stdout).readline()
+        except BrokenPipeError:
+            answer = ""
+        if not answer:
+            last = pipe(self._process.stderr).read().strip().splitlines()[-1:]
+            raise WorkerError(
+                "the audit's child process",
+                f"an early end ({' '.join(last) or 'no message'})",
+                "a process that stays",
+                "run `python -m eligibility.audit.running.worker` to see why",
+            )
+        return answer
+
+
+def pipe(stream: IO[str] | None) -> IO[str]:
+    """A stream that was opened as a pipe."""
+    assert stream is not None
+    return stream
+
+
+def _mirror(folder: Path, scratch: Path) -> None:
+    """The program reads its own folder by relative names, and writes to the scratch folder."""
+    for entry in sorted(folder.iterdir())[:1000]:
+        if not entry.name.startswith("."):
+            (scratch / entry.name).symlink_to(entry)
+
+
+def _environment(scratch: Path) -> dict[str, str]:
+    """One thread, no display, no accelerator, and home is the scratch folder."""
+    kept = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY")}
+    return kept | {
+        "HOME": str(scratch),
+        "TMPDIR": str(scratch),
+        "OMP_NUM_THREADS": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+        "MPLBACKEND": "Agg",
+        "SDL_VIDEODRIVER": "dummy",
+        "WANDB_MODE": "disabled",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }

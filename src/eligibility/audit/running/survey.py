@@ -1,0 +1,400 @@
+"""Runs the program on every path of the probe, and moves its parameters to see the eligibilities.
+
+The eligibility ∂ ln p(choice; θ)/∂θ of every choice is taken from the program's own probabilities
+by central differences: run the same path at θ + εv and at θ − εv. So it needs nothing of the
+program but what it does; not how it computes a probability, nor that it computes a log-probability.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from eligibility.audit.arrays import Array
+from eligibility.audit.choices import next_path
+from eligibility.audit.job import SIZES, Job, ProbeSize
+from eligibility.audit.precision import SINGLE, UNIT_DOUBLE, UNIT_SINGLE, step_length
+from eligibility.audit.running.runner import Runner
+from eligibility.audit.trace import Draw, Step, Trace
+
+Progress = Callable[[str, int, int], None]  # what is done, runs so far, runs expected
+RAN = ("updated", "finished")
+_SCOUTS = 6
+_ENOUGH = 40  # paths from whose probability the number of the others is foreseen
+_FEW_TENSORS = 4  # along which resampled runs are compared
+_COMPARED = 200  # values and actions by which a sampling call is told from another
+_MANY = 10**18  # "more than can be counted"
+_HOPELESS = 200  # choices of one path, of which no size of the probe makes few paths
+# Long paths tell more each, and take longer: so many steps together, and no fewer paths than that.
+_SAMPLED_STEPS, _LONG_PATHS = 20_000, 6
+_DTYPE_WORDS = ("dtype", "Double", "Float", "scalar type", "float64", "float32")
+
+# A choice as a function of the parameters: the state, which component of the action, and the
+# distribution at θ. Choices that agree in these are the same function.
+Key = tuple[int, int, tuple[float, ...], float | None, float | None]
+
+
+@dataclass(frozen=True)
+class Slope:
+    """How one choice's distribution moves along the probing directions.
+
+    Attributes:
+        log_probs: [outcomes, D] derivative of each outcome's ln p; empty for a Gaussian.
+        loc: [D] derivative of a Gaussian's mean, else zeros.
+        scale: [D] derivative of a Gaussian's standard deviation, else zeros.
+    """
+
+    log_probs: Array
+    loc: Array
+    scale: Array
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Everything that was observed.
+
+    Attributes:
+        traces: One a path.
+        exhaustive: Whether they are all the paths; else they were drawn at random.
+        predicted: The number of paths expected before the run.
+        size: How much of the probe was used.
+        raised: Whether the program ran in double precision.
+        directions: (tensor, index) of each of the D probing directions.
+        slopes: Of every choice that made an action.
+        shared: Tensors that the critic's own gradient depends on.
+    """
+
+    traces: tuple[Trace, ...]
+    exhaustive: bool
+    predicted: int
+    size: ProbeSize
+    raised: bool
+    directions: tuple[tuple[int, int], ...] = ()
+    slopes: dict[Key, Slope] | None = None
+    shared: frozenset[int] = frozenset()
+
+    @property
+    def single(self) -> bool:
+        """Whether some of the program's arithmetic was in single precision."""
+        return not self.raised or any(SINGLE in trace.notes for trace in self.traces)
+
+    @property
+    def unit(self) -> float:
+        """Unit roundoff of the precision that the program ran in."""
+        return UNIT_SINGLE if self.single else UNIT_DOUBLE
+
+
+def survey(runner: Runner, max_paths: int, samples: int, progress: Progress) -> Survey:
+    """Observe the program that ``runner`` runs.
+
+    Args:
+        runner: Runs it.
+        max_paths: Enumerate up to so many paths.
+        samples: Draw so many at random where there are more.
+        progress: Told what is done.
+    """
+    raised, first = _first_run(runner)
+    if first.outcome not in RAN:
+        return Survey((first,), False, 0, SIZES[0], raised)
+    count = directions_each(len(first.shapes))
+    predicted = _MANY
+    for size in SIZES:
+        job = Job((), size, directions=count, raised=raised)
+        if len(first.draws) > _HOPELESS:
+            break
+        predicted = count_of_paths(
+            runner.run(replace(job, seed=seed)).probability for seed in range(_SCOUTS)
+        )
+        if predicted > max_paths:
+            continue
+        traces = enumerated(runner, job, 2 * max_paths, predicted, progress)
+        if traces is not None:
+            return with_slopes(Survey(traces, True, predicted, size, raised), runner, job, progress)
+    job = Job((), SIZES[0], directions=count, raised=raised)
+    drawn = []
+    samples = min(samples, max(_LONG_PATHS, _SAMPLED_STEPS // max(len(first.steps), 1)))
+    for seed in range(samples):
+        progress("sampled paths", seed, samples)
+        drawn.append(runner.run(replace(job, seed=seed)))
+    result = Survey(tuple(drawn), False, predicted, SIZES[0], raised)
+    return with_slopes(result, runner, job, progress)
+
+
+def resampled(base: Survey, runner: Runner, runs: int, progress: Progress) -> Survey:
+    """Independent runs of the same program, everything random in them drawn anew.
+
+    The eligibilities are taken along one direction of each of a few tensors of the policy: where
+    other random numbers make all runs different, nothing that is known of one helps another.
+    """
+    policy = sorted(policy_tensors(base.directions, base.slopes or {}))[-_FEW_TENSORS:]
+    job = Job((), base.size, directions=1, raised=base.raised)
+    drawn = []
+    for seed in range(runs):
+        progress("sampled paths", seed, runs)
+        drawn.append(replace(runner.run(replace(job, seed=seed, noise=seed)), noise=seed))
+    result = replace(base, traces=tuple(drawn), exhaustive=False)
+    return with_slopes(result, runner, job, progress, policy)
+
+
+def _first_run(runner: Runner) -> tuple[bool, Trace]:
+    """The first path, in double precision if the program bears it."""
+    first = runner.run(Job((), SIZES[0]))
+    if first.outcome == "error" and any(word in first.detail for word in _DTYPE_WORDS):
+        own = runner.run(Job((), SIZES[0], raised=False))
+        if own.outcome in RAN:
+            return False, own
+    return True, first
+
+
+def directions_each(tensors: int) -> int:
+    """Directions of each tensor: enough together to tell the actions of a path apart."""
+    return 3 if tensors <= 6 else 2 if tensors <= 12 else 1
+
+
+def count_of_paths(found: Iterable[float]) -> int:
+    """The number of paths, from the probabilities p of some drawn by them: E[1/p] counts them."""
+    inverse = [1.0 / prob if prob > 1.0 / _MANY else float(_MANY) for prob in found]
+    return round(min(sum(inverse) / len(inverse), _MANY))
+
+
+def enumerated(
+    runner: Runner, job: Job, cap: int, predicted: int, progress: Progress, what: str = "paths"
+) -> tuple[Trace, ...] | None:
+    """Every path in depth-first order; None if there are more than ``cap``.
+
+    The choices that ``job`` prescribes are conditions: they are the same on every path.
+    """
+    traces: list[Trace] = []
+    done, given = 0.0, len(job.prescribed)
+    prescribed: tuple[int, ...] | None = job.prescribed
+    while prescribed is not None:
+        if len(traces) >= cap:
+            return None
+        progress(what, len(traces), max(predicted, len(traces)))
+        traces.append(replace(runner.run(replace(job, prescribed=prescribed)), given=given))
+        prescribed = next_path(traces[-1], given)
+        done += traces[-1].probability
+        if len(traces) >= _ENOUGH and len(traces) > cap * done:
+            return None  # at this rate there would be more
+    return tuple(traces)
+
+
+def executed_draws(step: Step, call: int) -> tuple[int, ...]:
+    """The choices that made the action of ``step``: of sampling call ``call``, from the end."""
+    return step.groups[call] if -len(step.groups) <= call < 0 else ()
+
+
+def executing_call(traces: tuple[Trace, ...]) -> int:
+    """Which sampling call before a step made its action, counted from the end.
+
+    The one whose values fit the action on most steps; of those that fit equally often, such as none
+    where actions are squashed, the one whose values the action rises or falls with; else the last.
+    """
+    calls = max((len(step.groups) for trace in traces for step in trace.steps), default=0)
+    fits = {
+        -position: sum(
+            step.matches[-position]
+            for trace in traces
+            for step in trace.steps
+            if len(step.groups) >= position
+        )
+        for position in range(calls, 0, -1)
+    }
+    best = max(fits.values(), default=0)
+    tied = [call for call in fits if fits[call] == best]
+    if len(tied) > 1:
+        return max(tied, key=lambda call: (_concordance(traces, call), call))
+    return tied[0] if tied else -1
+
+
+def _concordance(traces: tuple[Trace, ...], call: int) -> float:
+    """|τ| of Kendall between the first value of a sampling call and the first action number."""
+    pairs = {
+        (trace.draws[positions[0]].value, step.action[0])
+        for trace in traces
+        for step in trace.steps
+        if step.action and (positions := executed_draws(step, call))
+    }
+    numbers = np.array([pair for pair in pairs if pair[0] is not None][:_COMPARED], dtype=float)
+    if len(numbers) <= 1:
+        return 0.0
+    left, right = (np.sign(column[:, None] - column[None, :]) for column in numbers.T)
+    return abs(float((left * right).sum())) / (len(numbers) * (len(numbers) - 1))
+
+
+def key_of(draw: Draw, state: int, component: int) -> Key:
+    """What identifies a choice as a function of the parameters."""
+    rounded = () if draw.loc is not None else tuple(round(prob, 9) for prob in draw.probs)
+    loc = None if draw.loc is None else round(draw.loc, 9)
+    scale = None if draw.scale is None else round(draw.scale, 9)
+    return state, component, rounded, loc, scale
+
+
+def action_keys(trace: Trace, call: int) -> Iterator[tuple[Key, int]]:
+    """Key and position of every choice that made an action."""
+    for step in trace.steps:
+        for component, position in enumerate(executed_draws(step, call)):
+            yield key_of(trace.draws[position], step.state, component), position
+
+
+def with_slopes(
+    base: Survey,
+    runner: Runner,
+    job: Job,
+    progress: Progress,
+    tensors: Sequence[int] | None = None,
+) -> Survey:
+    """The survey with the eligibility of every choice that made an action."""
+    ran = [trace for trace in base.traces if trace.outcome in RAN]
+    if not ran:
+        return base
+    cover = _cover(ran, executing_call(base.traces), {})
+    tensors = tensors or range(max(len(trace.shapes) for trace in ran))
+    distance = step_length(base.unit)
+    directions: list[tuple[int, int]] = []
+    columns: dict[Key, list[tuple[Draw, Draw]]] = {key: [] for _, keys in cover for key in keys}
+    for number, tensor in enumerate(tensors):
+        for direction in range(job.directions):
+            done = number * job.directions + direction
+            progress("directions", done, len(tensors) * job.directions)
+            moved = replace(job, tensor=tensor, direction=direction, distance=distance)
+            pairs = _both_ways(runner, moved, cover)
+            directions.append((tensor, direction))
+            for key, pair in pairs.items():
+                columns[key].append(pair)
+            if all(_same(plus, minus) for plus, minus in pairs.values()):
+                break  # no policy: the other directions of this tensor are as still
+    slopes = {key: _slope(key, pairs, distance) for key, pairs in columns.items()}
+    rounding = 1e-6 if base.unit == UNIT_DOUBLE else 1e-3
+    shared = _shared_with_critic(runner, job, ran, directions, slopes, rounding)
+    return replace(base, directions=tuple(directions), slopes=slopes, shared=shared)
+
+
+def with_more_slopes(base: Survey, runner: Runner, job: Job) -> Survey:
+    """The survey with the eligibilities that its ``slopes`` lack, along its ``directions``."""
+    ran = [trace for trace in base.traces if trace.outcome in RAN]
+    slopes = dict(base.slopes or {})
+    cover = _cover(ran, executing_call(base.traces), slopes) if ran else []
+    distance = step_length(base.unit)
+    columns: dict[Key, list[tuple[Draw, Draw]]] = {key: [] for _, keys in cover for key in keys}
+    for tensor, direction in base.directions if cover else ():
+        moved = replace(job, tensor=tensor, direction=direction, distance=distance)
+        for key, pair in _both_ways(runner, moved, cover).items():
+            columns[key].append(pair)
+    slopes |= {key: _slope(key, pairs, distance) for key, pairs in columns.items()}
+    return replace(base, slopes=slopes)
+
+
+def _cover(
+    traces: list[Trace], call: int, slopes: dict[Key, Slope]
+) -> list[tuple[Trace, dict[Key, int]]]:
+    """A few paths that meet every choice without a slope: greedily the one with most new ones."""
+    left = [(trace, _first_positions(trace, call)) for trace in traces]
+    known = set(slopes)
+    cover: list[tuple[Trace, dict[Key, int]]] = []
+    while left:
+        trace, keys = max(left, key=lambda item: len(item[1].keys() - known))
+        new = {key: position for key, position in keys.items() if key not in known}
+        if not new:
+            break
+        cover.append((trace, new))
+        known |= new.keys()
+    return cover
+
+
+def _first_positions(trace: Trace, call: int) -> dict[Key, int]:
+    """Where a path meets each choice first: runs that look at it can stop there."""
+    positions: dict[Key, int] = {}
+    for key, position in action_keys(trace, call):
+        positions.setdefault(key, position)
+    return positions
+
+
+def _both_ways(
+    runner: Runner, job: Job, cover: list[tuple[Trace, dict[Key, int]]]
+) -> dict[Key, tuple[Draw, Draw]]:
+    pairs: dict[Key, tuple[Draw, Draw]] = {}
+    for trace, keys in cover:
+        needed = max(keys.values()) + 1
+        prescribed = tuple(draw.picked for draw in trace.draws[:needed])
+        along = replace(job, prescribed=prescribed, stop_after=needed, noise=trace.noise)
+        moved = [runner.run(replace(along, distance=sign * job.distance)) for sign in (1.0, -1.0)]
+        for key, position in keys.items():
+            if all(position < len(run.draws) for run in moved):
+                pairs[key] = (moved[0].draws[position], moved[1].draws[position])
+            else:
+                pairs[key] = (trace.draws[position], trace.draws[position])
+    return pairs
+
+
+def _same(plus: Draw, minus: Draw) -> bool:
+    return (plus.probs, plus.loc, plus.scale) == (minus.probs, minus.loc, minus.scale)
+
+
+def _slope(key: Key, pairs: list[tuple[Draw, Draw]], distance: float) -> Slope:
+    width = 2.0 * distance
+    if key[3] is not None:
+        loc = [((plus.loc or 0.0) - (minus.loc or 0.0)) / width for plus, minus in pairs]
+        scale = [((plus.scale or 0.0) - (minus.scale or 0.0)) / width for plus, minus in pairs]
+        return Slope(np.zeros((0, len(pairs))), np.array(loc), np.array(scale))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rows = [
+            (np.log(np.array(plus.probs)) - np.log(np.array(minus.probs))) / width
+            for plus, minus in pairs
+        ]
+    log_probs = np.nan_to_num(np.array(rows).T, nan=0.0, posinf=0.0, neginf=0.0)
+    return Slope(log_probs, np.zeros(len(pairs)), np.zeros(len(pairs)))
+
+
+def _shared_with_critic(
+    runner: Runner,
+    job: Job,
+    traces: list[Trace],
+    directions: list[tuple[int, int]],
+    slopes: dict[Key, Slope],
+    rounding: float,
+) -> frozenset[int]:
+    """Policy tensors that move the gradient of tensors which are no policy: a shared trunk."""
+    policy = policy_tensors(directions, slopes)
+    long = [trace for trace in traces if len(trace.steps) <= _HOPELESS]
+    trace = max(long or traces[:1], key=lambda item: len(item.steps))
+    still = _critic_gradient(trace, policy)
+    if not np.any(still):
+        return frozenset()
+    shared = set()
+    for tensor in policy:
+        prescribed = tuple(draw.picked for draw in trace.draws)
+        moved = runner.run(replace(job, prescribed=prescribed, tensor=tensor, distance=1e-2))
+        change = np.abs(_critic_gradient(moved, policy) - still).max()
+        if change > rounding * np.abs(still).max():
+            shared.add(tensor)
+    return frozenset(shared)
+
+
+def policy_tensors(
+    directions: tuple[tuple[int, int], ...] | list[tuple[int, int]], slopes: dict[Key, Slope]
+) -> frozenset[int]:
+    """Tensors that any action's probability depends on."""
+    moving = np.zeros(len(directions), dtype=bool)
+    for slope in slopes.values():
+        moving |= (slope.log_probs != 0).any(axis=0) | (slope.loc != 0) | (slope.scale != 0)
+    return frozenset(tensor for (tensor, _), moves in zip(directions, moving, strict=True) if moves)
+
+
+def has_critic(survey: Survey) -> bool:
+    """Whether the optimizer also trains tensors that no action depends on."""
+    policy = policy_tensors(survey.directions, survey.slopes or {})
+    return any(np.any(_critic_gradient(trace, policy)) for trace in survey.traces)
+
+
+def _critic_gradient(trace: Trace, policy: frozenset[int]) -> Array:
+    """The gradient of all tensors that are no policy, along their directions."""
+    total: dict[int, Array] = {}
+    for update in trace.updates:
+        for tensor, ascent in enumerate(update.ascent):
+            if tensor not in policy and ascent is not None:
+                total[tensor] = total.get(tensor, np.zeros(len(ascent))) + np.array(ascent)
+    rows = [total[tensor] for tensor in sorted(total)]
+    return np.concatenate(rows) if rows else np.zeros(1)

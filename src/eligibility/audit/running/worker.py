@@ -1,0 +1,185 @@
+"""The child process: it has torch loaded, and forks once for every run of the user's program.
+
+A fork costs milliseconds and starts every run from the same clean state, whatever the last one did
+to modules, files or the interpreter. Jobs come as JSON lines on standard input, results go as JSON
+lines to the standard output that was there at the start.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import sys
+import time
+from contextlib import suppress
+from dataclasses import astuple, fields
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import torch
+
+from eligibility.audit.interception.compiler import postpone_compiler
+from eligibility.audit.job import SIZES, Job, Program, decode_job
+from eligibility.audit.running import sandbox
+from eligibility.audit.running.execution import execute
+from eligibility.audit.trace import Trace
+
+MAX_RESULT_BYTES = 64 << 20
+_SET_CHILD_SUBREAPER = 36
+_LIBRARIES = (
+    "stable_baselines3", "sb3_contrib", "tianshou", "tensordict", "torchrl", "transformers",
+    "scipy.signal",
+)  # fmt: skip
+
+
+def encode(trace: Trace) -> str:
+    """A trace as JSON; the records inside as lists of their fields."""
+    data = {field.name: getattr(trace, field.name) for field in fields(trace)}
+    for name in ("draws", "steps", "updates", "scores", "facts"):
+        data[name] = [astuple(record) for record in data[name]]
+    return json.dumps(data)
+
+
+def main() -> None:
+    """Serve jobs until standard input ends."""
+    results = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    jobs = os.fdopen(os.dup(0), "r", encoding="utf-8")
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(null, descriptor)
+    settings = json.loads(jobs.readline())
+    program = Program(**settings | {"arguments": tuple(settings["arguments"])})
+    postpone_compiler()
+    torch.set_num_threads(1)
+    _preload(Path(program.path))
+    _warm_up()
+    with suppress(OSError, AttributeError):
+        # orphans of a run become our children, so that they can be found and ended
+        ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    gc.collect()
+    gc.freeze()
+    print("ready", file=results, flush=True)
+    for line in jobs:
+        print(_run_forked(program, decode_job(line)), file=results, flush=True)
+
+
+def _preload(path: Path) -> None:
+    """Load the large libraries that the program names: once here, not once a run."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    for name in _LIBRARIES:
+        if name in text:
+            with suppress(Exception):  # then the program itself will meet the error
+                importlib.import_module(name)
+
+
+def _warm_up() -> None:
+    """One run of a tiny program here: what libraries do at first use is done once, not in a run."""
+
+    def tiny() -> None:
+        environment: Any = gymnasium.make("CartPole-v1")
+        net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+        optimizer = torch.optim.Adam(net.parameters())
+        observation, _ = environment.reset(seed=0)
+        dist: Any = torch.distributions.Categorical(logits=net(torch.as_tensor(observation)))
+        action = dist.sample()
+        environment.step(action.item())
+        loss = -dist.log_prob(action).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    execute(tiny, Job((), SIZES[-1]))
+
+
+def _run_forked(program: Program, job: Job) -> str:
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        _run_and_exit(program, job, writing)
+    os.close(writing)
+    with suppress(OSError):
+        os.setpgid(child, child)
+    data, in_time = _read_all(reading, time.monotonic() + program.seconds)
+    os.close(reading)
+    with suppress(OSError):
+        os.killpg(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    _end_orphans()
+    return _answer(data, in_time, status, program)
+
+
+def _run_and_exit(program: Program, job: Job, writing: int) -> None:
+    """In the fork: run the script, send its trace, and leave without any cleaning up."""
+    status = 1
+    try:
+        os.setpgid(0, 0)
+        sys.argv = [program.path, *program.arguments]
+        sys.path.insert(0, str(Path(program.path).parent))
+        sys.dont_write_bytecode = True
+        os.chdir(program.scratch)
+        sandbox.limit(program.seconds, program.megabytes)
+        sandbox.confine(Path(program.scratch))
+        trace = execute(
+            lambda: runpy.run_path(program.path, run_name="__main__"),
+            job,
+            four_tuple=program.four_tuple,
+        )
+        with os.fdopen(writing, "w", encoding="utf-8") as pipe:
+            pipe.write(encode(trace))
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _read_all(descriptor: int, deadline: float) -> tuple[bytes, bool]:
+    """Everything up to the end of the pipe, and whether that came before the deadline."""
+    chunks: list[bytes] = []
+    size = 0
+    while size < MAX_RESULT_BYTES:
+        left = deadline - time.monotonic()
+        if left <= 0 or not select.select([descriptor], [], [], left)[0]:
+            return b"".join(chunks), False
+        chunk = os.read(descriptor, 1 << 16)
+        if not chunk:
+            return b"".join(chunks), True
+        chunks.append(chunk)
+        size += len(chunk)
+    return b"", True
+
+
+def _end_orphans() -> None:
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    with suppress(OSError):
+        for orphan in children.read_text(encoding="ascii").split():
+            os.kill(int(orphan), signal.SIGKILL)
+            os.waitpid(int(orphan), 0)
+
+
+def _answer(data: bytes, in_time: bool, status: int, program: Program) -> str:
+    with suppress(ValueError):
+        if data and in_time:
+            json.loads(data)
+            return data.decode("utf-8")
+    if not in_time or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU):
+        return _failure("time", f"one run took longer than the limit of {program.seconds:g} s")
+    if os.WIFSIGNALED(status):
+        name = signal.Signals(os.WTERMSIG(status)).name
+        return _failure("killed", f"the program's process was ended by {name}")
+    code = os.waitstatus_to_exitcode(status)
+    return _failure("exited", f"the program ended its process (os._exit, status {code})")
+
+
+def _failure(outcome: str, detail: str) -> str:
+    return encode(Trace(outcome, detail))
+
+
+if __name__ == "__main__":
+    main()
