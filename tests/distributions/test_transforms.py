@@ -1,9 +1,6 @@
-"""The drop-ins under vmap, torch.func, autocast and, in a process of its own, torch.compile."""
+"""The drop-ins under vmap, torch.func and autocast; torch.compile: `tests.compiled`."""
 
 from __future__ import annotations
-
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -93,39 +90,3 @@ def test_autocast_changes_nothing_in_float32(name: str) -> None:
         inside = dist.log_prob(value), dist.entropy()
     outside = make(name, "logits", raw)
     torch.testing.assert_close(inside, (outside.log_prob(value), outside.entropy()))
-
-
-PROGRAM = """
-import torch
-import eligibility as el
-
-torch.manual_seed(0)
-cases = {
-    "Bernoulli": ((3,), {}, torch.tensor([0.0, 1.0, 1.0])),
-    "Binomial": ((3,), {"total_count": 4}, torch.tensor([0.0, 1.0, 4.0])),
-    "Categorical": ((3, 4), {}, torch.tensor([0, 1, 3])),
-    "OneHotCategorical": ((3, 4), {}, torch.eye(4)[:3]),
-    "Multinomial": ((3, 4), {"total_count": 2}, 2 * torch.eye(4)[:3]),
-}
-for name, (shape, count, value) in cases.items():
-    for by in ("probs", "logits"):
-        def loss(raw):
-            dist = getattr(el, name)(**count, **{by: raw})
-            result = dist.log_prob(value).sum()
-            return result + dist.entropy().sum() if not count else result
-        torch._dynamo.reset()
-        raw = torch.rand(shape)
-        a, b = raw.clone().requires_grad_(), raw.clone().requires_grad_()
-        left, right = torch.compile(loss, fullgraph=True, backend="aot_eager")(a), loss(b)
-        torch.testing.assert_close(left, right)
-        left.backward()
-        right.backward()
-        torch.testing.assert_close(a.grad, b.grad)
-    print(name)
-"""
-
-
-def test_distributions_compile_without_graph_breaks() -> None:
-    result = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.split() == NAMES

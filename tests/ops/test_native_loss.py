@@ -205,13 +205,13 @@ def test_samples_of_a_row_are_the_row_repeated(
     if path == "composition":
         without_library(monkeypatch)
     generator = torch.Generator().manual_seed(1)
-    z = torch.randn(4, 3, 7, dtype=torch.float64, generator=generator, requires_grad=True)
-    mask = torch.tensor([True] * 6 + [False]) if masked else None
-    shape = (*samples, 4, 3)
-    action = torch.randint(6, shape, generator=generator)
+    z = torch.randn(2, 3, 4, dtype=torch.float64, generator=generator, requires_grad=True)
+    mask = torch.tensor([True, True, True, False]) if masked else None
+    shape = (*samples, 2, 3)
+    action = torch.randint(3, shape, generator=generator)
     advantage, weight = torch.randn((2, *shape), dtype=torch.float64, generator=generator)
     options = {"mask": mask, "entropy_coef": 0.3, "z_loss_coef": 0.1, "weight": weight.abs()}
-    repeated = z.expand(*shape, 7)
+    repeated = z.expand(*shape, 4)
     for reduction in ("mean", "sum", "none", "sequence"):
         ours = el.reinforce_loss(z, action, advantage, reduction=reduction, **options)
         wanted = el.reinforce_loss(repeated, action, advantage, reduction=reduction, **options)
@@ -226,7 +226,7 @@ def test_samples_of_a_row_are_the_row_repeated(
     torch.testing.assert_close(*(torch.autograd.grad(loss, z)[0] for loss in (ours, wanted)))
     statistics = el.categorical_statistics(z, action, mask=mask)
     assert statistics.log_prob.shape == shape
-    assert statistics.entropy.shape == (4, 3)
+    assert statistics.entropy.shape == (2, 3)
     log_prob = el.categorical_log_prob(z, action, mask=mask)
     wanted = el.categorical_log_prob(repeated, action, mask=mask)
     torch.testing.assert_close(log_prob, wanted)

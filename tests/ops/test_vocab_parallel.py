@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +10,10 @@ from torch import Tensor
 
 import eligibility as el
 from eligibility.errors import InvalidValueError
+from tests.ops import vocab_parallel_rank
 from tests.ops.vocab_parallel_rank import CASES, D, N, V, losses, problem, shards, total, values
+from tests.ranks import together
 
-ROOT = Path(__file__).parents[2]
 ROUNDING = {"rtol": 1e-12, "atol": 1e-13}
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
 
@@ -24,11 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in 
 def results(tmp_path_factory: pytest.TempPathFactory) -> list[dict[Any, Any]]:
     """What four processes found, the first two of them also as a pair."""
     folder = tmp_path_factory.mktemp("ranks")
-    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4")
-    program = ("-m", "tests.ops.vocab_parallel_rank", str(folder))
-    command = [sys.executable, *launcher, *program]
-    run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120)
-    assert run.returncode == 0, run.stderr[-4000:]
+    together(4, vocab_parallel_rank.main, [str(folder)])
     return [torch.load(folder / f"{rank}.pt") for rank in range(4)]
 
 

@@ -1,12 +1,7 @@
-"""What one of several processes finds from its part of a vocabulary, and one from all of it.
-
-``torchrun --nproc-per-node 4 -m tests.ops.vocab_parallel_rank FOLDER``: the first two processes
-also share a vocabulary between them alone.
-"""
+"""What one of several processes finds from its part of a vocabulary, and one from all of it."""
 
 from __future__ import annotations
 
-import sys
 from itertools import pairwise
 from typing import Any
 from unittest import mock
@@ -231,9 +226,9 @@ def dtensors(group: dist.ProcessGroup) -> list[Tensor]:
     return [loss.detach(), hidden.grad, weight.grad.full_tensor(), bias.grad.full_tensor()]
 
 
-def main() -> None:
-    """One of four processes."""
-    torch.set_num_threads(1)
+def main(arguments: list[str]) -> None:
+    """One of four processes; the first two also share a vocabulary between them alone."""
+    (folder,) = arguments
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     pair = dist.new_group([0, 1])
@@ -242,9 +237,4 @@ def main() -> None:
     found: dict[Any, Any] = {4: measure(4, rank, everyone)}
     if rank < 2:
         found |= {2: measure(2, rank, pair), "dtensors": dtensors(pair)}
-    torch.save(found, f"{sys.argv[1]}/{rank}.pt")
-    dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main()
+    torch.save(found, f"{folder}/{rank}.pt")

@@ -1,21 +1,13 @@
-"""Several real processes make the steps of one; a worker that is killed costs nothing.
-
-Where torchrun itself is not in question, the processes come from a server that has imported
-everything once, and find in their environment what torchrun would have put there.
-"""
+"""Several real processes make the steps of one; a worker that is killed costs nothing."""
 
 from __future__ import annotations
 
-import contextlib
 import csv
-import multiprocessing
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,6 +19,7 @@ from eligibility.cli.app import main
 from eligibility.cli.train import train
 from eligibility.errors import EligibilityError, InvalidValueError
 from eligibility.train.distributed import Processes
+from tests.ranks import together
 from tests.train import shared_training
 
 # A free port of this machine: tests run side by side.
@@ -52,36 +45,6 @@ def finished(process: subprocess.Popen[str]) -> str:
         process.kill()
     assert process.returncode == 0, output
     return output
-
-
-def together(number: int, function: Callable[[list[str]], None], arguments: list[str]) -> None:
-    """Call the function in so many processes."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["eligibility.train.run_folder", shared_training.__name__])
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    ranks = [
-        context.Process(target=as_rank, args=(rank, number, port, function, arguments))
-        for rank in range(number)
-    ]
-    for process in ranks:
-        process.start()
-    for process in ranks:
-        process.join(120)
-    assert [process.exitcode for process in ranks] == [0] * number
-
-
-def as_rank(
-    rank: int, number: int, port: int, function: Callable[[list[str]], None], arguments: list[str]
-) -> None:
-    """One of the processes."""
-    torch.set_num_threads(1)
-    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    os.environ |= {**address, "RANK": str(rank), "WORLD_SIZE": str(number)}
-    with contextlib.redirect_stdout(None), contextlib.redirect_stderr(None):
-        function(arguments)
-    torch.distributed.destroy_process_group()  # no atexit here
 
 
 @pytest.fixture(scope="module")

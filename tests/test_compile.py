@@ -1,0 +1,36 @@
+"""The operations and the distributions under torch.compile (see `tests.compiled`)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from eligibility.ops import _cpu
+from tests import compiled
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> dict[str, str]:
+    command = [sys.executable, "-m", "tests.compiled"]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=240)
+    assert result.returncode == 0, result.stderr
+    found: dict[str, str] = json.loads(result.stdout)
+    return found
+
+
+NATIVE = {*compiled.FUSED, "an action out of range"}
+
+
+@pytest.mark.parametrize("name", compiled.cases())
+def test_it_compiles_without_graph_breaks_to_the_same_numbers(
+    outcomes: dict[str, str], name: str
+) -> None:
+    if name in NATIVE and not _cpu.is_built():
+        pytest.skip("the native kernel was not built")
+    assert outcomes[name] == "", outcomes[name]
