@@ -1,7 +1,6 @@
 """Which refusals did no test meet? From a measurement of coverage:
 
-    python -m pytest --cov --cov-report=json:build/coverage.json
-    python -m tests.unmet_errors build/coverage.json
+    scripts/coverage
 
 One line for each ``raise`` that was never reached; exit status 1 if there is one. What is raised
 again, and what an abstract method raises, does not count.
