@@ -9,28 +9,20 @@ from pathlib import Path
 import pytest
 import torch
 
-from eligibility.cli.app import main
+from tests.cli.conftest import Command
 
 PNG = b"\x89PNG\r\n"
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int | str | None, str, str]:
-    """Exit status, standard output, standard error."""
-    with pytest.raises(SystemExit) as left:
-        main(["bench", *arguments])
-    output = capsys.readouterr()
-    return left.value.code, output.out, output.err
 
 
 SMALL = ("--sizes", "8x5, 40x300", "--rounds", "2", "--no-compile")
 
 
-def test_json_has_every_contestant_at_every_size(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_json_has_every_contestant_at_every_size(eligibility: Command, tmp_path: Path) -> None:
     threads = torch.get_num_threads()
     out, plot = tmp_path / "figures" / "result.json", tmp_path / "bars.png"
-    status, output, errors = run(capsys, *SMALL, "--json", "--out", str(out), "--plot", str(plot))
+    status, output, errors = eligibility(
+        "bench", *SMALL, "--json", "--out", str(out), "--plot", str(plot)
+    )
     assert status == 0
     result = json.loads(output)
     assert json.loads(out.read_text(encoding="utf-8")) == result
@@ -54,9 +46,9 @@ def test_json_has_every_contestant_at_every_size(
     assert torch.get_num_threads() == threads
 
 
-def test_table_names_units_and_machine(capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_names_units_and_machine(eligibility: Command) -> None:
     arguments = ("--sizes", "8x5", "--rounds", "1", "--no-compile", "--linear", "16x40x8")
-    status, output, _ = run(capsys, *arguments)
+    status, output, _ = eligibility("bench", *arguments)
     assert status == 0
     assert "float32 16 × 40 × 8, with 0.01 · entropy" in output
     assert "eligibility linear_reinforce_loss" in output
@@ -66,11 +58,11 @@ def test_table_names_units_and_machine(capsys: pytest.CaptureFixture[str]) -> No
     assert "1 thread, process time, median of 1 rounds" in output
 
 
-def test_backends_say_what_serves_and_why(capsys: pytest.CaptureFixture[str]) -> None:
-    status, output, _ = run(capsys, "--backends")
+def test_backends_say_what_serves_and_why(eligibility: Command) -> None:
+    status, output, _ = eligibility("bench", "--backends")
     assert status == 0
     assert output.startswith("cpu: ")
-    status, as_json, _ = run(capsys, "--backends", "--json")
+    status, as_json, _ = eligibility("bench", "--backends", "--json")
     assert status == 0
     assert [f"{device}: {what}" for device, what in json.loads(as_json).items()] == (
         output.splitlines()
@@ -116,18 +108,18 @@ def test_backends_say_what_serves_and_why(capsys: pytest.CaptureFixture[str]) ->
     ],
 )
 def test_bad_input_is_one_line_with_status_2(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+    eligibility: Command, arguments: list[str], message: str
 ) -> None:
-    status, output, errors = run(capsys, *arguments)
+    status, output, errors = eligibility("bench", *arguments)
     assert (status, output) == (2, "")
     assert errors.splitlines() == [message]
 
 
 def test_a_picture_without_matplotlib_says_what_is_missing(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    eligibility: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    status, output, errors = run(capsys, "--plot", "bars.png")
+    status, output, errors = eligibility("bench", "--plot", "bars.png")
     assert (status, output) == (2, "")
     assert errors == (
         "error: `--plot`: got no matplotlib, expected matplotlib; "

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from eligibility.cli.app import main
 from eligibility.train.learner import Reinforce
+from tests.cli.conftest import Command
 
 HERE = "tests.train.environments:"
 
@@ -28,64 +28,55 @@ def save(folder: Path, seed: int, arm: int | None, env: str = "Bandit-v0") -> No
     model.save(folder / "checkpoint.safetensors")
 
 
-def command(*arguments: str) -> int:
-    """Exit status."""
-    with pytest.raises(SystemExit) as caught:
-        main(list(arguments))
-    return int(caught.value.code or 0)
-
-
 def test_the_better_of_two_runs_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    eligibility: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
     save(Path("low"), 0, 1)
     save(Path("high"), 1, 3)
     options = ("--episodes", "5", "--json", "--plot", "both.png")
-    assert command("compare", "low", "high", *options) == 0
-    shown = capsys.readouterr()
-    result = json.loads(shown.out)["result"]
+    status, output, errors = eligibility("compare", "low", "high", *options)
+    assert status == 0
+    result = json.loads(output)["result"]
     assert result["a"]["mean_return"] == 1
     assert result["interquartile_difference"] == {"value": 2, "low": 2, "high": 2}
     assert result["probability_of_improvement"]["value"] == 1
     assert (
         "B is better: IQM of B minus A +2.0 (+2.0 to +2.0), B beats A with probability 1.00 "
-        "(1.00 to 1.00)" in shown.err
+        "(1.00 to 1.00)" in errors
     )
     assert Path("both.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_folders_of_seeds_are_compared_and_evaluated_as_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_folders_of_seeds_are_compared_and_evaluated_as_one(eligibility: Command) -> None:
     for seed, (low, high) in enumerate([(0, 2), (1, 3)]):
         save(Path("a") / f"seed-{seed}", seed, low)
         save(Path("b") / f"seed-{seed}", seed, high)
-    assert command("compare", "a", "b", "--episodes", "3", "--json") == 0
-    result = json.loads(capsys.readouterr().out)["result"]
+    status, output, _ = eligibility("compare", "a", "b", "--episodes", "3", "--json")
+    assert status == 0
+    result = json.loads(output)["result"]
     assert (result["a"]["runs"], result["b"]["mean_return"]) == (2, 2.5)
-    assert command("evaluate", "a", "--episodes", "3", "--json") == 0
-    (group,) = json.loads(capsys.readouterr().out)["groups"]
+    status, output, _ = eligibility("evaluate", "a", "--episodes", "3", "--json")
+    assert status == 0
+    (group,) = json.loads(output)["groups"]
     assert group["run_means"] == [0, 1]
     assert group["confidence_95"] == [0, 1]
     assert group["folders"] == ["a/seed-0", "a/seed-1"]
 
 
-def test_what_cannot_be_compared_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_what_cannot_be_compared_is_refused(eligibility: Command) -> None:
     save(Path("bandit"), 0, 1)
     save(Path("states"), 0, None, "Contextual-v0")
-    assert command("compare", "bandit", "states") == 2
-    assert capsys.readouterr().err == (
+    assert eligibility("compare", "bandit", "states") == (
+        2,
+        "",
         "error: the runs: got tests.train.environments:Bandit-v0 and "
         "tests.train.environments:Contextual-v0, expected one environment; "
-        "compare what is comparable\n"
+        "compare what is comparable\n",
     )
-    assert command("compare", "bandit", "nowhere") == 2
-    assert capsys.readouterr().err.startswith("error: `nowhere`: got no such folder, expected a r")
-    assert command("evaluate", "bandit", "states", "--video", "a.gif") == 2
-    assert "error: `--video`: got 2 runs, expected one" in capsys.readouterr().err
+    status, _, errors = eligibility("compare", "bandit", "nowhere")
+    assert status == 2
+    assert errors.startswith("error: `nowhere`: got no such folder, expected a r")
+    status, _, errors = eligibility("evaluate", "bandit", "states", "--video", "a.gif")
+    assert status == 2
+    assert "error: `--video`: got 2 runs, expected one" in errors

@@ -7,20 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from eligibility.cli.app import main
+from tests.cli.conftest import Command
 
 FORUM = ["explain", "categorical", "--probs", "0.69,0.1,0.2,0.01", "--action", "0", "--of", "prob"]
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as stopped:
-        main(list(arguments))
-    captured = capsys.readouterr()
-    return stopped.value.code, captured.out, captured.err
-
-
-def test_forum_question_is_answered(capsys) -> None:
-    status, out, err = run(capsys, *FORUM)
+def test_forum_question_is_answered(eligibility: Command) -> None:
+    status, out, err = eligibility(*FORUM)
     assert (status, err) == (0, "")
     assert "0.3100" in out
     assert "[-0.69 -0.69 -0.69 -0.69] through the sum" in out
@@ -29,22 +22,22 @@ def test_forum_question_is_answered(capsys) -> None:
     assert max(map(len, out.splitlines())) <= 80
 
 
-def test_json_is_alone_on_standard_output(capsys) -> None:
-    status, out, err = run(capsys, *FORUM, "--json")
+def test_json_is_alone_on_standard_output(eligibility: Command) -> None:
+    status, out, err = eligibility(*FORUM, "--json")
     record = json.loads(out)
     assert (status, err) == (0, "")
     assert record["rules"][0]["result"]["values"] == pytest.approx([0.31, -0.69, -0.69, -0.69])
 
 
-def test_latex_is_a_document(capsys) -> None:
-    status, out, _ = run(capsys, *FORUM, "--latex")
+def test_latex_is_a_document(eligibility: Command) -> None:
+    status, out, _ = eligibility(*FORUM, "--latex")
     assert status == 0
     assert out.startswith(r"\documentclass")
     assert out.endswith("\\end{document}\n")
 
 
-def test_weights_times_100_give_the_gradient_over_100(capsys) -> None:
-    _, out, _ = run(capsys, "explain", "categorical", "--probs", "69,10,20,1", "--action", "0",
+def test_weights_times_100_give_the_gradient_over_100(eligibility: Command) -> None:
+    _, out, _ = eligibility("explain", "categorical", "--probs", "69,10,20,1", "--action", "0",
                     "--of", "prob", "--json")  # fmt: skip
     values = json.loads(out)["rules"][0]["result"]["values"]
     assert values == pytest.approx([0.0031, -0.0069, -0.0069, -0.0069])
@@ -64,8 +57,8 @@ def test_weights_times_100_give_the_gradient_over_100(capsys) -> None:
         ("binomial --probs 0.5 --value 3 --total-count 4", [4]),
     ],
 )
-def test_families(capsys, arguments: str, values: list[float]) -> None:
-    status, out, err = run(capsys, "explain", *arguments.split(), "--json")
+def test_families(eligibility: Command, arguments: str, values: list[float]) -> None:
+    status, out, err = eligibility("explain", *arguments.split(), "--json")
     assert (status, err) == (0, "")
     assert json.loads(out)["rules"][0]["result"]["values"] == pytest.approx(values)
 
@@ -172,8 +165,10 @@ def test_families(capsys, arguments: str, values: list[float]) -> None:
         ),
     ],
 )
-def test_bad_input_is_one_line_and_status_2(capsys, arguments: str, message: str) -> None:
-    status, out, err = run(capsys, "explain", *arguments.split())
+def test_bad_input_is_one_line_and_status_2(
+    eligibility: Command, arguments: str, message: str
+) -> None:
+    status, out, err = eligibility("explain", *arguments.split())
     assert (status, out) == (2, "")
     assert err == f"error: {message}\n"
 
@@ -181,16 +176,16 @@ def test_bad_input_is_one_line_and_status_2(capsys, arguments: str, message: str
 SCRIPTS = Path(__file__).parents[1] / "explanation" / "scripts"
 
 
-def test_a_script_is_explained_and_its_own_output_kept_apart(capsys) -> None:
-    status, out, err = run(capsys, "explain", str(SCRIPTS / "forum_with_backward.py"), "--json")
+def test_a_script_is_explained_and_its_own_output_kept_apart(eligibility: Command) -> None:
+    status, out, err = eligibility("explain", str(SCRIPTS / "forum_with_backward.py"), "--json")
     assert status == 0
     (call,) = json.loads(out)["calls"]
     assert call["line"] == 24
     assert "probs-grad: tensor([[ 0.3100, -0.6900, -0.6900, -0.6900]])" in err
 
 
-def test_a_missing_script_is_one_line_and_status_2(capsys) -> None:
-    assert run(capsys, "explain", "nope.py") == (
+def test_a_missing_script_is_one_line_and_status_2(eligibility: Command) -> None:
+    assert eligibility("explain", "nope.py") == (
         2,
         "",
         "error: `nope.py`: got no such file, expected a Python script; check the name and the "
@@ -198,11 +193,11 @@ def test_a_missing_script_is_one_line_and_status_2(capsys) -> None:
     )
 
 
-def test_questions_are_listed_and_answered(capsys) -> None:
-    status, out, err = run(capsys, "explain", "--question")
+def test_questions_are_listed_and_answered(eligibility: Command) -> None:
+    status, out, err = eligibility("explain", "--question")
     assert (status, err) == (0, "")
     assert len(out.splitlines()) == 10
-    status, out, err = run(capsys, "explain", "--question", "6")
+    status, out, err = eligibility("explain", "--question", "6")
     assert (status, err) == (0, "")
     assert out.startswith("6. Why is the gradient exactly 0, and my agent repeats one action?\n")
 
@@ -260,19 +255,21 @@ def test_questions_are_listed_and_answered(capsys) -> None:
         ),
     ],
 )
-def test_bad_questions_and_parameters_are_one_line(capsys, arguments: str, message: str) -> None:
-    assert run(capsys, "explain", *arguments.split()) == (2, "", f"error: {message}\n")
+def test_bad_questions_and_parameters_are_one_line(
+    eligibility: Command, arguments: str, message: str
+) -> None:
+    assert eligibility("explain", *arguments.split()) == (2, "", f"error: {message}\n")
 
 
-def test_any_supported_distribution_is_explained_by_its_parameters(capsys) -> None:
+def test_any_supported_distribution_is_explained_by_its_parameters(eligibility: Command) -> None:
     arguments = "multivariatenormal --param loc=0,0 --param covariance_matrix=2,0;0,1 --value 1,2"
-    status, out, err = run(capsys, "explain", *arguments.split(), "--wrt", "loc", "--json")
+    status, out, err = eligibility("explain", *arguments.split(), "--wrt", "loc", "--json")
     assert (status, err) == (0, "")
     assert json.loads(out)["rules"][0]["result"]["values"] == pytest.approx([0.5, 2.0])
 
 
-def test_an_unknown_distribution_names_those_that_are_known(capsys) -> None:
-    status, out, err = run(capsys, "explain", "zeta", "--value", "1")
+def test_an_unknown_distribution_names_those_that_are_known(eligibility: Command) -> None:
+    status, out, err = eligibility("explain", "zeta", "--value", "1")
     assert (status, out) == (2, "")
     assert err.startswith("error: the distribution: got 'zeta', expected one of bernoulli, beta, ")
     assert err.endswith("; or the name of a script that ends in .py\n")
