@@ -1,7 +1,7 @@
 """Several processes with a process group between them, at the price of one start.
 
 They come from a server that has imported everything once, and find in their environment what
-torchrun would have put there. Where torchrun itself is in question, tests start it.
+torchrun would have put there.
 """
 
 from __future__ import annotations

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import os
 import signal
-import subprocess
-import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 import eligibility as el
 from eligibility.cli.app import main
@@ -21,30 +23,6 @@ from eligibility.errors import EligibilityError, InvalidValueError
 from eligibility.train.distributed import Processes
 from tests.ranks import together
 from tests.train import shared_training
-
-# A free port of this machine: tests run side by side.
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
-
-
-def torchrun(number: int, *command: str, restarts: int = 0) -> subprocess.Popen[str]:
-    arguments = ["--nproc-per-node", str(number), "--max-restarts", str(restarts)]
-    return subprocess.Popen(
-        [*TORCHRUN, *arguments, *command],
-        env=ENVIRONMENT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def finished(process: subprocess.Popen[str]) -> str:
-    try:
-        output, _ = process.communicate(timeout=180)
-    finally:
-        process.kill()
-    assert process.returncode == 0, output
-    return output
 
 
 @pytest.fixture(scope="module")
@@ -83,17 +61,40 @@ def run(arguments: list[str]) -> None:
     assert left.value.code == 0
 
 
-def test_a_killed_worker_is_started_again_and_nothing_is_lost(tmp_path: Path) -> None:
-    together(2, run, command(tmp_path / "whole"))
-    interrupted = torchrun(2, "-m", "eligibility", *command(tmp_path / "killed"), restarts=1)
-    checkpoint = tmp_path / "killed" / "checkpoint.safetensors"
+def run_as_worker(arguments: list[str], folder: Path) -> None:
+    """What torchrun starts; it leaves its number, its start and its process id."""
+    torch.set_num_threads(1)
+    name = f"rank{os.environ['RANK']}-start{os.environ['TORCHELASTIC_RESTART_COUNT']}"
+    (folder / name).write_text(str(os.getpid()))
+    with contextlib.redirect_stdout(None), contextlib.redirect_stderr(None):
+        run(arguments)
+
+
+def kill_once_there_is(checkpoint: Path, process: Path) -> None:
     deadline = time.monotonic() + 120
     while not checkpoint.exists() and time.monotonic() < deadline:
         time.sleep(0.02)
-    children = Path(f"/proc/{interrupted.pid}/task/{interrupted.pid}/children").read_text().split()
-    os.kill(int(children[-1]), signal.SIGKILL)
-    output = finished(interrupted)
-    assert "exitcode: -9" in output or "SIGKILL" in output or "Signal 9" in output, output
+    os.kill(int(process.read_text()), signal.SIGKILL)
+
+
+def test_a_killed_worker_is_started_again_and_nothing_is_lost(tmp_path: Path) -> None:
+    together(2, run, command(tmp_path / "whole"))
+    # torchrun's own agent, whose processes come from the same server as those before.
+    launch = elastic_launch(
+        LaunchConfig(
+            min_nodes=1, max_nodes=1, nproc_per_node=2, max_restarts=1, start_method="forkserver",
+            rdzv_backend="c10d", rdzv_endpoint="localhost:0", monitor_interval=0.02,
+            logs_specs=DefaultLogsSpecs(log_dir=str(tmp_path / "logs")),
+        ),
+        run_as_worker,
+    )  # fmt: skip
+    checkpoint, victim = tmp_path / "killed" / "checkpoint.safetensors", tmp_path / "rank1-start0"
+    killer = threading.Thread(target=kill_once_there_is, args=(checkpoint, victim))
+    killer.start()
+    launch(command(tmp_path / "killed"), tmp_path)
+    killer.join()
+    starts = {path.name for path in tmp_path.glob("rank*")}
+    assert starts == {f"rank{rank}-start{start}" for rank in (0, 1) for start in (0, 1)}
     assert rows_of(tmp_path / "killed") == rows_of(tmp_path / "whole")
 
 
