@@ -59,6 +59,11 @@ def pays(logits: Tensor, one_pass: bool) -> bool:
     return one_pass or logits.numel() >= _SMALL_FOR_NATIVE
 
 
+def is_only_traced() -> bool:
+    """Whether torch.compile traces, and no transform of torch.func differentiates meanwhile."""
+    return torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active()
+
+
 def describe() -> dict[str, str]:
     """What serves logits on each kind of device, for people."""
     plain = "plain torch, in pieces that stay in the cache"

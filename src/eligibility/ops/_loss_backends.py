@@ -29,7 +29,11 @@ def taker_of(loss: PolicyLoss, at_any_size: bool) -> Taker | None:
     call, reference = loss.call, loss.reference
     if call.is_fusable and (reference is None or _fused_rows.serves_constant(reference)):
         return triton
-    if reference is not None or not (at_any_size or _backend.pays(call.raw, one_pass=True)):
+    if reference is not None:
+        return None
+    if _backend.is_only_traced():  # no numbers to read, and no calls to save
+        return native if _cpu.serves(call.raw) else None
+    if not (at_any_size or _backend.pays(call.raw, one_pass=True)):
         return None
     if _cpu.serves(call.raw):
         return native

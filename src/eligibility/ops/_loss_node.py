@@ -16,6 +16,7 @@ from torch.nn import Parameter
 from eligibility.ops import _backend, _cpu, _triton
 from eligibility.ops._categorical_call import CategoricalCall
 from eligibility.ops._loss_backends import Taker
+from eligibility.ops._native_op import traced_loss
 from eligibility.ops._policy_objective import PolicyObjective
 from eligibility.ops._summed_loss import PolicyLoss, rebuilt
 from eligibility.ops.memory import logits_are_gone
@@ -28,6 +29,8 @@ _TENSOR_TYPES = (Tensor, Parameter)  # a subclass may mean something else by its
 
 def taken_loss(loss: PolicyLoss, taker: Taker, reuse_logits: bool) -> Tensor:
     """The loss, differentiable in the logits alone, with its gradient taken by ``taker``."""
+    if _backend.is_only_traced():
+        return traced_loss(loss)
     node = _LossInPlace if reuse_logits else _Loss
     result: Tensor = node.apply(loss, taker, *loss.parts()[1])  # type: ignore[no-untyped-call]  # torch
     return result

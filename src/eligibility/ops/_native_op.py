@@ -15,16 +15,6 @@ from eligibility.ops import _cpu
 from eligibility.ops._loss_backends import native
 from eligibility.ops._summed_loss import PolicyLoss, rebuilt
 
-_is_transforming = torch._C._are_functorch_transforms_active
-
-
-def serves(loss: PolicyLoss) -> bool:
-    """Whether torch.compile traces, without torch.func, a loss that the kernel can take."""
-    if not torch.compiler.is_compiling() or _is_transforming():
-        return False
-    is_summed = loss.reduction in ("mean", "sum") and loss.reference is None
-    return is_summed and _cpu.serves(loss.call.raw)
-
 
 def traced_loss(loss: PolicyLoss) -> Tensor:
     """The sum or the mean of the rows' losses; differentiable in the logits alone, once."""

@@ -17,7 +17,7 @@ from typing import Literal
 from torch import Tensor
 
 from eligibility.errors import InvalidValueError
-from eligibility.ops import _cpu, _native_op
+from eligibility.ops import _cpu
 from eligibility.ops._categorical_call import CategoricalCall, check_logits_arguments
 from eligibility.ops._loss_backends import taker_of
 from eligibility.ops._loss_node import small_loss, taken_loss
@@ -201,11 +201,7 @@ def _check_unused(reference: Tensor | None, name: str, kl_estimator: str) -> Non
 
 def _result(loss: PolicyLoss, reuse_logits: bool) -> Tensor:
     """By whatever takes the fewest passes over the logits."""
-    taker = None
-    if loss.is_gradient_wanted():
-        if _native_op.serves(loss) and not reuse_logits:
-            return _native_op.traced_loss(loss)
-        taker = taker_of(loss, at_any_size=reuse_logits)
+    taker = taker_of(loss, at_any_size=reuse_logits) if loss.is_gradient_wanted() else None
     if reuse_logits:
         _check_reusable(loss, taker is not None)
     return loss.value() if taker is None else taken_loss(loss, taker, reuse_logits)
