@@ -75,6 +75,7 @@ def inspect(program: Program) -> Row:
     started = time.monotonic()
     report = audit_program(program)
     named = [finding for finding in report.findings if finding.rule in program.expected]
+    harmless = program.harmless or untagged(program.style.text)
     return identity(program) | {
         "verdict": report.verdict,
         "rules": [finding.rule for finding in report.findings],
@@ -87,7 +88,7 @@ def inspect(program: Program) -> Row:
         "equivalent": bool(program.expected)
         and not _OF_THE_SECOND_UPDATE & set(program.expected)
         and not report.findings
-        and same_gradient(program, Program("", program.style, untagged(program.style.text))),
+        and same_gradient(program, Program("", program.style, harmless)),
         "conventions_named": set(program.conventions) <= {c.name for c in report.conventions},
         "seconds": round(time.monotonic() - started, 1),
     }

@@ -130,7 +130,7 @@ FAULTS = {
     "gradients-not-zeroed": (KEPT, "loss.backward()", [("    opt.zero_grad()\n", "")]),
     "stale-graph": (
         KEPT,
-        "loss.backward()",
+        "log_probs.append(",
         [
             ("    log_probs, rewards, done = [], [], False", "    rewards, done = [], False"),
             ("scores = torch.stack(log_probs)", "scores = torch.stack(log_probs)[-len(returns):]"),

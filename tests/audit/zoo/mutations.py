@@ -104,10 +104,18 @@ def _after(statement: str) -> Change:
     return change
 
 
+_GUARDED: dict[Change, Change] = {}  # a change -> what it would be without its fault
+
+
 def _of_one(statement: str) -> Change:
     """Right after the line, where a batch may have one element; elsewhere it is whitening."""
     change = _after(statement)
-    return lambda line, style: line if style.name in NEVER_SINGLE else change(line, style)
+
+    def changed(line: str, style: Style) -> str:
+        return line if style.name in NEVER_SINGLE else change(line, style)
+
+    _GUARDED[changed] = _after(f"if len({{w}}) > 1: {statement}")
+    return changed
 
 
 _ARGMAX = "dist.probs.argmax(-1)"
@@ -258,12 +266,24 @@ def mutate(style: Style, mutation: Mutation) -> Program | None:
                 "behaviour-not-scored" in mutation.expected
             ):  # either of acting and scoring may change
                 lines |= {n for t in ("score", "rescore", "table") for n in _tagged(style.text, t)}
+                lines |= _lines_with(text, ".log_prob(")
             if tag == "valid":  # what is trained on shows in the loss
+                lines |= _tagged(style.text, "loss")
+            if tag == "clear":  # what is not emptied shows where it grows
+                lines |= {n for name in ("log_probs", "rewards") for n in _lines_with(
+                    text, f"{name}.append(")}  # fmt: skip
+            if mutation.name == "unsummed":  # a shape that does not fit shows in the loss
                 lines |= _tagged(style.text, "loss")
             if tag == "reset":  # what is missing shows where the return goes on
                 lines |= _tagged(style.text, "running")
             name = f"{style.name}/{mutation.name}"
-            return Program(name, style, text, frozenset(lines), mutation.expected)
+            harmless = ""
+            if mutation.change in _GUARDED:
+                guarded = _GUARDED[mutation.change](line, style)
+                harmless = untagged(with_line(style.text, index, guarded))
+            return Program(
+                name, style, text, frozenset(lines), mutation.expected, harmless=harmless
+            )
     return None
 
 
@@ -281,6 +301,10 @@ def _changed_lines(before: str, after: str) -> set[int]:
 def _tagged(text: str, tag: str) -> set[int]:
     found = tagged_line(text, tag)
     return {found[0] + 1} if found else set()
+
+
+def _lines_with(text: str, part: str) -> set[int]:
+    return {number for number, line in enumerate(text.splitlines(), 1) if part in line}
 
 
 def mutants() -> Iterator[Program]:

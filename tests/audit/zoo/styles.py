@@ -74,6 +74,8 @@ STYLES = (
 )
 # Batches that have the same number of steps each time; and those that never have one step only.
 ROLLOUTS = ("vector", "same_step", "next_step", "sb3")
+# With the mask of "masked" no action of the probe ends an episode early.
+EQUALLY_LONG = (*ROLLOUTS, "masked")
 NEVER_SINGLE = (*ROLLOUTS, "batch", "buffer", "token_level")
 
 
@@ -88,6 +90,8 @@ class Program:
         lines: The lines that were changed, or that the fault can be seen in.
         expected: Rules that name the fault rightly; empty for a clean program.
         conventions: Conventions that a clean program was given.
+        harmless: Text of the program that the change would be harmless in, if not the clean one: a
+            mutant with its gradient on every path is no mutant.
     """
 
     name: str
@@ -96,6 +100,7 @@ class Program:
     lines: frozenset[int] = frozenset()
     expected: tuple[str, ...] = ()
     conventions: tuple[str, ...] = ()
+    harmless: str = ""
 
 
 def tagged_line(text: str, tag: str) -> tuple[int, str] | None:

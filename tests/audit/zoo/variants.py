@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.audit.zoo.styles import (
-    ROLLOUTS,
+    EQUALLY_LONG,
     STYLES,
     Program,
     Style,
@@ -26,6 +26,7 @@ HYPERPARAMETERS = {
     "wide-relu": (("nn.Linear(4, 8)", "nn.Linear(4, 32)"), ("nn.Linear(8, ", "nn.Linear(32, "),
                   ("nn.Tanh()", "nn.ReLU()"), ("nn.Linear(6, 8)", "nn.Linear(6, 32)"),
                   ("hidden=8", "hidden=32"), ("nn.Linear(obs_dim, 8)", "nn.Linear(obs_dim, 32)"),
+                  ("nn.Linear(inputs, 8)", "nn.Linear(inputs, 32)"),
                   ("PolicyNet(6, 8, 3)", "PolicyNet(6, 32, 3)")),
     "sgd": (("torch.optim.Adam(", "torch.optim.SGD("), ("optim.AdamW(", "optim.SGD("),
             ("optim.Adam(", "optim.SGD("), (", eps=1e-5", "")),
@@ -78,7 +79,7 @@ def variant(style: Style, hyperparameters: str, convention: str) -> Program | No
         text = with_line(text, index, indent + content.format(w=style.weights))
     if convention == "gamma-t-dropped" and hyperparameters == "undiscounted":
         name = ""  # γ^t is 1
-    elif convention == "mean" and style.name in ROLLOUTS:
+    elif convention == "mean" and style.name in EQUALLY_LONG:
         name = "constant-scale"  # always the same number of steps
     elif convention == "constant-baseline" and style.name in _BOOTSTRAPPED:
         name = ""  # one with the critic's values

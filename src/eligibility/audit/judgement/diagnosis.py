@@ -14,15 +14,14 @@ from eligibility.audit.judgement.evidence import Evidence, gather
 from eligibility.audit.judgement.exact import Bias, bias, least_bias
 from eligibility.audit.judgement.hotelling import EPISODES, FALSE_POSITIVES, VISIBLE, best_test
 from eligibility.audit.judgement.knowledge import CONVENTIONS, FAULTS
-from eligibility.audit.judgement.location import first_error
-from eligibility.audit.judgement.matching import Match, effective_weights, find_match, uses
+from eligibility.audit.judgement.matching import Match, find_match, uses
+from eligibility.audit.judgement.noticed import noticed
 from eligibility.audit.judgement.refusal import evidence_or_refusal, inconclusive, precision_of
-from eligibility.audit.judgement.scoring import compare_scoring, probs_as_logits
 from eligibility.audit.judgement.timeline import Timeline, timeline
+from eligibility.audit.judgement.unmatched import unmatched_fault
 from eligibility.audit.judgement.weight_rows import weight_rows
 from eligibility.audit.reporting.report import AuditReport, Convention, Finding
 from eligibility.audit.running.survey import (
-    RAN,
     Survey,
     executed_draws,
     executing_call,
@@ -53,12 +52,7 @@ def diagnose_and_match(case: Case) -> tuple[AuditReport, Match | None]:
 
 def _judge(case: Case, evidence: Evidence) -> tuple[AuditReport, Match | None]:
     finite: Booleans = np.asarray(np.isfinite(evidence.ascent).all(axis=1))
-    warnings = [
-        *_failures(case),
-        *_non_finite(case, evidence, finite),
-        *_attainability(case),
-        *_attached_advantage(case),
-    ]
+    warnings = noticed(case, evidence, finite)
     if not finite.any():
         findings = tuple(replace(finding, severity="fault") for finding in warnings)
         return _report(case, evidence, "biased", "the gradient is never finite", findings), None
@@ -142,7 +136,7 @@ def _conclude(
         names = ", ".join(c.name for c in conventions)
         summary = f"the policy gradient up to a convention: {names}"
     else:
-        other = _other_fault(case, evidence, measured, warnings)
+        other = unmatched_fault(case, evidence, line, measured, warnings)
         if other is None:
             return _tested(case, evidence, line, warnings)
         others = (other, *(finding for finding in warnings if finding != other))
@@ -263,61 +257,6 @@ def _repeated_updates(case: Case) -> str:
         if by_place and max(by_place.values()) > 1:
             return f"{max(by_place.values())} optimizer steps on the same data, with no ratio"
     return ""
-
-
-def _other_fault(
-    case: Case, evidence: Evidence, measured: Bias, warnings: Sequence[Finding]
-) -> Finding | None:
-    """What is wrong where no composition explains the gradients; None if a sample cannot tell."""
-    scoring = compare_scoring(case.survey)
-    size = f"the expected gradient is off by {measured.residual:.1%}, cosine {measured.cosine:+.3f}"
-    if scoring is not None:
-        return case.finding(scoring.rule, f"{scoring.evidence}; {size}")
-    known = next((finding for finding in warnings if finding.severity == "fault"), None)
-    if known is not None or not case.survey.exhaustive:
-        return known
-    _, outside = effective_weights(evidence)
-    off = f"{outside.max():.1%} of the gradient lies outside the span of the executed actions'"
-    return case.finding("unexplained", f"{size}; {off} eligibilities")
-
-
-def _failures(case: Case) -> list[Finding]:
-    failed = [trace for trace in case.survey.traces if trace.outcome not in RAN]
-    if not failed:
-        return []
-    file, line = first_error(tuple(failed))
-    text = f"{len(failed)} of {len(case.survey.traces)} paths: {failed[0].detail}"
-    finding = case.finding("fails-on-some-episodes", text, "warning")
-    return [replace(finding, file=file or finding.file, line=line or finding.line)]
-
-
-def _non_finite(case: Case, evidence: Evidence, finite: Booleans) -> list[Finding]:
-    if finite.all():
-        return []
-    steps = evidence.present.sum(axis=1)
-    single = bool((steps[~finite] == 1).all())
-    share = f"NaN or infinite on {int((~finite).sum())} of {len(finite)} paths"
-    if single:
-        return [case.finding("std-of-one-element", f"{share}, all of one step", "warning")]
-    return [case.finding("non-finite-gradient", share)]
-
-
-def _attainability(case: Case) -> list[Finding]:
-    reach = probs_as_logits(case.survey)
-    if reach is None:
-        return []
-    text = f"no action can get a probability below {reach[0]:.3f} or above {reach[1]:.3f}"
-    return [case.finding("probs-as-logits", text)]
-
-
-def _attached_advantage(case: Case) -> list[Finding]:
-    """The critic's gradient moves with every tensor of the policy, also with its last layer."""
-    survey = case.survey
-    policy = policy_tensors(survey.directions, survey.slopes or {})
-    if not survey.shared or survey.shared != policy:
-        return []
-    text = "the critic's gradient depends on all of the policy's parameters"
-    return [case.finding("advantage-not-detached", text)]
 
 
 def _report(

@@ -7,6 +7,12 @@ from collections import Counter
 from functools import partial
 
 from eligibility.audit.judgement.knowledge import FAULTS
+from eligibility.audit.judgement.pointers import (
+    action_line,
+    element_line,
+    scored_line,
+    update_call,
+)
 from eligibility.audit.judgement.source import Source, is_accumulation, mentioned_names
 from eligibility.audit.running.survey import Survey
 from eligibility.audit.trace import Trace
@@ -58,7 +64,12 @@ def _line(rule: str, survey: Survey, source: Source, backward: int) -> int:
         kept = source.kept_list_line()
         if kept:
             return kept
+    if rule == "argmax-action" and (made := action_line(source)):
+        return made
     adding, storing = source.accumulation()
+    early = update_call(source, backward) if rule == "immediate-reward" and _early(survey) else 0
+    if early:
+        return early
     if rule == "immediate-reward" and adding:
         return storing if _recurs(source, adding) else adding
     if rule in _STORED and storing:
@@ -68,8 +79,10 @@ def _line(rule: str, survey: Survey, source: Source, backward: int) -> int:
     scores = [score for trace in survey.traces for score in trace.scores]
     learnt = [score for score in scores if score.differentiable]
     scored = _common([score.place for score in learnt or scores])[1]
-    if rule in _IN_SCORING and scored:
-        return scored
+    if rule in _IN_SCORING:
+        return scored or scored_line(source, loss) or loss
+    if rule == "component-not-scored" and scored:
+        return element_line(source, scored) or scored
     if rule == "mask-in-acting-only" and scored:
         return source.origin(source.origin(scored))
     for word in FAULTS[rule].look:
@@ -77,6 +90,17 @@ def _line(rule: str, survey: Survey, source: Source, backward: int) -> int:
         if line and line != loss:
             return line
     return adding if rule in _ACCUMULATED and adding else loss
+
+
+def _early(survey: Survey) -> bool:
+    """Whether the optimizer steps after single steps of an episode that goes on."""
+    return any(
+        0 < update.steps_before < len(trace.steps)
+        and update.steps_before == number + 1
+        and trace.steps[number].episode == trace.steps[number + 1].episode
+        for trace in survey.traces
+        for number, update in enumerate(trace.updates)
+    )
 
 
 def _recurs(source: Source, line: int) -> bool:

@@ -11,6 +11,7 @@ from eligibility.audit.judgement.needs import what_it_needs
 from eligibility.audit.precision import HALF
 from eligibility.audit.reporting.report import AuditReport
 from eligibility.audit.running.survey import RAN, Survey
+from eligibility.audit.trace import UNREAD
 
 _NO_UPDATE = (
     "the program made no optimizer step (of torch.optim); does something start its training, and "
@@ -49,8 +50,7 @@ def evidence_or_refusal(case: Case) -> Evidence | AuditReport:
 def _without_policy(case: Case) -> AuditReport:
     """No action depends on the parameters: nothing is drawn, or nothing reaches the policy."""
     drawn = any(step.groups for trace in case.survey.traces for step in trace.steps)
-    words = FAULTS["argmax-action"].look
-    if not drawn and (case.source is None or not case.source.mentions(words)):
+    if not drawn and not _is_chosen(case):
         return inconclusive(
             case,
             "no action came from a random choice that the audit can read; it reads "
@@ -65,6 +65,23 @@ def _without_policy(case: Case) -> AuditReport:
         "no action's probability depends on the parameters that the optimizer trains; "
         "are they changed after the optimizer was made?",
     )
+
+
+def _is_chosen(case: Case) -> bool:
+    """Whether the actions are a choice of the policy, without any random number.
+
+    So the text says; or the program scores them by a log-probability with a gradient, nothing in
+    the process was drawn, and the same state was always answered by the same action.
+    """
+    if case.source is not None and case.source.mentions(FAULTS["argmax-action"].look):
+        return True
+    traces = case.survey.traces
+    scored = any(score.differentiable for trace in traces for score in trace.scores)
+    unread = any(note.startswith(UNREAD) for trace in traces for note in trace.notes)
+    answers: dict[tuple[int, int], set[tuple[float, ...]]] = {}
+    for step in (step for trace in traces for step in trace.steps):
+        answers.setdefault((step.state, step.time), set()).add(step.action)
+    return scored and not unread and all(len(actions) == 1 for actions in answers.values())
 
 
 def _did_not_run(case: Case) -> AuditReport:

@@ -15,6 +15,7 @@ from eligibility.audit.judgement.evidence import Evidence, gather
 from eligibility.audit.judgement.knowledge import CONVENTIONS
 from eligibility.audit.judgement.location import first_error
 from eligibility.audit.judgement.matching import Match, find_match, same_rule
+from eligibility.audit.judgement.pointers import subtracted_line
 from eligibility.audit.judgement.timeline import timeline
 from eligibility.audit.reporting.report import AuditReport, Convention, Finding
 from eligibility.audit.running.rounds import Rounds, observe_rounds
@@ -216,7 +217,14 @@ def _ratios(case: Case, rounds: Rounds) -> Iterator[Finding]:
     again = [fact for fact in repeated if fact.kind == RATIO and fact.update > 0]
     if again and all(fact.size < 1e-9 for fact in again):
         text = "parameters moved after the first optimizer step, and every later ratio is still 1"
-        yield case.finding("ratio-always-one", text, seen=again[0].place)
+        yield case.finding("ratio-always-one", text, seen=_old(case, again[0].place))
+
+
+def _old(case: Case, ratio: tuple[str, int]) -> tuple[str, int]:
+    """Where the old log-probabilities of a ratio were made, if its statement subtracts them."""
+    if case.source is None or ratio[0] != str(case.source.path):
+        return ratio
+    return ratio[0], subtracted_line(case.source, ratio[1]) or ratio[1]
 
 
 def _acting_moves(case: Case, rounds: Rounds) -> bool | None:
@@ -247,10 +255,20 @@ def _failure(second: Case, rounds: Rounds) -> Finding | None:
     failed = [trace for trace in traces if trace.outcome not in RAN]
     graph = [t for t in failed if any(said in t.detail for said in _SAID_BY_TORCH)]
     if graph:
-        return _error(second, "stale-graph", graph)
+        error = _error(second, "stale-graph", graph)
+        kept = second.source.kept_list_line(_WITH_GRAPH) if second.source else 0
+        return replace(error, line=kept) if kept and error.file == _path(second) else error
     if len(failed) >= len(traces) - 1:
         return _error(second, "second-update-fails", failed)
     return None
+
+
+# In the name of a list, or of what it is given: tensors with a graph.
+_WITH_GRAPH = ("log", "prob", "value", "entrop", "loss")
+
+
+def _path(case: Case) -> str:
+    return str(case.source.path) if case.source else ""
 
 
 def _error(case: Case, rule: str, failed: Sequence[Trace]) -> Finding:

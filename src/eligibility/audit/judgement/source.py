@@ -131,10 +131,14 @@ class Source:
             return first.lineno, after[0].lineno
         return 0, 0
 
-    def kept_list_line(self) -> int:
+    def kept_list_line(self, parts: Sequence[str] = ("",)) -> int:
         """Where a list grows that nothing empties or makes anew; 0 if there is none.
 
-        What is assigned once, at the top or when an object is made, is not made anew.
+        What is assigned once, at the top or when an object is made, is not made anew. Of lists of
+        an object that is assigned again and again: where that is.
+
+        Args:
+            parts: One of them is part of a name in the statement.
         """
         renewed: set[str] = set()
         for node in ast.walk(self.tree):
@@ -149,8 +153,14 @@ class Source:
             if isinstance(node, ast.Call)
             and isinstance(called := node.func, ast.Attribute)
             and called.attr in ("append", "extend")
+            and any(part in name for part in parts for name in _names_in(node))
         ]
-        return min((line for name, line in growing if _name(name) not in renewed), default=0)
+        kept = [(name, line) for name, line in growing if _place(name) not in renewed]
+        same = [line for name, line in kept if _root(name) not in renewed]
+        holders = [
+            self.line_where(partial(_assigns, name=_root(name)), near=line) for name, line in kept
+        ]
+        return min(same or [line for line in holders if line], default=0)
 
     def loss_line(self, backward: int) -> int:
         """Where the policy's loss was last assigned, whose ``backward`` is called at a line.
@@ -222,9 +232,11 @@ def _assigns(statement: ast.stmt, name: str) -> bool:
 
 def mentioned_names(statement: ast.stmt) -> set[str]:
     """Every name and attribute that a statement reads or writes."""
-    return {
-        _name(node) for node in ast.walk(statement) if isinstance(node, (ast.Name, ast.Attribute))
-    }
+    return _names_in(statement)
+
+
+def _names_in(tree: ast.AST) -> set[str]:
+    return {_name(node) for node in ast.walk(tree) if isinstance(node, (ast.Name, ast.Attribute))}
 
 
 def _is_backwards(iterated: ast.expr) -> bool:
@@ -269,12 +281,24 @@ def _emptied(node: ast.AST) -> set[str]:
     """Names that are assigned to, deleted or cleared by a node."""
     if isinstance(node, ast.Assign):
         pairs = [t.elts if isinstance(t, ast.Tuple) else [t] for t in node.targets]
-        return {_name(_sliced(part)) for parts in pairs for part in parts}
+        return {_place(_sliced(part)) for parts in pairs for part in parts}
     if isinstance(node, ast.Delete):
-        return {_name(_sliced(part)) for part in node.targets}
+        return {_place(_sliced(part)) for part in node.targets}
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        return {_name(node.func.value)} if node.func.attr == "clear" else set()
+        return {_place(node.func.value)} if node.func.attr == "clear" else set()
     return set()
+
+
+def _place(node: ast.expr) -> str:
+    """A name; one with a dot before it is an attribute, and no local variable of that name."""
+    return f".{node.attr}" if isinstance(node, ast.Attribute) else _name(node)
+
+
+def _root(node: ast.expr) -> str:
+    """The first name of ``name.a.b``."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return _name(node)
 
 
 def _sliced(node: ast.expr) -> ast.expr:

@@ -1,0 +1,179 @@
+"""What a program scores, if it does not say so by a call of ``log_prob``.
+
+The vector that an action of a state contributes is left free: −gradient = Σ_i w_i g(s_i, a_i), with
+the weights w of a right rule and one unknown vector g for each state and action. If that explains
+every path, the credit is right, and g can be compared with the eligibility that it should be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from eligibility.audit.arrays import Array, Integers
+from eligibility.audit.judgement.catalogue import Candidate, candidates
+from eligibility.audit.judgement.evidence import Evidence
+from eligibility.audit.judgement.matching import Constants
+from eligibility.audit.judgement.scoring import Scoring
+from eligibility.audit.judgement.timeline import Timeline
+from eligibility.audit.running.survey import RAN, Survey, executed_draws, executing_call
+
+_AGREES = 1e-3  # shares up to which a factor is that of a rule; programs add small numbers to logs
+_LONG = 200  # decisions of a batch beyond which this is not tried
+_PROBABILITY = Scoring(
+    "probability-not-log-probability",
+    "each eligibility comes with the probability of its action as a factor",
+)
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """The actions of the states that were met.
+
+    Attributes:
+        of: [P, I] number of the decision's state and action, or -1.
+        state: [G].
+        eligibility: [G, D].
+        log_prob: [G] ln π(a|s).
+    """
+
+    of: Integers
+    state: Integers
+    eligibility: Array
+    log_prob: Array
+
+
+def what_is_scored(
+    survey: Survey, evidence: Evidence, line: Timeline, constants: Constants, tolerance: float
+) -> Scoring | None:
+    """What is scored in place of the actions' log-probabilities, where their credit is right."""
+    if evidence.present.shape[1] > _LONG:
+        return None
+    volumes = _volumes(survey, evidence)
+    if volumes is not None:
+        return _of_density(evidence, line, constants, volumes)
+    groups = _groups(evidence)
+    count = len(groups.state)
+    if evidence.paths < 2 * count:
+        return None  # fewer equations than would be a proof
+    size = float(np.linalg.norm(evidence.ascent))
+    rows, columns = np.nonzero(evidence.present)
+    for form in _right_forms(line, constants):
+        with np.errstate(all="ignore"):
+            weights = form.weights(line)
+        matrix = np.zeros((evidence.paths, count))
+        np.add.at(matrix, (rows, groups.of[rows, columns]), weights[rows, columns])
+        if not np.isfinite(matrix).all() or np.linalg.matrix_rank(matrix) < count:
+            continue
+        free: Array = np.asarray(np.linalg.lstsq(matrix, evidence.ascent, rcond=1e-11)[0])
+        if np.linalg.norm(evidence.ascent - matrix @ free) < tolerance * size:
+            return _named(groups, free)
+    return None
+
+
+def _right_forms(line: Timeline, constants: Constants) -> Iterator[Candidate]:
+    forms = candidates(line, constants.discounts, constants.epsilons, parts=2)
+    return (form for form in forms if not form.faults)
+
+
+def _of_density(
+    evidence: Evidence, line: Timeline, constants: Constants, volumes: Array
+) -> Scoring | None:
+    """Of real actions: whether each eligibility comes with the density of its action."""
+    size = float(np.linalg.norm(evidence.ascent))
+    density = np.exp(evidence.log_prob - volumes)
+    for form in _right_forms(line, constants):
+        with np.errstate(all="ignore"):
+            weights = form.weights(line) * density
+        column = np.einsum("pi,pid->pd", weights, evidence.eligibility)
+        square = float((column**2).sum())
+        factor = float((column * evidence.ascent).sum()) / square if square else 0.0
+        if np.linalg.norm(evidence.ascent - factor * column) < _AGREES * size:
+            return _PROBABILITY
+    return None
+
+
+def _groups(evidence: Evidence) -> _Groups:
+    numbers: dict[tuple[float, ...], int] = {}
+    first: list[tuple[int, int]] = []
+    of = np.full(evidence.present.shape, -1)
+    for p, i in zip(*np.nonzero(evidence.present), strict=True):
+        key = (float(evidence.state[p, i]), *evidence.eligibility[p, i].round(7).tolist())
+        if key not in numbers:
+            numbers[key] = len(numbers)
+            first.append((int(p), int(i)))
+        of[p, i] = numbers[key]
+    place = tuple(np.array(first).T)
+    return _Groups(of, evidence.state[place], evidence.eligibility[place], evidence.log_prob[place])
+
+
+def _volumes(survey: Survey, evidence: Evidence) -> Array | None:
+    """[P, I] Σ ln(1 − tanh² u) of the numbers u drawn, if the actions rise with tanh u; else 0.
+
+    None where actions are no real numbers.
+    """
+    call = executing_call(survey.traces)
+    ran = [trace for trace in survey.traces if trace.outcome in RAN and trace.steps]
+    steps = [[step for step in trace.steps if step.executed] for trace in ran]
+    drawn = [
+        [[trace.draws[k].value for k in executed_draws(step, call)] for step in own]
+        for trace, own in zip(ran, steps, strict=True)
+    ]
+    flat = [number for path in drawn for step in path for number in step]
+    if not flat or any(number is None for number in flat):
+        return None
+    volumes = np.zeros(evidence.present.shape)
+    numbers = np.tanh(np.array(flat, dtype=float))
+    taken = np.array([number for own in steps for step in own for number in step.action])
+    if len(taken) != len(numbers) or len(drawn) != evidence.paths:
+        return volumes
+    straight = np.polynomial.polynomial.polyfit(numbers, taken, 1)
+    off = taken - np.polynomial.polynomial.polyval(numbers, straight)
+    if np.abs(off).max() < 1e-6 * np.abs(taken).max():
+        for p, path in enumerate(drawn):
+            for i, step in enumerate(path):
+                volumes[p, i] = np.log(1.0 - np.tanh(np.array(step, dtype=float)) ** 2).sum()
+    return volumes
+
+
+def _named(groups: _Groups, free: Array) -> Scoring | None:
+    """The fault in the vectors ``free`` [G, D] that are scored."""
+    square = np.maximum((groups.eligibility**2).sum(axis=1), 1e-300)
+    factor = (free * groups.eligibility).sum(axis=1) / square
+    off = float(np.linalg.norm(free - factor[:, None] * groups.eligibility))
+    if off > _AGREES * float(np.linalg.norm(free)):
+        return _of_distribution(groups, free)
+    same_sign = (factor > 0).all() or (factor < 0).all()
+    left = np.log(np.abs(factor)) - groups.log_prob if same_sign else np.array([0.0, 1.0])
+    return _PROBABILITY if float(np.ptp(left)) < _AGREES else None
+
+
+def _of_distribution(groups: _Groups, free: Array) -> Scoring | None:
+    """Another distribution q whose scores these are: Σ_a q(a) g(a) = 0, and q is not π."""
+    for state in np.unique(groups.state):
+        own = groups.state == state
+        scores, acted = free[own], np.exp(groups.log_prob[own])
+        if own.sum() < 2 or abs(acted.sum() - 1.0) > 1e-6:
+            return None  # not all of its actions were met
+        size = float(np.linalg.norm(scores))
+        if float(np.abs(scores - scores[0]).max()) < _AGREES * size:
+            return Scoring(
+                "most-likely-action-scored",
+                f"in state {int(state)} every action is scored as the same one",
+            )
+        if float(np.linalg.norm(acted @ scores)) < _AGREES * size:
+            continue
+        null = np.linalg.svd(scores.T)[2][-1]
+        total = float(null.sum())
+        scored = null / total if total else null
+        if (scored > 0).all() and float(np.linalg.norm(scored @ scores)) < _AGREES * size:
+            left, right = (", ".join(f"{q:.3f}" for q in row) for row in (acted, scored))
+            return Scoring(
+                "behaviour-not-scored",
+                f"in state {int(state)} the program acted by [{left}] and its gradient has the "
+                f"scores of [{right}]",
+            )
+        return None
+    return None

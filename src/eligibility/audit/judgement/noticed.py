@@ -1,0 +1,62 @@
+"""What is to be seen without a rule: failures, numbers that are not finite, and graphs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from eligibility.audit.arrays import Booleans
+from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.evidence import Evidence
+from eligibility.audit.judgement.location import first_error
+from eligibility.audit.judgement.scoring import probs_as_logits
+from eligibility.audit.reporting.report import Finding
+from eligibility.audit.running.survey import RAN, policy_tensors
+
+
+def noticed(case: Case, evidence: Evidence, finite: Booleans) -> list[Finding]:
+    """Findings that need no rule: warnings, and faults beside whatever else is wrong."""
+    return [
+        *_failures(case),
+        *_non_finite(case, evidence, finite),
+        *_attainability(case),
+        *_attached_advantage(case),
+    ]
+
+
+def _failures(case: Case) -> list[Finding]:
+    failed = [trace for trace in case.survey.traces if trace.outcome not in RAN]
+    if not failed:
+        return []
+    file, line = first_error(tuple(failed))
+    text = f"{len(failed)} of {len(case.survey.traces)} paths: {failed[0].detail}"
+    finding = case.finding("fails-on-some-episodes", text, "warning")
+    return [replace(finding, file=file or finding.file, line=line or finding.line)]
+
+
+def _non_finite(case: Case, evidence: Evidence, finite: Booleans) -> list[Finding]:
+    if finite.all():
+        return []
+    steps = evidence.present.sum(axis=1)
+    single = bool((steps[~finite] == 1).all())
+    share = f"NaN or infinite on {int((~finite).sum())} of {len(finite)} paths"
+    if single:
+        return [case.finding("std-of-one-element", f"{share}, all of one step", "warning")]
+    return [case.finding("non-finite-gradient", share)]
+
+
+def _attainability(case: Case) -> list[Finding]:
+    reach = probs_as_logits(case.survey)
+    if reach is None:
+        return []
+    text = f"no action can get a probability below {reach[0]:.3f} or above {reach[1]:.3f}"
+    return [case.finding("probs-as-logits", text)]
+
+
+def _attached_advantage(case: Case) -> list[Finding]:
+    """The critic's gradient moves with every tensor of the policy, also with its last layer."""
+    survey = case.survey
+    policy = policy_tensors(survey.directions, survey.slopes or {})
+    if not survey.shared or survey.shared != policy:
+        return []
+    text = "the critic's gradient depends on all of the policy's parameters"
+    return [case.finding("advantage-not-detached", text)]
