@@ -17,7 +17,8 @@ from torch.distributions import Bernoulli, Categorical, Multinomial
 import eligibility as el
 from eligibility.cli.app import main
 from eligibility.errors import UnsupportedDistributionError
-from eligibility.explanation.derivation import Explanation, Source
+from eligibility.explanation.derivation import Explanation
+from eligibility.explanation.facts import Source
 from eligibility.explanation.operations import _OPERATIONS
 from eligibility.explanation.page.markup import Markup, element, join
 from eligibility.explanation.page.mathml import math

@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from eligibility.ops.linear_categorical import linear_reinforce_loss, linear_statistics
+from eligibility.ops.linear_categorical import linear_statistics
+from eligibility.ops.linear_policy_loss import linear_reinforce_loss
 
 Method = Callable[[Tensor, Tensor, Tensor, Tensor, float], Tensor]
 CHUNKS = 8

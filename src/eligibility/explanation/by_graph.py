@@ -18,14 +18,8 @@ from eligibility.explanation.checks import (
     rounding_of,
     why_autograd_differs,
 )
-from eligibility.explanation.derivation import (
-    Check,
-    Explanation,
-    Leaf,
-    RuleStatement,
-    Subject,
-    Table,
-)
+from eligibility.explanation.derivation import Explanation
+from eligibility.explanation.facts import Check, Leaf, RuleStatement, Subject, Table
 from eligibility.explanation.graph import Graph, graph_between, run_backward
 from eligibility.explanation.layers import Layer, layers_of
 from eligibility.explanation.names import Names

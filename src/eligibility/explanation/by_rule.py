@@ -16,14 +16,8 @@ from eligibility.explanation.checks import (
     rounding_of,
     why_autograd_differs,
 )
-from eligibility.explanation.derivation import (
-    Check,
-    Explanation,
-    Leaf,
-    RuleStatement,
-    Step,
-    Subject,
-)
+from eligibility.explanation.derivation import Explanation
+from eligibility.explanation.facts import Check, Leaf, RuleStatement, Step, Subject
 from eligibility.explanation.graph import graph_between, run_backward
 from eligibility.explanation.numbers import numbers_of
 from eligibility.explanation.problem import (

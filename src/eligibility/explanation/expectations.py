@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch.distributions import Bernoulli, Binomial, Categorical, Multinomial, OneHotCategorical
 
-from eligibility.explanation.derivation import Expectation, Leaf
+from eligibility.explanation.facts import Expectation, Leaf
 from eligibility.explanation.graph import Graph
 from eligibility.explanation.names import Names
 from eligibility.explanation.patterns import Match

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eligibility.explanation.derivation import Explanation, Numbers, RuleStatement, Step, Table
+from eligibility.explanation.derivation import Explanation
+from eligibility.explanation.facts import Numbers, RuleStatement, Step, Table
 from eligibility.explanation.letters import math_letter
 from eligibility.explanation.wording import cell, number, summary
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from eligibility.explanation import autograd_internals
 from eligibility.explanation.checks import check_equal, rounding_of
-from eligibility.explanation.derivation import Check, Leaf, RuleStatement, Term
+from eligibility.explanation.facts import Check, Leaf, RuleStatement, Term
 from eligibility.explanation.graph import Graph, Node
 from eligibility.explanation.letters import as_text
 from eligibility.explanation.numbers import numbers_of

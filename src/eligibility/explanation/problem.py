@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from eligibility.errors import InvalidValueError, UnsupportedDistributionError
-from eligibility.explanation.derivation import Leaf
+from eligibility.explanation.facts import Leaf
 from eligibility.rules.registry import (
     check_value,
     constructed_parameters,

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.distributions import Categorical
 
 from eligibility.explanation import autograd_internals
-from eligibility.explanation.derivation import Contribution, Leaf
+from eligibility.explanation.facts import Contribution, Leaf
 from eligibility.explanation.graph import Graph, Node
 from eligibility.explanation.names import Names
 from eligibility.explanation.numbers import numbers_of

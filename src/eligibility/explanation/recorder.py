@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from eligibility.explanation import autograd_internals
-from eligibility.explanation.derivation import Numbers, Source
+from eligibility.explanation.facts import Numbers, Source
 from eligibility.explanation.numbers import numbers_of
 
 _TORCH = str(Path(torch.__file__).parent)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from eligibility.explanation.derivation import RuleStatement, Term
+from eligibility.explanation.facts import RuleStatement, Term
 from eligibility.explanation.letters import as_text, math_letter
 from eligibility.explanation.numbers import numbers_of
 from eligibility.explanation.problem import Part

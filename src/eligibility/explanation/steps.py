@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from eligibility.explanation import autograd_internals
-from eligibility.explanation.derivation import Contribution, Edge, Leaf, Numbers, Step
+from eligibility.explanation.facts import Contribution, Edge, Leaf, Numbers, Step
 from eligibility.explanation.graph import Flow, Graph, Node
 from eligibility.explanation.numbers import KEPT, numbers_of
 from eligibility.explanation.operations import Description, describe

@@ -12,12 +12,12 @@ from rich.rule import Rule
 from rich.table import Table as Grid
 from rich.text import Text
 
-from eligibility.explanation.derivation import (
+from eligibility.explanation.derivation import Explanation
+from eligibility.explanation.facts import (
     Check,
     Column,
     Edge,
     Expectation,
-    Explanation,
     Leaf,
     RuleStatement,
     Source,

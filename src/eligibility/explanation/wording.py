@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from eligibility.explanation.derivation import Numbers
+from eligibility.explanation.facts import Numbers
 
 
 def number(value: float) -> str:

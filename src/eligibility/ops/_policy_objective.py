@@ -266,5 +266,16 @@ def check_policy_coefficients(
         )
 
 
+def check_unread(given: object, name: str, kl_estimator: str, policy: str) -> None:
+    """Raise for a reference that the estimator does not read; "exact" reads ``policy``."""
+    if given is not None:
+        raise InvalidValueError(
+            f"`{name}`",
+            f"one, beside kl_estimator={kl_estimator!r}",
+            "only what the estimator reads",
+            f"'k1', 'k2' and 'k3' read ref_log_prob, 'exact' reads {policy}",
+        )
+
+
 # What a backend asks for the slopes, once the statistics of some rows are known.
 Objective = PolicyObjective | Upstream

@@ -21,7 +21,7 @@ from eligibility.ops import _cpu
 from eligibility.ops._categorical_call import CategoricalCall, check_logits_arguments
 from eligibility.ops._loss_backends import taker_of
 from eligibility.ops._loss_node import small_loss, taken_loss
-from eligibility.ops._policy_objective import check_policy_coefficients
+from eligibility.ops._policy_objective import check_policy_coefficients, check_unread
 from eligibility.ops._summed_loss import PolicyLoss, checked_objective
 from eligibility.shapes import are_values_readable, check_shape
 
@@ -166,11 +166,11 @@ def clipped_policy_loss(
     objective = replace(objective, clip=clip)
     if kl_estimator != "exact":
         check_policy_coefficients(clip, kl_coef, kl_estimator, ref_log_prob)
-        _check_unused(ref_logits, "ref_logits", kl_estimator)
+        check_unread(ref_logits, "ref_logits", kl_estimator, "ref_logits")
         objective = replace(objective, kl_coef=kl_coef, kl_estimator=kl_estimator)
         return _result(PolicyLoss(call, objective, reduction, z_loss_coef), reuse_logits)
     check_policy_coefficients(clip, 0.0, "k3", None)
-    _check_unused(ref_log_prob, "ref_log_prob", kl_estimator)
+    check_unread(ref_log_prob, "ref_log_prob", kl_estimator, "ref_logits")
     reference = _checked_reference(call, ref_logits)
     loss = PolicyLoss(call, objective, reduction, z_loss_coef, reference, kl_coef)
     return _result(loss, reuse_logits)
@@ -187,16 +187,6 @@ def _checked_reference(call: CategoricalCall, ref_logits: Tensor | None) -> Tens
     check_shape(ref_logits, call.raw.shape, "ref_logits", "the shape of logits")
     check_logits_arguments(ref_logits, call.mask, call.temperature, call.softcap, "ref_logits")
     return ref_logits
-
-
-def _check_unused(reference: Tensor | None, name: str, kl_estimator: str) -> None:
-    if reference is not None:
-        raise InvalidValueError(
-            f"`{name}`",
-            f"one, beside kl_estimator={kl_estimator!r}",
-            "only what the estimator reads",
-            "'k1', 'k2' and 'k3' read ref_log_prob, 'exact' reads ref_logits",
-        )
 
 
 def _result(loss: PolicyLoss, reuse_logits: bool) -> Tensor:

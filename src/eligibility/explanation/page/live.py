@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import math
 
-from eligibility.explanation.derivation import Explanation, Numbers, RuleStatement
+from eligibility.explanation.derivation import Explanation
+from eligibility.explanation.facts import Numbers, RuleStatement
 from eligibility.explanation.page.markup import Markup, element, join
 from eligibility.explanation.page.mathml import math as mathml
 from eligibility.explanation.wording import number

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from eligibility.explanation.derivation import (
+from eligibility.explanation.derivation import Explanation
+from eligibility.explanation.facts import (
     Check,
     Edge,
     Expectation,
-    Explanation,
     Leaf,
     Numbers,
     RuleStatement,
