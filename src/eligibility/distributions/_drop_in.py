@@ -10,7 +10,8 @@ from torch.distributions import Distribution
 
 from eligibility.errors import InvalidValueError, ShapeError
 from eligibility.rules.fisher import fisher_information
-from eligibility.rules.registry import check_value, eligibility
+from eligibility.rules.outcomes import check_value
+from eligibility.rules.registry import eligibility
 from eligibility.shapes import are_values_readable, check_tensor
 
 NO_SHAPE = torch.Size()

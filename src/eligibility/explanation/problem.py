@@ -13,12 +13,8 @@ from torch.distributions import Distribution
 
 from eligibility.errors import InvalidValueError, UnsupportedDistributionError
 from eligibility.explanation.facts import Leaf
-from eligibility.rules.registry import (
-    check_value,
-    constructed_parameters,
-    find_rule,
-    nearest_entry,
-)
+from eligibility.rules.outcomes import check_value
+from eligibility.rules.registry import constructed_parameters, find_rule, nearest_entry
 from eligibility.rules.rule import Rule
 
 Of = Literal["log_prob", "prob"]

@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.distributions import Categorical
 
 from eligibility.rules import multinomial
-from eligibility.rules.registry import check_value, register_eligibility
+from eligibility.rules.outcomes import check_value
+from eligibility.rules.registry import register_eligibility
 from eligibility.shapes import check_action, check_sample_shape
 
 # These formulas lose nothing in float32, so they are not widened further.

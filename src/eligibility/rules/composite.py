@@ -13,10 +13,9 @@ from typing import Any
 from torch import Tensor
 from torch.distributions import Distribution, Independent, TransformedDistribution
 
+from eligibility.rules.outcomes import check_support, check_value
 from eligibility.rules.registry import (
     Composition,
-    check_support,
-    check_value,
     constructed_parameters,
     find_rule,
     nearest_entry,

@@ -19,9 +19,9 @@ from torch.distributions import Distribution, GeneralizedPareto, MixtureSameFami
 from eligibility.errors import InvalidValueError, UnsupportedDistributionError
 from eligibility.rules.constructed import given_names
 from eligibility.rules.multinomial import exponentiate, sum_of_others
+from eligibility.rules.outcomes import check_value
 from eligibility.rules.registry import (
     Composition,
-    check_value,
     constructed_parameters,
     find_rule,
     register_composition,

@@ -34,7 +34,8 @@ from torch.distributions import (
     OneHotCategoricalStraightThrough,
 )
 
-from eligibility.rules.registry import check_value, register_eligibility, rules_of
+from eligibility.rules.outcomes import check_value
+from eligibility.rules.registry import register_eligibility, rules_of
 from eligibility.shapes import check_counts, check_sample_shape
 
 # These formulas lose nothing in float32, so they are not widened further.

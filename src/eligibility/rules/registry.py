@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import singledispatch
 from typing import Any, TypeVar
 
 import torch
@@ -22,8 +21,8 @@ from eligibility.errors import (
     UnsupportedDistributionError,
 )
 from eligibility.rules.constructed import check_unambiguous, given_names
-from eligibility.rules.rule import Rule, arguments_after_value, round_once, support_of
-from eligibility.shapes import are_values_readable, check_sample_shape
+from eligibility.rules.outcomes import check_value
+from eligibility.rules.rule import Rule, arguments_after_value, round_once
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -261,27 +260,6 @@ def constructed_parameters(dist: Distribution) -> tuple[str, ...]:
     given = given_names(dist, tuple(names))
     check_unambiguous(given)
     return given
-
-
-@singledispatch
-def check_value(dist: Distribution, value: Tensor) -> None:
-    """Raise unless ``value`` is an outcome of ``dist``; families register their own checks."""
-    check_support(dist, value)
-
-
-def check_support(dist: Distribution, value: Tensor) -> None:
-    """Raise unless ``value`` has the shape of an outcome and lies in the support of ``dist``."""
-    check_sample_shape(value, dist.batch_shape, dist.event_shape)
-    support = support_of(dist)
-    if support is None or not are_values_readable(value):
-        return
-    if not bool(support.check(value).all()):  # type: ignore[no-untyped-call]  # torch
-        raise InvalidValueError(
-            "`value`",
-            f"outcomes outside the support of {type(dist).__name__}",
-            str(support),
-            "pass what the distribution can sample",
-        )
 
 
 def nearest_entry(cls: type[Distribution]) -> type[Distribution]:

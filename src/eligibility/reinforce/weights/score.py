@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.distributions import Categorical, Distribution
 
 from eligibility.errors import InvalidTypeError, ShapeError
-from eligibility.rules.registry import check_value
+from eligibility.rules.outcomes import check_value
 from eligibility.shapes import check_action
 
 
