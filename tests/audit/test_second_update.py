@@ -109,7 +109,9 @@ while True:
 LOSS = "    loss = -(gamma_t * scores * returns).sum()\n"
 
 
-def audit(folder: Path, program: str, *changes: tuple[str, str]) -> AuditReport:
+def audit(
+    folder: Path, program: str, *changes: tuple[str, str], max_paths: int = 60
+) -> AuditReport:
     """The audit of a program with some of its parts exchanged, in this process."""
     for old, new in changes:
         assert old in program, old
@@ -119,7 +121,7 @@ def audit(folder: Path, program: str, *changes: tuple[str, str]) -> AuditReport:
     source = read_source(path)
     return examine(
         CallableRunner(lambda: runpy.run_path(str(path), run_name="__main__")),
-        60,
+        max_paths,
         12,
         lambda what, done, expected: None,
         lambda observed: Case(observed, source, str(path), source.constants(())),

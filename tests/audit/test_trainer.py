@@ -99,7 +99,7 @@ def observe(actions: str, memory: dict[str, Tensor] | None = None, **options: An
 
 
 def report_of(observed: Survey) -> AuditReport:
-    constants = Constants(discounts=(DISCOUNT,), decays=(0.8,))
+    constants = Constants(discounts=(DISCOUNT,), decays=(0.0, 1.0, 0.8))
     return diagnose(Case(observed, None, "el.Reinforce", constants))
 
 
@@ -196,3 +196,23 @@ def test_what_is_customary_is_named_and_is_no_fault(
     assert {convention.name for convention in report.conventions} == names
     biased = {c.name for c in report.conventions if c.bias is None or c.bias > report.tolerance}
     assert biased == names - {"leave-one-out", "constant-scale", "whole-episode-return"}
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({"gae_lambda": 0.8}, {"gae", "gamma-t-dropped", "mean-over-time"}),
+        ({"bootstrap": True, "normalize": True, **UNBIASED}, {"bootstrapped", "scaled"}),
+    ],
+    ids=["gae", "bootstrap"],
+)
+def test_values_of_state_and_time_in_the_returns_are_named_with_the_size_of_their_bias(
+    options: dict[str, Any], names: set[str]
+) -> None:
+    options = {"baseline": "state-value", **options}
+    report = audit(environments=1, memory=experience(**options), **options)
+    assert report.verdict == "convention", report.text()
+    check_exhaustive(report)
+    found = {convention.name: convention.bias for convention in report.conventions}
+    assert names <= set(found) <= names | {"constant-scale"}
+    assert found[next(iter(names & {"gae", "bootstrapped"}))] == report.residual > 0.01

@@ -48,6 +48,11 @@ class Choices:
         self._nodes, self._weights = rule(nodes)
         self._off_nodes = off_nodes
         self.draws: list[Draw] = []
+        self.closed = False
+
+    def close(self) -> None:
+        """Let the next choice end the run."""
+        self.closed = True
 
     def choose(self, probs: Sequence[float], source: str) -> int:
         """The outcome of the next choice, an index of ``probs``.
@@ -78,7 +83,7 @@ class Choices:
 
     def _next_position(self) -> int:
         position = len(self.draws)
-        if position == self._stop_after:
+        if self.closed or position == self._stop_after:
             raise PathComplete
         if position >= MAX_CHOICES:
             raise TooManyChoicesError

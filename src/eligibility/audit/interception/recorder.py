@@ -81,6 +81,9 @@ class Recorder:
 
     def on_reset(self, environment: Probe) -> None:
         """An episode starts."""
+        if self._lacks_last_update():
+            self.choices.close()
+            return
         self._stop_if_complete()
         if not self.running:
             self._others = OtherNumbers(self.job.noise)
@@ -143,6 +146,8 @@ class Recorder:
 
     def environment_choice(self, probs: list[float]) -> int:
         """The outcome of one of the problem's own random choices."""
+        if self._lacks_last_update() and not self.choices.closed:
+            return 0  # the start of an episode that is never played
         self._stop_if_complete()
         return self.choices.choose(probs, "environment")
 
@@ -151,15 +156,22 @@ class Recorder:
 
     def _stop_if_complete(self) -> None:
         """New data after an update: what the program learns from the old is known."""
+        if self._complete():
+            raise PathComplete
+
+    def _complete(self) -> bool:
         own = self.updates[self.job.held :]
         if not own:
-            return
+            return False
         before = self.updates[self.job.held - 1].steps_before if self.job.held else 0
         several = len(self._episodes) > 1
         # an update after one step of an episode is one of many; after several, it ends a rollout
         rollout = own[0].steps_before - before > 1
-        if several or rollout or all(self._between_episodes.values()):
-            raise PathComplete
+        return several or rollout or all(self._between_episodes.values())
+
+    def _lacks_last_update(self) -> bool:
+        """Whether a program that updates after each step resets before it does so once more."""
+        return self._complete() and self.updates[-1].steps_before == len(self.steps) - 1 > 0
 
     # draws ---------------------------------------------------------------------------------------
 

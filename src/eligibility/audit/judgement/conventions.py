@@ -122,7 +122,8 @@ def describe(match: Match, tolerance: float) -> str:
     credit = form.credit.rule.replace("-", " ") or "reward-to-go"
     if isinstance(match.form, Advantage):
         estimated = f"generalised advantage (λ = {match.form.decay:g})"
-        credit = f"{credit} minus V(s)" if match.form.ending.startswith("return") else estimated
+        value = "V(s, t)" if match.form.timed else "V(s)"
+        credit = f"{credit} minus {value}" if match.form.ending.startswith("return") else estimated
     words = [f"{match.scale:.4g} × {credit} (γ = {form.discount:g})"]
     if form.time_discount:
         words.append("times γ^t")

@@ -1,18 +1,19 @@
 """Advantages with a critic: its values are unknown, and found with the weights they explain.
 
-The values of the probe's few states are the only unknowns, so they can be fitted to the gradients
-of all paths; if the fit leaves nothing, the program computes this advantage with those values.
+The values of the probe's few states, or of its states at each time, are the only unknowns, so they
+can be fitted to the gradients of all paths; if the fit leaves nothing, the program computes this
+advantage with those values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
 
-from eligibility.audit.arrays import Array
+from eligibility.audit.arrays import Array, Integers
 from eligibility.audit.job import STATES
 from eligibility.audit.judgement.catalogue import (
     TRANSFORMS,
@@ -27,7 +28,7 @@ from eligibility.audit.judgement.timeline import Timeline
 # How the end of an episode enters the advantage, the right way first.
 ENDINGS = ("", "truncation-as-termination", "bootstrapped-after-termination")
 _AFFINE = ("", "centred", "leave-one-out")
-_ITERATIONS = 25
+_OVER_SPREAD = ("whitened", "whitened-biased", "scaled", "scaled-biased", "scaled-late")
 _LONG = 200  # decisions of a batch beyond which a fit takes long
 
 
@@ -43,11 +44,13 @@ class Advantage:
         ending: One of ``ENDINGS``; or, without bootstrap, "return": the credit minus V(s), or
             "return-after-transform": V(s) is subtracted from the whitened credit.
         decay: λ.
+        timed: Whether the values depend on the time too, V(s, t).
     """
 
     form: Candidate
     ending: str
     decay: float
+    timed: bool = False
 
     @property
     def discount(self) -> float:
@@ -72,9 +75,19 @@ class Advantage:
         critic = "baseline" if self.ending.startswith("return") else estimated
         return (critic, *self.form.conventions)
 
+    def places(self, evidence: Evidence) -> tuple[Integers, Integers, int]:
+        """[P, I] index of the value before each action, and after it; and how many there are."""
+        if not self.timed:
+            return evidence.state, evidence.next_state, STATES + 1
+        late = evidence.time + 1
+        before = evidence.state + (STATES + 1) * evidence.time
+        after = evidence.next_state + (STATES + 1) * late
+        return before, after, (STATES + 1) * (int(late.max(initial=0)) + 1)
+
     def weights(self, evidence: Evidence, line: Timeline, values: Array) -> Array:
-        """[P, I] the reinforcement of each action for ``values`` [states]."""
-        here = values[evidence.state]
+        """[P, I] the reinforcement of each action for ``values``, which `places` numbers."""
+        before, after, _ = self.places(evidence)
+        here = values[before]
         if self.ending == "return-after-transform":
             own = self.form.credit.of(line, self.discount)
             finished = self.form.finished(own, line)
@@ -88,7 +101,7 @@ class Advantage:
                 "truncation-as-termination": evidence.terminated | evidence.truncated,
                 "bootstrapped-after-termination": np.zeros_like(evidence.terminated),
             }[self.ending]
-            following = np.where(ended, 0.0, values[evidence.next_state])
+            following = np.where(ended, 0.0, values[after])
             delta = evidence.reward + self.discount * following - here
             credit = line.accumulated(delta * line.present, self.discount * self.decay)
         return self.form.finished(credit * line.present, line)
@@ -100,7 +113,7 @@ class Fit:
 
     Attributes:
         advantage: The form.
-        values: [states] the critic's values, the terminal state last.
+        values: The critic's values, by the numbers of ``advantage.places``.
         scale: The constant factor.
         entropy: Factor of the entropy's gradient, relative to ``scale``.
         residual: ‖gradient − explanation‖ / ‖gradient‖ over all paths.
@@ -151,20 +164,36 @@ def whitened(
     decays: Sequence[float],
     epsilons: Sequence[float],
 ) -> Iterator[Advantage]:
-    """Whitened advantages, whose weights are not affine in the values."""
+    """Advantages over their own standard deviation: weights that are not affine in the values."""
     if line.present.shape[1] > _LONG:
         return
     for form in _forms(line, discounts, epsilons):
         plain = not form.credit.rule and not form.coupling and form.scope == "batch"
-        if plain and form.transform in ("whitened", "whitened-biased"):
+        if plain and form.transform in _OVER_SPREAD:
             yield Advantage(form, "return", 1.0)
             for ending, decay in product(ENDINGS[:2], decays):
                 yield Advantage(form, ending, decay)
 
 
-def fit_advantage(evidence: Evidence, line: Timeline, form: Advantage) -> Fit | None:
-    """The values with which ``form`` comes closest to the gradients."""
-    return (_linear_fit if is_affine(form) else _nonlinear_fit)(evidence, line, form)
+def fit_advantage(
+    evidence: Evidence, line: Timeline, form: Advantage, tolerance: float
+) -> Fit | None:
+    """The values with which ``form`` comes closest to the gradients.
+
+    The entropy's gradient enters only where the fit without it is not within ``tolerance``.
+    """
+    fit = _linear_fit if is_affine(form) else _fit_over_spread
+    return fit(evidence, line, form, tolerance)
+
+
+def spare_equations(evidence: Evidence, line: Timeline, form: Advantage) -> int:
+    """How many different weights there are beyond the unknowns that they are explained by."""
+    form = replace(form, form=replace(form.form, transform=""))
+    size = form.places(evidence)[2]
+    plain = form.weights(evidence, line, np.zeros(size))
+    columns = [plain, *(form.weights(evidence, line, unit) - plain for unit in np.eye(size))]
+    rows = np.stack([column[evidence.present] for column in columns], axis=1)
+    return len(np.unique(rows.round(9), axis=0)) - int(np.linalg.matrix_rank(rows))
 
 
 def _gradient(evidence: Evidence, weights: Array) -> Array:
@@ -190,9 +219,9 @@ def entropy_columns(evidence: Evidence, line: Timeline, norm: str) -> list[Array
 def linear_columns(evidence: Evidence, line: Timeline, form: Advantage) -> list[Array]:
     """The gradients that a form whose weights are affine in the values is a sum of.
 
-    At first the one without values, then one for each state's, then a constant, then the entropy's.
+    At first the one without values, then one for each value, then a constant.
     """
-    size = STATES + 1
+    size = form.places(evidence)[2]
     plain = form.weights(evidence, line, np.zeros(size))
     columns = [_gradient(evidence, plain)]
     for unit in np.eye(size):
@@ -201,7 +230,7 @@ def linear_columns(evidence: Evidence, line: Timeline, form: Advantage) -> list[
     after = form.ending == "return-after-transform"
     outside = replace(form.form, transform="") if after else form.form
     columns.append(_gradient(evidence, outside.finished(line.present.astype(float), line)))
-    return columns + entropy_columns(evidence, line, form.norm)
+    return columns
 
 
 def is_affine(form: Advantage) -> bool:
@@ -209,69 +238,60 @@ def is_affine(form: Advantage) -> bool:
     return form.form.transform in _AFFINE or form.ending == "return-after-transform"
 
 
-def _linear_fit(evidence: Evidence, line: Timeline, form: Advantage) -> Fit | None:
+def _linear_fit(
+    evidence: Evidence, line: Timeline, form: Advantage, tolerance: float
+) -> Fit | None:
     """Without a transform the weights are affine in the values: one least-squares problem."""
-    size = STATES + 1
-    columns = linear_columns(evidence, line, form)
-    matrix, target = np.array(columns).T, evidence.ascent.ravel()
-    if not np.isfinite(matrix).all():
+    columns, target = linear_columns(evidence, line, form), evidence.ascent.ravel()
+    if not np.isfinite(columns).all():
         return None  # a leave-one-out mean of one
-    solution: Array = np.asarray(np.linalg.lstsq(matrix, target, rcond=1e-11)[0])
-    residual = float(np.linalg.norm(target - matrix @ solution) / np.linalg.norm(target))
+    size, values = float(np.linalg.norm(target)), len(columns) - 2
+    for added in ([], entropy_columns(evidence, line, form.norm)):
+        matrix = np.array([*columns, *added]).T
+        solution: Array = np.asarray(np.linalg.lstsq(matrix, target, rcond=1e-11)[0])
+        residual = float(np.linalg.norm(target - matrix @ solution)) / size
+        if residual < tolerance:
+            break
     scale = float(solution[0])
     unit_scale = scale if scale != 0.0 else 1.0
-    values: Array = solution[1 : size + 1] / unit_scale
-    bonus = float(solution[size + 2 :].sum())
-    return Fit(form, values, scale, bonus / unit_scale, residual)
+    bonus = float(solution[values + 2 :].sum())
+    return Fit(form, solution[1 : values + 1] / unit_scale, scale, bonus / unit_scale, residual)
 
 
-def _nonlinear_fit(evidence: Evidence, line: Timeline, form: Advantage) -> Fit | None:
-    """With whitening they are not: Levenberg-Marquardt on the values, the rest linear."""
-    target = evidence.ascent.ravel()
-    entropy = entropy_columns(evidence, line, form.norm)
+def _fit_over_spread(
+    evidence: Evidence, line: Timeline, form: Advantage, tolerance: float
+) -> Fit | None:
+    """With a standard deviation they are not, but its size does not turn a path's gradient.
 
-    def explained(values: Array) -> tuple[Array, Array]:
-        column = _gradient(evidence, form.weights(evidence, line, values))
-        matrix = np.stack([column, *entropy], axis=1)
-        factors: Array = np.asarray(np.linalg.lstsq(matrix, target, rcond=1e-11)[0])
-        difference: Array = target - matrix @ factors
-        return difference, factors
-
-    if not np.isfinite(form.weights(evidence, line, np.zeros(STATES + 1))).all():
-        return None
-    values = levenberg_marquardt(lambda v: explained(v)[0], np.zeros(STATES + 1))
-    difference, factors = explained(values)
-    scale = float(factors[0])
-    residual = float(np.linalg.norm(difference) / np.linalg.norm(target))
-    return Fit(form, values, scale, float(factors[1:].sum()) / (scale or 1.0), residual)
-
-
-def levenberg_marquardt(difference: Callable[[Array], Array], start: Array) -> Array:
-    """A minimum of ‖difference(x)‖² near ``start``, by central differences.
-
-    References:
-        Marquardt 1963, *An algorithm for least-squares estimation of nonlinear parameters*.
+    So only directions are compared: what is neither along the gradient of a path nor along its
+    entropy's must vanish, and that is affine in the values.
     """
-    point, damping = start, 1e-3
-    now = difference(point)
-    for _ in range(_ITERATIONS):
-        columns = [
-            (difference(point + 1e-6 * unit) - difference(point - 1e-6 * unit)) / 2e-6
-            for unit in np.eye(len(point))
-        ]
-        jacobian = np.array(columns).T
-        curvature = jacobian.T @ jacobian
-        while damping < 1e8:
-            bound = curvature + damping * np.diag(np.diag(curvature) + 1e-12)
-            moved = point - np.linalg.solve(bound, jacobian.T @ now)
-            then = difference(moved)
-            if np.isfinite(then).all() and then @ then < now @ now:
-                break
-            damping *= 4.0
-        else:
-            return point
-        gained = 1.0 - (then @ then) / (now @ now)
-        point, now, damping = moved, then, damping / 10.0
-        if gained < 1e-3 or now @ now < 1e-26:
-            return point
-    return point
+    target, entropy = evidence.ascent, entropy_columns(evidence, line, form.norm)
+    centred = form.form.transform.startswith("whitened")
+    plain = replace(form, form=replace(form.form, transform="centred" if centred else ""))
+    columns = linear_columns(evidence, line, plain)[:-1]
+    if not np.isfinite(columns).all():
+        return None
+    shape = target.shape
+    known = np.stack([target, *(column.reshape(shape) for column in entropy)], axis=-1)
+    known = known / np.maximum(np.linalg.norm(known, axis=1, keepdims=True), 1e-300)
+    inverse = np.linalg.pinv(known, rcond=1e-9)  # [P, directions known, D]
+    moves = np.any(target, axis=1)[:, None, None]  # not where all credits are equal
+    rest = []
+    for column in columns:
+        of_path = column.reshape(*shape, 1)
+        rest.append((moves * (of_path - known @ (inverse @ of_path))).ravel())
+    matrix = np.array(rest[1:]).T
+    values: Array = np.asarray(np.linalg.lstsq(matrix, -rest[0], rcond=1e-11)[0])
+    weights = form.weights(evidence, line, values)
+    if not np.isfinite(weights).all():
+        return None
+    column, goal = _gradient(evidence, weights), target.ravel()
+    for added in ([], entropy):
+        both = np.stack([column, *added], axis=1)
+        factors: Array = np.asarray(np.linalg.lstsq(both, goal, rcond=1e-11)[0])
+        residual = float(np.linalg.norm(goal - both @ factors) / np.linalg.norm(goal))
+        if residual < tolerance:
+            break
+    scale = float(factors[0])
+    return Fit(form, values, scale, float(factors[1:].sum()) / (scale or 1.0), residual)

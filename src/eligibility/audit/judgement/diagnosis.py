@@ -62,8 +62,7 @@ def _judge(case: Case, evidence: Evidence) -> tuple[AuditReport, Match | None]:
         missing = case.finding("no-gradient", "the gradient is 0 on every path")
         found = (missing, *warnings)
         return _report(case, evidence, "no-gradient", missing.means, found), None
-    critic = case.critic and has_critic(case.survey)
-    match = find_match(evidence, case.constants, case.tolerance, critic)
+    match = find_match(evidence, case.constants, case.tolerance, _critic(case))
     faults: list[Finding] = []
     if match is None:
         match = _with_ignored_actions(case, finite)
@@ -83,6 +82,13 @@ def _judge(case: Case, evidence: Evidence) -> tuple[AuditReport, Match | None]:
     return _conclude(case, evidence, line, match, measured, warnings, faults), match
 
 
+def _critic(case: Case) -> str:
+    """Which critic's values may enter the advantages; see `find_match`."""
+    if not case.critic:
+        return "no"
+    return "trained" if has_critic(case.survey) else "fitted"
+
+
 def _with_ignored_actions(case: Case, finite: Booleans) -> Match | None:
     """The rule that explains every path if the autoreset steps are decisions like the others."""
     steps = (step for trace in case.survey.traces for step in trace.steps)
@@ -91,9 +97,7 @@ def _with_ignored_actions(case: Case, finite: Booleans) -> Match | None:
     evidence = gather(case.survey, ignored=True)
     if evidence is None or not evidence.scored:
         return None
-    return find_match(
-        evidence.where(finite), case.constants, case.tolerance, has_critic(case.survey)
-    )
+    return find_match(evidence.where(finite), case.constants, case.tolerance, _critic(case))
 
 
 def _with_one_component(case: Case, finite: Booleans) -> tuple[Match | None, int, int]:
@@ -104,8 +108,8 @@ def _with_one_component(case: Case, finite: Booleans) -> tuple[Match | None, int
     for number in range(components if components > 1 else 0):
         evidence = gather(case.survey, component=number)
         if evidence is not None and evidence.scored:
-            kept, critic = evidence.where(finite), has_critic(case.survey)
-            match = find_match(kept, case.constants, case.tolerance, critic)
+            kept = evidence.where(finite)
+            match = find_match(kept, case.constants, case.tolerance, _critic(case))
             if match is not None:
                 return match, number + 1, components
     return None, 0, components

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -18,15 +19,19 @@ from eligibility.audit.judgement.critic import (
     fit_advantage,
     is_affine,
     linear_columns,
+    spare_equations,
     whitened,
 )
 from eligibility.audit.judgement.evidence import Evidence, joined
 from eligibility.audit.judgement.timeline import Timeline, timeline
 
 _Search = Callable[[Timeline, "Constants"], Iterator[Candidate | Advantage]]
+_Accept = Callable[["Match", Timeline], bool]
 # Paths that a composition must explain before all of them are tried: so many, or fewer long ones.
 _SAMPLE, _SAMPLED_STEPS = 16, 2000
+_LARGER_SAMPLE = 64  # where only directions are compared, which tells less
 _LONG = 200  # decisions of a batch beyond which each composition takes a millisecond
+_SPARE = 4  # weights that the values of a critic must explain beyond their own number
 _SHARE = 1e-3  # a match must come from the composition itself, not from what may be added
 
 
@@ -55,6 +60,7 @@ class Match:
         scale: Its constant factor; negative: the sign is wrong.
         entropy: Factor of the entropy's gradient, relative to ``scale``; 0 for none.
         residual: ‖gradient − explanation‖ / ‖gradient‖ over all paths.
+        values: The critic's values, if it has any.
     """
 
     form: Candidate | Advantage
@@ -62,6 +68,12 @@ class Match:
     scale: float
     entropy: float
     residual: float
+    values: Array | None = None
+
+    @property
+    def faultless(self) -> bool:
+        """Whether nothing in it is wrong in itself."""
+        return not self.form.faults and self.scale > 0.0 and self.entropy >= 0.0
 
     @property
     def plain(self) -> Candidate:
@@ -70,7 +82,7 @@ class Match:
 
 
 def find_match(
-    evidence: Evidence, constants: Constants, tolerance: float, critic: bool
+    evidence: Evidence, constants: Constants, tolerance: float, critic: str
 ) -> Match | None:
     """The plainest composition within ``tolerance``, or None.
 
@@ -78,39 +90,98 @@ def find_match(
         evidence: What was observed.
         constants: Numbers that the program may mean.
         tolerance: Residuals below it are rounding.
-        critic: Whether the optimizer also trains what is no policy.
+        critic: Whether values may enter: of "no" critic (a baseline's only), of one that is
+            "fitted" without an optimizer, or of one that an optimizer has "trained".
     """
     parts = [(use, evidence.restricted(mask)) for use, mask in uses(evidence)]
-    values = (_with_baseline, *((_with_critic,) if critic else ()))
-    searches: tuple[_Search, ...] = (_plain, *values)
-    if evidence.present.shape[1] > _LONG:  # most of the time would go to the rarest
-        searches = (_plainer, *values, _plain)
+    long = evidence.present.shape[1] > _LONG  # most of the time would go to the rarest
+    values: tuple[_Search, ...] = (_with_baseline,)
+    if critic == "trained":
+        values = (*values, _with_critic)
+    elif critic == "fitted" and not long:
+        values = (*values, _with_fitted_critic)
+    searches: tuple[_Search, ...] = (_plainer, *values, _plain) if long else (_plain, *values)
     # a standard deviation of one element, or of equal ones, is no explanation
     with np.errstate(all="ignore"):
         for search, (use, part) in product(searches, parts):
-            match = _plainest(part, use, search, constants, tolerance)
-            if match is not None:
-                return match
+            accept = partial(_overdetermined, part) if search is _with_fitted_critic else _any
+            match = _plainest(part, use, search, constants, tolerance, accept)
+            if match is None:
+                continue
+            if critic == "trained" and not match.faultless:
+                return _without_fault(parts, values, constants, tolerance) or match
+            return match
     return None
 
 
+def _without_fault(
+    parts: Sequence[tuple[str, Evidence]],
+    searches: Sequence[_Search],
+    constants: Constants,
+    tolerance: float,
+) -> Match | None:
+    """A match of advantages without a fault, whose values tell the states apart.
+
+    Short rollouts can be explained in several ways: then nothing speaks for the one with a fault.
+    """
+    for search, (use, part) in product(searches, parts):
+        accept = partial(_tells_states_apart, part)
+        match = _plainest(part, use, _right(search), constants, tolerance, accept)
+        if match is not None:
+            return match
+    return None
+
+
+def _any(match: Match, line: Timeline) -> bool:
+    return True
+
+
+def _tells_states_apart(evidence: Evidence, match: Match, line: Timeline) -> bool:
+    """Whether a match has no fault, and values that are not all the same."""
+    if not match.faultless or match.values is None:
+        return False
+    visited = np.unique(evidence.state[evidence.present])
+    return bool(np.ptp(match.values[visited]) > _SHARE)
+
+
+def _overdetermined(evidence: Evidence, match: Match, line: Timeline) -> bool:
+    """Whether a critic's values explain more weights than there are of them."""
+    assert isinstance(match.form, Advantage)
+    return spare_equations(evidence, line, match.form) >= _SPARE
+
+
+def _right(search: _Search) -> _Search:
+    """The same search without what is wrong in itself."""
+    return lambda line, constants: (form for form in search(line, constants) if not form.faults)
+
+
 def _plainest(
-    evidence: Evidence, use: str, search: _Search, constants: Constants, tolerance: float
+    evidence: Evidence,
+    use: str,
+    search: _Search,
+    constants: Constants,
+    tolerance: float,
+    accept: _Accept,
 ) -> Match | None:
     """The first composition that fits; of equally plain ones, one whose scale is ±1.
 
-    Where all episodes are equally long, a mean is a sum times a constant: then the scale decides.
+    Only matches that ``accept`` says yes to count. Where all episodes are equally long, a mean is
+    a sum times a constant: then the scale decides.
     """
-    sample = evidence.where(_few(evidence))
-    few, all_ = timeline(sample), timeline(evidence)
+    few, some = (evidence.where(_few(evidence, most)) for most in (_SAMPLE, _LARGER_SAMPLE))
+    few_line, some_line, all_ = timeline(few), timeline(some), timeline(evidence)
     best: Match | None = None
     for form in search(all_, constants):
         if best is not None and _involved(form) > best.plain.involved:
             break
-        if _fit(sample, few, form, use, tolerance) is None:
+        affine = not isinstance(form, Advantage) or is_affine(form)
+        sample, line = (few, few_line) if affine else (some, some_line)
+        if _fit(sample, line, form, use, tolerance) is None:
             continue
         match = _fit(evidence, all_, form, use, tolerance)
-        if match is not None and abs(abs(match.scale) - 1.0) < max(1e-6, tolerance):
+        if match is None or not accept(match, all_):
+            continue
+        if abs(abs(match.scale) - 1.0) < max(1e-6, tolerance):
             return match
         best = best or match
     return best
@@ -137,6 +208,15 @@ def _with_critic(line: Timeline, constants: Constants) -> Iterator[Candidate | A
     yield from whitened(line, constants.discounts, constants.decays, constants.epsilons)
 
 
+def _with_fitted_critic(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
+    """A program that solves for its critic's values can let them depend on the time as well."""
+    yield from _right(_with_critic)(line, constants)
+    for search in (_with_baseline, _with_critic):
+        for form in _right(search)(line, constants):
+            assert isinstance(form, Advantage)
+            yield replace(form, timed=True)
+
+
 def same_rule(first: Evidence, second: Evidence, match: Match, tolerance: float) -> bool:
     """Whether the rule of ``first`` explains ``second`` as well, with the same critic's values.
 
@@ -150,12 +230,13 @@ def same_rule(first: Evidence, second: Evidence, match: Match, tolerance: float)
     with np.errstate(all="ignore"):
         if isinstance(form, Advantage):
             if not is_affine(form):
-                fit = fit_advantage(both, line, form)
+                fit = fit_advantage(both, line, form, tolerance)
                 return fit is not None and fit.residual < tolerance
             columns = linear_columns(both, line, form)
         else:
             column = np.einsum("pi,pid->pd", form.weights(line), both.eligibility).ravel()
-            columns = [column, column * later.ravel(), *entropy_columns(both, line, form.norm)]
+            columns = [column, column * later.ravel()]
+        columns += entropy_columns(both, line, form.norm)
         constant = match.plain.finished(line.present.astype(float), line)
     columns.append(np.einsum("pi,pid->pd", constant, both.eligibility).ravel() * later.ravel())
     matrix, target = np.array(columns).T, both.ascent.ravel()
@@ -168,11 +249,11 @@ def same_rule(first: Evidence, second: Evidence, match: Match, tolerance: float)
     return bool(np.linalg.norm(left) < tolerance * max(size, 1e-300)) and not opposite
 
 
-def _few(evidence: Evidence) -> Booleans:
+def _few(evidence: Evidence, most: int) -> Booleans:
     """[P] some of the longest paths: enough to refuse a composition."""
     chosen = np.zeros(evidence.paths, dtype=bool)
     steps = evidence.present.sum(axis=1)
-    count = min(_SAMPLE, max(2, _SAMPLED_STEPS // max(int(steps.max(initial=1)), 1)))
+    count = min(most, max(2, _SAMPLED_STEPS // max(int(steps.max(initial=1)), 1)))
     chosen[np.argsort(-steps, kind="stable")[:count]] = True
     return chosen
 
@@ -195,23 +276,24 @@ def _fit(
 ) -> Match | None:
     """The match of ``form``, if it explains the gradients within ``tolerance``."""
     if isinstance(form, Advantage):
-        fit = fit_advantage(evidence, line, form)
+        fit = fit_advantage(evidence, line, form, tolerance)
         if fit is None or fit.residual >= tolerance or fit.scale == 0.0:
             return None
-        return Match(form, use, fit.scale, fit.entropy, fit.residual)
+        return Match(form, use, fit.scale, fit.entropy, fit.residual, fit.values)
     weights = form.weights(line)
     if not np.isfinite(weights).all():
         return None
     column = np.einsum("pi,pid->pd", weights, evidence.eligibility).ravel()
-    matrix = np.stack([column, *entropy_columns(evidence, line, form.norm)], axis=1)
     target = evidence.ascent.ravel()
-    size = float(np.linalg.norm(target))
-    factors = np.linalg.lstsq(matrix, target, rcond=1e-11)[0]
-    residual = float(np.linalg.norm(target - matrix @ factors)) / size
-    scale, entropy = float(factors[0]), float(factors[1:].sum())
-    if float(np.linalg.norm(matrix[:, 1:] @ factors[1:])) < tolerance * size:
-        entropy = 0.0  # a policy so close to uniform that its entropy hardly moves
-    if residual >= tolerance or abs(scale) * float(np.linalg.norm(column)) < _SHARE * size:
+    size, own = float(np.linalg.norm(target)), float(np.linalg.norm(column))
+    scale = float(column @ target) / (own**2 or 1.0)
+    residual, entropy = float(np.linalg.norm(target - scale * column)) / size, 0.0
+    if residual >= tolerance:
+        matrix = np.stack([column, *entropy_columns(evidence, line, form.norm)], axis=1)
+        factors = np.linalg.lstsq(matrix, target, rcond=1e-11)[0]
+        residual = float(np.linalg.norm(target - matrix @ factors)) / size
+        scale, entropy = float(factors[0]), float(factors[1:].sum())
+    if residual >= tolerance or abs(scale) * own < _SHARE * size:
         return None
     return Match(form, use, scale, entropy / scale, residual)
 

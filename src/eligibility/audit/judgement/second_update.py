@@ -305,7 +305,7 @@ def _uses_first(whole: Case) -> bool:
     evidence = gather(whole.survey)
     if evidence is None or not evidence.scored or not np.isfinite(evidence.ascent).all():
         return False
-    match = find_match(evidence, whole.constants, whole.tolerance, critic=False)
+    match = find_match(evidence, whole.constants, whole.tolerance, critic="no")
     return match is not None and abs(match.entropy) < whole.tolerance
 
 

@@ -1,0 +1,43 @@
+"""Actor-critics whose rollouts are so short that several rules may explain them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.audit.test_second_update import CRITIC, audit
+
+# Values after the last step of an episode, rewards bootstrapped once a rollout, mean over it.
+_SEVERAL_STEPS = """returns, target = [], None
+    for t in reversed(range(2)):
+        if target is None or ends[t]:
+            target = (1 - stops[t]) * next_values[t].detach()
+        target = rewards[t] + GAMMA * target
+        returns.insert(0, target)
+    target = torch.stack(returns)"""
+_ONE_STEP = "target = rewards + GAMMA * (1 - stops) * next_values.detach()"
+
+
+def test_of_several_rules_that_explain_two_steps_none_with_a_fault_is_named(tmp_path: Path) -> None:
+    report = audit(
+        tmp_path,
+        CRITIC,
+        ("range(4)", "range(2)"),
+        (_ONE_STEP, _SEVERAL_STEPS),
+        ("range(2):\n        critic", "range(1):\n        critic"),
+        ("* advantage).sum()", "* advantage).mean()"),
+        max_paths=10,  # of the smallest probe
+    )
+    assert report.verdict == "convention", report.text()
+    assert not report.findings, report.text()
+
+
+def test_the_last_step_counts_where_the_reset_comes_before_its_update(tmp_path: Path) -> None:
+    report = audit(
+        tmp_path,
+        CRITIC,
+        ("range(4)", "range(1)"),
+        ("range(2):\n        critic", "range(1):\n        critic"),
+    )
+    assert report.verdict == "convention", report.text()
+    assert report.exhaustive
+    assert report.rule == "1 × generalised advantage (λ = 0) (γ = 0.9)"
