@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -37,3 +38,8 @@ def test_starting_imports_no_torch(statement: str) -> None:
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip().splitlines()[-1] == "LOADED False False"
+
+
+def test_who_cites_the_project_cites_this_version() -> None:
+    citation = Path(__file__).parents[1].joinpath("CITATION.cff").read_text(encoding="utf-8")
+    assert f"version: {eligibility.__version__}\n" in citation
