@@ -9,7 +9,7 @@ import numpy as np
 from eligibility.audit.arrays import Array
 from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.catalogue import transform_names
-from eligibility.audit.judgement.critic import Advantage
+from eligibility.audit.judgement.critic import OWN_RETURN, Advantage
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.exact import Bias, policy_gradient
 from eligibility.audit.judgement.knowledge import CONVENTIONS
@@ -123,7 +123,11 @@ def describe(match: Match, tolerance: float) -> str:
     if isinstance(match.form, Advantage):
         estimated = f"generalised advantage (λ = {match.form.decay:g})"
         value = "V(s, t)" if match.form.timed else "V(s)"
-        credit = f"{credit} minus {value}" if match.form.ending.startswith("return") else estimated
+        if OWN_RETURN in match.form.faults and match.values is not None:
+            credit = f"{credit} minus {match.values[0]:.3g} × the batch's own mean"
+        else:
+            own = match.form.ending.startswith("return")
+            credit = f"{credit} minus {value}" if own else estimated
     words = [f"{match.scale:.4g} × {credit} (γ = {form.discount:g})"]
     if form.time_discount:
         words.append("times γ^t")

@@ -27,6 +27,10 @@ from eligibility.audit.judgement.timeline import Timeline
 
 # How the end of an episode enters the advantage, the right way first.
 ENDINGS = ("", "truncation-as-termination", "bootstrapped-after-termination")
+# A baseline that was moved towards the batch's own returns before it is subtracted: their mean, or
+# that of its episodes' returns, discounted or not. Its one unknown is how far.
+OWN_RETURN = "baseline-sees-own-return"
+_OWN = ("own-mean", "own-return", "own-reward")
 _AFFINE = ("", "centred", "leave-one-out")
 _OVER_SPREAD = ("whitened", "whitened-biased", "scaled", "scaled-biased", "scaled-late")
 _LONG = 200  # decisions of a batch beyond which a fit takes long
@@ -42,7 +46,8 @@ class Advantage:
     Attributes:
         form: Everything but the values.
         ending: One of ``ENDINGS``; or, without bootstrap, "return": the credit minus V(s), or
-            "return-after-transform": V(s) is subtracted from the whitened credit.
+            "return-after-transform": V(s) is subtracted from the whitened credit; or one of
+            ``_OWN``: the credit minus a share of what the batch itself returned.
         decay: λ.
         timed: Whether the values depend on the time too, V(s, t).
     """
@@ -66,17 +71,21 @@ class Advantage:
     def faults(self) -> tuple[str, ...]:
         """Its parts that are wrong in themselves."""
         own = (self.ending,) if self.ending in ENDINGS[1:] else ()
-        return self.form.faults + own
+        return self.form.faults + own + ((OWN_RETURN,) if self.ending in _OWN else ())
 
     @property
     def conventions(self) -> tuple[str, ...]:
         """Its parts that people choose on purpose."""
+        if self.ending in _OWN:
+            return self.form.conventions
         estimated = "gae" if 0.0 < self.decay < 1.0 else "bootstrapped"
         critic = "baseline" if self.ending.startswith("return") else estimated
         return (critic, *self.form.conventions)
 
     def places(self, evidence: Evidence) -> tuple[Integers, Integers, int]:
         """[P, I] index of the value before each action, and after it; and how many there are."""
+        if self.ending in _OWN:
+            return np.zeros_like(evidence.state), np.zeros_like(evidence.state), 1
         if not self.timed:
             return evidence.state, evidence.next_state, STATES + 1
         late = evidence.time + 1
@@ -93,7 +102,10 @@ class Advantage:
             finished = self.form.finished(own, line)
             plain = replace(self.form, transform="")
             return finished - plain.finished(here * line.present, line)
-        if self.ending == "return":
+        if self.ending in _OWN:
+            credit = self.form.credit.of(line, self.discount)
+            credit = credit - here * _own_return(line, self.ending, credit, self.discount)
+        elif self.ending == "return":
             credit = self.form.credit.of(line, self.discount) - here
         else:
             ended = {
@@ -105,6 +117,15 @@ class Advantage:
             delta = evidence.reward + self.discount * following - here
             credit = line.accumulated(delta * line.present, self.discount * self.decay)
         return self.form.finished(credit * line.present, line)
+
+
+def _own_return(line: Timeline, kind: str, credit: Array, discount: float) -> Array:
+    """[P, I] the mean over the batch: of its credits, or of its episodes' returns."""
+    if kind == "own-mean":
+        return line.mean(credit, "batch")
+    whole = line.episode_return(discount if kind == "own-return" else 1.0)
+    episodes = np.maximum(line.episodes, 1)[:, None]
+    return line.total(whole / np.maximum(line.length, 1), "batch") / episodes
 
 
 @dataclass(frozen=True)
@@ -145,6 +166,16 @@ def baselines(
             yield Advantage(form, "return", 1.0)
         if form.transform in TRANSFORMS[1:]:
             yield Advantage(form, "return-after-transform", 1.0)
+
+
+def own_returns(
+    line: Timeline, discounts: Sequence[float], epsilons: Sequence[float]
+) -> Iterator[Advantage]:
+    """Compositions without a fault, minus a share of what the batch itself returned."""
+    for form in _forms(line, discounts, epsilons):
+        if not form.transform and not form.faults:
+            for kind in _OWN:
+                yield Advantage(form, kind, 1.0)
 
 
 def bootstraps(

@@ -10,6 +10,7 @@ import numpy as np
 from eligibility.audit.arrays import Booleans
 from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.conventions import HARMLESS, conventions_of, describe
+from eligibility.audit.judgement.critic import OWN_RETURN
 from eligibility.audit.judgement.evidence import Evidence, gather
 from eligibility.audit.judgement.exact import Bias, bias, least_bias
 from eligibility.audit.judgement.hotelling import EPISODES, FALSE_POSITIVES, VISIBLE, best_test
@@ -232,7 +233,8 @@ def _faults(case: Case, match: Match | None, measured: Bias, exact: bool) -> lis
     size = f"the expected gradient is off by {measured.residual:.1%}, cosine {measured.cosine:+.3f}"
     if match is not None:
         every = "every path" if case.survey.exhaustive else "every sampled path"
-        faults += [case.finding(rule, f"explains {every}; {size}") for rule in match.form.faults]
+        wrong = [rule for rule in match.form.faults if not (exact and rule == OWN_RETURN)]
+        faults += [case.finding(rule, f"explains {every}; {size}") for rule in wrong]
         if match.entropy < -case.tolerance:
             evidence = f"the entropy's gradient enters with the factor {match.entropy:.3g}"
             faults.append(case.finding("entropy-sign", evidence))

@@ -86,6 +86,13 @@ FAULTS = {
         "every action is reinforced alike, as in imitation: the expected gradient is zero",
         "loss = -(log_probs * returns).sum()",
     ),
+    "baseline-sees-own-return": Rule(
+        "the baseline is updated before it is used",
+        "part of each return is in the baseline that is subtracted from it, so that a good episode "
+        "is compared with itself",
+        "advantage = returns - baseline  # and only then: baseline += rate * (mean - baseline)",
+        ("baseline",),
+    ),
     "truncation-as-termination": Rule(
         "truncation treated as termination",
         "the value of the state in which the time limit struck is taken to be zero",

@@ -76,6 +76,10 @@ def _line(rule: str, survey: Survey, source: Source, backward: int) -> int:
         return storing
     if rule in _CARRIED and adding:
         return adding
+    if rule == "baseline-sees-own-return":
+        moved = source.line_where(partial(_moves, names=_subtracted(source)), near=loss)
+        if moved:
+            return moved
     scores = [score for trace in survey.traces for score in trace.scores]
     learnt = [score for score in scores if score.differentiable]
     scored = _common([score.place for score in learnt or scores])[1]
@@ -101,6 +105,33 @@ def _early(survey: Survey) -> bool:
         for trace in survey.traces
         for number, update in enumerate(trace.updates)
     )
+
+
+def _subtracted(source: Source) -> set[str]:
+    """Names that stand alone behind a minus sign."""
+    right = (n.right for n in ast.walk(source.tree) if isinstance(n, ast.BinOp) and _is_minus(n))
+    return {name for node in right if (name := _name(node))}
+
+
+def _is_minus(node: ast.BinOp) -> bool:
+    return isinstance(node.op, ast.Sub)
+
+
+def _name(node: ast.AST) -> str:
+    """The last part of a name or an attribute; empty for anything else."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _moves(statement: ast.stmt, names: set[str]) -> bool:
+    """Whether a statement makes the new value of one of ``names`` from its old one."""
+    if isinstance(statement, ast.AugAssign):
+        return _name(statement.target) in names
+    if not isinstance(statement, ast.Assign):
+        return False
+    target = _name(statement.targets[0])
+    return target in names and target in map(_name, ast.walk(statement.value))
 
 
 def _recurs(source: Source, line: int) -> bool:

@@ -19,6 +19,7 @@ from eligibility.audit.judgement.critic import (
     fit_advantage,
     is_affine,
     linear_columns,
+    own_returns,
     spare_equations,
     whitened,
 )
@@ -95,7 +96,7 @@ def find_match(
     """
     parts = [(use, evidence.restricted(mask)) for use, mask in uses(evidence)]
     long = evidence.present.shape[1] > _LONG  # most of the time would go to the rarest
-    values: tuple[_Search, ...] = (_with_baseline,)
+    values: tuple[_Search, ...] = (_with_baseline, _with_own_return)
     if critic == "trained":
         values = (*values, _with_critic)
     elif critic == "fitted" and not long:
@@ -104,7 +105,7 @@ def find_match(
     # a standard deviation of one element, or of equal ones, is no explanation
     with np.errstate(all="ignore"):
         for search, (use, part) in product(searches, parts):
-            accept = partial(_overdetermined, part) if search is _with_fitted_critic else _any
+            accept = partial(_overdetermined, part) if search in _LOOSE else _any
             match = _plainest(part, use, search, constants, tolerance, accept)
             if match is None:
                 continue
@@ -215,6 +216,14 @@ def _with_fitted_critic(line: Timeline, constants: Constants) -> Iterator[Candid
         for form in _right(search)(line, constants):
             assert isinstance(form, Advantage)
             yield replace(form, timed=True)
+
+
+def _with_own_return(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
+    return own_returns(line, constants.discounts, constants.epsilons)
+
+
+# Searches in which only what is overdetermined counts.
+_LOOSE = (_with_fitted_critic, _with_own_return)
 
 
 def same_rule(first: Evidence, second: Evidence, match: Match, tolerance: float) -> bool:
