@@ -54,6 +54,7 @@ class Job:
         inspected: Look into the graph of every loss, and remember the line of each of its nodes.
         nodes: Values that stand for a normal number.
         off_nodes: Give normal numbers other values, at random; with a seed.
+        other_end: Show another observation at the end of a terminated episode.
     """
 
     prescribed: tuple[int, ...]
@@ -71,6 +72,7 @@ class Job:
     inspected: bool = False
     nodes: int = COARSE
     off_nodes: bool = False
+    other_end: bool = False
 
 
 @dataclass(frozen=True)

@@ -96,6 +96,7 @@ def probe_of(
             four_tuple,
             np.float64 if recorder.job.raised else np.float32,
             masked,
+            recorder.job.other_end,
         )
     except NotImplementedError as error:
         raise NotImplementedError(f"{error} in {text}") from None

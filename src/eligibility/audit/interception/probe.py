@@ -83,6 +83,7 @@ class Probe(gymnasium.Env[Any, Any]):
         four_tuple: Speak the interface of gym before 0.26.
         dtype: Of Box observations.
         masked: Where it says which actions are allowed: "info", "method" (``action_masks``), or "".
+        other_end: Show the first state's observation at the end of a terminated episode.
     """
 
     metadata = {"render_modes": ["human", "rgb_array"], "render_fps": 30}  # noqa: RUF012  # as gym has it
@@ -99,12 +100,15 @@ class Probe(gymnasium.Env[Any, Any]):
         four_tuple: bool = False,
         dtype: type[np.floating[Any]] = np.float64,
         masked: str = "",
+        other_end: bool = False,
     ) -> None:
         self.observation_space = shown_space(observation_space, dtype)
         self.action_space = action_space
         self.size, self.four_tuple = size, four_tuple
         self._choose, self._on_reset, self._on_step = choose, on_reset, on_step
         self._observations = observations_of(self.observation_space, action_space)
+        if other_end:
+            self._observations = [*self._observations[:TERMINAL], self._observations[0]]
         self.numbers = numbers_of(action_space)
         self._rewards = _reward_tables(self.numbers)
         self._masked = masked

@@ -15,8 +15,8 @@ from eligibility.audit.judgement.evidence import Evidence, gather
 from eligibility.audit.judgement.exact import Bias, bias, least_bias
 from eligibility.audit.judgement.hotelling import EPISODES, FALSE_POSITIVES, VISIBLE, best_test
 from eligibility.audit.judgement.knowledge import CONVENTIONS, FAULTS
-from eligibility.audit.judgement.matching import Match, find_match, uses
-from eligibility.audit.judgement.noticed import noticed
+from eligibility.audit.judgement.matching import Match, find_match, uses, with_true_ending
+from eligibility.audit.judgement.noticed import mostly_fails, noticed
 from eligibility.audit.judgement.refusal import evidence_or_refusal, inconclusive, precision_of
 from eligibility.audit.judgement.timeline import Timeline, timeline
 from eligibility.audit.judgement.unmatched import unmatched_fault
@@ -54,6 +54,9 @@ def diagnose_and_match(case: Case) -> tuple[AuditReport, Match | None]:
 def _judge(case: Case, evidence: Evidence) -> tuple[AuditReport, Match | None]:
     finite: Booleans = np.asarray(np.isfinite(evidence.ascent).all(axis=1))
     warnings = noticed(case, evidence, finite)
+    failed = mostly_fails(case)
+    if failed is not None:
+        return failed, None
     if not finite.any():
         findings = tuple(replace(finding, severity="fault") for finding in warnings)
         return _report(case, evidence, "biased", "the gradient is never finite", findings), None
@@ -64,6 +67,8 @@ def _judge(case: Case, evidence: Evidence) -> tuple[AuditReport, Match | None]:
         found = (missing, *warnings)
         return _report(case, evidence, "no-gradient", missing.means, found), None
     match = find_match(evidence, case.constants, case.tolerance, _critic(case))
+    if match is not None and case.survey.beyond:
+        match = with_true_ending(evidence, match, case.tolerance)
     faults: list[Finding] = []
     if match is None:
         match = _with_ignored_actions(case, finite)

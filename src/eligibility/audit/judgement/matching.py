@@ -12,6 +12,7 @@ import numpy as np
 from eligibility.audit.arrays import Array, Booleans
 from eligibility.audit.judgement.catalogue import Candidate, candidates
 from eligibility.audit.judgement.critic import (
+    ENDINGS,
     Advantage,
     baselines,
     bootstraps,
@@ -224,6 +225,34 @@ def _with_own_return(line: Timeline, constants: Constants) -> Iterator[Candidate
 
 # Searches in which only what is overdetermined counts.
 _LOOSE = (_with_fitted_critic, _with_own_return)
+
+
+def with_true_ending(evidence: Evidence, match: Match, tolerance: float) -> Match:
+    """The match of a program that is known to look at what it sees after the end of an episode.
+
+    The value v of the terminal state in the last advantage, r + γv − V(s), is the same as values
+    V − v and a constant baseline, which a centred advantage loses. The gradients of one policy do
+    not tell these two apart; that knowledge does.
+    """
+    form = match.form
+    if not isinstance(form, Advantage) or form.ending:
+        return match
+    part = evidence.restricted(dict(uses(evidence)).get(match.use, evidence.present))
+    line = timeline(part)
+    with np.errstate(all="ignore"):
+        if not form.form.transform and _without_constant(part, line, form) < tolerance:
+            return match
+        other = _fit(part, line, replace(form, ending=ENDINGS[2]), match.use, tolerance)
+    return other or match
+
+
+def _without_constant(evidence: Evidence, line: Timeline, form: Advantage) -> float:
+    """What share of the gradients ``form`` leaves, without a constant baseline beside V."""
+    columns = linear_columns(evidence, line, form)[:-1]
+    columns += entropy_columns(evidence, line, form.norm)
+    matrix, target = np.array(columns).T, evidence.ascent.ravel()
+    factors = np.linalg.lstsq(matrix, target, rcond=1e-11)[0]
+    return float(np.linalg.norm(target - matrix @ factors) / np.linalg.norm(target))
 
 
 def same_rule(first: Evidence, second: Evidence, match: Match, tolerance: float) -> bool:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from eligibility.audit.arrays import Booleans
 from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.location import first_error
+from eligibility.audit.judgement.refusal import inconclusive
 from eligibility.audit.judgement.scoring import probs_as_logits
-from eligibility.audit.reporting.report import Finding
+from eligibility.audit.reporting.report import AuditReport, Finding
 from eligibility.audit.running.survey import RAN, policy_tensors
+from eligibility.audit.trace import Trace
 
 
 def noticed(case: Case, evidence: Evidence, finite: Booleans) -> list[Finding]:
@@ -23,12 +27,34 @@ def noticed(case: Case, evidence: Evidence, finite: Booleans) -> list[Finding]:
     ]
 
 
+def mostly_fails(case: Case) -> AuditReport | None:
+    """The report of a program that stops on most of its paths: of the rest nothing follows."""
+    traces = case.survey.traces
+    share = _probability(traces, RAN) / max(_probability(traces, ()), 1e-300)
+    if share > 0.5 or not case.survey.exhaustive:
+        return None
+    found = tuple(replace(finding, severity="fault") for finding in _failures(case))
+    report = inconclusive(case, f"{found[0].means}: {found[0].evidence}")
+    return replace(report, findings=found)
+
+
+def _probability(traces: Sequence[Trace], outcomes: Sequence[str]) -> float:
+    """Of the paths with one of the outcomes; of all if there are none."""
+    return sum(trace.probability for trace in traces if not outcomes or trace.outcome in outcomes)
+
+
 def _failures(case: Case) -> list[Finding]:
     failed = [trace for trace in case.survey.traces if trace.outcome not in RAN]
     if not failed:
         return []
     file, line = first_error(tuple(failed))
     text = f"{len(failed)} of {len(case.survey.traces)} paths: {failed[0].detail}"
+    parts = max((len(step.action) for step in failed[0].steps), default=0)
+    if parts > 1 and re.search(rf"size.*\b{parts}\b", failed[0].detail):
+        text += (
+            f"; the action has {parts} components: are their log-probabilities summed, as by "
+            "`.sum(-1)`?"
+        )
     finding = case.finding("fails-on-some-episodes", text, "warning")
     return [replace(finding, file=file or finding.file, line=line or finding.line)]
 

@@ -64,6 +64,7 @@ class Survey:
         directions: (tensor, index) of each of the D probing directions.
         slopes: Of every choice that made an action.
         shared: Tensors that the critic's own gradient depends on.
+        beyond: Whether the policy's gradient depends on what is seen where an episode has ended.
     """
 
     traces: tuple[Trace, ...]
@@ -74,6 +75,7 @@ class Survey:
     directions: tuple[tuple[int, int], ...] = ()
     slopes: dict[Key, Slope] | None = None
     shared: frozenset[int] = frozenset()
+    beyond: bool = False
 
     @property
     def single(self) -> bool:
@@ -97,7 +99,10 @@ def survey(runner: Runner, max_paths: int, samples: int, progress: Progress) -> 
     """
     raised, first = _first_run(runner)
     if first.outcome not in RAN:
-        return Survey((first,), False, 0, SIZES[0], raised)
+        other = _other_run(runner, first, raised)
+        if other is None:
+            return Survey((first,), False, 0, SIZES[0], raised)
+        first = other
     count = directions_each(len(first.shapes))
     predicted = _MANY
     for size in SIZES:
@@ -146,6 +151,17 @@ def _first_run(runner: Runner) -> tuple[bool, Trace]:
         if own.outcome in RAN:
             return False, own
     return True, first
+
+
+def _other_run(runner: Runner, failed: Trace, raised: bool) -> Trace | None:
+    """A path on which the program runs, where its first one failed after steps; None if none does.
+
+    What fails by the number of steps of an episode does not fail on all of them.
+    """
+    if failed.outcome != "error" or not failed.steps:
+        return None
+    runs = (runner.run(Job((), SIZES[0], seed=seed, raised=raised)) for seed in range(_SCOUTS))
+    return next((run for run in runs if run.outcome in RAN and run.updates), None)
 
 
 def directions_each(tensors: int) -> int:
@@ -269,7 +285,8 @@ def with_slopes(
     slopes = {key: _slope(key, pairs, distance) for key, pairs in columns.items()}
     rounding = 1e-6 if base.unit == UNIT_DOUBLE else 1e-3
     shared = _shared_with_critic(runner, job, ran, directions, slopes, rounding)
-    return replace(base, directions=tuple(directions), slopes=slopes, shared=shared)
+    told = replace(base, directions=tuple(directions), slopes=slopes, shared=shared)
+    return replace(told, beyond=has_critic(told) and _looks_beyond(runner, job, told, rounding))
 
 
 def with_more_slopes(base: Survey, runner: Runner, job: Job) -> Survey:
@@ -373,6 +390,25 @@ def _shared_with_critic(
     return frozenset(shared)
 
 
+def _looks_beyond(runner: Runner, job: Job, known: Survey, rounding: float) -> bool:
+    """Whether the policy learns something else if the last observation of an episode is another.
+
+    Of a path whose one terminated episode ends right before the update, so that nothing is seen
+    after it.
+    """
+    policy = policy_tensors(known.directions, known.slopes or {}) - known.shared
+    for trace in known.traces:
+        ended = [number for number, step in enumerate(trace.steps, 1) if step.terminated]
+        if trace.updates and ended == [trace.updates[-1].steps_before]:
+            prescribed = tuple(draw.picked for draw in trace.draws)
+            other = runner.run(replace(job, prescribed=prescribed, other_end=True))
+            still, now = (_policy_gradient(each, policy) for each in (trace, other))
+            return still.shape == now.shape and bool(
+                np.abs(now - still).max(initial=0.0) > rounding * np.abs(still).max(initial=0.0)
+            )
+    return False
+
+
 def policy_tensors(
     directions: tuple[tuple[int, int], ...] | list[tuple[int, int]], slopes: dict[Key, Slope]
 ) -> frozenset[int]:
@@ -391,10 +427,18 @@ def has_critic(survey: Survey) -> bool:
 
 def _critic_gradient(trace: Trace, policy: frozenset[int]) -> Array:
     """The gradient of all tensors that are no policy, along their directions."""
+    return _gradient(trace, lambda tensor: tensor not in policy)
+
+
+def _policy_gradient(trace: Trace, policy: frozenset[int]) -> Array:
+    return _gradient(trace, lambda tensor: tensor in policy)
+
+
+def _gradient(trace: Trace, wanted: Callable[[int], bool]) -> Array:
     total: dict[int, Array] = {}
     for update in trace.updates:
         for tensor, ascent in enumerate(update.ascent):
-            if tensor not in policy and ascent is not None:
+            if wanted(tensor) and ascent is not None:
                 total[tensor] = total.get(tensor, np.zeros(len(ascent))) + np.array(ascent)
     rows = [total[tensor] for tensor in sorted(total)]
     return np.concatenate(rows) if rows else np.zeros(1)
