@@ -150,7 +150,7 @@ FAULTS = {
     ),
     "old-log-prob-stale": (
         SCORED,
-        "ratio = ",
+        "old = Categorical",
         [("    old = torch.stack([row[2] for row in batch])",
           "    old = Categorical(logits=other(states)).log_prob(actions).detach()")],
     ),

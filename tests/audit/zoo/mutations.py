@@ -9,6 +9,7 @@ from difflib import SequenceMatcher
 
 from tests.audit.zoo.styles import (
     NEVER_SINGLE,
+    ROLLOUTS,
     STYLES,
     Program,
     Style,
@@ -164,6 +165,61 @@ def _update_early(line: str, style: Style) -> str:
     return f"{line}\n{indent}if not ({ends}):\n{indent}    {update}"
 
 
+def _kept_lists(line: str, style: Style) -> str:
+    """Make the lists once, and go on with them in the next update."""
+    indent = line[: len(line) - len(line.lstrip())]
+    first = line.split(",")[0].strip()
+    made = f'{indent}if "{first}" not in dir():\n    {line}'
+    return f"{made}\n{indent}done = False" if "done" in line else made
+
+
+def _frozen(line: str, style: Style) -> str:
+    """Act by a copy of the policy that is made once."""
+    if style.name not in _POLICY:
+        return line
+    name, called = _POLICY[style.name]
+    indent = line[: len(line) - len(line.lstrip())]
+    copied = f"{name}.frozen = getattr({name}, 'frozen', None) or [copy.deepcopy({name})]"
+    return "\n".join(
+        indent + text
+        for text in (
+            "import copy",
+            copied,
+            f"action = {called.replace(name, f'{name}.frozen[0]', 1)}.sample()",
+        )
+    )
+
+
+# Of some styles: the policy, and what its distribution is.
+_POLICY = {
+    "flat": ("net", "Categorical(logits=net(torch.as_tensor(obs, dtype=torch.float32)))"),
+    "gaussian": ("policy", "policy(torch.as_tensor(obs, dtype=torch.float32))"),
+    "squashed": ("policy", "policy(observation)"),
+    "agent": ("self.net", "Categorical(logits=self.net(state))"),
+    "masked": ("net", "Categorical(logits=net(x).masked_fill(~mask, -1e9))"),
+    "functions": ("policy", "distributions.Categorical(logits=policy(observation))"),
+}
+
+
+def _recomputed_by_a_copy(line: str, style: Style) -> str:
+    """Old log-probabilities by the policy of the first update."""
+    return _after(
+        "reference = globals().setdefault('reference', copy.deepcopy(net))\n"
+        "old_log_probs = Categorical(logits=reference(states)).log_prob(actions).detach()"
+        .replace("\n", "\n" + line[: len(line) - len(line.lstrip())])
+    )(line, style)  # fmt: skip
+
+
+def _longer_later(line: str, style: Style) -> str:
+    """From the second update on, weigh each episode by its length."""
+    if style.name in _BATCHES or style.name in ROLLOUTS:
+        return line
+    optimizer = style.optimizer
+    return _after(
+        f"{{w}} = {{w}} * len({{w}}) ** getattr({optimizer}, 'later', 0.0); {optimizer}.later = 1.0"
+    )(line, style)
+
+
 # Their rewards are not one list of one episode.
 _BATCHES = ("batch", "vector", "buffer", "sb3", "token_level")
 
@@ -246,6 +302,17 @@ MUTATIONS = (
     Mutation("stale-buffer", ("stale-batch",), ("fresh",),
              _swap("buffer = Buffer()",
                    "buffer = self.__dict__.setdefault('kept', Buffer())"), ""),
+    Mutation("not-zeroed", ("gradients-not-zeroed",), ("zero",),
+             lambda line, style: line[: len(line) - len(line.lstrip())] + "pass", ""),
+    Mutation("kept-lists", ("stale-batch", "stale-graph", "second-update-fails"), ("lists",),
+             _kept_lists, "pytorch/examples#151"),
+    Mutation("loss-carried-over", ("stale-graph",), ("loss",), lambda line, style: _after(
+        f"loss = loss + getattr({style.optimizer}, 'total', 0.0); {style.optimizer}.total = loss"
+    )(line, style), ""),
+    Mutation("frozen-actor", ("acting-policy-stale",), ("act",), _frozen, ""),
+    Mutation("old-log-prob-stale", ("old-log-prob-stale",), ("old",), _recomputed_by_a_copy, ""),
+    Mutation("length-weighed-later", ("second-update-differs",), ("transform",),
+             _longer_later, ""),
     Mutation("old-log-prob-recomputed", ("ratio-always-one",), ("old",),
              _after("old_log_probs = log_probs.detach()"), "meta-pytorch/torchforge#571"),
 )  # fmt: skip
@@ -267,6 +334,12 @@ def mutate(style: Style, mutation: Mutation) -> Program | None:
             ):  # either of acting and scoring may change
                 lines |= {n for t in ("score", "rescore", "table") for n in _tagged(style.text, t)}
                 lines |= _lines_with(text, ".log_prob(")
+            if tag in ("zero", "lists") or mutation.name == "loss-carried-over":
+                lines |= _lines_with(text, ".backward(")  # where what is kept is used again
+            if tag == "lists":
+                lines |= _lines_with(text, ".append(")  # where a list is used that is none any more
+            if "second-update-differs" in mutation.expected:  # that it does is seen, and not why
+                lines |= _tagged(style.text, "loss", after=text)
             if tag == "valid":  # what is trained on shows in the loss
                 lines |= _tagged(style.text, "loss")
             if tag == "clear":  # what is not emptied shows where it grows
@@ -298,8 +371,11 @@ def _changed_lines(before: str, after: str) -> set[int]:
     }
 
 
-def _tagged(text: str, tag: str) -> set[int]:
+def _tagged(text: str, tag: str, after: str = "") -> set[int]:
+    """The number of a tagged line; with ``after``, of the same line in that text."""
     found = tagged_line(text, tag)
+    if found and after:
+        return _lines_with(after, found[1].strip())
     return {found[0] + 1} if found else set()
 
 

@@ -209,7 +209,7 @@ def _ratios(case: Case, rounds: Rounds) -> Iterator[Finding]:
             f"the second update begins with a ratio that is off 1 by {off[0].size:.1%}, although "
             "its actions come from the policy that it scores"
         )
-        yield case.finding("old-log-prob-stale", text, seen=off[0].place)
+        yield case.finding("old-log-prob-stale", text, seen=_old(case, off[0].place))
     if acting is False and not seen and "ratio" not in rounds.inspected.notes:
         text = "after the parameters had moved, actions came from the same probabilities as before"
         yield case.finding("acting-policy-stale", text)
@@ -295,9 +295,24 @@ _UNNAMED = ("unexplained", "entropy-sign")  # a multiple of the entropy fits muc
 
 def _again(case: Case, second: Case, whole: Case, match: Match | None) -> bool:
     """Whether the steps of the first update, or their returns, enter the second one."""
-    if match is not None and _follows(case, whole.survey, match):
-        return True
+    if match is not None:
+        surveys = (whole.survey, _as_one_episode(whole.survey))
+        if any(_follows(case, survey, match) for survey in surveys):
+            return True
     return _uses_first(whole) or _uses_first_returns(second, whole)
+
+
+def _as_one_episode(both: Survey) -> Survey:
+    """As seen by a program that takes the steps of both updates for those of one episode."""
+    traces = []
+    for trace in both.traces:
+        counted: dict[int, int] = {}
+        steps = []
+        for step in trace.steps:
+            time = counted[step.environment] = counted.get(step.environment, -1) + 1
+            steps.append(replace(step, episode=0, time=time))
+        traces.append(replace(trace, steps=tuple(steps)))
+    return replace(both, traces=tuple(traces))
 
 
 def _uses_first(whole: Case) -> bool:

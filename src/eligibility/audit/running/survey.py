@@ -16,6 +16,7 @@ from eligibility.audit.arrays import Array
 from eligibility.audit.choices import next_path
 from eligibility.audit.job import SIZES, Job, ProbeSize
 from eligibility.audit.precision import SINGLE, UNIT_DOUBLE, UNIT_SINGLE, step_length
+from eligibility.audit.running.execution import DTYPE_WORDS
 from eligibility.audit.running.runner import Runner
 from eligibility.audit.trace import Draw, Step, Trace
 
@@ -29,7 +30,6 @@ _MANY = 10**18  # "more than can be counted"
 _HOPELESS = 200  # choices of one path, of which no size of the probe makes few paths
 # Long paths tell more each, and take longer: so many steps together, and no fewer paths than that.
 _SAMPLED_STEPS, _LONG_PATHS = 20_000, 6
-_DTYPE_WORDS = ("dtype", "Double", "Float", "scalar type", "float64", "float32")
 
 # A choice as a function of the parameters: the state, which component of the action, and the
 # distribution at θ. Choices that agree in these are the same function.
@@ -146,7 +146,7 @@ def resampled(base: Survey, runner: Runner, runs: int, progress: Progress) -> Su
 def _first_run(runner: Runner) -> tuple[bool, Trace]:
     """The first path, in double precision if the program bears it."""
     first = runner.run(Job((), SIZES[0]))
-    if first.outcome == "error" and any(word in first.detail for word in _DTYPE_WORDS):
+    if first.outcome == "error" and any(word in first.detail for word in DTYPE_WORDS):
         own = runner.run(Job((), SIZES[0], raised=False))
         if own.outcome in RAN:
             return False, own
