@@ -6,6 +6,7 @@ import os
 from contextlib import suppress
 
 import torch
+from hypothesis import settings
 from jaxtyping import install_import_hook
 
 # The Triton kernels run under its interpreter, which it decides when it is first imported. On a
@@ -21,5 +22,8 @@ install_import_hook(
     ["eligibility.shapes", "eligibility.rules", "eligibility.ops", "eligibility.reinforce"],
     "beartype.beartype",
 )
+# Every run tries the same cases, and a busy machine is no fault.
+settings.register_profile("suite", derandomize=True, deadline=None)
+settings.load_profile("suite")
 # The suite runs its files in parallel processes; more threads in each would only fight.
 torch.set_num_threads(1)

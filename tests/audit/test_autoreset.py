@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import eligibility as el
-from tests.audit.writing import line_of
+from tests.audit.writing import audit_here, line_of
 
 PROGRAM = """
 import gymnasium as gym
@@ -55,7 +54,7 @@ def write(folder: Path, mode: str, skipped: str = "0 * done", after: str = "pass
 
 def test_an_action_that_was_ignored_and_reinforced_is_a_fault(tmp_path: Path) -> None:
     path = write(tmp_path, "NEXT_STEP")
-    report = el.audit_script(path, max_paths=80)
+    report = audit_here(path, max_paths=40)
     assert report.verdict == "biased", report.text()
     (finding,) = report.findings
     assert finding.rule == "autoreset-step-trained-on"
@@ -73,7 +72,7 @@ def test_an_action_that_was_ignored_and_reinforced_is_a_fault(tmp_path: Path) ->
 def test_every_mode_is_fine_without_that_step(
     tmp_path: Path, mode: str, skipped: str, after: str
 ) -> None:
-    report = el.audit_script(write(tmp_path, mode, skipped, after), max_paths=80)
+    report = audit_here(write(tmp_path, mode, skipped, after), max_paths=40)
     assert not report.findings, report.text()
     assert report.verdict == "convention"
     assert {"gamma-t-dropped"} <= {convention.name for convention in report.conventions}

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import runpy
 from pathlib import Path
 
 import pytest
 
-from eligibility.audit.examine import examine
-from eligibility.audit.judgement.case import Case
-from eligibility.audit.judgement.source import read_source
 from eligibility.audit.reporting.report import AuditReport
-from eligibility.audit.running.runner import CallableRunner
-from tests.audit.writing import PROGRAM, line_of
+from tests.audit.writing import PROGRAM, audit_here, line_of
 
 # One agent in two forms: log-probabilities kept from acting, and a batch that is scored again.
 # What the faults carry over stands before the loop.
@@ -118,14 +113,7 @@ def audit(
         program = program.replace(old, new)
     path = folder / "program.py"
     path.write_text(program, encoding="utf-8")
-    source = read_source(path)
-    return examine(
-        CallableRunner(lambda: runpy.run_path(str(path), run_name="__main__")),
-        max_paths,
-        12,
-        lambda what, done, expected: None,
-        lambda observed: Case(observed, source, str(path), source.constants(())),
-    )
+    return audit_here(path, max_paths)
 
 
 FAULTS = {

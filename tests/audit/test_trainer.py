@@ -86,7 +86,7 @@ def _registered() -> Iterator[None]:
 
 
 def observe(actions: str, memory: dict[str, Tensor] | None = None, **options: Any) -> Survey:
-    """An update after what is remembered, on the largest probe with about 40 paths."""
+    """An update after what is remembered, on a probe with at most 40 paths; 24 of two choices."""
     settings = {"hidden_sizes": (), "discount": DISCOUNT, "normalize": False} | options
 
     def program() -> None:
@@ -95,7 +95,12 @@ def observe(actions: str, memory: dict[str, Tensor] | None = None, **options: An
             model.gradient.load_state_dict(memory)
         model.learn(total_steps=10_000)
 
-    return survey(CallableRunner(program), 40, 30, lambda what, done, expected: None)
+    return survey(
+        CallableRunner(program),
+        24 if actions == "Discrete" else 40,
+        30,
+        lambda what, done, expected: None,
+    )
 
 
 def report_of(observed: Survey) -> AuditReport:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
+
+from eligibility.audit.examine import examine
+from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.source import read_source
+from eligibility.audit.reporting.report import AuditReport
+from eligibility.audit.running.runner import CallableRunner
 
 PROGRAM = """
 import gymnasium as gym
@@ -44,6 +51,18 @@ def write_program(folder: Path, old: str = "", new: str = "") -> Path:
     path = folder / "program.py"
     path.write_text(PROGRAM.replace(old, new) if old else PROGRAM, encoding="utf-8")
     return path
+
+
+def audit_here(path: Path, max_paths: int) -> AuditReport:
+    """The audit of a script in this process, which has loaded already what scripts import."""
+    source = read_source(path)
+    return examine(
+        CallableRunner(lambda: runpy.run_path(str(path), run_name="__main__")),
+        max_paths,
+        12,
+        lambda what, done, expected: None,
+        lambda observed: Case(observed, source, str(path), source.constants(())),
+    )
 
 
 def line_of_source(path: str, text: str) -> int:

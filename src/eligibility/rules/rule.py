@@ -130,11 +130,8 @@ def round_once(function: Callable[..., Any], working: torch.dtype) -> Callable[.
         rounded = _common_dtype(parameters)
         widest = double_precision(parameters[0].device)
         inside = torch.promote_types(rounded, min(working, widest, key=lambda d: d.itemsize))
-
-        def widen(argument: Any) -> Any:
-            return argument.to(inside) if _is_floating(argument) else argument
-
-        result = function(*map(widen, args), **{name: widen(a) for name, a in kwargs.items()})
+        wide = {name: _widened(argument, inside) for name, argument in kwargs.items()}
+        result = function(*(_widened(argument, inside) for argument in args), **wide)
         if isinstance(result, Mapping):
             return {symbol: part.to(rounded) for symbol, part in result.items()}
         return result.to(rounded)
@@ -149,6 +146,10 @@ def double_precision(device: torch.device) -> torch.dtype:
 
 def _common_dtype(tensors: list[Tensor]) -> torch.dtype:
     return functools.reduce(torch.promote_types, (tensor.dtype for tensor in tensors))
+
+
+def _widened(argument: Any, dtype: torch.dtype) -> Any:
+    return argument.to(dtype) if _is_floating(argument) else argument
 
 
 def _is_floating(argument: Any) -> bool:
