@@ -5,9 +5,13 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import eligibility as el
+from eligibility.audit.job import SIZES, Job
+from eligibility.audit.running.execution import execute
+from eligibility.audit.running.worker import _parts
 
 START = "import gymnasium as gym\nenv = gym.make('CartPole-v1')\nenv.reset()\n"
 
@@ -67,3 +71,25 @@ def test_draws_that_the_audit_cannot_read_are_no_fault(tmp_path: Path) -> None:
     report = el.audit_script(path)
     assert report.verdict == "inconclusive"
     assert "no action came from a random choice that the audit can read" in report.summary
+
+
+def test_a_generator_can_be_made_from_whatever_numpy_takes() -> None:
+    same = []
+
+    def program() -> None:
+        made = np.random.default_rng([1, 2])
+        same.append(np.random.default_rng(made) is made)
+        np.random.default_rng(np.random.RandomState(3)).random()
+        np.random.default_rng(np.random.PCG64(4)).random()
+
+    trace = execute(program, Job((), SIZES[0]))
+    assert trace.outcome == "finished", trace.detail
+    assert same == [True]
+
+
+def test_the_parts_of_a_library_that_a_program_imports_are_loaded_before_its_runs() -> None:
+    text = (
+        "import numpy\nfrom tianshou.data import Collector\nfrom . import own\nfrom os import path"
+    )
+    assert _parts(text) == ["tianshou.data"]
+    assert _parts("this is no Python") == []

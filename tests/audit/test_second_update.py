@@ -240,5 +240,8 @@ def test_a_return_that_ends_at_the_update_is_a_convention_with_its_own_name(tmp_
     plain += "    target = torch.tensor(returns[:4])"
     report = audit(tmp_path, CRITIC, (returns, plain))
     assert not report.findings, report.text()
-    assert "return-cut-at-update" in {c.name for c in report.conventions}
+    found = {convention.name: convention.bias for convention in report.conventions}
+    bias = found["return-cut-at-update"]
+    assert bias is not None
+    assert 0.01 < bias < 1.0
     assert not report.ok()

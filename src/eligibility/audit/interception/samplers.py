@@ -286,8 +286,12 @@ def _numpy(patches: Patches, recorder: Recorder) -> None:
             shuffle(x)
 
     def default_rng(seed: Any = None) -> Any:
-        bits = seed if isinstance(seed, np.random.BitGenerator) else np.random.PCG64(seed or 0)
-        return Enumerated(bits)
+        if isinstance(seed, np.random.Generator):
+            return seed
+        if isinstance(seed, np.random.RandomState):
+            return Enumerated(seed._bit_generator)
+        own = isinstance(seed, np.random.BitGenerator)
+        return Enumerated(seed if own else np.random.PCG64(0 if seed is None else seed))
 
     patches.set(np.random, "default_rng", default_rng)
 

@@ -14,7 +14,7 @@ from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.exact import Bias, policy_gradient
 from eligibility.audit.judgement.knowledge import CONVENTIONS
 from eligibility.audit.judgement.matching import Match
-from eligibility.audit.judgement.timeline import Timeline
+from eligibility.audit.judgement.timeline import Timeline, timeline
 from eligibility.audit.reporting.report import Convention
 
 # Without bias whatever the problem, or outside of what the audit looks at.
@@ -101,19 +101,40 @@ def _bias_alone(
 
 def _residual(evidence: Evidence, line: Timeline, weights: Array, discount: float) -> float:
     per_path = np.einsum("pi,pid->pd", weights, evidence.eligibility)
-    expected = evidence.probability @ per_path
-    true = policy_gradient(evidence, line, discount)
-    size = float(np.linalg.norm(expected))
-    if size == 0.0:
+    return _apart(evidence.probability @ per_path, policy_gradient(evidence, line, discount))
+
+
+def _apart(expected: Array, true: Array) -> float:
+    """‖expected − c·true‖ / ‖expected‖ for the c that makes it smallest."""
+    size, square = float(np.linalg.norm(expected)), float(true @ true)
+    if size == 0.0 or square == 0.0:
         return 1.0
-    scale = float(expected @ true) / float(true @ true)
-    return float(np.linalg.norm(expected - scale * true)) / size
+    return float(np.linalg.norm(expected - float(expected @ true) / square * true)) / size
 
 
 def _bias_of_entropy(evidence: Evidence, line: Timeline, match: Match) -> float:
     true = policy_gradient(evidence, line, match.form.discount)
     bonus = evidence.probability @ np.einsum("pi,pid->pd", line.present, evidence.entropy)
     return float(np.linalg.norm(match.entropy * bonus) / np.linalg.norm(true))
+
+
+def bias_of_cut(evidence: Evidence, first: int, discount: float) -> float:
+    """How far the first decisions' gradient without the rewards after them is from the one with.
+
+    Args:
+        evidence: Paths whose ``first`` decisions are those of one update, and the rest of the next.
+        first: Their number.
+        discount: γ.
+    """
+    own = evidence.present & (np.arange(evidence.present.shape[1]) < first)
+    credits = [
+        line.discounted(discount) * own
+        for line in (timeline(evidence), timeline(evidence.restricted(own)))
+    ]
+    true, cut = np.einsum(
+        "p,kpi,pid->kd", evidence.probability, np.stack(credits), evidence.eligibility
+    )
+    return _apart(cut, true)
 
 
 def describe(match: Match, tolerance: float) -> str:

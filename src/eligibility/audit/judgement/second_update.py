@@ -10,6 +10,7 @@ import numpy as np
 from eligibility.audit.arrays import Array, Booleans
 from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.catalogue import candidates
+from eligibility.audit.judgement.conventions import bias_of_cut
 from eligibility.audit.judgement.diagnosis import diagnose
 from eligibility.audit.judgement.evidence import Evidence, gather
 from eligibility.audit.judgement.knowledge import CONVENTIONS
@@ -153,7 +154,17 @@ def _with_cut(report: AuditReport, rounds: Rounds) -> AuditReport:
     if not _goes_on(rounds) or {"bootstrapped", "gae"} & names or "rollout-cut" not in names:
         return report
     name = "return-cut-at-update"
-    return _with_new(report, [Convention(name, CONVENTIONS[name], None)], "convention")
+    cut = Convention(name, CONVENTIONS[name], _size_of_cut(report, rounds))
+    return _with_new(report, [cut], "convention")
+
+
+def _size_of_cut(report: AuditReport, rounds: Rounds) -> float | None:
+    """The bias on the path of the first update; None if not all its continuations were seen."""
+    both = gather(rounds.whole) if rounds.whole and rounds.whole.exhaustive else None
+    if both is None:
+        return None
+    steps = rounds.first.steps[: rounds.first.updates[-1].steps_before]
+    return bias_of_cut(both, sum(step.executed for step in steps), report.discount)
 
 
 def _with_new(report: AuditReport, new: Sequence[Convention], verdict: str) -> AuditReport:

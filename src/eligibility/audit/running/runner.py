@@ -164,7 +164,7 @@ def _mirror(folder: Path, scratch: Path) -> None:
 
 
 def _environment(scratch: Path) -> dict[str, str]:
-    """One thread, no display, no accelerator, and home is the scratch folder."""
+    """One thread, no display, no accelerator, no compiler, and home is the scratch folder."""
     kept = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY")}
     return kept | {
         "HOME": str(scratch),
@@ -174,5 +174,6 @@ def _environment(scratch: Path) -> dict[str, str]:
         "MPLBACKEND": "Agg",
         "SDL_VIDEODRIVER": "dummy",
         "WANDB_MODE": "disabled",
+        "NUMBA_DISABLE_JIT": "1",  # compiling in every run takes longer than a few steps in Python
         "PYTHONDONTWRITEBYTECODE": "1",
     }

@@ -7,6 +7,7 @@ lines to the standard output that was there at the start.
 
 from __future__ import annotations
 
+import ast
 import ctypes
 import gc
 import importlib
@@ -73,10 +74,19 @@ def main() -> None:
 def _preload(path: Path) -> None:
     """Load the large libraries that the program names: once here, not once a run."""
     text = path.read_text(encoding="utf-8", errors="replace")
-    for name in _LIBRARIES:
+    for name in (*_LIBRARIES, *_parts(text)):
         if name in text:
             with suppress(Exception):  # then the program itself will meet the error
                 importlib.import_module(name)
+
+
+def _parts(text: str) -> list[str]:
+    """The modules of those libraries that a program imports from."""
+    with suppress(SyntaxError, ValueError):
+        imports = (n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.ImportFrom))
+        names = dict.fromkeys(node.module or "" for node in imports if not node.level)
+        return [name for name in names if name.partition(".")[0] in _LIBRARIES]
+    return []
 
 
 def _warm_up() -> None:
