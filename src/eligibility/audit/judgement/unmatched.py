@@ -12,9 +12,11 @@ from eligibility.audit.judgement.evidence import Evidence, gather
 from eligibility.audit.judgement.exact import Bias
 from eligibility.audit.judgement.free_scores import what_is_scored
 from eligibility.audit.judgement.matching import effective_weights
+from eligibility.audit.judgement.moved_returns import moved_returns
 from eligibility.audit.judgement.scoring import compare_scoring
 from eligibility.audit.judgement.timeline import Timeline
 from eligibility.audit.reporting.report import Finding
+from eligibility.audit.running.survey import has_critic
 
 _ROUNDING = 1e-6  # of numbers that are whole, as a share of 1
 _FEW = 4  # paths of several episodes that say nothing yet
@@ -47,6 +49,13 @@ def unmatched_fault(
     scored = what_is_scored(case.survey, evidence, line, case.constants, case.tolerance)
     if scored is not None:
         return case.finding(scored.rule, f"{scored.evidence}; {size}")
+    moved = (
+        moved_returns(evidence, line, case.constants, case.tolerance)
+        if has_critic(case.survey)
+        else ""
+    )
+    if moved:
+        return case.finding(moved, f"explains every path, with a critic's values; {size}")
     off = f"{outside.max():.1%} of the gradient lies outside the span of the executed actions'"
     return case.finding("unexplained", f"{size}; {off} eligibilities")
 
