@@ -16,22 +16,11 @@ from torch.func import grad, hessian, jacrev, jvp, vmap
 
 import eligibility as el
 from eligibility.errors import EligibilityError, InvalidTypeError, InvalidValueError, ShapeError
-from eligibility.ops import _backend, _plain
 
 # Forward-mode differentiation in torch 2.13 compiles its decompositions with torch.jit.
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
 
 INF = math.inf
-
-
-@pytest.fixture(params=["composition", "rows"])
-def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Runs the test on torch's composed nodes, then on the row functions in tiny chunks."""
-    if request.param == "rows":
-        monkeypatch.setattr(_backend, "_SMALL_FOR_NATIVE", 0)
-        monkeypatch.setattr(_backend, "_SMALL_FOR_PLAIN", 0)
-        monkeypatch.setattr(_plain, "_CHUNK_ELEMENTS", 7)
-    return str(request.param)
 
 
 def problem(

@@ -63,7 +63,22 @@ def test_errors_name_the_argument_and_the_remedy() -> None:
         == "`reduction`: got 'average', expected 'mean', 'sum', 'sequence' or 'none'; "
         "choose one of them"
     )
+    assert message(lambda: el.linear_log_prob(hidden, weight[0], token), ShapeError) == (
+        "`weight`: got shape [8], expected hidden [*batch, D] and weight [V, D] with V >= 1; the "
+        "unembedding has one row for each token of the vocabulary"
+    )
+    assert message(
+        lambda: el.linear_log_prob(hidden, weight, token, mask=case.mask().to_sparse()),
+        InvalidTypeError,
+    ) == (
+        "`mask`: got layout torch.sparse_coo, expected a dense or a CSR tensor; "
+        "call .to_sparse_csr()"
+    )
     clipped = (hidden, weight, token, case.advantage, case.advantage)
+    assert message(
+        lambda: inspect.unwrap(el.linear_clipped_policy_loss)(*clipped, kl_estimator="k4"),
+        InvalidValueError,
+    ) == ("`kl_estimator`: got 'k4', expected 'k1', 'k2' or 'k3'; choose one of them")
     assert message(
         lambda: el.linear_clipped_policy_loss(*clipped, clip=(1.2, 0.2)), InvalidValueError
     ) == (

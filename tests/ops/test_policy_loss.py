@@ -13,19 +13,8 @@ from torch.func import grad, vmap
 
 import eligibility as el
 from eligibility.errors import EligibilityError, InvalidTypeError, InvalidValueError, ShapeError
-from eligibility.ops import _backend, _plain
 
 INF = math.inf
-
-
-@pytest.fixture(params=["composition", "rows"])
-def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Runs the test on torch's composed nodes, then on the row functions in tiny chunks."""
-    if request.param == "rows":
-        monkeypatch.setattr(_backend, "_SMALL_FOR_NATIVE", 0)
-        monkeypatch.setattr(_backend, "_SMALL_FOR_PLAIN", 0)
-        monkeypatch.setattr(_plain, "_CHUNK_ELEMENTS", 7)
-    return str(request.param)
 
 
 def problem(rows: int = 24, categories: int = 5) -> dict[str, Tensor]:

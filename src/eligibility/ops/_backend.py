@@ -6,36 +6,12 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from eligibility.ops import _cpu, _plain, _triton
+from eligibility.ops import _cpu, _triton
 from eligibility.shapes import are_values_readable, check_action
 
 # Below so many logits the time goes into calls, and torch's own nodes cost less than a Python one.
 _SMALL_FOR_NATIVE = 1 << 16
 _SMALL_FOR_PLAIN = 1 << 20
-
-
-def row_statistics(
-    logits: Tensor, action: Tensor, mask: Tensor | None, with_entropy: bool
-) -> tuple[Tensor, Tensor | None]:
-    """`_plain.row_statistics`, by the fastest backend that can."""
-    if _cpu.serves(logits):
-        return _cpu.row_statistics(logits, action, mask, with_entropy)
-    check_actions(logits, action)
-    return _plain.row_statistics(logits, action, mask, with_entropy)
-
-
-def row_gradient(
-    logits: Tensor,
-    action: Tensor,
-    mask: Tensor | None,
-    entropies: Tensor | None,
-    grad_log_prob: Tensor | None,
-    grad_entropy: Tensor | None,
-) -> Tensor:
-    """`_plain.row_gradient`, by the fastest backend that can."""
-    if _cpu.serves(logits):
-        return _cpu.row_objective(logits, action, mask, grad_log_prob, grad_entropy)[2]
-    return _plain.row_gradient(logits, action, mask, entropies, grad_log_prob, grad_entropy)
 
 
 def check_actions(logits: Tensor, action: Tensor) -> None:

@@ -221,18 +221,6 @@ def small_sample(logits: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor, bool]
 _SCALAR = torch.empty(())
 
 
-def row_statistics(
-    logits: Float[Tensor, "N K"],
-    action: Int[Tensor, " N"],
-    mask: Bool[Tensor, "#N K"] | None,
-    with_entropy: bool,
-) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"] | None]:
-    """As `_plain.row_statistics`."""
-    found = run(RowTask(logits, action, mask=mask), log_prob=True, entropy=with_entropy)
-    assert found.log_prob is not None  # it was asked for
-    return found.log_prob, found.entropy
-
-
 def row_objective(
     logits: Float[Tensor, "N K"],
     action: Int[Tensor, " N"],

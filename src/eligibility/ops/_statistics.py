@@ -63,14 +63,14 @@ def _of_all_rows(call: CategoricalCall, with_entropy: bool) -> tuple[Tensor, Ten
             log_prob, entropy = _NativeStatistics.run(call, with_entropy)
             return log_prob, entropy
         if call.action is not None and call.action.shape == call.raw.shape[:-1]:
-            return _by_backend(call, call.action, with_entropy)
+            return _in_pieces(call, call.action, with_entropy)
     if call.action is not None:
         _backend.check_actions(call.raw, call.action)
     log_probs = _plain.log_pmf(call.logits, call.mask)
     return call.chosen(log_probs), _plain.entropy(log_probs) if with_entropy else None
 
 
-def _by_backend(
+def _in_pieces(
     call: CategoricalCall, action: Tensor, with_entropy: bool
 ) -> tuple[Tensor, Tensor | None]:
     logits, mask = call.logits, call.mask
@@ -83,13 +83,14 @@ def _by_backend(
 
 
 class _RowStatistics(torch.autograd.Function):
-    """(log π(a), entropy) of rows ``[N, K]``, with the gradient in closed form."""
+    """(log π(a), entropy) of rows ``[N, K]`` in pieces, with the gradient in closed form."""
 
     @staticmethod
     def forward(
         ctx: Any, logits: Tensor, action: Tensor, mask: Tensor | None, with_entropy: bool
     ) -> tuple[Tensor, Tensor | None]:
-        log_prob, entropy = _backend.row_statistics(logits, action, mask, with_entropy)
+        _backend.check_actions(logits, action)
+        log_prob, entropy = _plain.row_statistics(logits, action, mask, with_entropy)
         ctx.save_for_backward(logits, action, mask, entropy)
         ctx.set_materialize_grads(False)
         return log_prob, entropy
@@ -105,9 +106,7 @@ class _RowStatistics(torch.autograd.Function):
         if torch.is_grad_enabled() or not are_values_readable(*upstream):
             result = _plain.gradient(logits, action, mask, grad_log_prob, grad_entropy)
         else:
-            result = _backend.row_gradient(
-                logits, action, mask, entropy, grad_log_prob, grad_entropy
-            )
+            result = _plain.row_gradient(logits, action, mask, entropy, grad_log_prob, grad_entropy)
         return result, None, None, None
 
 
