@@ -221,6 +221,7 @@ def entropy_norms(norm: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((norm, "mean-over-time")))
 
 
+@lru_cache(maxsize=32)
 def norm_factor(norm: str, line: Timeline) -> Array:
     """[P, I] what a composition's sum is multiplied by."""
     steps = np.maximum(line.steps, 1).astype(float)[:, None]

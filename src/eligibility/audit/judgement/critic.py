@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import product
 
 import numpy as np
@@ -232,7 +233,8 @@ def _gradient(evidence: Evidence, weights: Array) -> Array:
     return flat
 
 
-def entropy_columns(evidence: Evidence, line: Timeline, norm: str) -> list[Array]:
+@lru_cache(maxsize=32)
+def entropy_columns(evidence: Evidence, line: Timeline, norm: str) -> tuple[Array, ...]:
     """The entropy's gradient on every path, divided as the policy's sum is; and its own mean.
 
     Only one of them where all batches are equally long: there the two differ by a factor.
@@ -244,7 +246,7 @@ def entropy_columns(evidence: Evidence, line: Timeline, norm: str) -> list[Array
         size = float(np.linalg.norm(column))
         if all(abs(c @ column) < (1 - 1e-9) * size * np.linalg.norm(c) for c in columns):
             columns.append(column)
-    return columns
+    return tuple(columns)
 
 
 def linear_columns(evidence: Evidence, line: Timeline, form: Advantage) -> list[Array]:
@@ -277,12 +279,15 @@ def _linear_fit(
     if not np.isfinite(columns).all():
         return None  # a leave-one-out mean of one
     size, values = float(np.linalg.norm(target)), len(columns) - 2
-    for added in ([], entropy_columns(evidence, line, form.norm)):
+
+    def solved(added: Sequence[Array]) -> tuple[Array, float]:
         matrix = np.array([*columns, *added]).T
         solution: Array = np.asarray(np.linalg.lstsq(matrix, target, rcond=1e-11)[0])
-        residual = float(np.linalg.norm(target - matrix @ solution)) / size
-        if residual < tolerance:
-            break
+        return solution, float(np.linalg.norm(target - matrix @ solution)) / size
+
+    solution, residual = solved(entropy_columns(evidence, line, form.norm))
+    if residual < tolerance and (without := solved(()))[1] < tolerance:
+        solution, residual = without
     scale = float(solution[0])
     unit_scale = scale if scale != 0.0 else 1.0
     bonus = float(solution[values + 2 :].sum())
@@ -318,7 +323,7 @@ def _fit_over_spread(
     if not np.isfinite(weights).all():
         return None
     column, goal = _gradient(evidence, weights), target.ravel()
-    for added in ([], entropy):
+    for added in ((), entropy):
         both = np.stack([column, *added], axis=1)
         factors: Array = np.asarray(np.linalg.lstsq(both, goal, rcond=1e-11)[0])
         residual = float(np.linalg.norm(goal - both @ factors) / np.linalg.norm(goal))

@@ -25,7 +25,7 @@ from eligibility.audit.running.survey import (
 from eligibility.audit.trace import Draw, Step, Trace
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Evidence:
     """What all rules are compared with.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -177,7 +178,13 @@ class Timeline:
 
     def count(self, scope: str) -> Array:
         """[P, I] number of the decisions of a scope; 1 where there is no decision."""
-        return np.maximum(self.total(np.ones(self.present.shape), scope), 1.0)
+        return self._counts[scope]
+
+    @cached_property
+    def _counts(self) -> dict[str, Array]:
+        ones = np.ones(self.present.shape)
+        scopes = ("batch", "episode", "time")
+        return {scope: np.maximum(self.total(ones, scope), 1.0) for scope in scopes}
 
     def mean(self, values: Array, scope: str) -> Array:
         """[P, I] mean over the decisions of a scope."""
