@@ -81,6 +81,7 @@ def test_counts_of_rows_with_different_totals() -> None:
         assert not y[..., 1, :2].any()
 
 
+@pytest.mark.usefixtures("path")
 def test_a_sample_comes_with_its_differentiable_log_probability() -> None:
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(4000, 5, generator=generator).requires_grad_()
@@ -99,6 +100,7 @@ def test_a_sample_comes_with_its_differentiable_log_probability() -> None:
     assert (surprise.mean() - entropy).abs() < 5 * surprise.std() / 4000**0.5
 
 
+@pytest.mark.usefixtures("path")
 def test_sampling_from_nan_or_from_nothing_is_an_error() -> None:
     with pytest.raises(el.errors.InvalidValueError) as caught:
         el.categorical_sample(torch.tensor([0.0, float("nan")]))
@@ -110,6 +112,7 @@ def test_sampling_from_nan_or_from_nothing_is_an_error() -> None:
         el.categorical_sample(torch.zeros(2), mask=torch.tensor([False, False]))
 
 
+@pytest.mark.usefixtures("path")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize(
     "row", [[0.0, torch.inf], [torch.inf, torch.inf], [torch.nan, 0.0], [-torch.inf, -torch.inf]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import re
 from typing import Any
 
@@ -121,9 +122,18 @@ def test_averaging_over_steps_is_biased_and_over_episodes_is_not() -> None:
     assert 0.9 < cosine < 0.9999
 
 
-def test_gradients_by_episodes_are_those_of_one_episode_at_a_time() -> None:
+class Reading(nn.Tanh):
+    """A layer that looks at a number, which vmap does not allow."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        assert math.isfinite(x.detach().sum().item())
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("layer", [nn.Tanh, Reading])
+def test_gradients_by_episodes_are_those_of_one_episode_at_a_time(layer: type[nn.Tanh]) -> None:
     generator = torch.Generator().manual_seed(0)
-    network = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 2)).double()
+    network = nn.Sequential(nn.Linear(3, 5), layer(), nn.Linear(5, 2)).double()
     alive = torch.tensor([[True, True, True], [True, False, True], [False, False, True]])
     observations = torch.randn(3, 3, 3, generator=generator, dtype=torch.float64)
     observations[~alive] = torch.nan  # what comes after an end may be anything
