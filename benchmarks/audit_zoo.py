@@ -46,7 +46,8 @@ FIRST = ROOT / "benchmarks" / "results" / "audit_zoo_first.json"
 PAGE = ROOT / "docs" / "audit" / "zoo.md"
 # Faults that the gradient of the first update does not have.
 _OF_THE_SECOND_UPDATE = {
-    "stale-batch", "stale-graph", "second-update-fails", "ratio-always-one",
+    "stale-batch", "stale-graph", "second-update-fails", "second-update-differs",
+    "ratio-always-one", "old-log-prob-stale", "acting-policy-stale", "gradients-not-zeroed",
 }  # fmt: skip
 _LATE = "took longer than {:g} s"
 _PATIENCE = 20  # of the clock, as multiples of the processor time that a program may take

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tests.audit.zoo.inspection import audit_program, wilson
+from tests.audit.zoo.inspection import audit_program, same_gradient, wilson
 from tests.audit.zoo.mutations import MUTATIONS, mutants, mutate
 from tests.audit.zoo.styles import STYLES
 from tests.audit.zoo.variants import clean_programs, variant
@@ -45,6 +47,16 @@ FAULTS = [
     ("actor_critic", "advantage-attached"),
     ("bootstrapped", "truncation"),
     ("bootstrapped", "bootstrapped-after-end"),
+    ("two_optimizers", "bootstrapped-after-end"),
+    ("bernoulli", "argmax-action"),
+    ("agent", "not-cleared"),
+    ("old_gym", "updated-within-episode"),
+    ("clipped", "old-log-prob-recomputed"),
+    ("clipped", "old-log-prob-stale"),
+    ("flat", "not-zeroed"),
+    ("masked", "kept-lists"),
+    ("actor_critic", "loss-carried-over"),
+    ("functions", "frozen-actor"),
 ]
 
 
@@ -97,6 +109,17 @@ def test_the_zoo_is_as_large_as_it_says() -> None:
     assert len(MUTATIONS) >= 25
     assert sum(1 for _ in mutants()) >= 200
     assert sum(1 for _ in clean_programs()) >= 150
+
+
+def test_whitening_of_what_never_is_one_step_is_no_mutant() -> None:
+    mutation = MUTATION["std-of-one"]
+    program = mutate(STYLE["masked"], mutation)
+    assert program is not None
+    assert program.harmless != program.text
+    assert same_gradient(program, replace(program, text=program.harmless))
+    other = mutate(STYLE["module"], mutation)
+    assert other is not None
+    assert not same_gradient(other, replace(other, text=other.harmless))
 
 
 def test_wilson_interval_of_a_published_example() -> None:

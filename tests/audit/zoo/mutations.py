@@ -214,10 +214,23 @@ def _longer_later(line: str, style: Style) -> str:
     """From the second update on, weigh each episode by its length."""
     if style.name in _BATCHES or style.name in ROLLOUTS:
         return line
-    optimizer = style.optimizer
+    lasting = _lasting(style)
     return _after(
-        f"{{w}} = {{w}} * len({{w}}) ** getattr({optimizer}, 'later', 0.0); {optimizer}.later = 1.0"
+        f"{{w}} = {{w}} * len({{w}}) ** getattr({lasting}, 'later', 0.0); {lasting}.later = 1.0"
     )(line, style)
+
+
+def _loss_carried_over(line: str, style: Style) -> str:
+    """Add the loss of the update before, with its graph."""
+    lasting = _lasting(style)
+    return _after(f"loss = loss + getattr({lasting}, 'total', 0.0); {lasting}.total = loss")(
+        line, style
+    )
+
+
+def _lasting(style: Style) -> str:
+    """An object that is there in every update, where the loss is computed."""
+    return "policy" if style.name == "functions" else style.optimizer
 
 
 # Their rewards are not one list of one episode.
@@ -306,9 +319,7 @@ MUTATIONS = (
              lambda line, style: line[: len(line) - len(line.lstrip())] + "pass", ""),
     Mutation("kept-lists", ("stale-batch", "stale-graph", "second-update-fails"), ("lists",),
              _kept_lists, "pytorch/examples#151"),
-    Mutation("loss-carried-over", ("stale-graph",), ("loss",), lambda line, style: _after(
-        f"loss = loss + getattr({style.optimizer}, 'total', 0.0); {style.optimizer}.total = loss"
-    )(line, style), ""),
+    Mutation("loss-carried-over", ("stale-graph",), ("loss",), _loss_carried_over, ""),
     Mutation("frozen-actor", ("acting-policy-stale",), ("act",), _frozen, ""),
     Mutation("old-log-prob-stale", ("old-log-prob-stale",), ("old",), _recomputed_by_a_copy, ""),
     Mutation("length-weighed-later", ("second-update-differs",), ("transform",),
@@ -337,7 +348,8 @@ def mutate(style: Style, mutation: Mutation) -> Program | None:
             if tag in ("zero", "lists") or mutation.name == "loss-carried-over":
                 lines |= _lines_with(text, ".backward(")  # where what is kept is used again
             if tag == "lists":
-                lines |= _lines_with(text, ".append(")  # where a list is used that is none any more
+                for grows in (".append(", "+= ["):  # where a list is used that is none any more
+                    lines |= _lines_with(text, grows)
             if "second-update-differs" in mutation.expected:  # that it does is seen, and not why
                 lines |= _tagged(style.text, "loss", after=text)
             if tag == "valid":  # what is trained on shows in the loss
