@@ -42,14 +42,15 @@ def go_on(path: Path) -> None:
     folder.finish()
 
 
-@pytest.fixture
-def whole(tmp_path: Path) -> Path:
-    """A run that never stopped."""
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that never stopped; the tests only read it."""
+    path = tmp_path_factory.mktemp("runs") / "whole"
     model = Reinforce("CartPole-v1", **OPTIONS)
-    folder = RunFolder(tmp_path / "whole", model)
+    folder = RunFolder(path, model)
     model.learn(callback=folder)
     folder.finish()
-    return tmp_path / "whole"
+    return path
 
 
 def assert_same(one: Path, other: Path) -> None:

@@ -196,18 +196,6 @@ def shaped_logits(logits: Tensor, temperature: float, softcap: float | None) -> 
     return logits if temperature == 1.0 else _plain.cooled(logits, temperature)
 
 
-def checked_logits(
-    logits: Tensor,
-    mask: Tensor | None,
-    temperature: float,
-    softcap: float | None,
-    name: str = "logits",
-) -> Tensor:
-    """The logits as they go into the softmax, from arguments that fit."""
-    check_logits_arguments(logits, mask, temperature, softcap, name)
-    return shaped_logits(logits, temperature, softcap)
-
-
 def _check_chosen_once(counts: Tensor | None) -> None:
     if counts is not None:
         raise InvalidTypeError(
