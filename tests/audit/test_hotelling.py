@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -172,3 +173,29 @@ def test_what_is_right_only_in_the_mean_is_tested() -> None:
     words = report.summary + " ".join(report.notes)
     assert "Hotelling's T²" in words
     assert "false-positive rate 0.1%" in words
+
+
+LENGTHY = """
+import gymnasium, torch
+env = gymnasium.make("CartPole-v1")
+net = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+terms, (state, _) = [], env.reset()
+for step in range(1001):
+    policy = torch.distributions.Categorical(logits=net(torch.as_tensor(state)))
+    action = policy.sample()
+    state, reward, terminated, truncated, _ = env.step(action.item())
+    terms.append(torch.randint(0, 2, ()) * reward * policy.log_prob(action))
+    if terminated or truncated:
+        state, _ = env.reset()
+(-torch.stack(terms).sum()).backward()
+optimizer.step()
+"""
+
+
+def test_a_few_long_runs_are_no_sample(tmp_path: Path) -> None:
+    program = tmp_path / "lengthy.py"
+    program.write_text(LENGTHY)
+    report = el.audit_script(program, max_paths=4, samples=2)
+    assert report.verdict == "inconclusive", report.text()
+    assert "100 runs of 1001 steps; shorten the rollout" in report.summary

@@ -7,14 +7,15 @@ from collections.abc import Callable
 
 from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.diagnosis import diagnose, diagnose_and_match, wants_test
-from eligibility.audit.judgement.hotelling import EPISODES
+from eligibility.audit.judgement.hotelling import EPISODES, RUNS
+from eligibility.audit.judgement.refusal import inconclusive
 from eligibility.audit.judgement.resolution import has_normal_numbers, resolved, with_other_values
 from eligibility.audit.judgement.second_update import with_second_update
 from eligibility.audit.reporting.report import AuditReport
 from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.survey import Progress, Survey, resampled, survey
 
-_FEWEST_RUNS = 100  # so that the test's covariance is known
+_TESTED_STEPS = 100_000  # more of them would take a quarter of an hour
 
 
 def examine(
@@ -44,7 +45,21 @@ def examine(
         case = case_of(plain)
     if not wants_test(case, report):
         return with_second_update(report, match, case, runner, case_of, progress)
+    return _tested(observed, runner, progress, case_of)
+
+
+def _tested(
+    observed: Survey, runner: Runner, progress: Progress, case_of: Callable[[Survey], Case]
+) -> AuditReport:
+    """The statistical test on runs of its own, if they are not too long for so many of them."""
     episodes = [len({(s.environment, s.episode) for s in t.steps}) for t in observed.traces]
     each = max(sum(episodes) / len(episodes), 1.0)
-    runs = max(_FEWEST_RUNS, math.ceil(1.1 * EPISODES / each))
+    runs = max(RUNS, math.ceil(1.1 * EPISODES / each))
+    steps = sum(len(trace.steps) for trace in observed.traces) // len(observed.traces)
+    if runs * steps > _TESTED_STEPS:
+        return inconclusive(
+            case_of(observed),
+            f"no rule explains the paths, and the statistical test would need {runs} runs of "
+            f"{steps} steps; shorten the rollout, for instance by an argument of the program",
+        )
     return diagnose(case_of(resampled(observed, runner, runs, progress)))

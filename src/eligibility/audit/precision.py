@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+# In the text of errors that a program may owe to the precision it is run in.
+DTYPE_WORDS = ("dtype", "Double", "Float", "scalar type", "float64", "float32")
 UNIT_DOUBLE = 2.0**-53
 UNIT_SINGLE = 2.0**-24
 # Notes of a run: some of what leads to the gradient was computed in this precision nevertheless.

@@ -83,6 +83,14 @@ class Advantage:
         critic = "baseline" if self.ending.startswith("return") else estimated
         return (critic, *self.form.conventions)
 
+    @property
+    def without_spread(self) -> Advantage:
+        """The same without a division by a standard deviation: affine in the values."""
+        if is_affine(self):
+            return self
+        centred = self.form.transform.startswith("whitened")
+        return replace(self, form=replace(self.form, transform="centred" if centred else ""))
+
     def places(self, evidence: Evidence) -> tuple[Integers, Integers, int]:
         """[P, I] index of the value before each action, and after it; and how many there are."""
         if self.ending in _OWN:
@@ -303,9 +311,7 @@ def _fit_over_spread(
     entropy's must vanish, and that is affine in the values.
     """
     target, entropy = evidence.ascent, entropy_columns(evidence, line, form.norm)
-    centred = form.form.transform.startswith("whitened")
-    plain = replace(form, form=replace(form.form, transform="centred" if centred else ""))
-    columns = linear_columns(evidence, line, plain)[:-1]
+    columns = linear_columns(evidence, line, form.without_spread)[:-1]
     if not np.isfinite(columns).all():
         return None
     shape = target.shape

@@ -13,7 +13,13 @@ from eligibility.audit.judgement.conventions import HARMLESS, conventions_of, de
 from eligibility.audit.judgement.critic import OWN_RETURN
 from eligibility.audit.judgement.evidence import Evidence, gather
 from eligibility.audit.judgement.exact import Bias, bias, least_bias
-from eligibility.audit.judgement.hotelling import EPISODES, FALSE_POSITIVES, VISIBLE, best_test
+from eligibility.audit.judgement.hotelling import (
+    EPISODES,
+    FALSE_POSITIVES,
+    RUNS,
+    VISIBLE,
+    best_test,
+)
 from eligibility.audit.judgement.knowledge import CONVENTIONS, FAULTS
 from eligibility.audit.judgement.matching import Match, find_match, uses, with_true_ending
 from eligibility.audit.judgement.noticed import mostly_fails, noticed
@@ -168,7 +174,7 @@ def _tested(
     case: Case, evidence: Evidence, line: Timeline, warnings: Sequence[Finding]
 ) -> AuditReport:
     """The verdict of the statistical test, where nothing exact can be said."""
-    if line.episodes.sum() < EPISODES:
+    if line.episodes.sum() < EPISODES or evidence.paths < RUNS:
         return inconclusive(case, _TOO_MANY)
     test = best_test(evidence, line, case.constants.discounts)
     words = (

@@ -34,6 +34,8 @@ _SAMPLE, _SAMPLED_STEPS = 16, 2000
 _LARGER_SAMPLE = 64  # where only directions are compared, which tells less
 _LONG = 200  # decisions of a batch beyond which each composition takes a millisecond
 _SPARE = 4  # weights that the values of a critic must explain beyond their own number
+_MORE_EQUATIONS = 2  # directions of the gradients beyond what is unknown: the rule is no accident
+_SAME_DIRECTION = 1e-6  # relative size below which a direction is rounding
 _SHARE = 1e-3  # a match must come from the composition itself, not from what may be added
 
 
@@ -138,6 +140,21 @@ def _any(match: Match, line: Timeline) -> bool:
     return True
 
 
+def _determined(evidence: Evidence, line: Timeline, match: Match) -> bool:
+    """Whether the gradients could have refused a critic's values: few short ones fit any rule."""
+    if not isinstance(match.form, Advantage):
+        return True
+    columns = linear_columns(evidence, line, match.form.without_spread)
+    columns += entropy_columns(evidence, line, match.form.norm)
+    unknowns = np.linalg.matrix_rank(np.array(columns))
+    equations = 0
+    for path, present in zip(evidence.eligibility, evidence.present, strict=True):
+        equations += int(np.linalg.matrix_rank(path[present], rtol=_SAME_DIRECTION))
+        if equations >= unknowns + _MORE_EQUATIONS:
+            return True
+    return False
+
+
 def _tells_states_apart(evidence: Evidence, match: Match, line: Timeline) -> bool:
     """Whether a match has no fault, and values that are not all the same."""
     if not match.faultless or match.values is None:
@@ -181,7 +198,7 @@ def _plainest(
         if _fit(sample, line, form, use, tolerance) is None:
             continue
         match = _fit(evidence, all_, form, use, tolerance)
-        if match is None or not accept(match, all_):
+        if match is None or not _determined(evidence, all_, match) or not accept(match, all_):
             continue
         if abs(abs(match.scale) - 1.0) < max(1e-6, tolerance):
             return match

@@ -10,11 +10,9 @@ from eligibility.audit.choices import PathComplete, TooManyChoicesError
 from eligibility.audit.interception.context import intercepted
 from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.job import Job
+from eligibility.audit.precision import DTYPE_WORDS
 from eligibility.audit.trace import Trace
 from eligibility.audit.user_code import is_user_file
-
-# In the text of errors that a program may owe to the precision it is run in.
-DTYPE_WORDS = ("dtype", "Double", "Float", "scalar type", "float64", "float32")
 
 
 def execute(program: Callable[[], object], job: Job, *, four_tuple: bool = False) -> Trace:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Protocol
@@ -110,7 +111,8 @@ class ScriptRunner:
 
     def close(self) -> None:
         """End the child process and remove its folder."""
-        pipe(self._process.stdin).close()
+        with suppress(BrokenPipeError):  # of a line that nobody reads any more
+            pipe(self._process.stdin).close()
         try:
             self._process.wait(timeout=2)
         except subprocess.TimeoutExpired:

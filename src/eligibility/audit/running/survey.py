@@ -15,8 +15,7 @@ import numpy as np
 from eligibility.audit.arrays import Array
 from eligibility.audit.choices import next_path
 from eligibility.audit.job import SIZES, Job, ProbeSize
-from eligibility.audit.precision import SINGLE, UNIT_DOUBLE, UNIT_SINGLE, step_length
-from eligibility.audit.running.execution import DTYPE_WORDS
+from eligibility.audit.precision import DTYPE_WORDS, SINGLE, UNIT_DOUBLE, UNIT_SINGLE, step_length
 from eligibility.audit.running.runner import Runner
 from eligibility.audit.trace import Draw, Step, Trace
 
