@@ -4,10 +4,10 @@
 
 ``benchmarks/published.json`` lists repository, commit, path, arguments, and what the script
 computes by a reading line by line: its verdict and its rules. The scripts are not part of this
-project. FOLDER holds them as ``owner+name/<first 12 digits of the commit>/path``. Two of them need
-ptan and tyro. About 10 s a script, minutes for those with batches of thousands of steps; with
-``--seconds`` no new one is started after that time, and the results of the others are kept;
-``--page`` only compares and writes the page.
+project. FOLDER holds them as ``owner+name/<first 12 digits of the commit>/path``. Some of them need
+ptan, tyro or a stand-in for a package that they import; their entries say so. About 10 s a script,
+minutes for those with batches of thousands of steps; with ``--seconds`` no new one is started after
+that time, and the results of the others are kept; ``--page`` only compares and writes the page.
 """
 
 from __future__ import annotations
@@ -42,7 +42,11 @@ def audit(entry: dict[str, Any], folder: Path) -> dict[str, Any]:
     """What the audit says of one script, beside what its reading says."""
     started = time.monotonic()
     report = el.audit_script(
-        place_of(entry, folder), entry.get("arguments", ()), time_limit=120.0, memory_limit=4096
+        place_of(entry, folder),
+        entry.get("arguments", ()),
+        time_limit=120.0,
+        memory_limit=4096,
+        **entry.get("options", {}),
     )
     return {
         "script": key_of(entry),
@@ -89,7 +93,8 @@ def page(entries: list[dict[str, Any]], results: dict[str, dict[str, Any]]) -> s
             f"https://github.com/{entry['repository']}/blob/{entry['commit']}/{entry['path']}"
         ).replace(" ", "%20")
         name = f"{entry['repository']} `{entry['path'].split('/')[-1]}` at `{entry['commit'][:7]}`"
-        given = " ".join(entry.get("arguments", ()))
+        options = (f"--{k.replace('_', '-')} {v}" for k, v in entry.get("options", {}).items())
+        given = " ".join((*options, *entry.get("arguments", ())))
         link = f"[{name}]({address})" + (f" with `{given}`" if given else "")
         found = ", ".join(
             f"`{rule}`{' (warning)' if severity == 'warning' else ''}, line {line}"
@@ -104,7 +109,11 @@ def page(entries: list[dict[str, Any]], results: dict[str, dict[str, Any]]) -> s
         f"- `{key_of(entry)}`: {result['summary']}" for entry, result in rows
         if not agrees(entry, result) or result["verdict"] == "inconclusive"
     ]  # fmt: skip
-    unknown = [f"- `{key_of(e)}`: {e['checked']}" for e in entries if key_of(e) not in results]
+    unknown = [
+        f"- `{key_of(e)}`: {e['checked']}"
+        + (f". **Why not:** {e['why_not']}" if "why_not" in e else "")
+        for e in entries if key_of(e) not in results
+    ]  # fmt: skip
     if unknown:
         lines += ["", "Read by hand, and not run to an end of the audit:", "", *unknown]
     if missed:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from tests.audit.zoo.inspection import audit_program, same_gradient, wilson
 from tests.audit.zoo.mutations import MUTATIONS, mutants, mutate
-from tests.audit.zoo.styles import STYLES
+from tests.audit.zoo.styles import PATCHED_STYLES, STYLES
 from tests.audit.zoo.variants import clean_programs, variant
 
 STYLE = {style.name: style for style in STYLES}
@@ -120,6 +121,17 @@ def test_whitening_of_what_never_is_one_step_is_no_mutant() -> None:
     other = mutate(STYLE["module"], mutation)
     assert other is not None
     assert not same_gradient(other, replace(other, text=other.harmless))
+
+
+def test_changes_written_beside_a_style_apply_and_name_rules_that_have_a_page() -> None:
+    pages = Path(__file__).parents[2] / "docs" / "audit"
+    programs = [p for p in (*mutants(), *clean_programs()) if p.style in PATCHED_STYLES]
+    assert {program.style for program in programs} == set(PATCHED_STYLES)
+    assert len({program.text for program in programs}) == len(programs)
+    for program in programs:
+        compile(program.text, program.name, "exec")
+        assert bool(program.lines) == bool(program.expected), program.name
+        assert all((pages / f"{rule}.md").exists() for rule in program.expected), program.name
 
 
 def test_wilson_interval_of_a_published_example() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 
+from tests.audit.zoo.changes import broken, changed_lines, read_changes
 from tests.audit.zoo.styles import (
     NEVER_SINGLE,
+    PATCHED_STYLES,
     ROLLOUTS,
     STYLES,
     Program,
@@ -328,6 +329,8 @@ MUTATIONS = (
              _after("old_log_probs = log_probs.detach()"), "meta-pytorch/torchforge#571"),
 )  # fmt: skip
 
+RULES = {mutation.name: mutation.expected for mutation in MUTATIONS}
+
 
 def mutate(style: Style, mutation: Mutation) -> Program | None:
     """The style's program with one fault; None where the fault has no place in it."""
@@ -339,7 +342,7 @@ def mutate(style: Style, mutation: Mutation) -> Program | None:
         changed = mutation.change(line, style)
         if changed != line:
             text = untagged(with_line(style.text, index, changed))
-            lines = _changed_lines(untagged(style.text), text)
+            lines = changed_lines(untagged(style.text), text)
             if (
                 "behaviour-not-scored" in mutation.expected
             ):  # either of acting and scoring may change
@@ -372,17 +375,6 @@ def mutate(style: Style, mutation: Mutation) -> Program | None:
     return None
 
 
-def _changed_lines(before: str, after: str) -> set[int]:
-    """Numbers of the lines of ``after`` that are not in ``before`` at their place."""
-    matcher = SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False)
-    return {
-        number + 1
-        for kind, _, _, start, end in matcher.get_opcodes()
-        if kind != "equal"
-        for number in range(start, max(end, start + 1))
-    }
-
-
 def _tagged(text: str, tag: str, after: str = "") -> set[int]:
     """The number of a tagged line; with ``after``, of the same line in that text."""
     found = tagged_line(text, tag)
@@ -402,3 +394,5 @@ def mutants() -> Iterator[Program]:
             program = mutate(style, mutation)
             if program is not None:
                 yield program
+    for style in PATCHED_STYLES:
+        yield from broken(style, read_changes(style, RULES))

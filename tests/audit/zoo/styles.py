@@ -1,8 +1,9 @@
-"""The clean programs of the zoo: twenty-five ways in which people write REINFORCE.
+"""The clean programs of the zoo: thirty-four ways in which people write policy gradients.
 
 A program is a text with tagged lines (``#@ tag``); mutations and variants exchange tagged lines.
 Twelve styles were at hand when the diagnosis was written. Eight were written when it was frozen and
 scored once, and so were five later ones; what was met in them was repaired, so they are opened.
+Nine have no tags: their changes are written beside them (see ``changes``).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent / "styles"
 # Whether the diagnosis was written or repaired with its programs at hand, or they are only scored.
-HALVES = ("tuning", "opened")
+HALVES = ("tuning", "opened", "scored")
 _TAG = re.compile(r"\s*#@ (\w+)$")
 
 
@@ -78,6 +79,18 @@ STYLES = (
     Style("squashed", half="opened"),
     Style("token_level", half="opened"),
     Style("clipped", half="opened"),
+)
+# Their faults and conventions are written beside them; see ``changes``.
+PATCHED_STYLES = (
+    Style("lightning", half="scored", inexact=True),
+    Style("transitions", half="scored", inexact=True),
+    Style("course", half="scored", inexact=True),
+    Style("functional", half="scored"),
+    Style("worker", half="scored", inexact=True),
+    Style("tutorial", half="scored", inexact=True),
+    Style("rloo", half="scored"),
+    Style("minibatches", half="scored", inexact=True),
+    Style("karpathy", half="scored", inexact=True),
 )
 # Batches that have the same number of steps each time; and those that never have one step only.
 ROLLOUTS = ("vector", "same_step", "next_step", "sb3")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tests.audit.zoo.changes import clean, read_changes
+from tests.audit.zoo.mutations import RULES
 from tests.audit.zoo.styles import (
     EQUALLY_LONG,
+    PATCHED_STYLES,
     STYLES,
     Program,
     Style,
@@ -99,3 +102,5 @@ def clean_programs() -> Iterator[Program]:
                 program = variant(style, hyperparameters, convention)
                 if program is not None:
                     yield program
+    for style in PATCHED_STYLES:
+        yield from clean(style, read_changes(style, RULES))
