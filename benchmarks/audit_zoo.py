@@ -211,9 +211,8 @@ def page(result: Row, firsts: Sequence[Row]) -> str:
         f"{len(STYLES)} styles of program × {len(MUTATIONS)} faults, {len(PATCHED_STYLES)} styles "
         "with faults of their own, and all of them × hyperparameters × conventions as clean "
         "programs. The audit was written with the tuning styles at hand. The opened ones were "
-        "written afterwards and scored once, below; what was met in them was then repaired, so "
-        "they are tuning styles since. The scored ones were written by somebody who had not read "
-        "the audit, and nothing was repaired after them. "
+        "written afterwards, the last nine by somebody who had not read the audit, and scored "
+        "once, below; what was met in them was then repaired, so they are tuning styles since. "
         "Made by `python -m benchmarks.audit_zoo`.",
         "",
         f"{done} of the zoo's {there} programs were audited for this page, in a seeded random "

@@ -85,6 +85,21 @@ def test_a_clean_program_raises_no_alarm(style: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("convention", "name"),
+    [("plain", "centred"), ("token-mean", "leave-one-out"), ("group-whitened", "whitened")],
+)
+def test_the_returns_of_a_group_are_compared_each_once_and_not_each_step(
+    convention: str, name: str
+) -> None:
+    wanted = f"rloo/group-of-three/{convention}"
+    (program,) = (program for program in clean_programs() if program.name == wanted)
+    report = audit_program(program, max_paths=12)
+    assert report.verdict == "convention", report.text()
+    assert name in {named.name for named in report.conventions}
+    assert "over the returns" in report.rule
+
+
+@pytest.mark.parametrize(
     ("style", "convention"),
     [
         ("flat", "gamma-t-dropped"),

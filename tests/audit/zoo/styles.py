@@ -82,15 +82,15 @@ STYLES = (
 )
 # Their faults and conventions are written beside them; see ``changes``.
 PATCHED_STYLES = (
-    Style("lightning", half="scored", inexact=True),
-    Style("transitions", half="scored", inexact=True),
-    Style("course", half="scored", inexact=True),
-    Style("functional", half="scored"),
-    Style("worker", half="scored", inexact=True),
-    Style("tutorial", half="scored", inexact=True),
-    Style("rloo", half="scored"),
-    Style("minibatches", half="scored", inexact=True),
-    Style("karpathy", half="scored", inexact=True),
+    Style("lightning", half="opened", inexact=True),
+    Style("transitions", half="opened", inexact=True),
+    Style("course", half="opened", inexact=True),
+    Style("functional", half="opened"),
+    Style("worker", half="opened", inexact=True),
+    Style("tutorial", half="opened", inexact=True),
+    Style("rloo", half="opened"),
+    Style("minibatches", half="opened", inexact=True),
+    Style("karpathy", half="opened", inexact=True),
 )
 # Batches that have the same number of steps each time; and those that never have one step only.
 ROLLOUTS = ("vector", "same_step", "next_step", "sb3")

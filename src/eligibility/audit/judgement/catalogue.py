@@ -136,6 +136,7 @@ _LATE = (
 )
 NORMS = ("", "mean-over-time", "mean-over-each-episode", "mean-over-episodes")
 SCOPES = ("batch", "episode")
+_RETURNS = "returns"  # a scope: of the batch's episodes, each counts once, not once for each step
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ class Candidate:
         discount: γ.
         time_discount: Whether γ^t multiplies it.
         transform: What is done to the credits before they are used.
-        scope: Over what: the batch or each episode.
+        scope: Over what: the batch's steps, each episode's, or the batch's returns.
         coupling: Which log-probability meets which credit.
         norm: What the sum is divided by.
         epsilon: Added to a standard deviation before dividing by it.
@@ -243,16 +244,18 @@ def _transformed(
         return credit
     if transform.startswith("leave-one-out-of-"):
         return credit - _mean_of_others(credit, line, transform.removeprefix("leave-one-out-of-"))
-    count = line.count(scope)
-    mean = line.mean(credit, scope)
-    centred = credit - mean
+    once = scope == _RETURNS
+    share = 1.0 / np.maximum(line.length, 1) if once else np.ones(credit.shape)
+    scope = "batch" if once else scope
+    count = line.total(share, scope) if once else line.count(scope)
+    centred = credit - line.total(credit * share, scope) / np.maximum(count, 1.0)
     if transform == "centred":
         return centred
     with np.errstate(divide="ignore", invalid="ignore"):
         if transform == "leave-one-out":
             left_out: Array = centred * count / (count - 1)
             return left_out
-        square = line.total(centred**2, scope)
+        square = line.total(centred**2 * share, scope)
         spread = np.sqrt(square / (count if transform.endswith("-biased") else count - 1))
         numbers = credit if transform.startswith("scaled") else centred
         # equal numbers, where a program that divides by 0 is not finite, and a careful one gives 0
@@ -289,7 +292,11 @@ def candidates(
             if bool(coupling) and credit.rule not in ("", "whole-episode-return"):
                 continue
             several = transform in _OTHERS or transform in _LATE
-            for scope in scopes if (transform and not several) or coupling else SCOPES[:1]:
+            over = scopes if (transform and not several) or coupling else SCOPES[:1]
+            whole = credit.rule == "whole-episode-return" and not (coupling or line.single)
+            if whole and transform in TRANSFORMS[1:]:
+                over = (*over, _RETURNS)
+            for scope in over:
                 for discount in discounts:
                     for time_discount in (True, False) if discount != 1.0 else (False,):
                         if time_discount and (credit.rule == "whole-episode-return"):

@@ -153,7 +153,7 @@ def describe(match: Match, tolerance: float) -> str:
     if form.time_discount:
         words.append("times γ^t")
     if form.transform:
-        over = " over each episode" if form.scope == "episode" else ""
+        over = {"episode": " over each episode", "returns": " over the returns"}.get(form.scope, "")
         words += [name.replace("-", " ") + over for name in transform_names(form.transform)]
     words += [part.replace("-", " ") for part in (form.coupling, form.norm) if part]
     if abs(match.entropy) > max(1e-6, tolerance):
