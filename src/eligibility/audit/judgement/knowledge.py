@@ -109,7 +109,18 @@ FAULTS = {
         "returns are cut to integers",
         "the returns are stored in an integer array, which drops their fractions",
         "returns = np.zeros(len(rewards), dtype=np.float64)",
-        ("long", "int", "astype", "zeros_like", "zeros", "empty_like"),
+        (
+            "long",
+            "int",
+            "int32",
+            "int64",
+            "LongTensor",
+            "IntTensor",
+            "astype",
+            "zeros_like",
+            "zeros",
+            "empty_like",
+        ),
     ),
     "return-carried-over-episodes": Rule(
         "return carried across the end of an episode",
@@ -199,7 +210,7 @@ FAULTS = {
         "the network that acts is not updated",
         "actions come from the parameters of an earlier update, and no ratio corrects for it",
         "acting_policy.load_state_dict(policy.state_dict())  # after every update",
-        ("load_state_dict", "deepcopy"),
+        ("load_state_dict", "deepcopy", "detach+copy"),
     ),
     "critic-target-not-detached": Rule(
         "the critic's target is not detached",

@@ -6,30 +6,44 @@ import ast
 from collections import Counter
 from functools import partial
 
+from eligibility.audit.judgement import clues
 from eligibility.audit.judgement.knowledge import FAULTS
+from eligibility.audit.judgement.losses import Loss, find_loss
 from eligibility.audit.judgement.pointers import (
     action_line,
     element_line,
     scored_line,
+    statement_at,
     update_call,
 )
-from eligibility.audit.judgement.source import Source, is_accumulation, mentioned_names
+from eligibility.audit.judgement.source import (
+    Source,
+    assigned_names,
+    is_accumulation,
+    mentioned_names,
+)
 from eligibility.audit.running.survey import Survey
 from eligibility.audit.trace import Trace
 
-# Faults in how the returns are accumulated, and those in how they are stored.
-_ACCUMULATED = ("immediate-reward", "rewards-so-far", "discount-from-the-end")
+# Faults in how the returns are stored, and those in how they are accumulated.
 _STORED = ("reversed-returns",)
 _CARRIED = ("return-carried-over-episodes", "return-carried-over-actors")
+_IN_PRODUCT = ("mean-log-prob-times-sum-of-returns", "broadcast")
 _IN_LOSS = (
-    "mean-log-prob-times-sum-of-returns",
-    "broadcast",
-    "wrong-sign",
     "returns-unused",
     "probability-not-log-probability",
     "unexplained",
     "autoreset-step-trained-on",
 )
+# Rewards that were stored rightly may have these.
+_MISUSED = ("immediate-reward", "shifted-rewards")
+# What tells of a fault whose words are nowhere in the text.
+_CLUES = {
+    "rewards-so-far": clues.forward_sum_line,
+    "non-finite-gradient": clues.divided_line,
+    "bootstrapped-after-termination": clues.next_value_line,
+    "truncation-as-termination": clues.next_value_line,
+}
 _IN_SCORING = ("scored-other-action", "most-likely-action-scored", "behaviour-not-scored")
 
 
@@ -52,30 +66,32 @@ def locate(
 
 
 def _line(rule: str, survey: Survey, source: Source, backward: int) -> int:
-    loss = source.loss_line(backward) if backward else 0
+    found = find_loss(source, backward)
+    loss = found.built
+    if rule in _IN_PRODUCT:
+        return clues.product_line(source, loss)
+    if rule == "wrong-sign":
+        return found.signed
+    if rule == "probability-not-log-probability" and found.by_hand:
+        return scored_line(source, loss) or loss
     if rule in _IN_LOSS:
         return loss
     if rule == "entropy-sign":
-        near = source.line_where(partial(_mentions, word="loss+entrop"), near=backward)
+        near = source.line_where(_adds_entropy, near=found.taken)
         return near or loss
     if rule == "several-updates-without-ratio":
-        return backward
+        return clues.repeated_call_line(source, backward) or found.taken
+    if rule == "gradients-not-zeroed":
+        return found.taken
     if rule == "stale-batch":
-        kept = source.kept_list_line()
+        kept = source.kept_list_line() or clues.kept_choice_line(source)
         if kept:
             return kept
     if rule == "argmax-action" and (made := action_line(source)):
         return made
-    adding, storing = source.accumulation()
-    early = update_call(source, backward) if rule == "immediate-reward" and _early(survey) else 0
-    if early:
-        return early
-    if rule == "immediate-reward" and adding:
-        return storing if _recurs(source, adding) else adding
-    if rule in _STORED and storing:
-        return storing
-    if rule in _CARRIED and adding:
-        return adding
+    returned = _return_line(rule, survey, source, found)
+    if returned:
+        return returned
     if rule == "baseline-sees-own-return":
         moved = source.line_where(partial(_moves, names=_subtracted(source)), near=loss)
         if moved:
@@ -89,11 +105,56 @@ def _line(rule: str, survey: Survey, source: Source, backward: int) -> int:
         return element_line(source, scored) or scored
     if rule == "mask-in-acting-only" and scored:
         return source.origin(source.origin(scored))
+    if rule == "last-step-dropped" and (cut := clues.shortened_line(source, loss)):
+        return cut
     for word in FAULTS[rule].look:
+        if word == "detach" and (ungraded := clues.ungraded_line(source, loss)):
+            return ungraded  # no other statement takes the log-probabilities out
         line = source.line_where(partial(_mentions, word=word), near=max(loss - 1, 0))
-        if line and line != loss:
+        if line and line != loss and not (rule in _MISUSED and clues.passes_on(source, line)):
             return line
-    return adding if rule in _ACCUMULATED and adding else loss
+    clue = _CLUES.get(rule)
+    return (clue(source, loss) if clue else 0) or loss
+
+
+def _return_line(rule: str, survey: Survey, source: Source, found: Loss) -> int:
+    """Where the returns get a fault of theirs; 0 if the text does not tell."""
+    adding, storing = source.accumulation()
+    if rule == "immediate-reward":
+        early = update_call(source, found.taken) if _early(survey) else 0
+        if early or not adding:
+            return early
+        if _sums_up(source, adding, storing) and not clues.starts_anew(source, adding):
+            return clues.product_line(source, found.built)
+        return storing if _recurs(source, adding) else adding
+    if rule in _STORED:
+        return clues.reversing_line(source, storing, found.built)
+    if rule in _CARRIED:
+        return adding
+    if rule == "shifted-rewards":
+        return clues.rolled_line(source, found.built)
+    return 0
+
+
+def _sums_up(source: Source, adding: int, storing: int) -> bool:
+    """Whether one line adds to a return and the other stores it, as they should."""
+    added, stored = (statement_at(source.tree, line) for line in (adding, storing))
+    if added is None or stored is None or added is stored:
+        return False
+    kept = mentioned_names(stored)
+    through = any(isinstance(n, ast.Subscript) for n in ast.walk(added))
+    recurs = is_accumulation(added) or (
+        through and bool(mentioned_names(added) & _held(stored)) and clues.multiplies(stored)
+    )
+    return recurs and bool(assigned_names(added) & kept)
+
+
+def _held(stored: ast.stmt) -> set[str]:
+    """What a statement such as ``returns.insert(0, …)`` stores into."""
+    value = stored.value if isinstance(stored, ast.Expr) else None
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        return {_name(value.func.value)} - {""}
+    return assigned_names(stored) - {""}
 
 
 def _early(survey: Survey) -> bool:
@@ -147,6 +208,15 @@ def first_error(traces: tuple[Trace, ...]) -> tuple[str, int]:
 def _common(places: list[tuple[str, int]]) -> tuple[str, int]:
     counted = Counter(place for place in places if place[1])
     return counted.most_common(1)[0][0] if counted else ("", 0)
+
+
+def _adds_entropy(statement: ast.stmt) -> bool:
+    """Whether a statement makes or returns a loss of another one and an entropy."""
+    names = mentioned_names(statement)
+    loss = "loss" in names or (
+        isinstance(statement, ast.Return) and any("loss" in name for name in names)
+    )
+    return loss and any("entrop" in name for name in names)
 
 
 def _mentions(statement: ast.stmt, word: str) -> bool:

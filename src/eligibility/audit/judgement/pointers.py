@@ -10,43 +10,51 @@ from eligibility.audit.judgement.source import Source, mentioned_names
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _STEPS = ("step", "step_async")
 _GROWS = ("append", "extend", "insert", "appendleft")
+_CHOOSES = ("argmax", "max", "topk", "index", "multinomial", "sample")
+_LIMITS = ("clip", "clamp")
 _HOPS = 3  # calls that are followed into
 
 
 def action_line(source: Source) -> int:
     """Where the action that an environment's ``step`` is given was made; 0 if that is not plain."""
-    calls = [call for call in _calls(source.tree) if _called(call) in _STEPS and call.args]
-    found = (_made(source.tree, source.tree, call.args[0], call.lineno, _HOPS) for call in calls)
+    stepping = [call for call in calls(source.tree) if _called(call) in _STEPS and call.args]
+    found = (_made(source.tree, source.tree, call.args[0], call.lineno, _HOPS) for call in stepping)
     return next((line for line in found if line), 0)
 
 
 def scored_line(source: Source, loss: int) -> int:
     """Where the log-probabilities of a loss are collected, or else made; 0 if it names none."""
-    statement = _statement(source.tree, loss)
+    statement = statement_at(source.tree, loss)
     names = {n for n in mentioned_names(statement) if "log" in n} if statement else set()
     for name in sorted(names):
-        grown = [
-            call.lineno
-            for call in _calls(source.tree)
-            if _called(call) in _GROWS
-            and isinstance(call.func, ast.Attribute)
-            and _last(call.func.value) == name
-        ]
-        made = [line for line, _ in _assignments(source.tree, name) if line < loss]
+        made = [pair for pair in assignments(source.tree, name) if pair[0] < loss]
+        parts = {part for _, value in made for part in mentioned_names(value) if "log" in part}
+        grown = [line for part in (name, *sorted(parts)) for line in _grown(source, part)]
         if grown or made:
-            return grown[0] if grown else made[-1]
+            return grown[0] if grown else made[-1][0]
     return 0
+
+
+def _grown(source: Source, name: str) -> list[int]:
+    """Where something is put into a list."""
+    return [
+        call.lineno
+        for call in calls(source.tree)
+        if _called(call) in _GROWS
+        and isinstance(call.func, ast.Attribute)
+        and last_name(call.func.value) == name
+    ]
 
 
 def element_line(source: Source, line: int) -> int:
     """Where, at or after a line, one element of what it assigns is taken by its number; or 0."""
-    statement = _statement(source.tree, line)
-    names = set(_targets(statement)) if statement else set()
+    statement = statement_at(source.tree, line)
+    names = set(targets(statement)) if statement else set()
     taken = [
         node.lineno
         for node in ast.walk(source.tree)
         if isinstance(node, ast.Subscript)
-        and _last(node.value) in names
+        and last_name(node.value) in names
         and isinstance(node.ctx, ast.Load)
         and _is_number(node.slice)
         and node.lineno > line
@@ -62,26 +70,26 @@ def update_call(source: Source, backward: int) -> int:
     loops = [
         node
         for node in ast.walk(source.tree)
-        if isinstance(node, (ast.For, ast.While)) and _steps_within(node)
+        if isinstance(node, (ast.For, ast.While)) and steps_within(node)
     ]
     innermost = [loop for loop in loops if not any(other in ast.walk(loop) for other in loops
                                                    if other is not loop)]  # fmt: skip
-    name = next((f.name for f in reversed(_functions_around(source.tree, backward))), "")
+    name = next((f.name for f in reversed(functions_around(source.tree, backward))), "")
     for loop in innermost:
         if loop.lineno <= backward <= (loop.end_lineno or 0):
             return backward
-        calls = [call.lineno for call in _calls(loop) if name and _called(call) == name]
-        if calls:
-            return calls[0]
+        updates = [call.lineno for call in calls(loop) if name and _called(call) == name]
+        if updates:
+            return updates[0]
     return 0
 
 
 def subtracted_line(source: Source, line: int) -> int:
     """Where what a line subtracts was last assigned before it; 0 if that is not plain."""
-    statement = _statement(source.tree, line)
+    statement = statement_at(source.tree, line)
     for node in ast.walk(statement) if statement else ():
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
-            made = [at for at, _ in _assignments(source.tree, _last(node.right)) if at < line]
+            made = [at for at, _ in assignments(source.tree, last_name(node.right)) if at < line]
             if made:
                 return made[-1]
     return 0
@@ -90,23 +98,27 @@ def subtracted_line(source: Source, line: int) -> int:
 def _made(tree: ast.AST, scope: ast.AST, value: ast.expr, line: int, hops: int) -> int:
     """Where in ``scope`` the first name of an expression was assigned, or in what it calls."""
     for name in _names(value):
-        made = [(at, node) for at, node in _assignments(scope, name) if at <= line]
+        made = [(at, node) for at, node in assignments(scope, name) if at <= line]
         if not made:
             continue
         at, source = made[-1]
-        function = _function(tree, source)
+        if isinstance(source, ast.Call) and _called(source) in _LIMITS and source.args:
+            return _made(tree, scope, source.args[0], at - 1, hops) or at
+        function = called_function(tree, source)
         if function is None or not hops:
             return at
         returns = [n for n in ast.walk(function) if isinstance(n, ast.Return) and n.value]
         for node in returns:
             assert node.value is not None
             first = node.value.elts[0] if isinstance(node.value, ast.Tuple) else node.value
+            if {_called(call) for call in calls(first)} & set(_CHOOSES):
+                return node.lineno
             return _made(tree, function, first, node.lineno, hops - 1) or node.lineno
         return at
     return 0
 
 
-def _function(tree: ast.AST, value: ast.expr) -> _Function | None:
+def called_function(tree: ast.AST, value: ast.expr) -> _Function | None:
     """The function of the program that an expression is a call of."""
     if not isinstance(value, ast.Call):
         return None
@@ -114,7 +126,7 @@ def _function(tree: ast.AST, value: ast.expr) -> _Function | None:
     return next(named, None)
 
 
-def _functions_around(tree: ast.AST, line: int) -> list[_Function]:
+def functions_around(tree: ast.AST, line: int) -> list[_Function]:
     """The functions that hold a line, the innermost one last."""
     return [
         node
@@ -123,28 +135,29 @@ def _functions_around(tree: ast.AST, line: int) -> list[_Function]:
     ]
 
 
-def _assignments(scope: ast.AST, name: str) -> list[tuple[int, ast.expr]]:
+def assignments(scope: ast.AST, name: str) -> list[tuple[int, ast.expr]]:
     """Line and value of every assignment to a name, in the order of the text."""
     found = [
         (node.lineno, node.value)
         for node in ast.walk(scope)
         if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign))
         and node.value is not None
-        and name in _targets(node)
+        and name in targets(node)
     ]
     return sorted(found, key=lambda pair: pair[0])
 
 
-def _targets(statement: ast.stmt) -> Iterator[str]:
+def targets(statement: ast.stmt) -> Iterator[str]:
+    """The names that a statement assigns to, also within tuples."""
     if isinstance(statement, ast.Assign):
         for target in statement.targets:
             parts = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
-            yield from map(_last, parts)
+            yield from map(last_name, parts)
     elif isinstance(statement, (ast.AnnAssign, ast.AugAssign)):
-        yield _last(statement.target)
+        yield last_name(statement.target)
 
 
-def _statement(tree: ast.AST, line: int) -> ast.stmt | None:
+def statement_at(tree: ast.AST, line: int) -> ast.stmt | None:
     """The innermost plain statement that holds a line."""
     holding = [
         node
@@ -156,21 +169,23 @@ def _statement(tree: ast.AST, line: int) -> ast.stmt | None:
     return holding[-1] if holding else None
 
 
-def _steps_within(node: ast.AST) -> bool:
-    return any(_called(call) in _STEPS and call.args for call in _calls(node))
+def steps_within(node: ast.AST) -> bool:
+    """Whether an environment takes a step within a part of the program."""
+    return any(_called(call) in _STEPS and call.args for call in calls(node))
 
 
-def _calls(node: ast.AST) -> Iterator[ast.Call]:
+def calls(node: ast.AST) -> Iterator[ast.Call]:
+    """Every call within a part of the program."""
     return (part for part in ast.walk(node) if isinstance(part, ast.Call))
 
 
 def _called(call: ast.Call) -> str:
-    return _last(call.func)
+    return last_name(call.func)
 
 
 def _names(value: ast.expr) -> Iterator[str]:
     """The names that an expression reads, without those that it calls."""
-    called = {id(call.func) for call in _calls(value) if isinstance(call.func, ast.Name)}
+    called = {id(call.func) for call in calls(value) if isinstance(call.func, ast.Name)}
     for node in ast.walk(value):
         if isinstance(node, ast.Name) and id(node) not in called:
             yield node.id
@@ -181,10 +196,10 @@ def _is_number(index: ast.expr) -> bool:
     return any(isinstance(part, ast.Constant) and type(part.value) is int for part in parts)
 
 
-def _last(node: ast.expr) -> str:
+def last_name(node: ast.expr) -> str:
     """The name at the end of ``a.b.name``; of ``name[…]`` the name."""
     if isinstance(node, ast.Subscript):
-        return _last(node.value)
+        return last_name(node.value)
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""

@@ -134,8 +134,9 @@ class Source:
     def kept_list_line(self, parts: Sequence[str] = ("",)) -> int:
         """Where a list grows that nothing empties or makes anew; 0 if there is none.
 
-        What is assigned once, at the top or when an object is made, is not made anew. Of lists of
-        an object that is assigned again and again: where that is.
+        What is assigned once, at the top, when an object is made or before the loop of a
+        generator, is not made anew. Of lists of an object that is assigned again and again: where
+        that is.
 
         Args:
             parts: One of them is part of a name in the statement.
@@ -143,7 +144,9 @@ class Source:
         renewed: set[str] = set()
         for node in ast.walk(self.tree):
             again = isinstance(node, (ast.For, ast.While)) or (
-                isinstance(node, ast.FunctionDef) and node.name != "__init__"
+                isinstance(node, ast.FunctionDef)
+                and node.name != "__init__"
+                and not any(isinstance(inner, ast.Yield) for inner in ast.walk(node))
             )
             for inner in ast.walk(node) if again else ():
                 renewed |= _emptied(inner)
@@ -155,42 +158,19 @@ class Source:
             and called.attr in ("append", "extend")
             and any(part in name for part in parts for name in _names_in(node))
         ]
+        growing += [
+            (node.target, node.lineno)
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.AugAssign)
+            and isinstance(node.value, (ast.List, ast.ListComp))
+            and any(part in name for part in parts for name in _names_in(node))
+        ]
         kept = [(name, line) for name, line in growing if _place(name) not in renewed]
         same = [line for name, line in kept if _root(name) not in renewed]
         holders = [
             self.line_where(partial(_assigns, name=_root(name)), near=line) for name, line in kept
         ]
         return min(same or [line for line in holders if line], default=0)
-
-    def loss_line(self, backward: int) -> int:
-        """Where the policy's loss was last assigned, whose ``backward`` is called at a line.
-
-        Of a sum of losses, the one that mentions a log-probability.
-        """
-        names: set[str] = set()
-        for node in ast.walk(self.tree):
-            if (
-                isinstance(node, ast.Call)
-                and node.lineno == backward
-                and isinstance(node.func, ast.Attribute)
-                and node.func.attr == "backward"
-            ):
-                inner = ast.walk(node.func.value)
-                names |= {_name(part) for part in inner if isinstance(part, ast.expr)} - {""}
-        if not names:
-            return backward
-
-        def assigns(statement: ast.stmt) -> bool:
-            return bool(names & assigned_names(statement))
-
-        def scores(statement: ast.stmt) -> bool:
-            return assigns(statement) and any("log" in n for n in mentioned_names(statement))
-
-        for holds in (scores, assigns):
-            line = self.line_where(holds, near=backward)
-            if line:
-                return line
-        return backward
 
 
 def read_source(path: Path) -> Source:
@@ -230,8 +210,8 @@ def _assigns(statement: ast.stmt, name: str) -> bool:
     return name in assigned_names(statement)
 
 
-def mentioned_names(statement: ast.stmt) -> set[str]:
-    """Every name and attribute that a statement reads or writes."""
+def mentioned_names(statement: ast.AST) -> set[str]:
+    """Every name and attribute that a statement, or a part of one, reads or writes."""
     return _names_in(statement)
 
 
