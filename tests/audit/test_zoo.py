@@ -71,6 +71,13 @@ def test_a_published_fault_is_found_named_and_located(style: str, mutation: str)
     assert named[0].line in program.lines, f"{named[0].line} is not in {program.lines}"
 
 
+def test_no_entropy_is_asked_for_to_acquit_a_program_that_has_none() -> None:
+    (program,) = (each for each in mutants() if each.name == "worker/no-running-sum")
+    report = audit_program(program, max_paths=60)
+    assert [finding.rule for finding in report.findings] == ["immediate-reward"], report.text()
+    assert "entropy" not in report.rule
+
+
 # Stable-Baselines3 and actions of several parts have tests of their own, and take 5 seconds here.
 @pytest.mark.parametrize(
     "style", [style for style in STYLE if style not in ("sb3", "multi_discrete")]

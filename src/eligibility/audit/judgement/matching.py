@@ -113,7 +113,7 @@ def find_match(
             if match is None:
                 continue
             if critic == "trained" and not match.faultless:
-                return _without_fault(parts, values, constants, tolerance) or match
+                return _without_fault(parts, values, constants, tolerance, match) or match
             return match
     return None
 
@@ -123,13 +123,15 @@ def _without_fault(
     searches: Sequence[_Search],
     constants: Constants,
     tolerance: float,
+    faulty: Match,
 ) -> Match | None:
     """A match of advantages without a fault, whose values tell the states apart.
 
-    Short rollouts can be explained in several ways: then nothing speaks for the one with a fault.
+    Short rollouts can be explained in several ways: then nothing speaks for the one with a fault,
+    unless the other one needs an entropy that it does without.
     """
     for search, (use, part) in product(searches, parts):
-        accept = partial(_tells_states_apart, part)
+        accept = partial(_tells_states_apart, part, faulty.entropy != 0.0)
         match = _plainest(part, use, _right(search), constants, tolerance, accept)
         if match is not None:
             return match
@@ -155,9 +157,9 @@ def _determined(evidence: Evidence, line: Timeline, match: Match) -> bool:
     return False
 
 
-def _tells_states_apart(evidence: Evidence, match: Match, line: Timeline) -> bool:
-    """Whether a match has no fault, and values that are not all the same."""
-    if not match.faultless or match.values is None:
+def _tells_states_apart(evidence: Evidence, bonus: bool, match: Match, line: Timeline) -> bool:
+    """Whether a match has no fault, values that are not all the same, and no unasked ``bonus``."""
+    if not match.faultless or match.values is None or (match.entropy != 0.0 and not bonus):
         return False
     visited = np.unique(evidence.state[evidence.present])
     return bool(np.ptp(match.values[visited]) > _SHARE)
