@@ -71,6 +71,13 @@ def test_a_published_fault_is_found_named_and_located(style: str, mutation: str)
     assert named[0].line in program.lines, f"{named[0].line} is not in {program.lines}"
 
 
+def test_a_ratio_is_seen_where_autograd_is_asked_for_the_gradient() -> None:
+    wanted = "functional/adam/ratio-and-two-epochs"
+    (program,) = (program for program in clean_programs() if program.name == wanted)
+    report = audit_program(program, max_paths=25)
+    assert not report.findings, report.text()
+
+
 def test_no_entropy_is_asked_for_to_acquit_a_program_that_has_none() -> None:
     (program,) = (each for each in mutants() if each.name == "worker/no-running-sum")
     report = audit_program(program, max_paths=60)

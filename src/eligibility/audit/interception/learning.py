@@ -20,7 +20,7 @@ from eligibility.audit.user_code import user_place
 
 
 def watch_optimizers(patches: Patches, recorder: Recorder) -> None:
-    """Note every parameter, every ``backward`` and every gradient; keep the parameters still."""
+    """Note every parameter, every ``backward`` or ``grad``; keep the parameters still."""
     _registration(patches, recorder)
     _stepping(patches, recorder)
     _backward(patches, recorder)
@@ -62,14 +62,23 @@ def _backward(patches: Patches, recorder: Recorder) -> None:
     def backward(self: torch.Tensor, *args: Any, **options: Any) -> None:
         recorder.backward_place = user_place()
         recorder.backpropagates()
-        if self.grad_fn is not None:
-            for fact in _facts_of_graph(self.grad_fn):
-                recorder.note(fact)
-            if recorder.job.inspected:
-                recorder.facts += inspect_graph(self.grad_fn, len(recorder.updates))
+        look_into([self])
         stock(self, *args, **options)
 
+    def grad(outputs: Any, *args: Any, **options: Any) -> Any:
+        look_into([outputs] if isinstance(outputs, torch.Tensor) else outputs)
+        return stock_grad(outputs, *args, **options)
+
+    def look_into(losses: Iterable[torch.Tensor]) -> None:
+        for node in (loss.grad_fn for loss in losses):
+            if node is not None:
+                for fact in _facts_of_graph(node):
+                    recorder.note(fact)
+                if recorder.job.inspected:
+                    recorder.facts += inspect_graph(node, len(recorder.updates))
+
     stock = patches.set(torch.Tensor, "backward", backward)
+    stock_grad = patches.set(torch.autograd, "grad", grad)
 
 
 def _remember_lines(patches: Patches) -> None:
