@@ -41,6 +41,7 @@ FAULTS = [
     ("flat", "probs-as-logits"),
     ("gaussian", "probability"),
     ("agent", "cross-entropy"),
+    ("actor_critic", "cross-entropy"),
     ("shared", "entropy-sign"),
     ("old_gym", "std-of-one"),
     ("flat", "last-step-dropped"),

@@ -334,8 +334,12 @@ def _fit(
     """The match of ``form``, if it explains the gradients within ``tolerance``."""
     if isinstance(form, Advantage):
         fit = fit_advantage(evidence, line, form, tolerance)
-        if fit is None or fit.residual >= tolerance or fit.scale == 0.0:
+        if fit is None or fit.residual >= tolerance:
             return None
+        alone = form.weights(evidence, line, np.zeros(form.places(evidence)[2]))
+        credit = float(np.linalg.norm(np.einsum("pi,pid->pd", alone, evidence.eligibility)))
+        if abs(fit.scale) * credit < _SHARE * float(np.linalg.norm(evidence.ascent)):
+            return None  # the values alone explain it
         return Match(form, use, fit.scale, fit.entropy, fit.residual, fit.values)
     weights = form.weights(line)
     if not np.isfinite(weights).all():
