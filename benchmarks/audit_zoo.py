@@ -216,7 +216,8 @@ def page(result: Row, firsts: Sequence[Row]) -> str:
         "Made by `python -m benchmarks.audit_zoo`.",
         "",
         f"{done} of the zoo's {there} programs were audited for this page, in a seeded random "
-        f"order, in {len(result['states'])} state(s) of the audit's source. Intervals are "
+        f"order, in {len(result['states'])} state(s) of the audit's source"
+        f"{'' if result['present'] else ', earlier than the present one'}. Intervals are "
         "Wilson's, 95 %.",
         "",
         *_table(result["halves"]),
@@ -305,6 +306,7 @@ def main() -> None:
     rows = rows_of(options.rows, state, everything)
     result = {
         "states": sorted({row["state"] for row in rows}),
+        "present": {row["state"] for row in rows} == {now},
         "programs": len(everything),
         "measured": len(rows),
         "halves": {half: summarise(rows, half) for half in HALVES},
