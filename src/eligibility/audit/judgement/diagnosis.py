@@ -28,13 +28,8 @@ from eligibility.audit.judgement.timeline import Timeline, timeline
 from eligibility.audit.judgement.unmatched import unmatched_fault
 from eligibility.audit.judgement.weight_rows import weight_rows
 from eligibility.audit.reporting.report import AuditReport, Convention, Finding
-from eligibility.audit.running.survey import (
-    Survey,
-    executed_draws,
-    executing_call,
-    has_critic,
-    policy_tensors,
-)
+from eligibility.audit.running.sampling_calls import executed_draws, executing_call
+from eligibility.audit.running.survey import Survey, has_critic, policy_tensors
 from eligibility.audit.trace import UNREAD
 
 _TOO_MANY = "too many paths to run them all, and no rule explains the sample"

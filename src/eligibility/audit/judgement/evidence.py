@@ -13,15 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eligibility.audit.arrays import Array, Booleans, Integers
-from eligibility.audit.running.survey import (
-    RAN,
-    Slope,
-    Survey,
-    executed_draws,
-    executing_call,
-    key_of,
-    policy_tensors,
-)
+from eligibility.audit.running.sampling_calls import executed_draws, executing_call
+from eligibility.audit.running.slopes import Slope, key_of
+from eligibility.audit.running.survey import RAN, Survey, policy_tensors
 from eligibility.audit.trace import Draw, Step, Trace
 
 

@@ -18,7 +18,8 @@ from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.matching import Constants
 from eligibility.audit.judgement.scoring import Scoring
 from eligibility.audit.judgement.timeline import Timeline
-from eligibility.audit.running.survey import RAN, Survey, executed_draws, executing_call
+from eligibility.audit.running.sampling_calls import executed_draws, executing_call
+from eligibility.audit.running.survey import RAN, Survey
 
 _AGREES = 1e-3  # shares up to which a factor is that of a rule; programs add small numbers to logs
 _LONG = 200  # decisions of a batch beyond which this is not tried

@@ -18,14 +18,9 @@ from eligibility.audit.judgement.scoring import compare_scoring
 from eligibility.audit.quadrature import COARSE, FINE
 from eligibility.audit.reporting.report import AuditReport
 from eligibility.audit.running.runner import Runner
-from eligibility.audit.running.survey import (
-    RAN,
-    Progress,
-    Survey,
-    action_keys,
-    enumerated,
-    executing_call,
-)
+from eligibility.audit.running.sampling_calls import executing_call
+from eligibility.audit.running.slopes import action_keys
+from eligibility.audit.running.survey import RAN, Progress, Survey, enumerated
 from eligibility.audit.trace import Trace
 
 _OFF_NODES = 12  # paths at other values

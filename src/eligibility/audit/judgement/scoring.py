@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eligibility.audit.running.survey import Survey, executed_draws, executing_call
+from eligibility.audit.running.sampling_calls import executed_draws, executing_call
+from eligibility.audit.running.survey import Survey
 from eligibility.audit.trace import Draw, Score, Step, Trace
 
 

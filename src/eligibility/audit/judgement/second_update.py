@@ -21,7 +21,9 @@ from eligibility.audit.judgement.timeline import timeline
 from eligibility.audit.reporting.report import AuditReport, Convention, Finding
 from eligibility.audit.running.rounds import Rounds, observe_rounds
 from eligibility.audit.running.runner import Runner
-from eligibility.audit.running.survey import RAN, Progress, Survey, action_keys, executing_call
+from eligibility.audit.running.sampling_calls import executing_call
+from eligibility.audit.running.slopes import action_keys
+from eligibility.audit.running.survey import RAN, Progress, Survey
 from eligibility.audit.trace import LEFT_OVER, RATIO, TARGET, Trace
 
 _ROUNDING = 1e-6  # distances of a ratio from 1 that are none

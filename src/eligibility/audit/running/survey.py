@@ -7,7 +7,7 @@ program but what it does; not how it computes a probability, nor that it compute
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,37 +17,26 @@ from eligibility.audit.choices import next_path
 from eligibility.audit.job import SIZES, Job, ProbeSize
 from eligibility.audit.precision import DTYPE_WORDS, SINGLE, UNIT_DOUBLE, UNIT_SINGLE, step_length
 from eligibility.audit.running.runner import Runner
-from eligibility.audit.trace import Draw, Step, Trace
+from eligibility.audit.running.sampling_calls import executing_call
+from eligibility.audit.running.slopes import (
+    Key,
+    Slope,
+    both_ways,
+    covering_paths,
+    same_distribution,
+    slope_of,
+)
+from eligibility.audit.trace import Draw, Trace
 
 Progress = Callable[[str, int, int], None]  # what is done, runs so far, runs expected
 RAN = ("updated", "finished")
 _SCOUTS = 6
 _ENOUGH = 40  # paths from whose probability the number of the others is foreseen
 _FEW_TENSORS = 4  # along which resampled runs are compared
-_COMPARED = 200  # values and actions by which a sampling call is told from another
 _MANY = 10**18  # "more than can be counted"
 _HOPELESS = 200  # choices of one path, of which no size of the probe makes few paths
 # Long paths tell more each, and take longer: so many steps together, and no fewer paths than that.
 _SAMPLED_STEPS, _LONG_PATHS = 20_000, 6
-
-# A choice as a function of the parameters: the state, which component of the action, and the
-# distribution at θ. Choices that agree in these are the same function.
-Key = tuple[int, int, tuple[float, ...], float | None, float | None]
-
-
-@dataclass(frozen=True)
-class Slope:
-    """How one choice's distribution moves along the probing directions.
-
-    Attributes:
-        log_probs: [outcomes, D] derivative of each outcome's ln p; empty for a Gaussian.
-        loc: [D] derivative of a Gaussian's mean, else zeros.
-        scale: [D] derivative of a Gaussian's standard deviation, else zeros.
-    """
-
-    log_probs: Array
-    loc: Array
-    scale: Array
 
 
 @dataclass(frozen=True)
@@ -196,64 +185,6 @@ def enumerated(
     return tuple(traces)
 
 
-def executed_draws(step: Step, call: int) -> tuple[int, ...]:
-    """The choices that made the action of ``step``: of sampling call ``call``, from the end."""
-    return step.groups[call] if -len(step.groups) <= call < 0 else ()
-
-
-def executing_call(traces: tuple[Trace, ...]) -> int:
-    """Which sampling call before a step made its action, counted from the end.
-
-    The one whose values fit the action on most steps; of those that fit equally often, such as none
-    where actions are squashed, the one whose values the action rises or falls with; else the last.
-    """
-    calls = max((len(step.groups) for trace in traces for step in trace.steps), default=0)
-    fits = {
-        -position: sum(
-            step.matches[-position]
-            for trace in traces
-            for step in trace.steps
-            if len(step.groups) >= position
-        )
-        for position in range(calls, 0, -1)
-    }
-    best = max(fits.values(), default=0)
-    tied = [call for call in fits if fits[call] == best]
-    if len(tied) > 1:
-        return max(tied, key=lambda call: (_concordance(traces, call), call))
-    return tied[0] if tied else -1
-
-
-def _concordance(traces: tuple[Trace, ...], call: int) -> float:
-    """|τ| of Kendall between the first value of a sampling call and the first action number."""
-    pairs = {
-        (trace.draws[positions[0]].value, step.action[0])
-        for trace in traces
-        for step in trace.steps
-        if step.action and (positions := executed_draws(step, call))
-    }
-    numbers = np.array([pair for pair in pairs if pair[0] is not None][:_COMPARED], dtype=float)
-    if len(numbers) <= 1:
-        return 0.0
-    left, right = (np.sign(column[:, None] - column[None, :]) for column in numbers.T)
-    return abs(float((left * right).sum())) / (len(numbers) * (len(numbers) - 1))
-
-
-def key_of(draw: Draw, state: int, component: int) -> Key:
-    """What identifies a choice as a function of the parameters."""
-    rounded = () if draw.loc is not None else tuple(round(prob, 9) for prob in draw.probs)
-    loc = None if draw.loc is None else round(draw.loc, 9)
-    scale = None if draw.scale is None else round(draw.scale, 9)
-    return state, component, rounded, loc, scale
-
-
-def action_keys(trace: Trace, call: int) -> Iterator[tuple[Key, int]]:
-    """Key and position of every choice that made an action."""
-    for step in trace.steps:
-        for component, position in enumerate(executed_draws(step, call)):
-            yield key_of(trace.draws[position], step.state, component), position
-
-
 def with_slopes(
     base: Survey,
     runner: Runner,
@@ -265,7 +196,7 @@ def with_slopes(
     ran = [trace for trace in base.traces if trace.outcome in RAN]
     if not ran:
         return base
-    cover = _cover(ran, executing_call(base.traces), {})
+    cover = covering_paths(ran, executing_call(base.traces), {})
     tensors = tensors or range(max(len(trace.shapes) for trace in ran))
     distance = step_length(base.unit)
     directions: list[tuple[int, int]] = []
@@ -275,13 +206,13 @@ def with_slopes(
             done = number * job.directions + direction
             progress("directions", done, len(tensors) * job.directions)
             moved = replace(job, tensor=tensor, direction=direction, distance=distance)
-            pairs = _both_ways(runner, moved, cover)
+            pairs = both_ways(runner, moved, cover)
             directions.append((tensor, direction))
             for key, pair in pairs.items():
                 columns[key].append(pair)
-            if all(_same(plus, minus) for plus, minus in pairs.values()):
+            if all(same_distribution(plus, minus) for plus, minus in pairs.values()):
                 break  # no policy: the other directions of this tensor are as still
-    slopes = {key: _slope(key, pairs, distance) for key, pairs in columns.items()}
+    slopes = {key: slope_of(key, pairs, distance) for key, pairs in columns.items()}
     rounding = 1e-6 if base.unit == UNIT_DOUBLE else 1e-3
     shared = _shared_with_critic(runner, job, ran, directions, slopes, rounding)
     told = replace(base, directions=tuple(directions), slopes=slopes, shared=shared)
@@ -292,76 +223,15 @@ def with_more_slopes(base: Survey, runner: Runner, job: Job) -> Survey:
     """The survey with the eligibilities that its ``slopes`` lack, along its ``directions``."""
     ran = [trace for trace in base.traces if trace.outcome in RAN]
     slopes = dict(base.slopes or {})
-    cover = _cover(ran, executing_call(base.traces), slopes) if ran else []
+    cover = covering_paths(ran, executing_call(base.traces), slopes) if ran else []
     distance = step_length(base.unit)
     columns: dict[Key, list[tuple[Draw, Draw]]] = {key: [] for _, keys in cover for key in keys}
     for tensor, direction in base.directions if cover else ():
         moved = replace(job, tensor=tensor, direction=direction, distance=distance)
-        for key, pair in _both_ways(runner, moved, cover).items():
+        for key, pair in both_ways(runner, moved, cover).items():
             columns[key].append(pair)
-    slopes |= {key: _slope(key, pairs, distance) for key, pairs in columns.items()}
+    slopes |= {key: slope_of(key, pairs, distance) for key, pairs in columns.items()}
     return replace(base, slopes=slopes)
-
-
-def _cover(
-    traces: list[Trace], call: int, slopes: dict[Key, Slope]
-) -> list[tuple[Trace, dict[Key, int]]]:
-    """A few paths that meet every choice without a slope: greedily the one with most new ones."""
-    left = [(trace, _first_positions(trace, call)) for trace in traces]
-    known = set(slopes)
-    cover: list[tuple[Trace, dict[Key, int]]] = []
-    while left:
-        trace, keys = max(left, key=lambda item: len(item[1].keys() - known))
-        new = {key: position for key, position in keys.items() if key not in known}
-        if not new:
-            break
-        cover.append((trace, new))
-        known |= new.keys()
-    return cover
-
-
-def _first_positions(trace: Trace, call: int) -> dict[Key, int]:
-    """Where a path meets each choice first: runs that look at it can stop there."""
-    positions: dict[Key, int] = {}
-    for key, position in action_keys(trace, call):
-        positions.setdefault(key, position)
-    return positions
-
-
-def _both_ways(
-    runner: Runner, job: Job, cover: list[tuple[Trace, dict[Key, int]]]
-) -> dict[Key, tuple[Draw, Draw]]:
-    pairs: dict[Key, tuple[Draw, Draw]] = {}
-    for trace, keys in cover:
-        needed = max(keys.values()) + 1
-        prescribed = tuple(draw.picked for draw in trace.draws[:needed])
-        along = replace(job, prescribed=prescribed, stop_after=needed, noise=trace.noise)
-        moved = [runner.run(replace(along, distance=sign * job.distance)) for sign in (1.0, -1.0)]
-        for key, position in keys.items():
-            if all(position < len(run.draws) for run in moved):
-                pairs[key] = (moved[0].draws[position], moved[1].draws[position])
-            else:
-                pairs[key] = (trace.draws[position], trace.draws[position])
-    return pairs
-
-
-def _same(plus: Draw, minus: Draw) -> bool:
-    return (plus.probs, plus.loc, plus.scale) == (minus.probs, minus.loc, minus.scale)
-
-
-def _slope(key: Key, pairs: list[tuple[Draw, Draw]], distance: float) -> Slope:
-    width = 2.0 * distance
-    if key[3] is not None:
-        loc = [((plus.loc or 0.0) - (minus.loc or 0.0)) / width for plus, minus in pairs]
-        scale = [((plus.scale or 0.0) - (minus.scale or 0.0)) / width for plus, minus in pairs]
-        return Slope(np.zeros((0, len(pairs))), np.array(loc), np.array(scale))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rows = [
-            (np.log(np.array(plus.probs)) - np.log(np.array(minus.probs))) / width
-            for plus, minus in pairs
-        ]
-    log_probs = np.nan_to_num(np.array(rows).T, nan=0.0, posinf=0.0, neginf=0.0)
-    return Slope(log_probs, np.zeros(len(pairs)), np.zeros(len(pairs)))
 
 
 def _shared_with_critic(

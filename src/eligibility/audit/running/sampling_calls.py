@@ -1,0 +1,52 @@
+"""Which of a program's sampling calls made the action that was executed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from eligibility.audit.trace import Step, Trace
+
+_COMPARED = 200  # values and actions by which a sampling call is told from another
+
+
+def executed_draws(step: Step, call: int) -> tuple[int, ...]:
+    """The choices that made the action of ``step``: of sampling call ``call``, from the end."""
+    return step.groups[call] if -len(step.groups) <= call < 0 else ()
+
+
+def executing_call(traces: tuple[Trace, ...]) -> int:
+    """Which sampling call before a step made its action, counted from the end.
+
+    The one whose values fit the action on most steps; of those that fit equally often, such as none
+    where actions are squashed, the one whose values the action rises or falls with; else the last.
+    """
+    calls = max((len(step.groups) for trace in traces for step in trace.steps), default=0)
+    fits = {
+        -position: sum(
+            step.matches[-position]
+            for trace in traces
+            for step in trace.steps
+            if len(step.groups) >= position
+        )
+        for position in range(calls, 0, -1)
+    }
+    best = max(fits.values(), default=0)
+    tied = [call for call in fits if fits[call] == best]
+    if len(tied) > 1:
+        return max(tied, key=lambda call: (_concordance(traces, call), call))
+    return tied[0] if tied else -1
+
+
+def _concordance(traces: tuple[Trace, ...], call: int) -> float:
+    """|τ| of Kendall between the first value of a sampling call and the first action number."""
+    pairs = {
+        (trace.draws[positions[0]].value, step.action[0])
+        for trace in traces
+        for step in trace.steps
+        if step.action and (positions := executed_draws(step, call))
+    }
+    numbers = np.array([pair for pair in pairs if pair[0] is not None][:_COMPARED], dtype=float)
+    if len(numbers) <= 1:
+        return 0.0
+    left, right = (np.sign(column[:, None] - column[None, :]) for column in numbers.T)
+    return abs(float((left * right).sum())) / (len(numbers) * (len(numbers) - 1))

@@ -1,0 +1,112 @@
+"""The slopes of a program's probabilities: two runs of one path, its parameters moved both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from eligibility.audit.arrays import Array
+from eligibility.audit.job import Job
+from eligibility.audit.running.runner import Runner
+from eligibility.audit.running.sampling_calls import executed_draws
+from eligibility.audit.trace import Draw, Trace
+
+# A choice as a function of the parameters: the state, which component of the action, and the
+# distribution at θ. Choices that agree in these are the same function.
+Key = tuple[int, int, tuple[float, ...], float | None, float | None]
+
+
+@dataclass(frozen=True)
+class Slope:
+    """How one choice's distribution moves along the probing directions.
+
+    Attributes:
+        log_probs: [outcomes, D] derivative of each outcome's ln p; empty for a Gaussian.
+        loc: [D] derivative of a Gaussian's mean, else zeros.
+        scale: [D] derivative of a Gaussian's standard deviation, else zeros.
+    """
+
+    log_probs: Array
+    loc: Array
+    scale: Array
+
+
+def key_of(draw: Draw, state: int, component: int) -> Key:
+    """What identifies a choice as a function of the parameters."""
+    rounded = () if draw.loc is not None else tuple(round(prob, 9) for prob in draw.probs)
+    loc = None if draw.loc is None else round(draw.loc, 9)
+    scale = None if draw.scale is None else round(draw.scale, 9)
+    return state, component, rounded, loc, scale
+
+
+def action_keys(trace: Trace, call: int) -> Iterator[tuple[Key, int]]:
+    """Key and position of every choice that made an action."""
+    for step in trace.steps:
+        for component, position in enumerate(executed_draws(step, call)):
+            yield key_of(trace.draws[position], step.state, component), position
+
+
+def covering_paths(
+    traces: list[Trace], call: int, slopes: dict[Key, Slope]
+) -> list[tuple[Trace, dict[Key, int]]]:
+    """A few paths that meet every choice without a slope: greedily the one with most new ones."""
+    left = [(trace, _first_positions(trace, call)) for trace in traces]
+    known = set(slopes)
+    cover: list[tuple[Trace, dict[Key, int]]] = []
+    while left:
+        trace, keys = max(left, key=lambda item: len(item[1].keys() - known))
+        new = {key: position for key, position in keys.items() if key not in known}
+        if not new:
+            break
+        cover.append((trace, new))
+        known |= new.keys()
+    return cover
+
+
+def _first_positions(trace: Trace, call: int) -> dict[Key, int]:
+    """Where a path meets each choice first: runs that look at it can stop there."""
+    positions: dict[Key, int] = {}
+    for key, position in action_keys(trace, call):
+        positions.setdefault(key, position)
+    return positions
+
+
+def both_ways(
+    runner: Runner, job: Job, cover: list[tuple[Trace, dict[Key, int]]]
+) -> dict[Key, tuple[Draw, Draw]]:
+    """Each choice of the paths with the parameters moved forwards, and backwards."""
+    pairs: dict[Key, tuple[Draw, Draw]] = {}
+    for trace, keys in cover:
+        needed = max(keys.values()) + 1
+        prescribed = tuple(draw.picked for draw in trace.draws[:needed])
+        along = replace(job, prescribed=prescribed, stop_after=needed, noise=trace.noise)
+        moved = [runner.run(replace(along, distance=sign * job.distance)) for sign in (1.0, -1.0)]
+        for key, position in keys.items():
+            if all(position < len(run.draws) for run in moved):
+                pairs[key] = (moved[0].draws[position], moved[1].draws[position])
+            else:
+                pairs[key] = (trace.draws[position], trace.draws[position])
+    return pairs
+
+
+def same_distribution(plus: Draw, minus: Draw) -> bool:
+    """Whether the movement left a choice's distribution as it was."""
+    return (plus.probs, plus.loc, plus.scale) == (minus.probs, minus.loc, minus.scale)
+
+
+def slope_of(key: Key, pairs: list[tuple[Draw, Draw]], distance: float) -> Slope:
+    """The central differences of one choice, over all directions."""
+    width = 2.0 * distance
+    if key[3] is not None:
+        loc = [((plus.loc or 0.0) - (minus.loc or 0.0)) / width for plus, minus in pairs]
+        scale = [((plus.scale or 0.0) - (minus.scale or 0.0)) / width for plus, minus in pairs]
+        return Slope(np.zeros((0, len(pairs))), np.array(loc), np.array(scale))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rows = [
+            (np.log(np.array(plus.probs)) - np.log(np.array(minus.probs))) / width
+            for plus, minus in pairs
+        ]
+    log_probs = np.nan_to_num(np.array(rows).T, nan=0.0, posinf=0.0, neginf=0.0)
+    return Slope(log_probs, np.zeros(len(pairs)), np.zeros(len(pairs)))
