@@ -23,7 +23,7 @@ ORDER = [
 LAYERS = {unit: layer for layer, units in enumerate(ORDER) for unit in units}
 # The same within the audit, whose parts are many.
 AUDIT_ORDER = [
-    {"arrays", "patches", "precision", "quadrature", "trace", "user_code"},
+    {"arrays", "faults", "patches", "precision", "quadrature", "trace", "user_code"},
     {"choices", "job", "raised"},
     {"noise"},
     {"interception"},

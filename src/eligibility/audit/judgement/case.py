@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eligibility.audit.judgement.knowledge import FAULTS
+from eligibility.audit.faults import FAULTS
 from eligibility.audit.judgement.location import locate
 from eligibility.audit.judgement.matching import Constants
 from eligibility.audit.judgement.source import Source

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 
 from eligibility.audit.arrays import Array
+from eligibility.audit.faults import CHOICES
 from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.catalogue import transform_names
 from eligibility.audit.judgement.critic import OWN_RETURN, Advantage
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.exact import Bias, policy_gradient
-from eligibility.audit.judgement.knowledge import CONVENTIONS
 from eligibility.audit.judgement.matching import Match
 from eligibility.audit.judgement.timeline import Timeline, timeline
 from eligibility.audit.reporting.report import Convention
@@ -44,7 +44,7 @@ def conventions_of(
     return tuple(
         Convention(
             name,
-            CONVENTIONS[name],
+            CHOICES[name].means,
             None if size is None else 0.0 if size < case.tolerance else size,
         )
         for name, size in named.items()

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from eligibility.audit.arrays import Booleans
+from eligibility.audit.faults import CHOICES, FAULTS
 from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.conventions import HARMLESS, conventions_of, describe
 from eligibility.audit.judgement.critic import OWN_RETURN
@@ -20,7 +21,6 @@ from eligibility.audit.judgement.hotelling import (
     VISIBLE,
     best_test,
 )
-from eligibility.audit.judgement.knowledge import CONVENTIONS, FAULTS
 from eligibility.audit.judgement.matching import Match, find_match, uses, with_true_ending
 from eligibility.audit.judgement.noticed import mostly_fails, noticed
 from eligibility.audit.judgement.refusal import evidence_or_refusal, inconclusive, precision_of
@@ -190,7 +190,7 @@ def _tested(
         report = _report(case, evidence, "wrong-sign", wrong.means, (wrong, *warnings))
     else:
         dropped = not test.time_discount
-        named = Convention("gamma-t-dropped", CONVENTIONS["gamma-t-dropped"], None)
+        named = Convention("gamma-t-dropped", CHOICES["gamma-t-dropped"].means, None)
         report = replace(
             _report(
                 case,

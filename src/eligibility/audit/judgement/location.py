@@ -6,8 +6,8 @@ import ast
 from collections import Counter
 from functools import partial
 
+from eligibility.audit.faults import FAULTS
 from eligibility.audit.judgement import clues
-from eligibility.audit.judgement.knowledge import FAULTS
 from eligibility.audit.judgement.losses import Loss, find_loss
 from eligibility.audit.judgement.pointers import (
     action_line,

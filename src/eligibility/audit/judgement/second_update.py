@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 
 from eligibility.audit.arrays import Array, Booleans
+from eligibility.audit.faults import CHOICES
 from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.catalogue import candidates
 from eligibility.audit.judgement.conventions import bias_of_cut
 from eligibility.audit.judgement.diagnosis import diagnose
 from eligibility.audit.judgement.evidence import Evidence, gather
-from eligibility.audit.judgement.knowledge import CONVENTIONS
 from eligibility.audit.judgement.location import first_error
 from eligibility.audit.judgement.matching import Match, find_match, same_rule
 from eligibility.audit.judgement.pointers import subtracted_line
@@ -156,7 +156,7 @@ def _with_cut(report: AuditReport, rounds: Rounds) -> AuditReport:
     if not _goes_on(rounds) or {"bootstrapped", "gae"} & names or "rollout-cut" not in names:
         return report
     name = "return-cut-at-update"
-    cut = Convention(name, CONVENTIONS[name], _size_of_cut(report, rounds))
+    cut = Convention(name, CHOICES[name].means, _size_of_cut(report, rounds))
     return _with_new(report, [cut], "convention")
 
 

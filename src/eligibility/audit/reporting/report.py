@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -70,6 +70,23 @@ class WeightRow:
 
 
 @dataclass(frozen=True)
+class Credit:
+    """The measured credit: how the weight of each decision moves with each reward.
+
+    Attributes:
+        decisions: Name of each row: an action of a path, or a token of an answer.
+        rewards: Name of each column.
+        given: [I][J] ∂(weight of decision i)/∂(reward j), as the program has it.
+        reinforce: [I][J] The same for REINFORCE.
+    """
+
+    decisions: tuple[str, ...]
+    rewards: tuple[str, ...]
+    given: tuple[tuple[float, ...], ...]
+    reinforce: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
 class AuditReport:
     """Whether a program computes the policy gradient, and if not, what it computes.
 
@@ -81,6 +98,11 @@ class AuditReport:
         findings: Faults and warnings, each with its line.
         conventions: Choices that are no faults, each with the size of its bias.
         weights: The weights that each action of one path got, beside REINFORCE's.
+        credit: The measured credit of each decision, if it was measured.
+        components: Coefficient of each named direction in the expected gradient of a language
+            model's loss: "reward", "kl-reverse", ...
+        invariances: Relative change of a language model's gradient under a change that should not
+            matter: "padding", "micro-batches", ...
         residual: ‖E[g] − c·∇J‖ / ‖E[g]‖; NaN where it could not be measured.
         quadrature_error: By how much the residual changes with more nodes for normal numbers; NaN
             where there are none, or where more cannot be afforded.
@@ -110,6 +132,9 @@ class AuditReport:
     findings: tuple[Finding, ...] = ()
     conventions: tuple[Convention, ...] = ()
     weights: tuple[WeightRow, ...] = ()
+    credit: Credit | None = None
+    components: Mapping[str, float] = field(default_factory=dict)
+    invariances: Mapping[str, float] = field(default_factory=dict)
     residual: float = float("nan")
     quadrature_error: float = float("nan")
     cosine: float = float("nan")
@@ -168,6 +193,9 @@ class AuditReport:
                 "rule": self.rule,
                 "convention_biases": {c.name: c.bias for c in self.conventions},
                 "weights": [vars(row) for row in self.weights],
+                "credit": vars(self.credit) if self.credit else None,
+                "components": dict(self.components),
+                "invariances": dict(self.invariances),
                 "quadrature_error": _number(self.quadrature_error),
                 "cosine": _number(self.cosine),
                 "discount": _number(self.discount),

@@ -1,0 +1,15 @@
+"""The faults and the choices that a report can name, one file a family."""
+
+from __future__ import annotations
+
+from eligibility.audit.faults import choices, credit, failures, scoring, updates, values
+from eligibility.audit.faults.record import Choice, Fault
+
+__all__ = ["CHOICES", "FAULTS", "Choice", "Fault"]
+
+FAULTS = {
+    fault.id: fault
+    for family in (credit, scoring, values, updates, failures)
+    for fault in family.FAULTS
+}
+CHOICES = {choice.id: choice for choice in choices.CHOICES}

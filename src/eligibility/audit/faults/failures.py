@@ -1,0 +1,75 @@
+"""Programs that stop or whose gradient is no number, and what no rule explains."""
+
+from __future__ import annotations
+
+from eligibility.audit.faults.record import Fault
+
+FAULTS = (
+    Fault(
+        id="std-of-one-element",
+        title="standard deviation of one element",
+        means=("an episode of one step has no standard deviation, and the gradient becomes NaN"),
+        fix="divide only if len(returns) > 1, or use std(correction=0)",
+        example=(
+            "returns = (returns - returns.mean()) / (returns.std() + eps)      # NaN for one step"
+        ),
+        seen_in=(
+            "[jolibrain/wheatley#93](https://github.com/jolibrain/wheatley/pull/93); the "
+            "division by a zero deviation of leave-one-out samples: "
+            "[NVIDIA-NeMo/RL#1518](https://github.com/NVIDIA-NeMo/RL/issues/1518). The "
+            "widespread `(R - R.mean()) / (R.std() + eps)` has it on episodes of one "
+            "step."
+        ),
+        look=("std",),
+    ),
+    Fault(
+        id="non-finite-gradient",
+        title="gradient is not finite",
+        means=("on some episodes the gradient is NaN or infinite, and the parameters are lost"),
+        fix="guard the division or the logarithm",
+        example=("log_prob = torch.log(probs)[action]      # a probability that underflows to 0"),
+        seen_in=(
+            "[ray-project/ray#846](https://github.com/ray-project/ray/issues/846): "
+            "division by the standard deviation of rewards that are all zero; "
+            "[thu-ml/tianshou#1298](https://github.com/thu-ml/tianshou/pull/1298): the "
+            "same in a natural-gradient update."
+        ),
+    ),
+    Fault(
+        id="fails-on-some-episodes",
+        title="the program stops on some episodes",
+        means="on some episodes the program ends with an error before its update",
+        fix="keep the time dimension: do not squeeze() a batch that may have one row",
+        example="log_probs = torch.cat(log_probs).squeeze()      # 0-dimensional for one step",
+        note=(
+            "If the first path of the probe stops, others are tried: what fails by the "
+            "number of steps of an episode does not fail on all of them. It is a warning "
+            "beside the verdict on the episodes that run. Where most of the probability "
+            "stops, nothing follows from the rest: then it is a fault, and the verdict "
+            "is inconclusive. If the numbers in torch's message are those of an action "
+            "of several components, the report asks whether their log-probabilities are "
+            "summed."
+        ),
+        seen_in=(
+            "[ray-project/ray#25872](https://github.com/ray-project/ray/issues/25872): "
+            "episodes of a single step, and `squeeze()` without a dimension."
+        ),
+    ),
+    Fault(
+        id="unexplained",
+        title="no known rule",
+        means=(
+            "the expected gradient is not the policy gradient, and no rule of the "
+            "catalogue gives it"
+        ),
+        fix="compare the weights below with the ones REINFORCE gives",
+        note=(
+            "The expected gradient of the program differs from the policy gradient by "
+            "more than rounding, and no composition of the catalogue reproduces the "
+            "gradients of all paths. The report prints the weight that each action "
+            "really got on one path, beside the one that REINFORCE gives; a weight that "
+            "does not depend on later rewards, or one outside the span of the executed "
+            "actions' eligibilities, is where to look."
+        ),
+    ),
+)

@@ -1,0 +1,60 @@
+"""What is known of a fault or a choice: one record, from which reports and pages are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A way in which a program fails to compute the policy gradient.
+
+    Attributes:
+        id: Identifier, as in reports; the name of its page in ``docs/audit``.
+        title: A few words.
+        means: One sentence without its full stop: what the program computes instead.
+        fix: A line of code or an instruction.
+        example: The smallest code that has the fault.
+        note: How it is found, and what it must not be confused with; Markdown.
+        seen_in: Where it was met; Markdown.
+        look: Calls or words by which its statement is found in the program's text.
+    """
+
+    id: str
+    title: str
+    means: str
+    fix: str
+    example: str = ""
+    note: str = ""
+    seen_in: str = ""
+    look: tuple[str, ...] = ()
+
+    def page(self) -> str:
+        """Its page, in Markdown."""
+        parts = [f"# {self.title}", f"Rule id: `{self.id}`"]
+        parts += ["## What it means", f"{self.means[0].upper()}{self.means[1:]}."]
+        if self.example:
+            parts += ["## Minimal example", _fenced(self.example)]
+        parts += ["## The fix", _fenced(self.fix)]
+        if self.note:
+            parts += ["## How it is found", self.note]
+        if self.seen_in:
+            parts += ["## Seen in", self.seen_in]
+        return "\n\n".join(parts) + "\n"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A convention: a choice that people make on purpose.
+
+    Attributes:
+        id: Identifier, as in reports.
+        means: What it does, without a full stop.
+    """
+
+    id: str
+    means: str
+
+
+def _fenced(code: str) -> str:
+    return f"```\n{code}\n```"

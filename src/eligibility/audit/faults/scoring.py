@@ -1,0 +1,150 @@
+"""Faults of the score: which log-probability is differentiated."""
+
+from __future__ import annotations
+
+from eligibility.audit.faults.record import Fault
+
+FAULTS = (
+    Fault(
+        id="probability-not-log-probability",
+        title="probability instead of its logarithm",
+        means=("each action's gradient comes with the factor π(a|s), so rare actions learn least"),
+        fix="loss = -(dist.log_prob(action) * returns).sum()",
+        example="loss = -(dist.log_prob(action).exp() * returns).sum()",
+        seen_in=(
+            "No thread was found about a program with this fault; [cs.stackexchange "
+            "70518](https://cs.stackexchange.com/questions/70518/why-do-we-use-the-log-in-gradient-based-reinforcement-algorithms) "
+            "asks what the logarithm is for."
+        ),
+        look=("log_prob", "exp"),
+    ),
+    Fault(
+        id="scored-other-action",
+        title="another action is scored than the one taken",
+        means="the log-probability belongs to an action that was not executed",
+        fix="log_prob = dist.log_prob(action)  # of the action given to env.step",
+        example=(
+            "env.step(dist.sample())\nlog_prob = dist.log_prob(dist.sample())      # another draw"
+        ),
+        seen_in=(
+            "[ray-project/ray#8889](https://github.com/ray-project/ray/issues/8889) and "
+            "[thu-ml/tianshou#312](https://github.com/thu-ml/tianshou/issues/312): the "
+            "clipped action was stored and scored, and not the one that was drawn; PPO "
+            "did not learn."
+        ),
+        look=("log_prob",),
+    ),
+    Fault(
+        id="component-not-scored",
+        title="a component of the action is not scored",
+        means=(
+            "the action has several components, and the log-probability is that of one "
+            "of them: the others never learn"
+        ),
+        fix=("log_prob = dist.log_prob(action).sum(-1)  # over the components, not the batch"),
+        example="log_prob = dist.log_prob(action)[..., 0]      # of two components",
+        seen_in=(
+            "No thread was found whose cause is this. Its sign was met in "
+            "[iffiX/machin#16](https://github.com/iffiX/machin/issues/16): of a discrete "
+            "and a continuous part of the action, only one learned."
+        ),
+        look=("log_prob",),
+    ),
+    Fault(
+        id="most-likely-action-scored",
+        title="the most likely action is scored",
+        means="the log-probability is that of the most likely action, whichever was taken",
+        fix="log_prob = dist.log_prob(action)  # of the action given to env.step",
+        example=("action = dist.sample()\nlog_prob = dist.log_prob(dist.probs.argmax(-1))"),
+        seen_in="[henrywoo/chatllama#7](https://github.com/henrywoo/chatllama/issues/7).",
+        look=("log_prob", "argmax", "max"),
+    ),
+    Fault(
+        id="behaviour-not-scored",
+        title="actions come from another distribution than the one scored",
+        means=("the policy that acts is not the policy whose log-probability is differentiated"),
+        fix="sample and score with the same distribution object",
+        example=(
+            "action = Categorical(logits=logits / temperature).sample()\n"
+            "log_prob = Categorical(logits=logits).log_prob(action)"
+        ),
+        note=(
+            "Where the program calls `log_prob`, the audit compares the distribution "
+            "with the one that was sampled. Where it does not, the vector that each "
+            "action of each state contributes is left free. If the right credit then "
+            "explains every path, the vectors say what was scored: they are the scores "
+            "of the distribution whose mean of them is zero, and the report prints it "
+            "beside the one that acted."
+        ),
+        seen_in="[coleam00/Archon#821](https://github.com/coleam00/Archon/pull/821).",
+        look=("log_prob", "log_softmax"),
+    ),
+    Fault(
+        id="mask-in-acting-only",
+        title="mask when acting, none when scoring",
+        means="illegal actions are excluded when sampling and counted when scoring",
+        fix="apply the same mask to the logits that are scored",
+        example=(
+            "action = Categorical(logits=logits.masked_fill(~mask, -1e9)).sample()\n"
+            "log_prob = Categorical(logits=logits).log_prob(action)"
+        ),
+        seen_in="[hill-a/stable-baselines#453](https://github.com/hill-a/stable-baselines/issues/453).",
+        look=("log_prob", "log_softmax"),
+    ),
+    Fault(
+        id="argmax-action",
+        title="actions are not sampled",
+        means=("the most likely action is always taken; the score function needs a random one"),
+        fix="action = Categorical(logits=logits).sample()",
+        example="action = logits.argmax(-1)",
+        note=(
+            "It is found by the word (`argmax`, `max`), or where nothing at all was "
+            "drawn, the same state was always answered by the same action, and that "
+            "action is scored by a log-probability with a gradient."
+        ),
+        seen_in="[kengz/SLM-Lab#271](https://github.com/kengz/SLM-Lab/issues/271).",
+        look=("argmax", "max", "topk", "mean"),
+    ),
+    Fault(
+        id="probs-as-logits",
+        title="probabilities passed as logits",
+        means="a second softmax is applied, so the policy can never become deterministic",
+        fix="dist = Categorical(probs=probs)  # or pass the raw outputs as logits",
+        example="dist = Categorical(logits=torch.softmax(outputs, -1))",
+        note=(
+            'The gradient of such a policy is exact, so the verdict stays "unbiased"; '
+            "the fault is what the policy can reach: with K actions no probability below "
+            "1/(e + K − 1) or above e/(e + K − 1)."
+        ),
+        seen_in=(
+            "[rlworkgroup/garage#1357](https://github.com/rlworkgroup/garage/pull/1357): "
+            "the first argument of the distribution is the logits, and got probabilities."
+        ),
+        look=("Categorical",),
+    ),
+    Fault(
+        id="entropy-sign",
+        title="entropy with the wrong sign",
+        means=("the loss punishes entropy, so the policy is driven towards a deterministic one"),
+        fix="loss = policy_loss - entropy_coef * entropy",
+        example="loss = policy_loss + entropy_coef * entropy",
+        seen_in=(
+            "[google-deepmind/open_spiel#962](https://github.com/google-deepmind/open_spiel/issues/962), "
+            "[rlworkgroup/garage#628](https://github.com/rlworkgroup/garage/issues/628), "
+            "[DLR-RM/stable-baselines3#127](https://github.com/DLR-RM/stable-baselines3/issues/127)."
+        ),
+        look=("loss+entrop", "entropy", "entropies", "entropy_loss", "entropy_coef", "ent_coef"),
+    ),
+    Fault(
+        id="no-gradient",
+        title="no gradient reaches the policy",
+        means="the loss does not depend on the policy's parameters, so they never change",
+        fix="keep the log-probabilities as tensors: torch.stack(log_probs)",
+        example="log_probs = torch.tensor(log_probs, requires_grad=True)",
+        seen_in=(
+            "[kengz/SLM-Lab#133](https://github.com/kengz/SLM-Lab/issues/133) "
+            "(`torch.tensor` of log-probabilities), ReLeaSE#39 (detached)."
+        ),
+        look=("detach+log", "tensor+log", "detach", "no_grad", "item", "data"),
+    ),
+)

@@ -1,0 +1,232 @@
+"""Faults that show from one update to the next."""
+
+from __future__ import annotations
+
+from eligibility.audit.faults.record import Fault
+
+FAULTS = (
+    Fault(
+        id="several-updates-without-ratio",
+        title="several updates on one batch without a ratio",
+        means=(
+            "from the second update on the policy is no longer the one that acted, and "
+            "nothing corrects for it"
+        ),
+        fix="ratio = (log_prob - old_log_prob).exp()  # or one update a batch",
+        example=(
+            "for epoch in range(4):\n"
+            "    loss = -(policy.log_prob(actions) * advantages).mean()\n"
+            "    optimizer.zero_grad(); loss.backward(); optimizer.step()"
+        ),
+        note=(
+            "The audit keeps the parameters still, so it sees several optimizer steps "
+            "with the same gradient on the same data, and no ratio of probabilities "
+            "exp(new − old) in the loss. The first of them is right; the later ones are "
+            "not."
+        ),
+        seen_in="[ray-project/ray#27314](https://github.com/ray-project/ray/issues/27314).",
+    ),
+    Fault(
+        id="gradients-not-zeroed",
+        title="gradients are not set to zero",
+        means="the gradient of an earlier update is added to that of the next one",
+        fix="optimizer.zero_grad()  # before loss.backward()",
+        example=(
+            "loss.backward()\n"
+            "optimizer.step()  # and on to the next episode: p.grad still holds this "
+            "episode's gradient"
+        ),
+        note=(
+            "Seen directly: when `backward` begins, a gradient that an earlier step was "
+            "made with is still there, untouched, and the next step is made with the "
+            "sum. Gradients that are added up over micro-batches *before* a step are no "
+            "fault: none of them has been used. The size says how much of the step's "
+            "gradient is old."
+        ),
+        seen_in=(
+            "As far as we found nobody published this one; its neighbour, `zero_grad` at "
+            "the wrong place of an accumulation over micro-batches, is "
+            "[huggingface/trl#583](https://github.com/huggingface/trl/issues/583)."
+        ),
+    ),
+    Fault(
+        id="stale-batch",
+        title="data of an earlier update is used again",
+        means=(
+            "the second update is computed from steps of the first one too, by a policy "
+            "that no longer is what acted then"
+        ),
+        fix="log_probs.clear(); rewards.clear()  # after optimizer.step()",
+        example=(
+            "for update in range(updates):\n"
+            "    buffer.extend(collect())          # never emptied\n"
+            "    loss = -(log_prob(buffer) * buffer.returns).sum()"
+        ),
+        note=(
+            "The audit plays the first update on one path, and the second one on all. "
+            "The gradient of the second update is explained by the steps of both updates "
+            "together, and not by its own. The other form: the rewards are kept and the "
+            "log-probabilities are not, so that `zip` pairs new actions with the returns "
+            "of old ones."
+        ),
+        seen_in=(
+            "[tensorflow/agents#227](https://github.com/tensorflow/agents/issues/227) "
+            "asks why PPO's buffer is cleared in each iteration, and met an error "
+            "without it."
+        ),
+        look=("append+rewards", "append+reward", "extend", "append"),
+    ),
+    Fault(
+        id="stale-graph",
+        title="the graph of an earlier update is used again",
+        means=(
+            "the second `backward` goes through operations of the first update, and "
+            "fails or computes at parameters that are no more"
+        ),
+        fix="log_probs.clear()  # after optimizer.step(); detach what is carried over",
+        example=(
+            "loss = -(torch.stack(all_log_probs) * returns).sum()   # of earlier "
+            "episodes too\n"
+            "loss.backward()"
+        ),
+        note=(
+            "torch itself stops the program: *Trying to backward through the graph a "
+            "second time*, or, with `retain_graph=True`, *modified by an inplace "
+            "operation*, because the optimizer has moved the parameters that the old "
+            "graph needs. The second message depends on parameters that move, so the "
+            "audit moves them once between the updates."
+        ),
+        seen_in=(
+            "[pytorch/examples#151](https://github.com/pytorch/examples/issues/151): "
+            "`finish_episode` was called again on steps of earlier episodes."
+        ),
+    ),
+    Fault(
+        id="second-update-fails",
+        title="the program stops at its second update",
+        means="after a first update the program ends with an error before the second one",
+        fix="start every update with empty lists, and with the shapes of the first one",
+        example=(
+            "returns = torch.tensor(rewards_of_all_episodes)\n"
+            "loss = -(torch.stack(log_probs) * returns).sum()   # two lengths from the "
+            "second episode on"
+        ),
+        note=(
+            "The first update runs, and on every path the program ends with an error "
+            "before the second one. The report gives the error and its line."
+        ),
+        seen_in=(
+            "No thread was found about exactly this. Close to it is "
+            "[Lightning-Universe/lightning-bolts#381](https://github.com/Lightning-Universe/lightning-bolts/issues/381): "
+            "the first updates run, and a later batch has not the size that the loss was "
+            "written for."
+        ),
+    ),
+    Fault(
+        id="second-update-differs",
+        title="the second update does not follow the rule of the first",
+        means=(
+            "something is carried over from the first update, and the expected gradient "
+            "is no longer the policy gradient"
+        ),
+        fix=("look for what is kept between updates: lists, statistics, states of environments"),
+        example=(
+            "env_steps += len(rewards)\n"
+            "returns = returns * 0.5 ** (log_probs.mean() * env_steps)   # state that "
+            "the choices of this batch decide"
+        ),
+        note=(
+            "With the first update on one path held fixed, the expected gradient of the "
+            "second one must be the policy gradient too, whatever is carried over: a "
+            "running baseline is a constant then, and has no bias. Here it is not, and "
+            "none of the named rules explains why. The weights in the report are those "
+            "of the second update."
+        ),
+        seen_in=(
+            "[ikostrikov/pytorch-a2c-ppo-acktr-gail#278](https://github.com/ikostrikov/pytorch-a2c-ppo-acktr-gail/issues/278) "
+            "asks about one form of it: the hidden state that a recurrent policy "
+            "computed before an update is the start of the next rollout."
+        ),
+    ),
+    Fault(
+        id="old-log-prob-stale",
+        title="old log-probabilities are not refreshed",
+        means=(
+            "the ratio compares the policy with one of an earlier update, not with the "
+            "one that acted"
+        ),
+        fix="old_log_prob = dist.log_prob(action).detach()  # when the action is taken",
+        example=(
+            "old_log_probs = compute(batch)        # once, before training\n"
+            "for update in range(updates):\n"
+            "    ratio = (log_prob(batch) - old_log_probs).exp()"
+        ),
+        note=(
+            "The audit moves the parameters between the first update and the second. The "
+            "actions of the second one come from the moved policy, and it is the moved "
+            "policy that is scored: the ratio must be 1 at the first step of that "
+            "update, as it was in the first. It is not. A program that acts by an older "
+            "policy on purpose and corrects by the ratio is not meant: there the actions "
+            "do not come from the moved policy."
+        ),
+        seen_in=(
+            "[CarperAI/trlx#107](https://github.com/CarperAI/trlx/issues/107) noticed it "
+            "by the same sign, a ratio that is not 1 at the first step; the cause was "
+            "another one, a missing attention mask."
+        ),
+        look=("old_log_probs", "old_log_prob", "exp"),
+    ),
+    Fault(
+        id="ratio-always-one",
+        title="the ratio is always 1",
+        means=(
+            "the old log-probabilities are computed anew after each step, so nothing "
+            "corrects for the steps before, and nothing is ever clipped"
+        ),
+        fix="old_log_probs = log_probs.detach()  # once, before the first epoch",
+        example=(
+            "for epoch in range(4):\n"
+            "    log_probs = policy.log_prob(actions)\n"
+            "    ratio = (log_probs - log_probs.detach()).exp()   # 1, whatever the "
+            "policy\n"
+            "    loss = -torch.min(ratio * adv, ratio.clamp(0.8, 1.2) * adv).mean()"
+        ),
+        note=(
+            "The audit moves the parameters after the first optimizer step on a batch. "
+            "In the steps that follow, the ratio in the loss is still exactly 1: the old "
+            "log-probabilities moved as well."
+        ),
+        seen_in=(
+            "[tensorforce/tensorforce#312](https://github.com/tensorforce/tensorforce/issues/312), "
+            "[higgsfield-ai/higgsfield#20](https://github.com/higgsfield-ai/higgsfield/issues/20), "
+            "[abhisheksuran/Reinforcement_Learning#4](https://github.com/abhisheksuran/Reinforcement_Learning/issues/4)."
+        ),
+        look=("exp",),
+    ),
+    Fault(
+        id="acting-policy-stale",
+        title="the network that acts is not updated",
+        means=(
+            "actions come from the parameters of an earlier update, and no ratio corrects for it"
+        ),
+        fix="acting_policy.load_state_dict(policy.state_dict())  # after every update",
+        example=(
+            "actor = copy.deepcopy(policy)        # and never loaded again\n"
+            "...\n"
+            "action = Categorical(logits=actor(obs)).sample()\n"
+            "loss = -(Categorical(logits=policy(obs)).log_prob(action) * G)"
+        ),
+        note=(
+            "Before the first update both networks are the same, so nothing shows. After "
+            "the audit has moved every parameter that an optimizer trains, the actions "
+            "of the second update still come from the probabilities of before, and the "
+            "loss holds no ratio."
+        ),
+        seen_in=(
+            "[nikhilbarhate99/PPO-PyTorch#10](https://github.com/nikhilbarhate99/PPO-PyTorch/issues/10) "
+            "is the same at the start: the acting copy was never loaded from the policy "
+            "(there the ratio corrects for it)."
+        ),
+        look=("load_state_dict", "deepcopy", "detach+copy"),
+    ),
+)

@@ -1,0 +1,30 @@
+"""Every fault and every choice that a report can name is explained, and its page is up to date."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from docs.audit.faults import pages
+from eligibility.audit.faults import FAULTS, choices, credit, failures, scoring, updates, values
+from eligibility.audit.judgement.catalogue import CREDITS
+from eligibility.audit.judgement.critic import ENDINGS
+
+PAGES = pages()
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_the_committed_page_is_the_one_that_the_records_make(path: Path) -> None:
+    assert path.read_text(encoding="utf-8") == PAGES[path], "run python -m docs.audit.faults"
+
+
+def test_no_id_stands_twice() -> None:
+    families = [m.FAULTS for m in (credit, failures, scoring, updates, values)]
+    ids = [r.id for records in (*families, choices.CHOICES) for r in records]
+    assert len(ids) == len(set(ids))
+
+
+def test_every_part_of_the_catalogue_is_explained() -> None:
+    names = {credit.rule for credit in CREDITS if credit.rule} | set(ENDINGS[1:])
+    assert names <= set(FAULTS) | {choice.id for choice in choices.CHOICES}
