@@ -55,6 +55,7 @@ class Job:
         nodes: Values that stand for a normal number.
         off_nodes: Give normal numbers other values, at random; with a seed.
         other_end: Show another observation at the end of a terminated episode.
+        rewards: Of the executed steps, in order; later steps earn what the problem gives.
     """
 
     prescribed: tuple[int, ...]
@@ -73,6 +74,7 @@ class Job:
     nodes: int = COARSE
     off_nodes: bool = False
     other_end: bool = False
+    rewards: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,7 @@ def decode_job(line: str) -> Job:
     data = json.loads(line)
     data["size"] = ProbeSize(**data["size"])
     data["prescribed"] = tuple(data["prescribed"])
+    data["rewards"] = tuple(data["rewards"])
     return Job(**data)
 
 

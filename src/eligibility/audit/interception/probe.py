@@ -79,7 +79,7 @@ class Probe(gymnasium.Env[Any, Any]):
         choose: Answers the environment's random choices.
         on_reset: Told of every reset.
         on_step: Told of every step: the numbers of the action, state, reward, next state,
-            terminated, truncated.
+            terminated, truncated; answers what the step earns.
         four_tuple: Speak the interface of gym before 0.26.
         dtype: Of Box observations.
         masked: Where it says which actions are allowed: "info", "method" (``action_masks``), or "".
@@ -96,7 +96,7 @@ class Probe(gymnasium.Env[Any, Any]):
         size: ProbeSize,
         choose: Callable[[list[float]], int],
         on_reset: Callable[[Probe], None],
-        on_step: Callable[[Probe, Any, int, float, int, bool, bool], None],
+        on_step: Callable[[Probe, Any, int, float, int, bool, bool], float],
         four_tuple: bool = False,
         dtype: type[np.floating[Any]] = np.float64,
         masked: str = "",
@@ -155,7 +155,7 @@ class Probe(gymnasium.Env[Any, Any]):
         continuous = components[self.numbers.continuous[: len(components)]]
         self.previous = float(continuous[0]) if len(continuous) else 0.0
         self.state = next_state
-        self._on_step(self, components, state, reward, next_state, terminated, truncated)
+        reward = self._on_step(self, components, state, reward, next_state, terminated, truncated)
         observation = copy.deepcopy(self._observations[next_state])
         if self.four_tuple:
             return observation, reward, terminated or truncated, {}

@@ -16,7 +16,7 @@ from eligibility.audit.choices import MAX_UPDATES, Choices, PathComplete
 from eligibility.audit.interception.groups import Group, joined
 from eligibility.audit.interception.left_over import LeftOver
 from eligibility.audit.interception.other_numbers import OtherNumbers
-from eligibility.audit.interception.probe import Probe
+from eligibility.audit.interception.probe import TERMINAL, Probe
 from eligibility.audit.job import Job
 from eligibility.audit.noise.numbers import Noise
 from eligibility.audit.raised import precision_note
@@ -104,9 +104,12 @@ class Recorder:
         next_state: int,
         terminated: bool,
         truncated: bool,
-    ) -> None:
-        """A transition was made."""
+    ) -> float:
+        """A transition was made; what it earns, by the job or else by the problem."""
         self._stop_if_complete()
+        number = sum(step.executed for step in self.steps)
+        if number < len(self.job.rewards) and state != TERMINAL:
+            reward = self.job.rewards[number]
         index = self._index(environment)
         self._width = len(components)
         groups, matches = self._draws_of(environment, index, components)
@@ -126,6 +129,7 @@ class Recorder:
                 action=tuple(components.tolist()),
             )
         )
+        return reward
 
     def _ignore(self, environment: Probe, index: int) -> None:
         """A vector environment resets in place of the step for which an action was drawn."""
