@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from torch.distributions import (
@@ -143,10 +143,41 @@ def test_a_clamped_probability_is_shown_as_a_failing_check() -> None:
         Categorical, {"probs": torch.tensor([0.0, 0.3, 0.7])}, {}, torch.tensor(0)
     )
     explanation = explain_problem(problem)
-    assert gradient_of(explanation) == (math.inf, -1.0, -1.0)
+    columns = {column.title: column.values for column in explanation.tables[0].columns}
+    assert columns["gradient"] == (0.0, 0.0, 0.0)
+    assert columns["by the rule"] == gradient_of(explanation) == (math.inf, -1.0, -1.0)
+    assert explanation.why[0].startswith(
+        "torch gives [0 0 0], and the rule [inf -1 -1]. torch clamps"
+    )
     assert not explanation.checks[0].passed
     assert [item.question for item in explanation.expected] == [1, 6]
     assert "FAILS" in explanation.text()
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    weights=st.lists(st.sampled_from([0.0, 1e-300, 1e-9, 0.2, 1.0, 70.0]), min_size=2, max_size=5),
+    data=st.data(),
+)
+def test_the_summands_of_a_table_add_up_to_its_gradient(
+    weights: list[float], data: st.DataObject
+) -> None:
+    action = data.draw(st.integers(0, len(weights) - 1))
+    of = data.draw(st.sampled_from(["log_prob", "prob"]))
+    assume(sum(weights) > 0 and (of == "log_prob" or weights[action] > 0))
+    values = torch.tensor(weights, dtype=torch.float64)
+    explanation = explain_problem(
+        make_problem(Categorical, {"probs": values}, {}, torch.tensor(action)), of=of
+    )
+    (table,) = explanation.tables
+    columns = {column.title: column.values for column in table.columns}
+    parts = [column.values for column in table.columns if column.role == "contribution"]
+    added = [sum(entries) for entries in zip(*parts, strict=True)]
+    assert columns["gradient"] == pytest.approx(added, rel=1e-9, abs=1e-9)
+    given = values.clone().requires_grad_()
+    log_prob = Categorical(probs=given).log_prob(torch.tensor(action))
+    (log_prob if of == "log_prob" else log_prob.exp()).backward()
+    assert columns["gradient"] == pytest.approx(given.grad.tolist(), rel=1e-9, abs=1e-9)
 
 
 @settings(deadline=None, max_examples=25)

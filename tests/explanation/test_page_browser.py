@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
-import shutil
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
 import torch
-from selenium.webdriver import Chrome, ChromeOptions
-from selenium.webdriver.chrome.service import Service
+from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
@@ -70,29 +67,6 @@ PAGES: dict[str, Explanation] = {
     "long": long_graph(),
 }
 SECTIONS = ("gradient", "why", "steps", "rule", "expected")
-FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--hide-scrollbars", "--window-size=1300,1000",
-)  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if chromium is None or driver is None:
-        missing = "no chromium and chromedriver found (Debian: apt-get install chromium-driver)"
-        if os.environ.get("CI"):
-            pytest.fail(f"{missing}; in CI the page must be tested")
-        pytest.skip(missing)
-    options = ChromeOptions()
-    options.binary_location = chromium
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    chrome = Chrome(options, Service(driver))
-    yield chrome
-    chrome.quit()
 
 
 @pytest.fixture(autouse=True)
@@ -209,9 +183,28 @@ def test_page_follows_to_where_torch_is_wrong(browser: Chrome, tmp_path: Path) -
     enter(browser, "own-0", 0.0)
     weights = torch.tensor([0.0, 0.1, 0.2, 0.01], dtype=torch.float64)
     problem = make_problem(Categorical, {"probs": weights}, {}, torch.tensor(0))
-    assert gradient(browser)[0] == math.inf
+    assert gradient(browser) == [0.0] * 4
+    exact = numbers(browser, "[data-section=gradient] td.convention data")
+    assert exact == pytest.approx([math.inf, *[-1 / 0.31] * 3])
     assert browser.find_element(By.CSS_SELECTOR, ".checks li").get_attribute("class") == "fails"
     assert_same_page(browser, explain_problem(problem), tmp_path)
+
+
+def test_page_shows_what_torch_gives_where_its_summands_vanish(
+    browser: Chrome, tmp_path: Path
+) -> None:
+    """A certain outcome: torch clamps its probability, and the parts 0 + 0 add up to 0."""
+    show(browser, FORUM, tmp_path)
+    for k, weight in ((0, 0.0), (1, 0.0), (3, 0.0)):
+        choose(browser, "drawn", "2")
+        enter(browser, f"own-{k}", weight)
+    weights = torch.tensor([0.0, 0.0, 0.2, 0.0], dtype=torch.float64)
+    moved = explain_problem(
+        make_problem(Categorical, {"probs": weights}, {}, torch.tensor(2)), of="prob"
+    )
+    assert gradient(browser) == [0.0] * 4
+    assert numbers(browser, "[data-section=gradient] td.convention data") == [-5, -5, 0, -5]
+    assert_same_page(browser, moved, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,9 @@ def explain_tensor(
     leaves = writer.leaves()
     of = names.of(tensor) or "output"
     by_tensor = dict(zip(map(id, targets), leaves, strict=True))
-    parts = parts_of(graph, matches, by_tensor, names, of)
+    found = parts_of(graph, matches, by_tensor, names, of)
+    agreements = [_agreement(part) for part in found]
+    parts = [replace(p, agrees=c.passed) for p, c in zip(found, agreements, strict=True)]
     layers = layers_of(graph, matches, by_tensor, of)
     return Explanation(
         title=f"∂ {of} / ∂ {_listed([leaf.name for leaf in leaves])}",
@@ -67,6 +69,7 @@ def explain_tensor(
         rules=_rules(parts, layers),
         checks=(
             _check_edges(graph, gradients),
+            *agreements,
             *(check for part in parts for check in _checks(part)),
             *(layer.check for layer in layers),
         ),
@@ -228,28 +231,30 @@ def _widened(tensor: Tensor) -> Tensor:
     return dense.to(torch.promote_types(tensor.dtype, torch.float64))
 
 
-def _checks(part: Part) -> list[Check]:
-    """The rule against autograd, and what its entries add up to."""
-    epsilon = torch.finfo(part.autograd.dtype).eps
-    autograd = part.autograd.double()
+def _agreement(part: Part) -> Check:
+    """The rule against autograd."""
     scale = (like_rows(part.factor, part.eligibility) * part.eligibility).abs()
     largest = scale.sum_to_size(part.parameter.shape).amax(-1, keepdim=True)
-    terms = part.parameter.shape[-1]
-    found: list[Check | None] = [
-        check_equal(
-            f"rule = autograd, at {part.called}",
-            part.result,
-            autograd,
-            rounding_of(largest, terms, epsilon),
-            why_autograd_differs(part),
-        )
-    ]
+    epsilon = torch.finfo(part.autograd.dtype).eps
+    return check_equal(
+        f"rule = autograd, at {part.called}",
+        part.result,
+        part.autograd.double(),
+        rounding_of(largest, part.parameter.shape[-1], epsilon),
+        why_autograd_differs(part),
+    )
+
+
+def _checks(part: Part) -> list[Check]:
+    """What the entries of one gradient add up to."""
+    epsilon, autograd = torch.finfo(part.autograd.dtype).eps, part.autograd.double()
+    found = None
     if part.rule.coordinates == "weights":
         products = part.parameter.double() * autograd
-        found.append(check_zero(f"{part.called} · gradient = 0", products, epsilon))
+        found = check_zero(f"{part.called} · gradient = 0", products, epsilon)
     elif part.name == "logits":
-        found.append(check_zero("Σ over the categories = 0", autograd, epsilon))
-    return [check for check in found if check is not None]
+        found = check_zero("Σ over the categories = 0", autograd, epsilon)
+    return [] if found is None else [found]
 
 
 def _notes(tensor: Tensor, recording: Recording | None, distributions: int) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from eligibility.explanation.checks import (
     why_autograd_differs,
 )
 from eligibility.explanation.derivation import Explanation
-from eligibility.explanation.facts import Check, Leaf, RuleStatement, Step, Subject
+from eligibility.explanation.facts import Check, Leaf, Numbers, RuleStatement, Step, Subject
 from eligibility.explanation.graph import graph_between, run_backward
 from eligibility.explanation.numbers import numbers_of
 from eligibility.explanation.problem import (
@@ -46,16 +46,22 @@ def explain_problem(
     names = wrt or tuple(problem.parameters)
     rules = {name: find_rule(problem.distribution(), name, coordinates) for name in names}
     steps, leaves = _torch_steps(problem, names, of)
-    parts = [_part(problem, leaf, rules[leaf.name].coordinates, of) for leaf in leaves]
+    found = [_part(problem, leaf, rules[leaf.name].coordinates, of) for leaf in leaves]
+    agreements = [_agreement(part, len(steps)) for part in found]
+    parts = [replace(p, agrees=c.passed) for p, c in zip(found, agreements, strict=True)]
     return Explanation(
         title=reasons.title(problem, names, of),
         subject=_subject(parts),
-        tables=tuple(table_of(part, numbers_of(part.result)) for part in parts),
+        tables=tuple(table_of(part, _gradient(part)) for part in parts),
         why=tuple(sentence for part in parts for sentence in reasons.why(part)),
         steps=steps,
         leaves=leaves,
         rules=tuple(map(_statement_with_others, parts)),
-        checks=tuple(check for part in parts for check in _checks(part, len(steps))),
+        checks=tuple(
+            check
+            for part, agreement in zip(parts, agreements, strict=True)
+            for check in (agreement, *_checks(part))
+        ),
         expected=tuple(item for part in parts for item in expectations.expected(part)),
     )
 
@@ -140,19 +146,30 @@ def _statement_with_others(part: Part) -> RuleStatement:
     return replace(statement_of(part), conventions=conventions_table(part), others=others)
 
 
-def _checks(part: Part, operations: int) -> list[Check]:
-    """The checks of one parameter; autograd rounds in each of torch's ``operations``."""
-    problem, coordinates = part.problem, part.rule.coordinates
-    summands = torch.stack(list(part.rule.terms(problem.as_given(), problem.value).values()))
+def _gradient(part: Part) -> Numbers:
+    """What torch gives, in the convention that it follows; in another one, what the rule gives."""
+    return numbers_of(part.autograd if part.is_torchs and not part.agrees else part.result)
+
+
+def _agreement(part: Part, operations: int) -> Check:
+    """The rule against autograd, which rounds in each of torch's ``operations``."""
+    summands = torch.stack(
+        list(part.rule.terms(part.problem.as_given(), part.problem.value).values())
+    )
     scale = like_rows(part.factor, part.result) * summands.abs().sum(0).amax()
+    return check_equal(
+        "rule = autograd through torch",
+        part.result,
+        part.autograd,
+        rounding_of(scale, max(operations, *part.result.shape[-1:], 1)),
+        why_autograd_differs(part),
+    )
+
+
+def _checks(part: Part) -> list[Check]:
+    """The further checks of one parameter."""
+    problem, coordinates = part.problem, part.rule.coordinates
     found: list[Check | None] = [
-        check_equal(
-            "rule = autograd through torch",
-            part.result,
-            part.autograd,
-            rounding_of(scale, max(operations, *part.result.shape[-1:], 1)),
-            why_autograd_differs(part),
-        ),
         check_finite_differences(problem, part.name, coordinates, part.eligibility),
     ]
     if coordinates == "tangent" or (coordinates is None and _has_categories(part, "logits")):

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import torch
 from torch.distributions import Bernoulli, Binomial, Categorical, Multinomial, OneHotCategorical
 
+from eligibility.explanation import reasons
 from eligibility.explanation.facts import Expectation, Leaf
 from eligibility.explanation.graph import Graph
 from eligibility.explanation.names import Names
 from eligibility.explanation.patterns import Match
 from eligibility.explanation.problem import Part, counts_of, like_rows
-from eligibility.explanation.wording import number, vector
+from eligibility.explanation.sentences import say
+from eligibility.explanation.wording import vector
 from eligibility.rules.registry import find_rule
 
 # Names that one sentence lists.
@@ -97,13 +98,8 @@ def _zero_for_the_rest(part: Part) -> Expectation | None:
         scaled = ambient * like_rows(part.factor, ambient)
         summed = scaled.sum_to_size(part.parameter.shape)
         numbers = f", here {vector(summed.reshape(-1).tolist())}"
-    return Expectation(
-        "0 for what was not drawn.",
-        "That is the gradient of Σ y log w with the normaliser left out (`--coordinates "
-        f"ambient`{numbers}). Both are right, each for its own convention: they differ by a "
-        "constant, and after a softmax they give the same gradient of the logits, y − n π.",
-        question=1,
-    )
+    answer = say("answer_zero", numbers=numbers)
+    return Expectation(say("expected_zero"), answer, question=1)
 
 
 def _same_for_logits(part: Part) -> Expectation | None:
@@ -112,30 +108,16 @@ def _same_for_logits(part: Part) -> Expectation | None:
         return None
     if part.name != "logits":
         return None
-    return Expectation(
-        "the same numbers for logits as for probs.",
-        "A logit moves its probability by p times what the weight of the same name would: the "
-        "chain rule multiplies the eligibility of probs by it, and the 1/p is gone. Logits need "
-        "not be log-probabilities; any constant may be added to them.",
-        question=4,
-    )
+    return Expectation(say("expected_same"), say("answer_same"), question=4)
 
 
 def _vanished(part: Part) -> Expectation | None:
     """That torch has a gradient wherever the rule has one, also where it clamps."""
-    if part.leaf.gradient is None or part.name != "probs":
+    if part.leaf.gradient is None or not part.is_clamped:
         return None
-    if not bool(((part.autograd == 0) & (part.result != 0)).any()):
-        return None
-    shown = f" {vector(part.autograd.reshape(-1).tolist())}" if part.autograd.numel() <= 8 else " 0"
-    epsilon = torch.finfo(part.autograd.dtype).eps
-    return Expectation(
-        "a gradient wherever the outcome is improbable.",
-        f"torch gives{shown} here: it clamps probabilities to [ε, 1 − ε], ε = {number(epsilon)} in "
-        f"{str(part.autograd.dtype).removeprefix('torch.')}, and a clamp has derivative 0 outside. "
-        "Pass logits, which are not clamped.",
-        question=6,
-    )
+    shown = vector(part.autograd.reshape(-1).tolist()) if part.autograd.numel() <= 8 else "0"
+    answer = say("answer_slope", torch=shown, **reasons.precision_of(part))
+    return Expectation(say("expected_slope"), answer, question=6)
 
 
 def _unbiased(part: Part) -> Expectation | None:

@@ -87,6 +87,7 @@ class Part:
         leaf: Where torch's own computation ends, with the summands.
         bonus: ∂(what is differentiated)/∂ entropy of each row, where the entropy is used too;
             ``result`` then holds its gradient as well.
+        agrees: Whether rule and autograd are the same, up to rounding.
     """
 
     problem: Problem
@@ -102,6 +103,18 @@ class Part:
     autograd: Tensor
     leaf: Leaf
     bonus: Tensor | None = None
+    agrees: bool = True
+
+    @property
+    def is_torchs(self) -> bool:
+        """Whether the convention is the one that torch's own operations follow."""
+        return self.rule.coordinates in (None, "weights")
+
+    @property
+    def is_clamped(self) -> bool:
+        """Whether torch's gradient is 0 where the rule's is not: what its clamp does."""
+        vanished = (self.autograd == 0) & (self.result != 0)
+        return self.name == "probs" and bool(vanished.any())
 
 
 def problem_of(dist: Distribution, value: Tensor, wrt: tuple[str, ...] | None = None) -> Problem:
@@ -217,7 +230,7 @@ def log_prob_in(problem: Problem, name: str, coordinates: str | None, leaf: Tens
         return _log_of_drawn(problem, torch.cat([leaf, implied], -1))
     if coordinates == "tangent":
         held = problem.parameters[name].mean(-1, keepdim=True)
-        return problem.log_prob(**{name: leaf - leaf.mean(-1, keepdim=True) + held})
+        return _log_of_drawn(problem, leaf - leaf.mean(-1, keepdim=True) + held)
     return problem.log_prob(**{name: leaf})
 
 

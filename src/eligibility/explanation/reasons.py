@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import torch
 from torch import Tensor
 from torch.distributions import (
     Bernoulli,
@@ -17,6 +18,7 @@ from torch.distributions import (
 from eligibility.explanation.facts import Leaf
 from eligibility.explanation.numbers import numbers_of
 from eligibility.explanation.problem import Of, Part, Problem, counts_of
+from eligibility.explanation.sentences import say
 from eligibility.explanation.wording import number, summary
 
 # Summands that one sentence lists.
@@ -31,14 +33,20 @@ def title(problem: Problem, names: tuple[str, ...], of: Of) -> str:
     given = ", ".join(
         f"{name}={summary(numbers_of(tensor))}" for name, tensor in problem.parameters.items()
     )
-    value = summary(numbers_of(problem.value))
-    return f"∂ {of} / ∂ {', '.join(names)} of {problem.family.__name__}({given}) at {value}"
+    return say(
+        "title",
+        of=of,
+        names=", ".join(names),
+        family=problem.family.__name__,
+        given=given,
+        value=summary(numbers_of(problem.value)),
+    )
 
 
 def why(part: Part) -> tuple[str, ...]:
     """The reason for the gradient of one parameter; a sentence an entry."""
     reason = _REASONS.get((part.problem.family, part.name, part.rule.coordinates))
-    sentences = _general(part) if reason is None else reason(part)
+    sentences = (*_disagreement(part), *(_general(part) if reason is None else reason(part)))
     if part.bonus is not None:
         sentences += (
             "The entropy bonus adds −h π (log π + H) to that, which pulls towards equal "
@@ -106,69 +114,69 @@ class _Drawn:
         self.result = (self.factor * first).tolist()
 
 
+def _disagreement(part: Part) -> tuple[str, ...]:
+    """That torch's own gradient is another one, and why; nothing where it agrees with the rule."""
+    if part.agrees:
+        return ()
+    torch, rule = summary(numbers_of(part.autograd)), summary(numbers_of(part.result))
+    if part.is_clamped:
+        return (say("clamped", torch=torch, rule=rule, **precision_of(part)),)
+    return (f"torch gives {torch}, and the rule {rule}: torch's own log_prob is less accurate.",)
+
+
+def precision_of(part: Part) -> dict[str, str]:
+    """The bounds of torch's clamp: ε and the dtype that it belongs to."""
+    dtype = part.autograd.dtype
+    return {
+        "epsilon": number(torch.finfo(dtype).eps),
+        "dtype": str(dtype).removeprefix("torch."),
+    }
+
+
 def _weights(part: Part) -> tuple[str, ...]:
     drawn = _Drawn(part)
-    a, total = drawn.category, sum(drawn.parameter)
-    down = -drawn.factor * drawn.trials / total
+    a = drawn.category
     up = drawn.factor * drawn.counts[a] / drawn.parameter[a] if drawn.parameter[a] else float("inf")
-    numerator = (
-        f"Only category {a}, which was drawn, stands in the numerator as well: through the "
-        "division it"
-        if drawn.trials == 1
-        else "Only what was drawn stands in the numerator as well: through the division category "
-        f"{a}, drawn {drawn.counts[a]} times of {drawn.trials},"
-    )
-    return (
-        f"torch divides probs by their sum, π_{a} = probs[{a}] / Σ probs, so every entry also "
-        "stands in the denominator: raising any of them makes what was drawn less likely, and "
-        f"through the sum each gets {number(down)}.",
-        f"{numerator} gets {number(up)} on top, and {number(up)} + ({number(down)}) = "
-        f"{number(drawn.result[a])}.",
-    )
+    slots = {
+        "a": a,
+        "down": number(-drawn.factor * drawn.trials / sum(drawn.parameter)),
+        "up": number(up),
+        "count": drawn.counts[a],
+        "trials": drawn.trials,
+        "result": number(drawn.result[a]),
+    }
+    numerator = "weights_one" if drawn.trials == 1 else "weights_many"
+    return (say("weights", **slots), say(numerator, **slots))
 
 
 def _logits(part: Part) -> tuple[str, ...]:
     drawn = _Drawn(part)
     a, n = drawn.category, drawn.trials
-    scale = "" if drawn.factor == 1 else f"{number(drawn.factor)} · "
-    times = "" if n == 1 else f"{n} · "
-    return (
-        "The logits enter as log p = z − log Σ exp(z): the log-sum-exp pulls every logit down by "
-        "the probability of its category" + (f", {n} times for {n} draws." if n > 1 else "."),
-        f"Each draw pushes its own logit up by 1, so category {a} gets {scale}"
-        f"({drawn.counts[a]} − {times}{number(drawn.probs[a])}) = {number(drawn.result[a])}: "
-        "what happened minus what was expected.",
+    pushed = say(
+        "logits_drawn",
+        a=a,
+        scale="" if drawn.factor == 1 else f"{number(drawn.factor)} · ",
+        count=drawn.counts[a],
+        times="" if n == 1 else f"{n} · ",
+        probability=number(drawn.probs[a]),
+        result=number(drawn.result[a]),
     )
+    return (say("logits_many" if n > 1 else "logits", trials=n), pushed)
 
 
 def _ambient(part: Part) -> tuple[str, ...]:
     drawn = _Drawn(part)
-    return (
-        "In ambient coordinates the normaliser is left out: log p is taken to be Σ y log w, so "
-        f"category {drawn.category} gets {number(drawn.result[drawn.category])} and what was not "
-        "drawn gets 0.",
-        "torch does not compute this: its probs are divided by their sum, and the sum depends on "
-        "every entry.",
-    )
+    a = drawn.category
+    return (say("ambient", a=a, result=number(drawn.result[a])), say("ambient_torch"))
 
 
 def _free(part: Part) -> tuple[str, ...]:
     last = len(_Drawn(part).parameter) - 1
-    return (
-        f"The first {last} probabilities are free and the last one, category {last}, is what they "
-        "leave: raising one of them lowers the last one by as much.",
-        f"So each entry is its own y/w minus the y/w of category {last}, and there is no entry for "
-        f"category {last}.",
-    )
+    return (say("free", last=last), say("free_entries", last=last))
 
 
 def _tangent(part: Part) -> tuple[str, ...]:
-    return (
-        "Only directions along the simplex count, in which the probabilities keep their sum: the "
-        "mean is subtracted from y/w, so that the entries sum to 0.",
-        "Subtracting a constant from y/w first changes nothing, so torch's rule and the ambient "
-        "one have this same projection.",
-    )
+    return (say("tangent"), say("tangent_same"))
 
 
 def _coin_probs(part: Part) -> tuple[str, ...]:
@@ -178,9 +186,14 @@ def _coin_probs(part: Part) -> tuple[str, ...]:
         int(part.problem.distribution().total_count.reshape(-1)[0]) if _is_binomial(part) else 1
     )
     e = number(float(part.eligibility.reshape(-1)[0]))
-    return (
+    slopes = (
         f"Each 1 contributes log p, whose slope is 1/p, and each 0 contributes log(1 − p), whose "
-        f"slope is −1/(1 − p): here {y} of the first and {trials - y} of the second.",
+        f"slope is −1/(1 − p): here {y} of the first and {trials - y} of the second."
+    )
+    if p in (0.0, 1.0):
+        return (slopes, f"Together that is {e}." + _times_probability(part))
+    return (
+        slopes,
         f"Together that is (y − n p) / (p (1 − p)) = ({y} − {number(trials * p)}) / "
         f"{number(p * (1 - p))} = {e}: what happened minus what was expected, over the variance of "
         "one coin." + _times_probability(part),

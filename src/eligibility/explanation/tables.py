@@ -10,6 +10,7 @@ from torch import Tensor
 from eligibility.explanation.facts import Column, Leaf, Numbers, Role, Table
 from eligibility.explanation.numbers import numbers_of
 from eligibility.explanation.problem import Part, counts_of
+from eligibility.explanation.sentences import say
 from eligibility.explanation.wording import vector
 from eligibility.rules.registry import find_rule, rules_of
 
@@ -32,6 +33,8 @@ def table_of(part: Part, gradient: Numbers) -> Table:
         columns.append(_column("value", "outcome", part.problem.value.double()))
     columns += _summands(part)
     columns.append(_numbers_column("gradient", "gradient", gradient))
+    if part.is_torchs and not part.agrees:
+        columns.append(_column("by the rule", "convention", part.result))
     size = part.parameter.numel()
     one_row = size == part.parameter.shape[-1:].numel()
     selected = [] if counts is None else counts.reshape(-1).nonzero().reshape(-1).tolist()
@@ -148,20 +151,18 @@ def _note(part: Part) -> str:
     """What the gradient of p is where that of log p was asked for, and the other way round."""
     if (
         part.asked is None
+        or (part.is_torchs and not part.agrees)
         or part.eligibility.numel() > 8
         or not bool(part.eligibility.isfinite().all())
     ):
         return ""
     probability = part.problem.log_prob().exp()
     if part.asked == "prob":
-        return (
-            "This is prob times the characteristic eligibility, "
-            f"{vector(part.eligibility.reshape(-1).tolist())}."
-        )
+        return say("note_prob", eligibility=vector(part.eligibility.reshape(-1).tolist()))
     if probability.numel() != 1:
         return ""
-    scaled = vector((part.eligibility.reshape(-1) * probability.reshape(())).tolist())
-    return f"The gradient of prob itself is prob times this: {scaled}."
+    scaled = (part.eligibility.reshape(-1) * probability.reshape(())).tolist()
+    return say("note_log_prob", scaled=vector(scaled))
 
 
 def _column(title: str, role: Role, tensor: Tensor, width: int | None = None) -> Column:

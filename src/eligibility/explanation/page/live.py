@@ -13,6 +13,7 @@ from eligibility.explanation.derivation import Explanation
 from eligibility.explanation.facts import Numbers, RuleStatement
 from eligibility.explanation.page.markup import Markup, element, join
 from eligibility.explanation.page.mathml import math as mathml
+from eligibility.explanation.sentences import SENTENCES
 from eligibility.explanation.wording import number
 
 _FAMILY = ("Categorical", "OneHotCategorical", "Multinomial")
@@ -51,7 +52,11 @@ def data(explanation: Explanation) -> Markup:
         for statement in (rule, *rule.others)
     }
     content = json.dumps(
-        {"record": json.loads(explanation.to_json()), "statements": statements}, ensure_ascii=True
+        {
+            "record": json.loads(explanation.to_json()),
+            "statements": statements,
+            "sentences": SENTENCES,
+        }
     )
     safe = content.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     return element("script", Markup(safe), type="application/json", id="explanation")

@@ -3,16 +3,28 @@
 
 const MOST_OUTCOMES = 4096;
 
+/** Whether the convention is the one that torch's own operations follow. */
+const isTorchs = (state) => state.coordinates === "" || state.coordinates === "weights";
+
+/** The rule against what torch gives: the recorded steps, walked backwards. */
+function agreement(state, torch) {
+  const parts = summands(state);
+  const sizes = state.values.map((_, k) => sum(parts.map((part) => Math.abs(part[k]))));
+  const scale = sizes.map((size) => factorOf(state) * size);
+  return equal("rule = the steps above, walked backwards", gradientOf(state), torch, scale);
+}
+
+/** Whether that check passes, or does not apply. */
+function agrees(state, torch) {
+  const [, deviation, tolerance] = isTorchs(state) ? agreement(state, torch) : ["", 0, 0];
+  return deviation <= tolerance;
+}
+
 /** [statement, deviation, tolerance] of each check that applies. */
 function checksOf(state, torch) {
   const own = eligibility(state);
-  const found = [];
-  if (state.coordinates === "" || state.coordinates === "weights") {
-    const sizes = own.map((_, k) => sum(summands(state).map((part) => Math.abs(part[k]))));
-    const scale = sizes.map((size) => factorOf(state) * size);
-    found.push(equal("rule = the steps above, walked backwards", gradientOf(state), torch, scale));
-  }
-  found.push(finiteDifferences(state, own));
+  const found = isTorchs(state) ? [agreement(state, torch)] : [];
+  if (own.every(Number.isFinite)) found.push(finiteDifferences(state, own));
   if (state.coordinates === "" || state.coordinates === "tangent") {
     found.push(zero("Σ over the categories = 0", [own]));
   }
@@ -64,21 +76,29 @@ function logProbabilityAt(state, entries) {
   }
 }
 
-/** The rule against central differences of log p; their own error sets the tolerance. */
+/* Where log p is evaluated, in steps, and its weight there: both are exact for a parabola. The second
+   one serves a weight of 0, which cannot be smaller. */
+const CENTRAL = [[1, 0.5], [-1, -0.5]];
+const ONE_SIDED = [[0, -1.5], [1, 2], [2, -0.5]];
+
+/** The rule against differences of log p; their own error sets the tolerance. */
 function finiteDifferences(state, own) {
   const start = state.values.slice(0, own.length);
   const widthOf = (step, entry) => step * (entry === 0 ? 1 : Math.abs(entry));
   const slope = (step, k) => {
-    const at = (sign) =>
-      logProbabilityAt(state, start.map((v, j) => (j === k ? v + sign * widthOf(step, v) : v)));
-    return (at(1) - at(-1)) / (2 * widthOf(step, start[k]));
+    const width = widthOf(step, start[k]);
+    const heightAt = (steps) =>
+      logProbabilityAt(state, start.map((v, j) => (j === k ? v + steps * width : v)));
+    const onEdge = state.parameter === "probs" && start[k] === 0;
+    const heights = (onEdge ? ONE_SIDED : CENTRAL).map(([at, weight]) => weight * heightAt(at));
+    return sum(heights) / width;
   };
   const height = 1 + Math.abs(logProbabilityAt(state, start));
   let worst = [0, 0, -Infinity];
   own.forEach((entry, k) => {
     const [coarse, fine] = [slope(2e-5, k), slope(1e-5, k)];
     const error = Math.abs(coarse - fine) + (16 * EPSILON * height) / widthOf(1e-5, start[k]);
-    const gap = Number.isFinite(entry) ? Math.abs(fine - entry) : 0;
+    const gap = Math.abs(fine - entry);
     if (gap - error > worst[2]) worst = [gap, error, gap - error];
   });
   return ["rule = finite differences of log p", worst[0], worst[1]];

@@ -1,7 +1,7 @@
 /* The sections of the page, for the reader's numbers. All text is set as text; the only markup is the
    MathML of the equations, which the page brings with it. */
 
-const { record, statements } = JSON.parse(document.getElementById("explanation").textContent);
+const { record, statements, sentences } = JSON.parse(document.getElementById("explanation").textContent);
 const [parameter, given] = record.subject.parameters[0];
 const sectionOf = (name) => document.querySelector(`[data-section=${name}]`);
 
@@ -26,26 +26,29 @@ const SHAPES = shapesOf(record);
 
 function showGradient(state, shown) {
   const [leaf] = record.leaves;
+  const torch = shown[`${leaf.id}.gradient`];
+  const agreed = agrees(state, torch);
   const summands =
-    state.coordinates === "" || state.coordinates === "weights"
+    isTorchs(state)
       ? leaf.contributions.map((part, i) => ({
           title: part.through,
           role: "contribution",
           values: shown[`${leaf.id}.contribution.${i}`],
         }))
-      : [{ title: "torch's rule", role: "convention", values: shown[`${leaf.id}.gradient`] }];
+      : [{ title: "torch's rule", role: "convention", values: torch }];
   const columns = [
     { title: parameter, role: "parameter", values: state.values },
     { title: "probability", role: "probability", values: probabilitiesOf(state) },
     { title: "drawn", role: "outcome", values: state.counts },
     ...summands,
-    { title: "gradient", role: "gradient", values: gradientOf(state) },
+    { title: "gradient", role: "gradient", values: agreed ? gradientOf(state) : torch },
+    ...(agreed ? [] : [{ title: "by the rule", role: "convention", values: gradientOf(state) }]),
   ];
   const selected = state.counts.flatMap((count, k) => (count ? [k] : []));
   const section = sectionOf("gradient");
   fillTable(section.querySelector("table"), columns, selected);
   const old = section.querySelector(".note");
-  const text = note(state);
+  const text = note(state, torch);
   if (old) old.textContent = text;
   else if (text) section.querySelector(".table").append(make("p", { class: "aside note" }, text));
 }
@@ -144,7 +147,7 @@ function show(state) {
   const heading = title(record, state);
   document.title = heading;
   document.querySelector("h1").textContent = heading;
-  const sentences = why(state).map((sentence) => make("p", {}, sentence));
+  const sentences = why(state, torch).map((sentence) => make("p", {}, sentence));
   sectionOf("why").querySelector(".lede").replaceChildren(...sentences);
   showGradient(state, shown);
   showSteps(shown);
