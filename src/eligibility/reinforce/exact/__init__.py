@@ -12,12 +12,14 @@ Whatever takes a policy takes any of the three.
                               outcomes, over all Sᴺ batches: a bias is a number, not a p-value
 `variance`, `covariance`      the same, one at a time
 `leave_one_out_variance`      the variance of REINFORCE leave-one-out for any N, without batches
+`language`, `compare`         tiny languages, and the estimators of language-model training
 ============================  ==================================================================
 
 Use float64 parameters: results are as exact as the dtype. What would take more than ``limit``
 outcomes or batches is predicted and refused before it is tried.
 """
 
+from eligibility.reinforce.exact import language
 from eligibility.reinforce.exact.estimators import (
     Moments,
     covariance,
@@ -28,6 +30,7 @@ from eligibility.reinforce.exact.estimators import (
     moments,
     variance,
 )
+from eligibility.reinforce.exact.language import compare
 from eligibility.reinforce.exact.law import Law, law
 from eligibility.reinforce.exact.mdp import TabularMDP, Trajectories
 
@@ -36,10 +39,12 @@ __all__ = [
     "Moments",
     "TabularMDP",
     "Trajectories",
+    "compare",
     "covariance",
     "eligibilities",
     "expectation",
     "gradient",
+    "language",
     "law",
     "leave_one_out_variance",
     "moments",
