@@ -31,7 +31,7 @@ AUDIT_ORDER = [
     {"reporting"},
     {"notebook"},
     {"judgement"},
-    {"examine", "tensordicts"},
+    {"examine", "language", "tensordicts"},
     {"adapters", "scripts"},
 ]
 AUDIT_LAYERS = {unit: layer for layer, units in enumerate(AUDIT_ORDER) for unit in units}

@@ -1,0 +1,123 @@
+"""Which batches of the probe are run: every outcome of a few worlds, or every unordered one."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from eligibility.audit.language.behaviour import Behaviour
+from eligibility.audit.language.languages import Language, World, groups, make_world
+from eligibility.errors import InvalidValueError
+
+_WORLDS = (
+    4  # each with its rewards and with their negatives; more of them add no equation that counts
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Outcomes:
+    """Every batch that a trainer can meet on the probe, with its probability.
+
+    Attributes:
+        language: The sizes.
+        worlds: Pairs: each world is followed by the one with the negated rewards.
+        chosen: [O, B] which answer each row is; the same list in every world.
+        orders: [O] how many orders of its groups an outcome stands for.
+        ordered: Whether groups are run in every order.
+    """
+
+    language: Language
+    worlds: tuple[World, ...]
+    chosen: Tensor
+    orders: Tensor
+    ordered: bool
+
+    @property
+    def paths(self) -> int:
+        """How many batches are run."""
+        return len(self.worlds) * len(self.chosen)
+
+    def probabilities(self, world: World) -> Tensor:
+        """[O] probability of each outcome; they sum to 1."""
+        language = self.language
+        prompt = torch.arange(language.prompts).repeat_interleave(language.group_size)
+        return world.probabilities[prompt, self.chosen].prod(1) * self.orders
+
+    def described(self) -> str:
+        """What was enumerated, for the report."""
+        language, pairs = self.language, len(self.worlds) // 2
+        kind = "" if self.ordered else "unordered "
+        orders = "" if self.ordered else " (the order of a group was shown not to matter)"
+        return (
+            f"{language.prompts} prompts of different lengths, {language.group_size} answers each, "
+            f"{language.vocabulary} tokens, answers of at most {language.length}: "
+            f"{len(language.answers)} answers, {len(self.chosen)} {kind}outcomes{orders} of "
+            f"{pairs} policies with generic rewards and with their negatives"
+        )
+
+
+def plan(
+    language: Language,
+    behaviour: Behaviour,
+    max_paths: int,
+    symmetric: Callable[[World], bool],
+) -> Outcomes:
+    """The outcomes to run.
+
+    All orders of every group, if at least one world fits into ``max_paths``; else every unordered
+    group, if the loss is symmetric.
+
+    Args:
+        language: The sizes.
+        behaviour: From what is drawn.
+        max_paths: The most batches.
+        symmetric: Whether the order of a group's rows does not matter; asked only if needed.
+
+    Raises:
+        InvalidValueError: There are too many.
+    """
+    if max_paths < 1:
+        raise InvalidValueError(
+            "`max_paths`", f"{max_paths}", "a positive number", "leave it out for the default"
+        )
+    answers, size = len(language.answers), language.group_size
+    every = (answers**size) ** language.prompts
+    unordered = math.comb(answers + size - 1, size) ** language.prompts
+    if 2 * every <= max_paths:
+        return _outcomes(language, behaviour, every, max_paths, ordered=True)
+    if 2 * unordered > max_paths:
+        raise InvalidValueError(
+            "the probe",
+            f"{2 * every} batches to run ({2 * unordered} without the order within groups)",
+            f"at most max_paths={max_paths}",
+            "pass a smaller length, vocabulary, group_size or number of prompts, or more max_paths",
+        )
+    if not symmetric(make_world(language, 0, behaviour)):
+        raise InvalidValueError(
+            "the probe",
+            f"{2 * every} batches to run, and a loss for which the order of a group's rows matters",
+            f"at most max_paths={max_paths}",
+            "pass a smaller length, vocabulary, group_size or number of prompts, or more max_paths",
+        )
+    return _outcomes(language, behaviour, unordered, max_paths, ordered=False)
+
+
+def _outcomes(
+    language: Language, behaviour: Behaviour, count: int, max_paths: int, ordered: bool
+) -> Outcomes:
+    pairs = min(_WORLDS, max_paths // (2 * count))
+    single = groups(language, ordered)
+    batches = list(itertools.product(single, repeat=language.prompts))
+    made = [make_world(language, seed, behaviour) for seed in range(pairs)]
+    return Outcomes(
+        language=language,
+        worlds=tuple(itertools.chain(*((world, world.negated()) for world in made))),
+        chosen=torch.tensor([[a for group, _ in batch for a in group] for batch in batches]),
+        orders=torch.tensor([math.prod(n for _, n in batch) for batch in batches]).double(),
+        ordered=ordered,
+    )
