@@ -121,7 +121,10 @@ def test_text_starts_with_the_verdict() -> None:
         ("unbiased", (), 0, True),
         ("unbiased", (FINDING,), 1, False),
         ("biased", (), 1, False),
-        ("inconclusive", (), 0, False),
+        ("inconclusive", (), 2, False),
+        ("inconclusive", (FINDING,), 1, False),
+        ("unexplained", (replace(FINDING, severity="warning"),), 3, False),
+        ("unbiased", (replace(FINDING, severity="warning"),), 0, True),
     ],
 )
 def test_exit_status_and_ok(
@@ -129,3 +132,6 @@ def test_exit_status_and_ok(
 ) -> None:
     report = AuditReport("p", verdict, "", findings=findings)
     assert (report.exit_status, report.ok()) == (status, ok)
+    suite = ElementTree.fromstring(report.junit())
+    counted = (suite.get("failures"), suite.get("errors"))
+    assert counted == (str(int(status == 1)), str(int(status > 1)))

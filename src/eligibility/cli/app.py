@@ -1,6 +1,7 @@
 """``eligibility VERB``: the verbs put together, and the one place where errors become one line.
 
-Exit status: 0 fine, 1 a fault was found (audit), 2 bad usage, 130 interrupted. The verbs load
+Exit status: 0 fine, 1 a fault was found (audit), 2 bad usage or nothing could be judged (audit),
+3 no known rule explains it (audit), 130 interrupted. The verbs load
 torch inside their functions, so that ``--help`` is instant.
 """
 

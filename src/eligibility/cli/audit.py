@@ -27,7 +27,8 @@ def audit(
 ) -> int:
     """Run a script on a problem whose policy gradient is known, and compare.
 
-    Exit status: 0 no fault, 1 a fault was found, 2 bad usage.
+    Exit status: 0 no fault, 1 a fault was found, 2 bad usage or nothing could be judged, 3 no known
+    rule gives what was measured.
     """
     from eligibility.audit.running.progress import shown_progress
     from eligibility.audit.scripts import audit_script

@@ -57,10 +57,11 @@ FAULTS = (
     ),
     Fault(
         id="unexplained",
+        severity="warning",
         title="no known rule",
         means=(
             "the expected gradient is not the policy gradient, and no rule of the "
-            "catalogue gives it"
+            "catalogue gives it; whether that is meant, the audit cannot tell"
         ),
         fix="compare the weights below with the ones REINFORCE gives",
         note=(
@@ -69,7 +70,10 @@ FAULTS = (
             "gradients of all paths. The report prints the weight that each action "
             "really got on one path, beside the one that REINFORCE gives; a weight that "
             "does not depend on later rewards, or one outside the span of the executed "
-            "actions' eligibilities, is where to look."
+            "actions' eligibilities, is where to look.\n\nWhat is unknown is not called a "
+            "fault: the verdict is `unexplained` and the exit status 3. An estimator of your "
+            "own, a regulariser or a wrapper that repeats actions ends here as well as a "
+            "mistake that the catalogue lacks."
         ),
     ),
 )

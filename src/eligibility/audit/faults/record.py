@@ -18,6 +18,7 @@ class Fault:
         note: How it is found, and what it must not be confused with; Markdown.
         seen_in: Where it was met; Markdown.
         look: Calls or words by which its statement is found in the program's text.
+        severity: "fault"; or "warning" for what is seen and not known to be wrong.
     """
 
     id: str
@@ -28,6 +29,7 @@ class Fault:
     note: str = ""
     seen_in: str = ""
     look: tuple[str, ...] = ()
+    severity: str = "fault"
 
     def page(self) -> str:
         """Its page, in Markdown."""

@@ -124,6 +124,7 @@ FAULTS = (
     ),
     Fault(
         id="second-update-differs",
+        severity="warning",
         title="the second update does not follow the rule of the first",
         means=(
             "something is carried over from the first update, and the expected gradient "
@@ -140,7 +141,8 @@ FAULTS = (
             "second one must be the policy gradient too, whatever is carried over: a "
             "running baseline is a constant then, and has no bias. Here it is not, and "
             "none of the named rules explains why. The weights in the report are those "
-            "of the second update."
+            "of the second update. It may be meant, as statistics of the rewards are that "
+            "run on over the updates: the verdict is `unexplained`, and the exit status 3."
         ),
         seen_in=(
             "[ikostrikov/pytorch-a2c-ppo-acktr-gail#278](https://github.com/ikostrikov/pytorch-a2c-ppo-acktr-gail/issues/278) "

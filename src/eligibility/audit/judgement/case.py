@@ -42,13 +42,27 @@ class Case:
         self,
         rule: str,
         evidence: str,
-        severity: str = "fault",
+        severity: str = "",
         seen: tuple[str, int] | None = None,
     ) -> Finding:
-        """The finding of ``rule``, on its line; ``seen``: where that is known already."""
+        """The finding of ``rule``, on its line.
+
+        Args:
+            rule: Identifier of the fault.
+            evidence: What was measured.
+            severity: "fault" or "warning"; empty: as its record says.
+            seen: Its file and line, where they are known already.
+        """
         known = FAULTS[rule]
         located = seen if seen and seen[1] else None
         file, line = located or locate(rule, self.survey, self.source, self.place)
         return Finding(
-            rule, known.title, known.means, evidence, file or self.name, line, known.fix, severity
+            rule,
+            known.title,
+            known.means,
+            evidence,
+            file or self.name,
+            line,
+            known.fix,
+            severity or known.severity,
         )

@@ -151,7 +151,7 @@ class Candidate:
         scope: Over what: the batch's steps, each episode's, or the batch's returns.
         coupling: Which log-probability meets which credit.
         norm: What the sum is divided by.
-        epsilon: Added to a standard deviation before dividing by it.
+        epsilon: Added to a standard deviation before dividing by it; fitted, see `spread.py`.
     """
 
     credit: Credit
@@ -201,20 +201,38 @@ class Candidate:
 
     def finished(self, credit: Array, line: Timeline) -> Array:
         """[P, I] the reinforcement of each action for its ``credit`` [P, I]."""
-        parts = self.transform.split("+")
+        numbers, spread = self.undivided(credit, line)
+        if spread is None:
+            return numbers
+        with np.errstate(divide="ignore", invalid="ignore"):
+            divisor = spread + self.epsilon
+            # equal numbers: a program that divides by 0 is not finite, and a careful one gives 0
+            divided: Array = np.where(divisor == 0, 0.0, numbers / divisor)
+        return divided
+
+    def undivided(self, credit: Array, line: Timeline) -> tuple[Array, Array | None]:
+        """[P, I] the reinforcement before its division, and the deviation it is divided by."""
+        parts, spread = self.transform.split("+"), None
         for part in parts:
-            credit = _transformed(credit, part, self.scope, line, self.epsilon)
+            if _divides(part) and not part.endswith("-late"):
+                spread = _spread(credit, part, self.scope, line)
+            credit = _shifted(credit, part, self.scope, line)
         if self.time_discount:
             credit = credit * self.discount**line.time
         if parts[-1].endswith("-late"):
-            credit = _transformed(credit, "scaled-biased", self.scope, line, self.epsilon)
+            spread = _spread(credit, "scaled-biased", self.scope, line)
         if self.credit.factor is not None:
             credit = credit * self.credit.factor(line)
         factor = COUPLINGS[self.coupling]
         if factor is not None:
             count = line.count(self.scope)
             credit = line.total(credit, self.scope) * factor(count)
-        return np.where(line.present, credit * norm_factor(self.norm, line), 0.0)
+        return np.where(line.present, credit * norm_factor(self.norm, line), 0.0), spread
+
+    @property
+    def divides(self) -> bool:
+        """Whether it divides by a standard deviation."""
+        return _divides(self.transform)
 
 
 def entropy_norms(norm: str) -> tuple[str, ...]:
@@ -237,30 +255,40 @@ def norm_factor(norm: str, line: Timeline) -> Array:
     return factor
 
 
-def _transformed(
-    credit: Array, transform: str, scope: str, line: Timeline, epsilon: float
-) -> Array:
-    if not transform or transform.endswith("-late"):
-        return credit
+def _shifted(credit: Array, transform: str, scope: str, line: Timeline) -> Array:
+    """[P, I] the credits after what a transform subtracts."""
     if transform.startswith("leave-one-out-of-"):
         return credit - _mean_of_others(credit, line, transform.removeprefix("leave-one-out-of-"))
-    once = scope == _RETURNS
-    share = 1.0 / np.maximum(line.length, 1) if once else np.ones(credit.shape)
-    scope = "batch" if once else scope
-    count = line.total(share, scope) if once else line.count(scope)
-    centred = credit - line.total(credit * share, scope) / np.maximum(count, 1.0)
-    if transform == "centred":
+    if not transform or transform.startswith("scaled"):
+        return credit
+    centred, count, _ = _centred(credit, scope, line)
+    if transform != "leave-one-out":
         return centred
     with np.errstate(divide="ignore", invalid="ignore"):
-        if transform == "leave-one-out":
-            left_out: Array = centred * count / (count - 1)
-            return left_out
-        square = line.total(centred**2 * share, scope)
-        spread = np.sqrt(square / (count if transform.endswith("-biased") else count - 1))
-        numbers = credit if transform.startswith("scaled") else centred
-        # equal numbers, where a program that divides by 0 is not finite, and a careful one gives 0
-        scaled: Array = np.where(spread + epsilon == 0, 0.0, numbers / (spread + epsilon))
-        return scaled
+        left_out: Array = centred * count / (count - 1)
+    return left_out
+
+
+def _spread(credit: Array, transform: str, scope: str, line: Timeline) -> Array:
+    """[P, I] the standard deviation of the credits of a scope."""
+    centred, count, share = _centred(credit, scope, line)
+    square = line.total(centred**2 * share, _counted(scope))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        spread: Array = np.sqrt(square / (count if transform.endswith("-biased") else count - 1))
+    return spread
+
+
+def _centred(credit: Array, scope: str, line: Timeline) -> tuple[Array, Array, Array]:
+    """[P, I] credits without their mean, how many they are, and how much each counts."""
+    once = scope == _RETURNS
+    share = 1.0 / np.maximum(line.length, 1) if once else np.ones(credit.shape)
+    count = line.total(share, _counted(scope)) if once else line.count(scope)
+    mean = line.total(credit * share, _counted(scope)) / np.maximum(count, 1.0)
+    return credit - mean, count, share
+
+
+def _counted(scope: str) -> str:
+    return "batch" if scope == _RETURNS else scope
 
 
 def _mean_of_others(credit: Array, line: Timeline, what: str) -> Array:
@@ -276,9 +304,7 @@ def _mean_of_others(credit: Array, line: Timeline, what: str) -> Array:
     return mean
 
 
-def candidates(
-    line: Timeline, discounts: Sequence[float], epsilons: Sequence[float], parts: int = 3
-) -> Iterator[Candidate]:
+def candidates(line: Timeline, discounts: Sequence[float], parts: int = 3) -> Iterator[Candidate]:
     """Compositions from the plainest to the most involved, with at most so many unusual parts."""
     scopes = SCOPES[:1] if line.single else SCOPES
     norms = NORMS[:2] if line.single else NORMS
@@ -303,17 +329,9 @@ def candidates(
                             continue
                         if transform in _LATE and not time_discount:
                             continue
-                        for epsilon in epsilons if _divides(transform) else (0.0,):
-                            yield Candidate(
-                                credit,
-                                discount,
-                                time_discount,
-                                transform,
-                                scope,
-                                coupling,
-                                norm,
-                                epsilon,
-                            )
+                        yield Candidate(
+                            credit, discount, time_discount, transform, scope, coupling, norm
+                        )
 
 
 def transform_names(transform: str) -> list[str]:

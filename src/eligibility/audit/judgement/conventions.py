@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,10 +14,21 @@ from eligibility.audit.judgement.catalogue import transform_names
 from eligibility.audit.judgement.critic import OWN_RETURN, Advantage
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.exact import Bias, policy_gradient
+from eligibility.audit.judgement.hotelling import policy_terms
 from eligibility.audit.judgement.matching import Match
 from eligibility.audit.judgement.timeline import Timeline, timeline
 from eligibility.audit.reporting.report import Convention
 
+
+class _Size(NamedTuple):
+    """A bias and its standard error."""
+
+    bias: float | None
+    error: float = 0.0
+
+
+_UNKNOWN = _Size(None)
+_RUNS = 20  # of which a standard error can be taken
 # Without bias whatever the problem, or outside of what the audit looks at.
 _UNBIASED = ("baseline", "whole-episode-return", "leave-one-out", "constant-scale")
 HARMLESS = ("rollout-cut", "gradient-clipping", "shared-critic-parameters")
@@ -26,26 +38,27 @@ def conventions_of(
     case: Case, evidence: Evidence, line: Timeline, match: Match | None, measured: Bias
 ) -> tuple[Convention, ...]:
     """Those of the match, each with the bias that it would cause alone."""
-    named: dict[str, float | None] = {}
+    named: dict[str, _Size] = {}
     if match is not None:
         for name in match.form.conventions:
             named[name] = _bias_alone(evidence, line, match, name, measured, case.survey.exhaustive)
         if not match.use and _cut(evidence, line):
-            named["rollout-cut"] = None
+            named["rollout-cut"] = _UNKNOWN
         if match.entropy > case.tolerance:
-            named["entropy-bonus"] = _bias_of_entropy(evidence, line, match)
+            named["entropy-bonus"] = _Size(_bias_of_entropy(evidence, line, match))
         if abs(match.scale - 1.0) > max(1e-6, case.tolerance) and not match.plain.norm:
-            named["constant-scale"] = 0.0
+            named["constant-scale"] = _Size(0.0)
     notes = {note for trace in case.survey.traces for note in trace.notes}
     if "gradient-clipping" in notes:
-        named["gradient-clipping"] = None
+        named["gradient-clipping"] = _UNKNOWN
     if case.survey.shared:
-        named["shared-critic-parameters"] = None
+        named["shared-critic-parameters"] = _UNKNOWN
     return tuple(
         Convention(
             name,
             CHOICES[name].means,
-            None if size is None else 0.0 if size < case.tolerance else size,
+            0.0 if size.bias is not None and size.bias < case.tolerance else size.bias,
+            size.error,
         )
         for name, size in named.items()
     )
@@ -64,14 +77,12 @@ def _bias_alone(
     name: str,
     measured: Bias,
     exhaustive: bool,
-) -> float | None:
-    """Residual of a program that is right but for one convention; None if a sample cannot tell."""
-    if name == "baseline":
-        return 0.0
-    if not exhaustive:
-        return 0.0 if name in _UNBIASED else None
+) -> _Size:
+    """Residual of a program that is right but for one convention."""
+    if name == "baseline" or (not exhaustive and name in _UNBIASED):
+        return _Size(0.0)
     if name in ("bootstrapped", "gae"):
-        return measured.residual
+        return _Size(measured.residual) if exhaustive else _UNKNOWN
     form = match.plain
     right = replace(
         form,
@@ -96,12 +107,23 @@ def _bias_alone(
             epsilon=form.epsilon,
             time_discount=right.time_discount or late,
         )
-    return _residual(evidence, line, alone.weights(line), form.discount)
+    per_path = np.einsum("pi,pid->pd", alone.weights(line), evidence.eligibility)
+    terms = policy_terms(evidence, line, form.discount, time_discount=True)
+    if exhaustive:
+        return _Size(_apart(evidence.probability @ per_path, evidence.probability @ terms))
+    return _of_sample(per_path, terms)
 
 
-def _residual(evidence: Evidence, line: Timeline, weights: Array, discount: float) -> float:
-    per_path = np.einsum("pi,pid->pd", weights, evidence.eligibility)
-    return _apart(evidence.probability @ per_path, policy_gradient(evidence, line, discount))
+def _of_sample(per_path: Array, terms: Array) -> _Size:
+    """The bias that independent paths show [P, D], less what chance adds to its square."""
+    mean, true = per_path.mean(axis=0), terms.mean(axis=0)
+    size, square = float(np.linalg.norm(mean)), float(true @ true)
+    if size == 0.0 or square == 0.0 or len(terms) < _RUNS:
+        return _UNKNOWN
+    apart = per_path - float(mean @ true) / square * terms
+    error = float(np.sqrt(apart.var(axis=0, ddof=1).sum() / len(apart))) / size
+    off = float(np.linalg.norm(apart.mean(axis=0))) / size
+    return _Size(float(np.sqrt(max(off**2 - error**2, 0.0))), error)
 
 
 def _apart(expected: Array, true: Array) -> float:

@@ -24,6 +24,7 @@ from eligibility.audit.judgement.catalogue import (
     norm_factor,
 )
 from eligibility.audit.judgement.evidence import Evidence
+from eligibility.audit.judgement.spread import with_epsilon
 from eligibility.audit.judgement.timeline import Timeline
 
 # How the end of an episode enters the advantage, the right way first.
@@ -156,32 +157,26 @@ class Fit:
     residual: float
 
 
-def _forms(
-    line: Timeline, discounts: Sequence[float], epsilons: Sequence[float]
-) -> Iterator[Candidate]:
+def _forms(line: Timeline, discounts: Sequence[float]) -> Iterator[Candidate]:
     """Compositions that a critic's values may enter; of long batches only those without a fault."""
     long = line.present.shape[1] > _LONG
-    for form in candidates(line, discounts, epsilons, parts=2):
+    for form in candidates(line, discounts, parts=2):
         if not long or not form.faults:
             yield form
 
 
-def baselines(
-    line: Timeline, discounts: Sequence[float], epsilons: Sequence[float]
-) -> Iterator[Advantage]:
+def baselines(line: Timeline, discounts: Sequence[float]) -> Iterator[Advantage]:
     """Compositions minus V(s), whose weights are affine in the values."""
-    for form in _forms(line, discounts, epsilons):
+    for form in _forms(line, discounts):
         if form.transform in _AFFINE:
             yield Advantage(form, "return", 1.0)
         if form.transform in TRANSFORMS[1:]:
             yield Advantage(form, "return-after-transform", 1.0)
 
 
-def own_returns(
-    line: Timeline, discounts: Sequence[float], epsilons: Sequence[float]
-) -> Iterator[Advantage]:
+def own_returns(line: Timeline, discounts: Sequence[float]) -> Iterator[Advantage]:
     """Compositions without a fault, minus a share of what the batch itself returned."""
-    for form in _forms(line, discounts, epsilons):
+    for form in _forms(line, discounts):
         if not form.transform and not form.faults:
             for kind in _OWN:
                 yield Advantage(form, kind, 1.0)
@@ -191,7 +186,7 @@ def bootstraps(
     line: Timeline, discounts: Sequence[float], decays: Sequence[float]
 ) -> Iterator[Advantage]:
     """Generalised advantages, whose weights are affine in the values."""
-    for form in _forms(line, discounts, (0.0,)):
+    for form in _forms(line, discounts):
         plain = not form.credit.rule or form.credit.factor is not None
         if form.transform in _AFFINE and plain:
             for ending, decay in product(ENDINGS, decays):
@@ -202,12 +197,11 @@ def whitened(
     line: Timeline,
     discounts: Sequence[float],
     decays: Sequence[float],
-    epsilons: Sequence[float],
 ) -> Iterator[Advantage]:
     """Advantages over their own standard deviation: weights that are not affine in the values."""
     if line.present.shape[1] > _LONG:
         return
-    for form in _forms(line, discounts, epsilons):
+    for form in _forms(line, discounts):
         plain = not form.credit.rule and not form.coupling and form.scope == "batch"
         if plain and form.transform in _OVER_SPREAD:
             yield Advantage(form, "return", 1.0)
@@ -302,6 +296,13 @@ def _linear_fit(
     return Fit(form, solution[1 : values + 1] / unit_scale, scale, bonus / unit_scale, residual)
 
 
+def _with_epsilon(evidence: Evidence, line: Timeline, form: Advantage, values: Array) -> Candidate:
+    """The composition with the ε that its gradients show, for ``values``."""
+    bare = replace(form, form=replace(form.form, transform="", time_discount=False, norm=""))
+    credit = bare.weights(evidence, line, values)
+    return with_epsilon(form.form, form.form.undivided(credit, line), evidence, line) or form.form
+
+
 def _fit_over_spread(
     evidence: Evidence, line: Timeline, form: Advantage, tolerance: float
 ) -> Fit | None:
@@ -325,6 +326,7 @@ def _fit_over_spread(
         rest.append((moves * (of_path - known @ (inverse @ of_path))).ravel())
     matrix = np.array(rest[1:]).T
     values: Array = np.asarray(np.linalg.lstsq(matrix, -rest[0], rcond=1e-11)[0])
+    form = replace(form, form=_with_epsilon(evidence, line, form, values))
     weights = form.weights(evidence, line, values)
     if not np.isfinite(weights).all():
         return None

@@ -132,14 +132,24 @@ def _conclude(
     found: Sequence[Finding] = (),
 ) -> AuditReport:
     exact = measured.residual < case.tolerance and case.survey.exhaustive
-    faults = [*found, *_faults(case, match, measured, exact)]
+    shape = [*found, *_faults_of_shape(case, match, measured)]
+    noisy = [_only_noise(f) for f in shape if f.rule != OWN_RETURN] if exact else []
+    faults = [] if exact else shape
+    repeated = _repeated_updates(case)
+    if repeated:
+        faults.append(case.finding("several-updates-without-ratio", repeated))
+    negative = match.scale < 0 if match else measured.scale < 0 and exact
+    if negative and not faults:
+        faults.append(case.finding("wrong-sign", f"cosine {measured.cosine:+.3f}"))
     conventions = conventions_of(case, evidence, line, match, measured)
-    others = tuple(faults) + tuple(warnings)
+    others = (*faults, *noisy, *warnings)
     rule = describe(match, case.tolerance) if match else ""
     if any(finding.rule == "wrong-sign" for finding in faults):
         verdict, summary = "wrong-sign", FAULTS["wrong-sign"].means
     elif exact and not faults:
         verdict, summary = "unbiased", "the expected gradient is the policy gradient"
+        if noisy:
+            summary += f", and noisier than it need be: {noisy[0].title}"
     elif faults:
         verdict, summary = "biased", faults[0].means
     elif match is not None:
@@ -151,7 +161,8 @@ def _conclude(
         if other is None:
             return _tested(case, evidence, line, warnings)
         others = (other, *(finding for finding in warnings if finding != other))
-        verdict, summary = "biased", other.means
+        verdict = "biased" if other.severity == "fault" else "unexplained"
+        summary = other.means
     report = _report(case, evidence, verdict, summary, others)
     return replace(
         report,
@@ -162,7 +173,14 @@ def _conclude(
         discount=measured.discount,
         notes=(*(() if case.survey.exhaustive else (_SAMPLED,)), *_unread(case.survey)),
         weights=weight_rows(evidence, line, match, measured),
+        scale=match.scale if match else measured.scale,
     )
+
+
+def _only_noise(finding: Finding) -> Finding:
+    """What is exact in expectation is no fault, whatever its shape: it costs variance."""
+    text = f"{finding.evidence}: rounding, so on average the gradient is right, with more noise"
+    return replace(finding, severity="warning", evidence=text)
 
 
 def _tested(
@@ -178,7 +196,7 @@ def _tested(
     )
     if test.p_value < FALSE_POSITIVES:
         other = case.finding("unexplained", words)
-        report = _report(case, evidence, "biased", other.means, (other, *warnings))
+        report = _report(case, evidence, "unexplained", other.means, (other, *warnings))
     elif test.visible > VISIBLE:
         return inconclusive(
             case,
@@ -234,22 +252,16 @@ def _matters(convention: Convention) -> bool:
     return bool(convention.bias) or unmeasured
 
 
-def _faults(case: Case, match: Match | None, measured: Bias, exact: bool) -> list[Finding]:
-    faults = []
+def _faults_of_shape(case: Case, match: Match | None, measured: Bias) -> list[Finding]:
+    """What the rule of the gradient has that is wrong, unless it is exact in expectation."""
+    if match is None:
+        return []
     size = f"the expected gradient is off by {measured.residual:.1%}, cosine {measured.cosine:+.3f}"
-    if match is not None:
-        every = "every path" if case.survey.exhaustive else "every sampled path"
-        wrong = [rule for rule in match.form.faults if not (exact and rule == OWN_RETURN)]
-        faults += [case.finding(rule, f"explains {every}; {size}") for rule in wrong]
-        if match.entropy < -case.tolerance:
-            evidence = f"the entropy's gradient enters with the factor {match.entropy:.3g}"
-            faults.append(case.finding("entropy-sign", evidence))
-    repeated = _repeated_updates(case)
-    if repeated:
-        faults.append(case.finding("several-updates-without-ratio", repeated))
-    negative = match.scale < 0 if match else measured.scale < 0 and exact
-    if negative and not faults:
-        faults.insert(0, case.finding("wrong-sign", f"cosine {measured.cosine:+.3f}"))
+    every = "every path" if case.survey.exhaustive else "every sampled path"
+    faults = [case.finding(rule, f"explains {every}; {size}") for rule in match.form.faults]
+    if match.entropy < -case.tolerance:
+        evidence = f"the entropy's gradient enters with the factor {match.entropy:.3g}"
+        faults.append(case.finding("entropy-sign", evidence))
     return faults
 
 

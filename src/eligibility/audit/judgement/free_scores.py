@@ -75,7 +75,7 @@ def what_is_scored(
 
 
 def _right_forms(line: Timeline, constants: Constants) -> Iterator[Candidate]:
-    forms = candidates(line, constants.discounts, constants.epsilons, parts=2)
+    forms = candidates(line, constants.discounts, parts=2)
     return (form for form in forms if not form.faults)
 
 

@@ -25,6 +25,7 @@ from eligibility.audit.judgement.critic import (
     whitened,
 )
 from eligibility.audit.judgement.evidence import Evidence, joined
+from eligibility.audit.judgement.spread import with_epsilon
 from eligibility.audit.judgement.timeline import Timeline, timeline
 
 _Search = Callable[[Timeline, "Constants"], Iterator[Candidate | Advantage]]
@@ -46,12 +47,10 @@ class Constants:
     Attributes:
         discounts: γ.
         decays: λ.
-        epsilons: Added to a divisor.
     """
 
     discounts: tuple[float, ...] = (0.99, 0.9, 0.95, 1.0)
     decays: tuple[float, ...] = (0.0, 1.0, 0.95)
-    epsilons: tuple[float, ...] = (0.0,)
 
 
 @dataclass(frozen=True)
@@ -213,20 +212,20 @@ def _involved(form: Candidate | Advantage) -> int:
 
 
 def _plain(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
-    return candidates(line, constants.discounts, constants.epsilons)
+    return candidates(line, constants.discounts)
 
 
 def _plainer(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
-    return candidates(line, constants.discounts, constants.epsilons, parts=2)
+    return candidates(line, constants.discounts, parts=2)
 
 
 def _with_baseline(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
-    return baselines(line, constants.discounts, constants.epsilons)
+    return baselines(line, constants.discounts)
 
 
 def _with_critic(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
     yield from bootstraps(line, constants.discounts, constants.decays)
-    yield from whitened(line, constants.discounts, constants.decays, constants.epsilons)
+    yield from whitened(line, constants.discounts, constants.decays)
 
 
 def _with_fitted_critic(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
@@ -239,7 +238,7 @@ def _with_fitted_critic(line: Timeline, constants: Constants) -> Iterator[Candid
 
 
 def _with_own_return(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
-    return own_returns(line, constants.discounts, constants.epsilons)
+    return own_returns(line, constants.discounts)
 
 
 # Searches in which only what is overdetermined counts.
@@ -341,6 +340,12 @@ def _fit(
         if abs(fit.scale) * credit < _SHARE * float(np.linalg.norm(evidence.ascent)):
             return None  # the values alone explain it
         return Match(form, use, fit.scale, fit.entropy, fit.residual, fit.values)
+    if form.divides:
+        undivided = form.undivided(form.credit.of(line, form.discount), line)
+        known = with_epsilon(form, undivided, evidence, line)
+        if known is None:
+            return None
+        form = known
     weights = form.weights(line)
     if not np.isfinite(weights).all():
         return None

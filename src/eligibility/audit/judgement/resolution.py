@@ -77,7 +77,7 @@ def resolved(
         if not proved and closer.rule:
             report = _only_on_nodes(report, case_of(survey), closer.rule)
         elif not proved and closer.residual > closer.tolerance:
-            report = replace(closer, verdict="biased" if closer.findings else "inconclusive")
+            report = closer if closer.findings else replace(closer, verdict="inconclusive")
         return replace(report, quadrature_error=error, notes=(*report.notes, note))
     note = f"{FINE} nodes a normal number make more than {max_paths} paths"
     if proved:

@@ -72,7 +72,7 @@ def with_second_update(
     if later.verdict in _PASSED and not _differs(report, later):
         report = _with_conventions(report, later)
         return _with_findings(_with_cut(report, rounds), found, 2)
-    if later.verdict == "inconclusive" or not (later.faults or later.verdict in _PASSED):
+    if later.verdict == "inconclusive" or not later.findings:
         note = f"the second update was not judged: {later.summary}"
         return _with_findings(replace(report, notes=(*report.notes, note)), found, 1)
     if _again(case, second, case_of(rounds.whole), match):
@@ -134,9 +134,11 @@ def _with_findings(report: AuditReport, found: Sequence[Finding], updates: int) 
     known = {finding.rule for finding in report.findings}
     new = tuple(finding for finding in found if finding.rule not in known)
     report = replace(report, findings=(*report.findings, *new), updates=updates)
-    biased = [finding for finding in new if finding.rule not in _OF_THE_CRITIC]
-    if biased and report.verdict in _PASSED:
-        report = replace(report, verdict="biased", summary=biased[0].means)
+    told = [finding for finding in new if finding.rule not in _OF_THE_CRITIC]
+    if told and report.verdict in _PASSED:
+        wrong = [finding for finding in told if finding.severity == "fault"]
+        verdict = "biased" if wrong else "unexplained"
+        report = replace(report, verdict=verdict, summary=(wrong or told)[0].means)
     return report
 
 
@@ -348,7 +350,7 @@ def _uses_first_returns(second: Case, whole: Case) -> bool:
     line = timeline(both)
     target = own.ascent.ravel()
     width = own.present.shape[1]
-    for form in candidates(line, second.constants.discounts, second.constants.epsilons, parts=2):
+    for form in candidates(line, second.constants.discounts, parts=2):
         with np.errstate(all="ignore"):
             weights = form.weights(line)[:, :width] * own.present
         if np.isfinite(weights).all() and _explains(own, weights, target) < second.tolerance:

@@ -53,15 +53,13 @@ class Source:
                 yield ast.parse(path.read_text(encoding="utf-8"))
 
     def constants(self, arguments: Sequence[str]) -> Constants:
-        """Numbers in the text and on the command line that may be γ, λ or a divisor's ε."""
+        """Numbers in the text and on the command line that may be γ or λ."""
         found = list(dict.fromkeys(self._constants(arguments)))
         shares = [value for value in found if 0.5 <= value < 1.0]
-        small = [value for value in found if 0.0 < value <= 1e-2]
         usual = Constants()
         return Constants(
             discounts=(*shares, 1.0) if shares else usual.discounts,
             decays=tuple(dict.fromkeys((0.0, 1.0, *shares, *usual.decays))),
-            epsilons=(0.0, *small[:4]),
         )
 
     def _constants(self, arguments: Sequence[str]) -> Iterator[float]:

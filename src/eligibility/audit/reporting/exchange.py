@@ -63,8 +63,8 @@ def _relative(file: str) -> Path:
 
 def render_junit(report: AuditReport) -> str:
     """JUnit XML: one test case, failed by faults, and in error where the audit cannot tell."""
-    faults, unknown = report.faults, report.verdict == "inconclusive"
-    failed = bool(faults) and not unknown
+    failed = report.exit_status == 1
+    unknown = report.exit_status > 1
     suite = ElementTree.Element(
         "testsuite",
         name="eligibility audit",
@@ -78,13 +78,15 @@ def render_junit(report: AuditReport) -> str:
         suite, "testcase", name=report.program, classname="audit", time=f"{report.seconds:.3f}"
     )
     if unknown:
-        ElementTree.SubElement(case, "error", message=report.summary, type="inconclusive")
+        ElementTree.SubElement(case, "error", message=report.summary, type=report.verdict)
     elif failed:
-        case.set("file", str(_relative(faults[0].file)))
-        case.set("line", str(max(faults[0].line, 1)))
+        faults = report.faults
+        for fault in faults[:1]:
+            case.set("file", str(_relative(fault.file)))
+            case.set("line", str(max(fault.line, 1)))
         # a test case has one failure: those who read it look at the first only
-        message = "; ".join(finding.title for finding in faults)
-        kinds = " ".join(finding.rule for finding in faults)
+        message = "; ".join(finding.title for finding in faults) or report.summary
+        kinds = " ".join(finding.rule for finding in faults) or report.verdict
         failure = ElementTree.SubElement(case, "failure", message=message, type=kinds)
         failure.text = "\n\n".join(
             f"{finding.file}:{finding.line}\n{finding.means}\nFix: {finding.fix}"

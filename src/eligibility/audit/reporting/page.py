@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from eligibility.audit.reporting.report import AuditReport, Finding, WeightRow
+from eligibility.audit.reporting.report import AuditReport, Finding
 
 _STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;
@@ -27,20 +27,15 @@ dt,th{color:#a9b1ba}}
 def render_html(report: AuditReport) -> str:
     """One page without scripts, fonts or links to load."""
     verdict = escape(report.verdict)
-    total = f"probabilities sum to {report.probability:.12g}"
-    kind = f"(all of them), {total}" if report.exhaustive else "drawn at random"
     body = [
         f'<h1><span class="verdict {verdict}">{verdict}</span> {escape(report.program)}</h1>',
         f"<p>{escape(report.summary)}</p>",
-        f"<p>{report.paths} paths {kind}; "
-        f"{report.parameters} policy parameters; residual {report.residual:.2e}, rounding below "
-        f"{report.tolerance:.0e}, so smaller biases are missed; {escape(report.precision)}; "
-        f"updates audited: {'1 and 2' if report.updates == 2 else '1'}.</p>",
+        f"<p>{escape(report.measured())}.</p>",
         *(_finding(finding) for finding in report.findings),
     ]
     if report.rule:
         body.append(f"<p>Rule: {escape(report.rule)}</p>")
-    body += [_conventions(report), _weights(report.weights)]
+    body += [_conventions(report), _weights(report)]
     body += [f"<p><small>{escape(note)}</small></p>" for note in report.notes]
     title = escape(f"{report.program}: {report.verdict}")
     return (
@@ -69,7 +64,7 @@ def _conventions(report: AuditReport) -> str:
         return ""
     rows = "".join(
         f'<tr><td class="what">{escape(c.name)}</td>'
-        f"<td>{'–' if c.bias is None else f'{c.bias:.1%}'}</td>"
+        f"<td>{c.size}</td>"
         f'<td class="what">{escape(c.means)}</td></tr>'
         for c in report.conventions
     )
@@ -79,7 +74,8 @@ def _conventions(report: AuditReport) -> str:
     return f'<div class="wide"><table>{head}{rows}</table></div>'
 
 
-def _weights(rows: tuple[WeightRow, ...]) -> str:
+def _weights(report: AuditReport) -> str:
+    rows = report.weights
     if not rows:
         return ""
     largest = max((abs(v) for row in rows for v in (row.given, row.reinforce)), default=1.0) or 1.0
@@ -91,7 +87,7 @@ def _weights(rows: tuple[WeightRow, ...]) -> str:
     )
     head = "<th>env</th><th>t</th><th>reward</th><th>this program</th><th>REINFORCE</th>"
     return (
-        "<h2>Weight of each action's ∇ log π, on one path</h2>"
+        f"<h2>{escape(report.weights_title().capitalize())}</h2>"
         f'<div class="wide"><table><tr>{head}</tr>{lines}</table></div>'
     )
 

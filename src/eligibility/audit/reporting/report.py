@@ -7,7 +7,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-VERDICTS = ("unbiased", "convention", "biased", "wrong-sign", "no-gradient", "inconclusive")
+FAULTY = ("biased", "wrong-sign", "no-gradient")
+# Without a judgement: nothing could be measured; or what was measured follows no known rule.
+UNJUDGED = ("inconclusive", "unexplained")
+VERDICTS = ("unbiased", "convention", *FAULTY, *UNJUDGED)
 
 
 @dataclass(frozen=True)
@@ -43,11 +46,20 @@ class Convention:
         name: Identifier.
         means: What it does.
         bias: ‖E[g] − c·∇J‖ / ‖E[g]‖ that it alone causes on the probe; None if not measured.
+        error: Standard error of that bias; 0 where every path was run.
     """
 
     name: str
     means: str
     bias: float | None
+    error: float = 0.0
+
+    @property
+    def size(self) -> str:
+        """The bias as it is shown."""
+        if self.bias is None:
+            return "-"
+        return f"{self.bias:.1%}" + (f" ± {self.error:.1%}" if self.error else "")
 
 
 @dataclass(frozen=True)
@@ -92,12 +104,14 @@ class AuditReport:
 
     Attributes:
         program: What was audited.
-        verdict: "unbiased", "convention", "biased", "wrong-sign", "no-gradient" or "inconclusive".
+        verdict: "unbiased", "convention", "biased", "wrong-sign", "no-gradient"; "inconclusive"
+            where nothing could be measured, or "unexplained" where no known rule gives what was.
         summary: The verdict in one sentence.
         rule: The rule that explains every path, in words; empty if none does.
         findings: Faults and warnings, each with its line.
         conventions: Choices that are no faults, each with the size of its bias.
         weights: The weights that each action of one path got, beside REINFORCE's.
+        scale: The program's constant factor, by which these weights are divided; NaN if unknown.
         credit: The measured credit of each decision, if it was measured.
         components: Coefficient of each named direction in the expected gradient of a language
             model's loss: "reward", "kl-reverse", ...
@@ -108,6 +122,7 @@ class AuditReport:
             where there are none, or where more cannot be afforded.
         cosine: Between the expected gradient and the true one.
         discount: γ of the return; NaN if there is none.
+        origin: Where that γ comes from.
         paths: Paths that were run.
         predicted_paths: How many were expected before the run.
         exhaustive: Whether they are all the paths, so that the result is exact.
@@ -132,6 +147,7 @@ class AuditReport:
     findings: tuple[Finding, ...] = ()
     conventions: tuple[Convention, ...] = ()
     weights: tuple[WeightRow, ...] = ()
+    scale: float = float("nan")
     credit: Credit | None = None
     components: Mapping[str, float] = field(default_factory=dict)
     invariances: Mapping[str, float] = field(default_factory=dict)
@@ -139,6 +155,7 @@ class AuditReport:
     quadrature_error: float = float("nan")
     cosine: float = float("nan")
     discount: float = float("nan")
+    origin: str = ""
     paths: int = 0
     predicted_paths: int = 0
     exhaustive: bool = False
@@ -157,13 +174,15 @@ class AuditReport:
 
     @property
     def exit_status(self) -> int:
-        """1 if a fault was found, else 0."""
-        return int(bool(self.faults) or self.verdict in ("biased", "wrong-sign", "no-gradient"))
+        """1 if a fault was found, 2 if nothing could be judged, 3 if unexplained, else 0."""
+        if self.faults or self.verdict in FAULTY:
+            return 1
+        return {"inconclusive": 2, "unexplained": 3}.get(self.verdict, 0)
 
     def ok(self, conventions: Collection[str] = ()) -> bool:
         """Whether there is no fault, and no convention beyond the ones allowed.
 
-        Conventions that cause no bias need no permission. An inconclusive audit is not ok.
+        Conventions that cause no bias need no permission. An audit without a judgement is not ok.
 
         Args:
             conventions: Names of the conventions that are meant.
@@ -174,10 +193,35 @@ class AuditReport:
             >>> report.ok(), report.ok(conventions={"gamma-t-dropped"})
             (False, True)
         """
-        if self.verdict not in ("unbiased", "convention") or self.faults:
+        if self.exit_status:
             return False
         biased = {c.name for c in self.conventions if c.bias is None or c.bias > self.tolerance}
         return biased <= set(conventions)
+
+    def measured(self) -> str:
+        """What was run and measured, in one line."""
+        if not self.paths:
+            return "no path was completed"
+        total = f"probabilities sum to {self.probability:.12g}"
+        kind = f"(every path), {total}" if self.exhaustive else "drawn at random"
+        said = [f"{self.paths} paths {kind}" if self.probability else f"{self.paths} paths run"]
+        if self.parameters:
+            said.append(f"{self.parameters} policy parameters")
+        if self.residual == self.residual:
+            below = f"what is below {self.tolerance:.0e} is rounding"
+            said.append(f"residual {self.residual:.1e} ({below})")
+        if self.discount == self.discount:
+            said.append(f"γ = {self.discount:.6g}{f' ({self.origin})' if self.origin else ''}")
+        said.append(self.precision)
+        said.append(f"updates audited: {'1 and 2' if self.updates == 2 else '1'}")
+        return ", ".join(filter(None, said))
+
+    def weights_title(self) -> str:
+        """What the table of weights shows."""
+        title = "weight of each action's ∇ log π, on one path"
+        if self.scale != self.scale or abs(abs(self.scale) - 1.0) < 1e-6:
+            return title
+        return f"{title}; the program's are divided by its constant factor, {abs(self.scale):.4g}"
 
     def to_json(self) -> str:
         """The report as JSON: the fields that programs rely on, and the rest beside them."""
@@ -192,13 +236,16 @@ class AuditReport:
                 "summary": self.summary,
                 "rule": self.rule,
                 "convention_biases": {c.name: c.bias for c in self.conventions},
+                "convention_errors": {c.name: c.error for c in self.conventions},
                 "weights": [vars(row) for row in self.weights],
+                "scale": _number(self.scale),
                 "credit": vars(self.credit) if self.credit else None,
                 "components": dict(self.components),
                 "invariances": dict(self.invariances),
                 "quadrature_error": _number(self.quadrature_error),
                 "cosine": _number(self.cosine),
                 "discount": _number(self.discount),
+                "discount_origin": self.origin,
                 "predicted_paths": self.predicted_paths,
                 "exhaustive": self.exhaustive,
                 "probability": self.probability,

@@ -17,6 +17,7 @@ _STYLES = {
     "wrong-sign": "bold red",
     "no-gradient": "bold red",
     "inconclusive": "bold yellow",
+    "unexplained": "bold yellow",
 }
 
 
@@ -25,7 +26,10 @@ def renderable(report: AuditReport) -> RenderableType:
     head = Text()
     head.append(report.verdict.upper(), style=_STYLES[report.verdict])
     head.append(f"  {report.program}: {report.summary}")
-    parts: list[RenderableType] = [head, Text(_measured(report), style="dim")]
+    parts: list[RenderableType] = [
+        head,
+        Text(f"{report.measured()}, {report.seconds:.1f} s", style="dim"),
+    ]
     for finding in report.findings:
         parts += [Text(), _finding(finding)]
     if report.rule:
@@ -47,20 +51,6 @@ def render_text(report: AuditReport, width: int) -> str:
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
 
 
-def _measured(report: AuditReport) -> str:
-    if not report.paths:
-        return "no path was completed"
-    total = f"probabilities sum to {report.probability:.12g}"
-    kind = f"(every path), {total}" if report.exhaustive else "drawn at random"
-    return (
-        f"{report.paths} paths {kind}, "
-        f"{report.parameters} policy parameters, residual {report.residual:.1e} "
-        f"(rounding below {report.tolerance:.0e}, so smaller biases are missed), "
-        f"{report.precision}, updates audited: {'1 and 2' if report.updates == 2 else '1'}, "
-        f"{report.seconds:.1f} s"
-    )
-
-
 def _finding(finding: Finding) -> Table:
     grid = Table.grid(padding=(0, 2))
     style = "bold red" if finding.severity == "fault" else "bold yellow"
@@ -80,14 +70,13 @@ def _conventions(report: AuditReport) -> Table:
     table.add_column("bias", justify="right")
     table.add_column("what it does")
     for convention in report.conventions:
-        size = "-" if convention.bias is None else f"{convention.bias:.1%}"
-        table.add_row(convention.name, size, convention.means)
+        table.add_row(convention.name, convention.size, convention.means)
     return table
 
 
 def _weights(report: AuditReport) -> Table:
     table = Table(
-        title="weight of each action's ∇ log π, on one path",
+        title=report.weights_title(),
         title_justify="left",
         box=None,
         pad_edge=False,

@@ -1,0 +1,70 @@
+"""The ε that a program adds to the standard deviation it divides by, from its gradients.
+
+Whatever the ε, the division only changes how large a group's share of the gradient is:
+−gradient = c Σ_g N_g/(σ_g + ε), with the undivided sums N_g of the path's groups. So the factors
+s_g = c/(σ_g + ε) are fitted first, and ε follows from s_g σ_g/c + s_g ε/c = 1, which is linear in
+1/c and ε/c.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from eligibility.audit.arrays import Array
+from eligibility.audit.judgement.catalogue import Candidate
+from eligibility.audit.judgement.evidence import Evidence
+from eligibility.audit.judgement.timeline import Timeline
+
+_AGREES = 1e-3  # share by which the factors may miss the line before the exact check
+_SMALL = 1e-9  # relative size of a group's share that tells nothing
+
+
+def with_epsilon(
+    form: Candidate, undivided: tuple[Array, Array | None], evidence: Evidence, line: Timeline
+) -> Candidate | None:
+    """``form`` with the ε that fits; None if none does.
+
+    Args:
+        form: The composition.
+        undivided: [P, I] its weights before the division, and the deviations.
+        evidence: The gradients.
+        line: Of the same decisions.
+    """
+    numbers, spread = undivided
+    if spread is None or not np.isfinite(numbers).all():
+        return None
+    factors, deviations = _factors(evidence, line, numbers, spread, form.scope == "episode")
+    if len(factors) == 0:
+        return None
+    rows = np.stack([factors * deviations, factors], axis=1)
+    solution, _, rank, _ = np.linalg.lstsq(rows, np.ones(len(rows)), rcond=1e-10)
+    if rank < 2 or not solution[0]:
+        return form  # one deviation alone: ε is part of the constant factor
+    if np.abs(rows @ solution - 1.0).max() > _AGREES:
+        return None
+    return replace(form, epsilon=max(float(solution[1] / solution[0]), 0.0))
+
+
+def _factors(
+    evidence: Evidence, line: Timeline, numbers: Array, spread: Array, each: bool
+) -> tuple[Array, Array]:
+    """The factor of every group's share in its path's gradient, and the group's deviation."""
+    groups = int(line.episodes.max()) if each else 1
+    member = line.segment if each else np.zeros_like(line.segment)
+    masks = np.stack([(member == g) & line.present for g in range(groups)])  # [G, P, I]
+    shares = np.einsum("gpi,pid->pdg", masks * numbers, evidence.eligibility)
+    bonus = np.einsum("pi,pid->pd", line.present, evidence.entropy)[:, :, None]
+    size = np.linalg.norm(shares, axis=1)  # [P, G]
+    told = size > _SMALL * max(float(size.max(initial=0.0)), 1e-300)
+    for columns in (shares, np.concatenate([shares, bonus], axis=2)):
+        unit = np.maximum(np.linalg.norm(columns, axis=1, keepdims=True), 1e-300)
+        solved = np.einsum("pgd,pd->pg", np.linalg.pinv(columns / unit), evidence.ascent)
+        left = evidence.ascent - np.einsum("pdg,pg->pd", columns / unit, solved)
+        if np.linalg.norm(left) < _AGREES * np.linalg.norm(evidence.ascent):
+            factors = (solved / unit[:, 0])[:, :groups]
+            of_group = (spread[None] * masks).max(axis=2).T  # [P, G]
+            kept = told & (factors != 0.0) & np.isfinite(of_group)
+            return factors[kept], of_group[kept]
+    return np.zeros(0), np.zeros(0)
