@@ -22,6 +22,8 @@ import eligibility as el
 
 FOLDER = Path(__file__).parent / "figures"
 Numbers = dict[str, list[float]]
+# What a figure shows, how it is drawn, its size in inches.
+Drawing = tuple[Callable[[], Numbers], Callable[[Figure, Numbers], None], tuple[float, float]]
 
 INK, MUTED, GRID = "#1f2933", "#66727f", "#e4e7eb"
 BLUE, ORANGE, TEAL, VIOLET, GREY = "#2458a6", "#c8561b", "#14806f", "#7a4fa3", "#9aa5b1"
@@ -241,10 +243,7 @@ def draw_saturation(figure: Figure, numbers: Numbers) -> None:
     axes.grid(color=GRID, linewidth=0.8)
 
 
-# name -> what it shows, how it is drawn, its size in inches
-FIGURES: dict[
-    str, tuple[Callable[[], Numbers], Callable[[Figure, Numbers], None], tuple[float, float]]
-] = {
+FIGURES: dict[str, Drawing] = {
     "coin": (coin_numbers, draw_coin, (8, 3.2)),
     "edges": (edges_numbers, draw_edges, (8, 2.7)),
     "conventions": (conventions_numbers, draw_conventions, (7, 5.0)),
@@ -254,9 +253,9 @@ FIGURES: dict[
 }
 
 
-def write_figure(name: str, folder: Path) -> Path:
+def write_figure(name: str, drawing: Drawing, folder: Path) -> Path:
     """Draw one figure as ``folder/name.svg``, with the numbers it shows in its metadata."""
-    compute, draw, size = FIGURES[name]
+    compute, draw, size = drawing
     numbers = {
         key: [float(f"{value:.5g}") for value in values] for key, values in compute().items()
     }
@@ -269,7 +268,12 @@ def write_figure(name: str, folder: Path) -> Path:
     return path
 
 
-if __name__ == "__main__":
+def write_figures(figures: dict[str, Drawing]) -> None:
+    """Draw all figures of one chapter where its text looks for them."""
     FOLDER.mkdir(exist_ok=True)
-    for figure_name in FIGURES:
-        write_figure(figure_name, FOLDER)
+    for name, drawing in figures.items():
+        write_figure(name, drawing, FOLDER)
+
+
+if __name__ == "__main__":
+    write_figures(FIGURES)

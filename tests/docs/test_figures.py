@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
 from pathlib import Path
 from types import ModuleType
@@ -12,18 +12,27 @@ import pytest
 
 THEORY = Path(__file__).parents[2] / "docs" / "theory"
 SVG = "{http://www.w3.org/2000/svg}"
-NAMES = ("coin", "edges", "conventions", "logits", "baselines", "saturation")
+# the text of a chapter -> the module that draws its figures, their names
+CHAPTERS = {
+    "characteristic_eligibility": (
+        "figures",
+        ("coin", "edges", "conventions", "logits", "baselines", "saturation"),
+    ),
+    "policy_gradient_of_a_language_model": (
+        "language_figures",
+        ("groups", "penalties", "credit", "drift"),
+    ),
+}
+FIGURES = [(module, name) for module, names in CHAPTERS.values() for name in names]
+NAMES = [name for _, name in FIGURES]
 
 
-@pytest.fixture(scope="module")
-def figures() -> ModuleType:
+@pytest.fixture
+def modules(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
+    """The modules that draw, imported as a run in their folder imports them."""
     pytest.importorskip("matplotlib")
-    spec = importlib.util.spec_from_file_location("figures", THEORY / "figures.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    monkeypatch.syspath_prepend(str(THEORY))
+    return {module: importlib.import_module(module) for module, _ in CHAPTERS.values()}
 
 
 def numbers_in(path: Path) -> dict[str, list[float]]:
@@ -40,12 +49,13 @@ def texts_in(path: Path) -> list[str]:
     return ["".join(text.itertext()) for text in ElementTree.parse(path).iter(f"{SVG}text")]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("module", "name"), FIGURES)
 def test_committed_figure_is_what_is_drawn_today(
-    name: str, figures: ModuleType, tmp_path: Path
+    module: str, name: str, modules: dict[str, ModuleType], tmp_path: Path
 ) -> None:
     committed = THEORY / "figures" / f"{name}.svg"
-    drawn = figures.write_figure(name, tmp_path)
+    drawing = modules[module].FIGURES[name]
+    drawn = modules["figures"].write_figure(name, drawing, tmp_path)
     assert texts_in(committed) == texts_in(drawn)
     wanted, got = numbers_in(committed), numbers_in(drawn)
     assert wanted.keys() == got.keys()
@@ -67,8 +77,10 @@ def test_committed_figure_is_small_and_needs_no_network(name: str) -> None:
     assert all(link.startswith("#") for link in links)
 
 
-def test_every_figure_is_shown_in_the_chapter(figures: ModuleType) -> None:
-    chapter = (THEORY / "characteristic_eligibility.md").read_text(encoding="utf-8")
-    assert set(figures.FIGURES) == set(NAMES)
-    for name in NAMES:
-        assert f"](figures/{name}.svg)" in chapter
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_every_figure_is_shown_in_its_chapter(chapter: str, modules: dict[str, ModuleType]) -> None:
+    module, names = CHAPTERS[chapter]
+    text = (THEORY / f"{chapter}.md").read_text(encoding="utf-8")
+    assert set(modules[module].FIGURES) == set(names)
+    for name in names:
+        assert f"](figures/{name}.svg)" in text
