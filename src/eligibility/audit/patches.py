@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Callable
+from types import FunctionType, ModuleType
 from typing import Any
 
 _MISSING = object()
@@ -15,12 +18,24 @@ class Patches:
         self._undo: list[Callable[[], None]] = []
 
     def set(self, owner: Any, name: str, value: Any) -> Any:
-        """Replace ``owner.name`` and return what it was, as reached through ``owner``."""
+        """Replace ``owner.name`` and return what it was, as reached through ``owner``.
+
+        A function takes on the name, the documentation and the signature of what it replaces, also
+        in the module that this was defined in: it can be inspected and pickled as before.
+        """
         reached = getattr(owner, name, None)
+        if isinstance(value, FunctionType) and callable(reached):
+            _dress(value, reached, owner, name)
+        self._replace(owner, name, value)
+        home = sys.modules.get(getattr(reached, "__module__", None) or "")
+        if home is not None and reached is not None and vars(home).get(name) is reached:
+            self._replace(home, name, value)
+        return reached
+
+    def _replace(self, owner: Any, name: str, value: Any) -> None:
         own = vars(owner).get(name, _MISSING)
         setattr(owner, name, value)
         self._undo.append(lambda: _restore(owner, name, own))
-        return reached
 
     def later(self, undo: Callable[[], Any]) -> None:
         """Call ``undo`` at the end as well."""
@@ -30,6 +45,28 @@ class Patches:
         """Put everything back, the last first."""
         while self._undo:
             self._undo.pop()()
+
+
+def _dress(function: FunctionType, stock: Any, owner: Any, name: str) -> None:
+    """Give a function the looks of ``stock``, which it replaces as ``owner.name``."""
+    if hasattr(function, "__wrapped__"):
+        return  # the same function has replaced another name before
+    functools.update_wrapper(function, stock)
+    if isinstance(owner, ModuleType):
+        function.__module__, function.__qualname__ = owner.__name__, name
+    else:
+        function.__module__, function.__qualname__ = (
+            owner.__module__,
+            f"{owner.__qualname__}.{name}",
+        )
+    function.__name__ = name
+
+
+def disguised(made: type[Any], stock: type[Any]) -> type[Any]:
+    """A class that stands for ``stock``, under its name."""
+    made.__name__, made.__qualname__ = stock.__name__, stock.__qualname__
+    made.__module__, made.__doc__ = stock.__module__, stock.__doc__
+    return made
 
 
 def _restore(owner: Any, name: str, own: Any) -> None:

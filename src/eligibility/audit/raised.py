@@ -16,6 +16,7 @@ _DOUBLE, _SINGLE = torch.float64, torch.float32
 
 def raise_precision(patches: Patches) -> None:
     """Make every name of a shorter float mean the 64-bit one."""
+    _know_storages()
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     patches.later(lambda: torch.set_default_dtype(before))
@@ -24,18 +25,26 @@ def raise_precision(patches: Patches) -> None:
     for name in ("float", "half", "bfloat16"):
         patches.set(torch.Tensor, name, torch.Tensor.double)
         patches.set(torch.nn.Module, name, torch.nn.Module.double)
-    patches.set(torch, "autocast", _NoAutocast)
-    patches.set(torch.amp, "autocast", _NoAutocast)
+    _without_autocast(patches)
     patches.set(torch, "FloatTensor", torch.DoubleTensor)
     for name in ("float32", "single", "float16", "half"):
         patches.set(np, name, np.float64)
 
 
-class _NoAutocast(torch.autocast):
-    """`torch.autocast` that never lowers the precision."""
+def _know_storages() -> None:
+    """torch makes its tables of storages once, at first use; they need the names as they are."""
+    torch.storage._dtype_to_storage_type_map()
+    torch.storage._storage_type_to_dtype_map()
+    torch._weights_only_unpickler._get_allowed_globals()
 
-    def __init__(self, device_type: str, *args: Any, **options: Any) -> None:
-        super().__init__(device_type, enabled=False)
+
+def _without_autocast(patches: Patches) -> None:
+    """`torch.autocast` and its kinds never lower the precision."""
+
+    def initialise(self: torch.autocast, device_type: str, *args: Any, **options: Any) -> None:
+        stock(self, device_type, enabled=False)
+
+    stock = patches.set(torch.autocast, "__init__", initialise)
 
 
 def precision_note(dtype: torch.dtype) -> str:

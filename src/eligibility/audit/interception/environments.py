@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import partial
-from types import ModuleType
 from typing import Any
 
 import gymnasium
@@ -13,13 +11,12 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
 
+from eligibility.audit.interception.gym_names import lead_to_gymnasium
 from eligibility.audit.interception.observations import MASK
 from eligibility.audit.interception.own_environments import as_it_is, replace_own_classes
 from eligibility.audit.interception.probe import Probe, known_spaces
 from eligibility.audit.interception.recorder import Recorder
-from eligibility.audit.patches import Patches
-
-_MISSING = object()
+from eligibility.audit.patches import Patches, disguised
 
 
 def replace_environments(patches: Patches, recorder: Recorder, four_tuple: bool) -> None:
@@ -35,7 +32,7 @@ def replace_environments(patches: Patches, recorder: Recorder, four_tuple: bool)
         vector_kwargs: dict[str, Any] | None = None,
         wrappers: Any = None,
         **options: Any,
-    ) -> SyncVectorEnv:
+    ) -> Any:
         mode = (vector_kwargs or {}).get("autoreset_mode")
         keywords = {} if mode is None else {"autoreset_mode": mode}
 
@@ -45,17 +42,36 @@ def replace_environments(patches: Patches, recorder: Recorder, four_tuple: bool)
                 environment = wrapper(environment)
             return environment
 
-        return SyncVectorEnv([one] * num_envs, **keywords)
-
-    def in_process(thunks: Any, *args: Any, **options: Any) -> SyncVectorEnv:
-        mode = options.get("autoreset_mode")
-        return SyncVectorEnv(thunks, **({} if mode is None else {"autoreset_mode": mode}))
+        asynchronous = str(getattr(vectorization_mode, "value", vectorization_mode)) == "async"
+        kind = gymnasium.vector.AsyncVectorEnv if asynchronous else SyncVectorEnv
+        made: Any = kind([one] * num_envs, **keywords)
+        made.spec = made.envs[0].spec
+        return made
 
     stock_make = patches.set(gymnasium, "make", make)
     replace_own_classes(patches, partial(_own_probe, recorder, four_tuple))
     patches.set(gymnasium, "make_vec", make_vec)
-    patches.set(gymnasium.vector, "AsyncVectorEnv", in_process)
-    _replace_module(patches, "gym", _old_gym(make, four_tuple))
+    stock_async = gymnasium.vector.AsyncVectorEnv
+    patches.set(gymnasium.vector, "AsyncVectorEnv", disguised(_in_process(), stock_async))
+    lead_to_gymnasium(patches, make, four_tuple)
+
+
+def _in_process() -> type[SyncVectorEnv]:
+    """The class of vector environments with processes of their own, without them."""
+
+    class InProcess(SyncVectorEnv):
+        def __init__(self, env_fns: Any, *args: Any, **options: Any) -> None:
+            mode = options.get("autoreset_mode")
+            super().__init__(env_fns, **({} if mode is None else {"autoreset_mode": mode}))
+            self._waiting: Any = None
+
+        def step_async(self, actions: Any) -> None:
+            self._waiting = actions
+
+        def step_wait(self, timeout: Any = None) -> Any:
+            return self.step(self._waiting)
+
+    return InProcess
 
 
 def _probe(
@@ -97,6 +113,7 @@ def probe_of(
             np.float64 if recorder.job.raised else np.float32,
             masked,
             recorder.job.other_end,
+            recorder.add_environment,
         )
     except NotImplementedError as error:
         raise NotImplementedError(f"{error} in {text}") from None
@@ -120,39 +137,3 @@ def _masked(real: Any) -> str:
     except Exception:  # it is anybody's code, and only its spaces matter
         return ""
     return "info" if MASK in info else ""
-
-
-def _old_gym(make: Callable[..., Any], four_tuple: bool) -> ModuleType:
-    """A module that programs import as ``gym``."""
-    module = ModuleType("gym")
-    for name in ("Env", "Wrapper", "spaces", "wrappers", "vector", "envs", "ObservationWrapper"):
-        setattr(module, name, getattr(gymnasium, name))
-    module.__dict__["make"] = make
-    module.__dict__["__version__"] = "0.21.0" if four_tuple else "0.26.2"
-    logger = ModuleType("gym.logger")
-    logger.__dict__.update(vars(gymnasium.logger))
-    logger.__dict__["set_level"] = logger.__dict__["setLevel"] = lambda level: None
-    module.__dict__["logger"] = logger
-    # so that `import gym.spaces` and `from gym.wrappers import …` find them
-    module.__path__ = []
-    return module
-
-
-def _replace_module(patches: Patches, name: str, module: ModuleType) -> None:
-    names = {
-        name: module,
-        f"{name}.spaces": gymnasium.spaces,
-        f"{name}.wrappers": gymnasium.wrappers,
-    }
-    names[f"{name}.vector"] = gymnasium.vector
-    for key, replacement in names.items():
-        before = sys.modules.get(key, _MISSING)
-        sys.modules[key] = replacement
-        patches.later(partial(_put_back, key, before))
-
-
-def _put_back(key: str, before: Any) -> None:
-    if before is _MISSING:
-        sys.modules.pop(key, None)
-    else:
-        sys.modules[key] = before

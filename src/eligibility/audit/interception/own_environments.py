@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import wraps
 from typing import Any
 
 import gymnasium
@@ -38,6 +39,7 @@ def replace_own_classes(patches: Patches, probe_of: Callable[[Any], Any]) -> Non
     def replace(cls: Any, name: str) -> None:
         own = cls.__dict__[name]
 
+        @wraps(own)
         def method(self: Any, *args: Any, **options: Any) -> Any:
             unfinished = not hasattr(self, "action_space")  # its constructor resets it
             if _AS_IT_IS.get() or unfinished:

@@ -8,13 +8,14 @@ that a wrong program could be right on by luck.
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 
 from eligibility.audit.interception.action_numbers import ActionNumbers, masks_of, numbers_of
 from eligibility.audit.interception.observations import MASK, observations_of, shown_space
@@ -84,6 +85,7 @@ class Probe(gymnasium.Env[Any, Any]):
         dtype: Of Box observations.
         masked: Where it says which actions are allowed: "info", "method" (``action_masks``), or "".
         other_end: Show the first state's observation at the end of a terminated episode.
+        on_copy: Told of every copy that is made of this one.
     """
 
     metadata = {"render_modes": ["human", "rgb_array"], "render_fps": 30}  # noqa: RUF012  # as gym has it
@@ -101,11 +103,13 @@ class Probe(gymnasium.Env[Any, Any]):
         dtype: type[np.floating[Any]] = np.float64,
         masked: str = "",
         other_end: bool = False,
+        on_copy: Callable[[Probe], None] = lambda copied: None,
     ) -> None:
         self.observation_space = shown_space(observation_space, dtype)
         self.action_space = action_space
         self.size, self.four_tuple = size, four_tuple
         self._choose, self._on_reset, self._on_step = choose, on_reset, on_step
+        self._on_copy = on_copy
         self._observations = observations_of(self.observation_space, action_space)
         if other_end:
             self._observations = [*self._observations[:TERMINAL], self._observations[0]]
@@ -119,9 +123,14 @@ class Probe(gymnasium.Env[Any, Any]):
         self.previous = 0.0
         self.render_mode = None
         self._max_episode_steps = size.horizon
-        self.spec: Any = SimpleNamespace(
-            id=name, name=name, reward_threshold=1e9, max_episode_steps=size.horizon, kwargs={}
-        )
+        self.spec = _spec(name, size.horizon)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Probe:
+        """Another one in the same state, known to the books as this one is."""
+        copied = copy.copy(self)
+        copied.spec = copy.deepcopy(self.spec)
+        self._on_copy(copied)
+        return copied
 
     def seed(self, seed: int | None = None) -> list[int | None]:
         """Of the old interface: the probe has no randomness of its own."""
@@ -200,6 +209,15 @@ class Probe(gymnasium.Env[Any, Any]):
         # what a number is worth depends on the indices beside it, and on the number before it
         beside = interaction if len(indices) else 0.0
         return total + 0.6 * float(numbers[0]) * (self.previous + beside) + float(coefficients[-1])
+
+
+def _spec(name: str, horizon: int) -> EnvSpec:
+    """What gymnasium knows of an environment, with the probe's horizon and no goal to stop at."""
+    known = gymnasium.registry.get(name)
+    bare = re.sub(r"[^\w./:-]", "-", name)
+    spec = copy.deepcopy(known) if known else EnvSpec(bare)
+    spec.max_episode_steps, spec.reward_threshold = horizon, 1e9
+    return spec
 
 
 def _reward_tables(numbers: ActionNumbers) -> list[Any]:

@@ -112,6 +112,7 @@ class Recorder:
             reward = self.job.rewards[number]
         index = self._index(environment)
         self._width = len(components)
+        self._episodes.setdefault(index, 0)  # a copy that was never reset
         groups, matches = self._draws_of(environment, index, components)
         self._between_episodes[index] = terminated or truncated
         self._record(
@@ -333,6 +334,8 @@ class Recorder:
         """The program has computed a log-probability."""
         if len(self.scores) >= MAX_SCORES or not isinstance(result, torch.Tensor):
             return
+        if not has_numbers(result):
+            return
         probs, scales = [], []
         if isinstance(dist, torch.distributions.Categorical):
             probs = _numbers(dist.probs)
@@ -357,7 +360,7 @@ class Recorder:
 
     def scored_table(self, log_probs: torch.Tensor) -> None:
         """The program has computed the log-probabilities of all actions, by hand."""
-        if len(self.scores) < MAX_SCORES:
+        if len(self.scores) < MAX_SCORES and has_numbers(log_probs):
             batch = tuple(log_probs.shape[:-1])
             probs = tuple(_numbers(log_probs.exp()))
             self.scores.append(
@@ -380,6 +383,11 @@ class Recorder:
 
     def _tensor_index(self, parameter: torch.Tensor) -> int | None:
         return next((i for i, known in enumerate(self.tensors) if known is parameter), None)
+
+
+def has_numbers(tensor: torch.Tensor) -> bool:
+    """Whether its elements can be read: not within torch.func, nor while something is traced."""
+    return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 
 def _numbers(tensor: torch.Tensor) -> list[float]:

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import distributions
 
-from eligibility.audit.interception.recorder import Recorder
+from eligibility.audit.interception.recorder import Recorder, has_numbers
 from eligibility.audit.noise.numpy_numbers import GENERATOR, drawing
-from eligibility.audit.patches import Patches
+from eligibility.audit.patches import Patches, disguised
 from eligibility.audit.raised import precision_note
 
 # Uniform integers and noise are enumerated when there are so few; larger ones pick minibatches.
@@ -92,7 +92,7 @@ def _categorical(patches: Patches, recorder: Recorder) -> None:
         self: distributions.Categorical, probs: Any = None, logits: Any = None, **options: Any
     ) -> None:
         stock_initialise(self, probs, logits, **options)
-        if recorder.running and logits is not None:
+        if recorder.running and logits is not None and has_numbers(logits):
             given = logits.detach()
             simplex = bool((given >= 0).all() and ((given.sum(-1) - 1).abs() < 1e-6).all())
             recorder.note("logits-on-simplex" if simplex else "logits-anywhere")
@@ -284,6 +284,11 @@ def _numpy(patches: Patches, recorder: Recorder) -> None:
 
         def shuffle(self, x: Any, axis: int = 0) -> None:
             shuffle(x)
+
+        def __reduce__(self) -> Any:
+            return np.random.default_rng, (self.bit_generator,)
+
+    disguised(Enumerated, np.random.Generator)
 
     def default_rng(seed: Any = None) -> Any:
         if isinstance(seed, np.random.Generator):

@@ -21,11 +21,11 @@ from eligibility.audit.patches import Patches
 # Packages that show or log: none of them can change a gradient.
 _INERT = {
     "matplotlib", "seaborn", "plotly", "visdom", "wandb", "tensorboard", "tensorboardX",
-    "comet_ml", "mlflow", "IPython", "pygame", "imageio", "tqdm",
+    "comet_ml", "mlflow", "IPython", "pygame", "imageio",
     "pyvirtualdisplay", "progressbar", "neptune", "moviepy", "tkinter",
 }  # fmt: skip
 # Packages that programs use for their tables and plots: inert if they are not installed.
-_INERT_IF_MISSING = {"pandas", "psutil"}
+_INERT_IF_MISSING = {"pandas", "psutil", "tqdm"}
 _TENSORBOARD = "torch.utils.tensorboard"
 _SEED = 20250101
 
@@ -77,7 +77,7 @@ class _InertModule(ModuleType):
         if name == "trange":
             return range
         if name in ("tqdm", "track"):
-            return lambda iterable=(), *args, **options: _Progress(iterable)
+            return _Progress
         if name[
             0
         ].isupper():  # a class: it may be inherited from, caught or asked for by isinstance
@@ -92,7 +92,7 @@ class _InertModule(ModuleType):
 class _Progress(Inert):
     """A progress bar that only counts."""
 
-    def __init__(self, iterable: Any) -> None:
+    def __init__(self, iterable: Any = (), *args: Any, **options: Any) -> None:
         super().__init__(iterable)
 
 
@@ -134,10 +134,28 @@ def quieten(patches: Patches) -> None:
     loaded = _take_out_inert()
     patches.later(lambda: _reload(loaded, first, last))
     patches.set(time, "sleep", lambda seconds: None)
-    patches.set(torch, "save", lambda *args, **options: None)  # into folders that may be missing
+    _save_to_buffers_only(patches)
     stay_on_processor(patches)
     patches.set(torch, "compile", lambda model=None, **options: model or (lambda inner: inner))
+    _leave_unscripted(patches)
     _seed(patches)
+
+
+def _save_to_buffers_only(patches: Patches) -> None:
+    """Files are left alone: their folders may be missing, and in a callable they are the user's."""
+
+    def save(obj: Any, f: Any, *args: Any, **options: Any) -> None:
+        if hasattr(f, "write"):
+            stock(obj, f, *args, **options)
+
+    stock = patches.set(torch, "save", save)
+
+
+def _leave_unscripted(patches: Patches) -> None:
+    """TorchScript returns what it is given: what would be compiled is followed as it is."""
+    if torch.jit._state._enabled.enabled:
+        torch.jit._state.disable()
+        patches.later(torch.jit._state.enable)
 
 
 def _take_out_inert() -> dict[str, ModuleType]:

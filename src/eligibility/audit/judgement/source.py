@@ -37,6 +37,7 @@ class Source:
             for node in ast.walk(tree)
             if isinstance(node, ast.Assign)
             and isinstance(node.targets[0], ast.Tuple)
+            and not any(isinstance(target, ast.Starred) for target in node.targets[0].elts)
             and isinstance(node.value, ast.Call)
             and _name(node.value.func) == "step"
         ]

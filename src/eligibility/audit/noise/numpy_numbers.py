@@ -17,7 +17,7 @@ import torch
 from eligibility.audit.arrays import Array
 from eligibility.audit.noise.numbers import Noise
 from eligibility.audit.noise.symbol import Symbol
-from eligibility.audit.patches import Patches
+from eligibility.audit.patches import Patches, disguised
 
 _COMPARISONS = {
     np.less: True, np.less_equal: True, np.greater: False, np.greater_equal: False,
@@ -322,7 +322,18 @@ def follow_noise(patches: Patches, noise: Noise, running: Callable[[], bool]) ->
             stock = getattr(owner, name)
             patches.set(owner, name, drawing(name, stock, noise, running))
 
-    class State(np.random.RandomState):
+    stock_state: type[Any] = np.random.RandomState
+
+    class Standing(type):
+        """Every generator of the stock class is one of this."""
+
+        def __instancecheck__(cls, instance: Any) -> bool:
+            return isinstance(instance, stock_state)
+
+        def __subclasscheck__(cls, subclass: type[Any]) -> bool:
+            return issubclass(subclass, stock_state)
+
+    class State(np.random.RandomState, metaclass=Standing):
         """Generators that the program makes itself."""
 
         def __init__(self, seed: Any = None) -> None:
@@ -330,7 +341,10 @@ def follow_noise(patches: Patches, noise: Noise, running: Callable[[], bool]) ->
             for name in LEGACY:
                 setattr(self, name, drawing(name, getattr(self, name), noise, running))
 
-    patches.set(np.random, "RandomState", State)
+        def __reduce__(self) -> Any:
+            return np.random.RandomState, (self._bit_generator,)
+
+    patches.set(np.random, "RandomState", disguised(State, stock_state))
 
 
 def drawing(

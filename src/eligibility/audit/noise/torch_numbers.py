@@ -142,7 +142,7 @@ class TorchNoise(TorchFunctionMode):
             chain = (*chain, ("mul", 1.0 / float(given[0])))
         for step, constant in chain:
             symbol = None if symbol is None else symbol.then(step, constant)
-        if symbol is not None:
+        if symbol is not None and _has_storage(made):
             self.adopt(made, symbol)
         return made
 

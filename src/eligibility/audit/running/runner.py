@@ -174,6 +174,7 @@ def _environment(scratch: Path) -> dict[str, str]:
         "OMP_NUM_THREADS": "1",
         "CUDA_VISIBLE_DEVICES": "",
         "MPLBACKEND": "Agg",
+        "TQDM_DISABLE": "1",
         "SDL_VIDEODRIVER": "dummy",
         "WANDB_MODE": "disabled",
         "NUMBA_DISABLE_JIT": "1",  # compiling in every run takes longer than a few steps in Python

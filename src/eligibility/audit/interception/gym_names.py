@@ -1,0 +1,92 @@
+"""The package ``gym``, which programs still import: its names are those of gymnasium."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+import gymnasium
+
+from eligibility.audit.patches import Patches
+
+_OLD, _NEW = "gym", "gymnasium"
+
+
+class _OldGym(ModuleType):
+    """What it has not itself it takes from gymnasium at the moment it is asked."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if hasattr(gymnasium, name):
+            return getattr(gymnasium, name)
+        raise AttributeError(f"module {_OLD!r} has no attribute {name!r}")
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds ``gym.wrappers`` and the like as what gymnasium has under the same name."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if not name.startswith(f"{_OLD}."):
+            return None
+        try:
+            importlib.import_module(_renamed(name))
+        except ImportError:
+            return None
+        return importlib.machinery.ModuleSpec(name, self)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        # the import system takes from here what a module has put in its own place
+        sys.modules[module.__name__] = sys.modules[_renamed(module.__name__)]
+
+
+def lead_to_gymnasium(patches: Patches, make: Callable[..., Any], four_tuple: bool) -> None:
+    """``import gym`` and everything below it lead to gymnasium.
+
+    Args:
+        patches: What puts everything back.
+        make: Makes the probe.
+        four_tuple: Whether it is the gym before 0.26.
+    """
+    before = {name: module for name, module in sys.modules.items() if _is_old(name)}
+    finder = _Finder()
+    sys.meta_path.insert(0, finder)
+
+    def put_back() -> None:
+        sys.meta_path.remove(finder)
+        _take_out()
+        sys.modules.update(before)
+
+    patches.later(put_back)
+    _take_out()
+    module = _OldGym(_OLD)
+    module.__path__ = []  # it is a package
+    module.__dict__.update(make=make, __version__="0.21.0" if four_tuple else "0.26.2")
+    logger = ModuleType(f"{_OLD}.logger")
+    logger.__dict__.update(vars(gymnasium.logger))
+    logger.__dict__.update(setLevel=lambda level: None, set_level=lambda level: None)
+    module.__dict__["logger"] = logger
+    sys.modules |= {_OLD: module, logger.__name__: logger}
+
+
+def _renamed(name: str) -> str:
+    return _NEW + name[len(_OLD) :]
+
+
+def _is_old(name: str) -> bool:
+    return name == _OLD or name.startswith(f"{_OLD}.")
+
+
+def _take_out() -> None:
+    for name in list(filter(_is_old, sys.modules)):
+        del sys.modules[name]
