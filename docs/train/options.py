@@ -9,8 +9,7 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any
 
-from eligibility.cli.options import as_written
-from eligibility.train.config import Config
+from eligibility.train.config import Config, as_written
 from eligibility.train.presets import PRESETS
 
 PAGE = Path(__file__).with_suffix(".md")

@@ -13,6 +13,7 @@ from eligibility.train.learner import Reinforce
 from tests.cli.conftest import Command
 
 HERE = "tests.train.environments:"
+TRUST = ("--allow-module", "tests.train")
 
 
 def save(folder: Path, seed: int, arm: int | None, env: str = "Bandit-v0") -> None:
@@ -34,7 +35,7 @@ def test_the_better_of_two_runs_is_named(
     monkeypatch.setenv("COLUMNS", "120")
     save(Path("low"), 0, 1)
     save(Path("high"), 1, 3)
-    options = ("--episodes", "5", "--json", "--plot", "both.png")
+    options = ("--episodes", "5", "--json", "--plot", "both.png", *TRUST)
     status, output, errors = eligibility("compare", "low", "high", *options)
     assert status == 0
     result = json.loads(output)["result"]
@@ -52,11 +53,11 @@ def test_folders_of_seeds_are_compared_and_evaluated_as_one(eligibility: Command
     for seed, (low, high) in enumerate([(0, 2), (1, 3)]):
         save(Path("a") / f"seed-{seed}", seed, low)
         save(Path("b") / f"seed-{seed}", seed, high)
-    status, output, _ = eligibility("compare", "a", "b", "--episodes", "3", "--json")
+    status, output, _ = eligibility("compare", "a", "b", "--episodes", "3", "--json", *TRUST)
     assert status == 0
     result = json.loads(output)["result"]
     assert (result["a"]["runs"], result["b"]["mean_return"]) == (2, 2.5)
-    status, output, _ = eligibility("evaluate", "a", "--episodes", "3", "--json")
+    status, output, _ = eligibility("evaluate", "a", "--episodes", "3", "--json", *TRUST)
     assert status == 0
     (group,) = json.loads(output)["groups"]
     assert group["run_means"] == [0, 1]

@@ -272,4 +272,63 @@ def test_an_unknown_distribution_names_those_that_are_known(eligibility: Command
     status, out, err = eligibility("explain", "zeta", "--value", "1")
     assert (status, out) == (2, "")
     assert err.startswith("error: the distribution: got 'zeta', expected one of bernoulli, beta, ")
-    assert err.endswith("; or the name of a script that ends in .py\n")
+    assert err.endswith("; did you mean beta? A script's name ends in .py\n")
+
+
+def test_one_category_is_explained(eligibility: Command) -> None:
+    for family, outcome in (("categorical", "--action"), ("onehotcategorical", "--action")):
+        status, out, err = eligibility("explain", family, "--probs", "1", outcome, "0")
+        assert (status, err) == (0, "")
+        assert "free" in out
+    status, out, _ = eligibility("explain", "multinomial", "--probs", "1", "--counts", "3")
+    assert status == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            "categorical --probs 0.69 0.1 0.2 --action 0",
+            "the command: got the surplus `0.1`, expected one distribution, or one question, and "
+            "options; separate numbers by commas, without spaces",
+        ),
+        (
+            "categorical --probs 1,1 --action 0 --line 4",
+            "`--line`: got 4, expected no such option for a distribution; leave it away",
+        ),
+        (
+            "program.py --probs 1,1",
+            "`--probs`: got 1,1, expected no such option for a script; leave it away",
+        ),
+        (
+            "binomial --probs 0.5 --value 1 --total-count 1e99",
+            "`--total-count`: got 1e+99, expected at most 9,007,199,254,740,992; choose a smaller "
+            "one",
+        ),
+        (
+            "multinomial --probs 1,1 --counts 1,1e99",
+            "`--counts`: got 1e+99, expected at most 9,007,199,254,740,992; pass counts",
+        ),
+        (
+            "bernoulli --probs 0.5 --value 1 --total-count 2",
+            "`--total-count`: got 2, expected none: bernoulli has no number of trials; leave it "
+            "away, or explain binomial or multinomial",
+        ),
+        (
+            "normal --param loc=0 --param loc=1 --param scale=1 --value 0",
+            "`--param`: got loc twice, expected each parameter once; leave one of them away",
+        ),
+        (
+            "poisson --param rate=inf --value 0",
+            "`--param rate`: got inf, expected finite numbers; correct it",
+        ),
+        (
+            "lkjcholesky --param dim=1e9 --value 1",
+            "`--param dim`: got 1e+09, expected at most 100; choose a smaller one",
+        ),
+    ],
+)
+def test_what_nothing_would_read_or_hold_is_refused(
+    arguments: str, message: str, eligibility: Command
+) -> None:
+    assert eligibility("explain", *arguments.split()) == (2, "", f"error: {message}\n")

@@ -35,12 +35,12 @@ def test_a_seed_that_fails_does_not_stop_the_others_and_finished_ones_are_kept(
     assert (tmp_path / "all" / "curves.png").read_bytes().startswith(b"\x89PNG")
     before = (tmp_path / "all" / "seed-2" / "result.json").stat().st_mtime_ns
 
-    status, _, errors = eligibility(*command, "--seeds", "2")
+    status, _, errors = eligibility(*command, "--seeds", "2-2")
     assert status == 0, errors
     assert "1 of 1 seeds finished before" in errors
     assert (tmp_path / "all" / "seed-2" / "result.json").stat().st_mtime_ns == before
 
-    status, _, errors = eligibility(*command, "--seeds", "2", "--discount", "0.5")
+    status, _, errors = eligibility(*command, "--seeds", "2-2", "--discount", "0.5")
     assert status == 2
     assert errors == (
         "error: the folder `all`: got runs with discount 0.99, expected none, or runs with "
@@ -52,7 +52,7 @@ def test_a_stopped_sweep_goes_on_with_the_same_command(
     tmp_path: Path, eligibility: Command
 ) -> None:
     command = (
-        "sweep", HERE + "Slow-v0", "--out", "all", "--seeds", "3", "--steps", "20",
+        "sweep", HERE + "Slow-v0", "--out", "all", "--seeds", "3-3", "--steps", "20",
         "--environments", "2", "--json",
     )  # fmt: skip
     process = start(*command, folder=tmp_path)
@@ -70,13 +70,16 @@ def test_a_stopped_sweep_goes_on_with_the_same_command(
 
 
 @pytest.mark.parametrize(
-    ("text", "seeds"), [("0-3", [0, 1, 2, 3]), ("7", [7]), ("0, 5-6", [0, 5, 6])]
+    ("text", "seeds"),
+    [("0-3", [0, 1, 2, 3]), ("3", [0, 1, 2]), ("7-7", [7]), ("0, 5-6", [0, 5, 6])],
 )
 def test_seeds_are_numbers_and_ranges(text: str, seeds: list[int]) -> None:
     assert read_seeds(text) == seeds
 
 
-@pytest.mark.parametrize("text", ["", "a", "1-", "-1", "3-1", "1,1"])
+@pytest.mark.parametrize(
+    "text", ["", "a", "1-", "-1", "3-1", "1,1", "0", "0-99999999999", "9" * 30, "²", "1e3"]
+)
 def test_other_seeds_are_refused(text: str) -> None:
     with pytest.raises(InvalidValueError, match=r"^`--seeds`: got "):
         read_seeds(text)
@@ -105,4 +108,8 @@ def test_bad_usage_is_one_line(
 def test_options_of_a_sweep_come_from_a_file(tmp_path: Path, eligibility: Command) -> None:
     (tmp_path / "bandit.json").write_text(json.dumps({"env": HERE + "Bandit-v0", "discount": 2}))
     status, _, errors = eligibility("sweep", "--config", "bandit.json")
+    assert (status, errors.startswith("error: the environment in the config `bandit.json`: g")) == (
+        2, True,
+    )  # fmt: skip
+    status, _, errors = eligibility("sweep", "--config", "bandit.json", "--allow-module", "tests")
     assert (status, errors.startswith("error: `discount`: got 2")) == (2, True)

@@ -137,13 +137,33 @@ def test_a_signal_ends_training_and_keeps_the_checkpoint(
     assert result["solved"] is False
     assert result["updates"] >= 1
     assert "stopping after this rollout; once more to stop at once" in errors
-    status, output, _ = eligibility("evaluate", "run", "--episodes", "2", "--json")
+    status, output, _ = eligibility(
+        "evaluate", "run", "--episodes", "2", "--json", "--allow-module", "tests"
+    )
     assert status == 0
     assert json.loads(output)["episodes"] == 2
     more = str(result["steps"] + 1)
-    status, output, errors = eligibility("train", "--resume", "run", "--steps", more, "--json")
+    status, output, errors = eligibility(
+        "train", "--resume", "run", "--steps", more, "--json", "--allow-module", "tests"
+    )
     assert status == 0, errors
     assert json.loads(output)["updates"] == result["updates"] + 1
+
+
+def test_a_restart_before_the_first_checkpoint_goes_on_from_the_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eligibility: Command
+) -> None:
+    command = ("train", "tests.train.environments:Bandit-v0", "--steps", "64", "--out", "run")
+    assert eligibility(*command)[0] == 0
+    whole = (tmp_path / "run" / "checkpoint.safetensors").read_bytes()
+    for name in ("checkpoint.safetensors", "result.json", "curve.csv"):
+        (tmp_path / "run" / name).unlink()
+    status, _, errors = eligibility(*command)
+    assert (status, "a folder that holds a run already" in errors) == (2, True)
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    status, _, errors = eligibility(*command)
+    assert status == 0, errors
+    assert (tmp_path / "run" / "checkpoint.safetensors").read_bytes() == whole
 
 
 def test_a_missing_extra_names_the_remedy(tmp_path: Path) -> None:
@@ -179,7 +199,9 @@ def test_a_run_is_filmed_when_trained_and_when_evaluated(
     options = ("--steps", "20", "--environments", "2", "--out", "run")
     status, _, errors = eligibility("train", HERE + "Lamp-v0", *options, "--video", "a.gif")
     assert status == 0, errors
-    status, _, errors = eligibility("evaluate", "run", "--episodes", "2", "--video", "b.gif")
+    status, _, errors = eligibility(
+        "evaluate", "run", "--episodes", "2", "--video", "b.gif", "--allow-module", "tests"
+    )
     assert status == 0, errors
     assert "filmed an episode of return " in errors
     for name in ("a.gif", "b.gif"):

@@ -24,7 +24,10 @@ from eligibility.train.presets import PRESETS
             {"max_episode_steps": 0},
             "`max_episode_steps`: got 0, expected a whole number >= 1; choose a larger one",
         ),
-        ({"threads": True}, "`threads`: got True, expected a whole number >= 1; pass an int"),
+        (
+            {"threads": True},
+            "`threads`: got True, expected a whole number in [1, 1024]; pass an int",
+        ),
         (
             {"stop_at": float("nan")},
             "`stop_at`: got nan, expected a return; choose another value",
@@ -108,7 +111,8 @@ from eligibility.train.presets import PRESETS
         ),
         (
             {"hidden_sizes": "64,wide"},
-            "`hidden_sizes`: got [64, 'wide'], expected positive widths such as 64,64; "
+            "`hidden_sizes`: got [64, 'wide'], expected positive widths up to 65536, such "
+            "as 64,64; "
             "separate them by commas",
         ),
         (

@@ -102,8 +102,9 @@ def test_restarts_need_a_folder_to_go_on_in(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", "3")
     with pytest.raises(InvalidValueError, match="add --out FOLDER"):
         train(
-            "CartPole-v1", config=None, out=None, resume=None, wandb=None, video=None, json_=False
-        )
+            "CartPole-v1", config=None, out=None, resume=None, wandb=None, video=None,
+            allow_module=None, json_=False,
+        )  # fmt: skip
 
 
 def test_processes_that_do_not_divide_the_shards_are_refused() -> None:

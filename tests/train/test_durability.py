@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from eligibility.errors import EligibilityError, MissingDependencyError, OutputError
+from eligibility.errors import (
+    EligibilityError,
+    InvalidValueError,
+    MissingDependencyError,
+    OutputError,
+)
 from eligibility.train import run_folder
 from eligibility.train.events import Events
 from eligibility.train.learner import Reinforce
@@ -95,6 +102,98 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_starts_again(
     assert_same(tmp_path / "young", whole)
 
 
+def test_a_folder_has_one_writer_at_a_time(tmp_path: Path) -> None:
+    first = RunFolder(tmp_path / "run", Reinforce("CartPole-v1"))
+    text = (
+        f"the folder `{tmp_path}/run`: got one that another process is writing to, expected a "
+        "folder of its own for each training; wait for the other process to end, or choose "
+        "another folder with --out"
+    )
+    for resume in (False, True):
+        with pytest.raises(OutputError, match=f"^{re.escape(text)}$"):
+            RunFolder(tmp_path / "run", Reinforce("CartPole-v1"), resume=resume)
+    first.finish()
+    RunFolder(tmp_path / "run", Reinforce("CartPole-v1")).finish()
+    assert not (tmp_path / "run").exists()
+
+
+def test_of_two_processes_with_one_folder_the_second_is_told(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "eligibility", "train", HERE + "Slow-v0", "--out", "run"]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    first, second = (
+        subprocess.Popen(
+            [*command, "--environments", "2", "--steps", "40"],
+            cwd=tmp_path, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
+            text=True,
+        )
+        for _ in range(2)
+    )  # fmt: skip
+    errors = [process.communicate(timeout=120)[1] for process in (first, second)]
+    assert sorted(process.returncode for process in (first, second)) == [0, 2]
+    refused = errors[0] if first.returncode == 2 else errors[1]
+    assert refused.startswith("error: the ")
+    assert refused.count("\n") == 1
+    assert Reinforce.load(tmp_path / "run", allow_modules=["tests"]).progress.steps == 40
+
+
+def test_files_that_a_killed_process_had_begun_are_removed(whole: Path, tmp_path: Path) -> None:
+    shutil.copytree(whole, tmp_path / "run")
+    (tmp_path / "run" / ".curve.csv.k3x_9a.partial").write_text("half a cur")
+    go_on(tmp_path / "run")
+    assert not [*(tmp_path / "run").glob("*.partial")]
+    assert_same(tmp_path / "run", whole)
+
+
+def test_a_curve_that_was_lost_is_noted_and_the_training_goes_on(
+    whole: Path, tmp_path: Path
+) -> None:
+    lines = (whole / "curve.csv").read_text().splitlines(keepends=True)
+    end = int(lines[-1].split(",")[1])
+    for name, kept, note in (
+        (
+            "older",
+            lines[:3],
+            "older than the checkpoint: nothing between steps {start:,} and {end:,}",
+        ),
+        ("none", [], "missing: the curve starts here"),
+    ):
+        path = tmp_path / name
+        shutil.copytree(whole, path)
+        (path / "curve.csv").write_text("".join(kept)) if kept else (path / "curve.csv").unlink()
+        model = load_run(path, {"steps": end + 1})
+        folder = RunFolder(path, model, resume=True)
+        start = int(lines[2].split(",")[1])
+        assert folder.notes == [f"curve.csv is {note.format(start=start, end=end)}"]
+        model.learn(callback=folder)
+        folder.finish()
+        found = (path / "curve.csv").read_text().splitlines(keepends=True)
+        assert found[: max(len(kept), 1)] == (kept or lines[:1])
+        assert len(found) == max(len(kept), 1) + 1
+
+
+def test_the_curve_of_another_run_is_refused(whole: Path, tmp_path: Path) -> None:
+    shutil.copytree(whole, tmp_path / "run")
+    *lines, last = (whole / "curve.csv").read_text().splitlines()
+    parts = last.split(",")
+    parts[3] = "7.25"
+    (tmp_path / "run" / "curve.csv").write_text("\n".join([*lines, ",".join(parts)]) + "\n")
+    text = (
+        f"the record `{tmp_path}/run/curve.csv`: got the curve of another run than the "
+        "checkpoint's, expected what the run had written; restore it from a copy, or remove it: "
+        "the curve then starts at the checkpoint"
+    )
+    with pytest.raises(InvalidValueError, match=f"^{re.escape(text)}$"):
+        RunFolder(tmp_path / "run", load_run(tmp_path / "run", {}), resume=True)
+
+
+def test_missing_seconds_are_noted(whole: Path, tmp_path: Path) -> None:
+    shutil.copytree(whole, tmp_path / "run")
+    (tmp_path / "run" / "result.json").unlink()
+    folder = RunFolder(tmp_path / "run", load_run(tmp_path / "run", {}), resume=True)
+    assert folder.notes == ["result.json is missing: the seconds of training count from here"]
+    folder.finish()
+
+
 @contextmanager
 def file_size_limit(number: int) -> Iterator[None]:
     """No file of this process may grow beyond so many bytes: as on a disk that is full."""
@@ -122,7 +221,7 @@ def test_a_full_disk_leaves_the_previous_checkpoint_from_which_the_run_goes_on(
         with pytest.raises(OutputError, match=text):
             folder.finish()
     assert (path / run_folder.FILE_NAME).read_bytes() == before
-    assert not [name for name in os.listdir(path) if name.startswith(".")]  # no half files
+    assert not [*path.glob(".*.partial")]
     go_on(path)
     assert_same(path, whole)
 

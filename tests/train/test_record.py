@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from eligibility.errors import InvalidValueError
 from eligibility.train.curve import draw_groups, returns_at
 from eligibility.train.progress import Progress
-from eligibility.train.record import curve_text, read_curve, read_groups, read_seconds
+from eligibility.train.record import Result, curve_text, read_curve, read_groups, read_result
 
 FACTS = {
     "gradient_noise": 1 / 7,
@@ -71,7 +72,16 @@ def test_groups_are_drawn_as_a_picture(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "content"),
-    [("curve.csv", "updates,steps\n1,2\n"), ("curve.csv", ""), ("config.json", "[]")],
+    [
+        ("curve.csv", "updates,steps\n1,2\n"),
+        ("curve.csv", ""),
+        ("curve.csv", '"' + "x" * 200_000),
+        ("config.json", "[]"),
+        ("config.json", "[" * 200_000),
+        ("config.json", '{"env": ["CartPole-v1"]}'),
+        ("config.json", '{"env": "CartPole-v1", "steps": "many"}'),
+        ("config.json", '{"env": "CartPole-v1", "run_this": 1}'),
+    ],
 )
 def test_a_damaged_record_is_refused(name: str, content: str, tmp_path: Path) -> None:
     folder = record(tmp_path / "run")
@@ -84,6 +94,33 @@ def test_a_damaged_record_is_refused(name: str, content: str, tmp_path: Path) ->
         read_groups([folder])
 
 
-def test_seconds_of_a_run_without_a_result_are_refused(tmp_path: Path) -> None:
+def test_a_result_that_is_missing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidValueError, match=r"result\.json`: got a missing or damaged file"):
-        read_seconds(record(tmp_path / "run"))
+        read_result(record(tmp_path / "run"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"solved": 1}, {"steps": -1}, {"steps": True}, {"steps": 1e3}, {"updates": [1]},
+        {"training_seconds": "1"}, {"training_seconds": float("nan")}, {"mean_return": []},
+        {"run": None},
+    ],
+)  # fmt: skip
+def test_a_result_that_cannot_be_true_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
+    result = Result(
+        solved=True, training_seconds=0.5, steps=7, updates=2, mean_return=3.0, run="run"
+    )
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(asdict(result)))
+    assert read_result(tmp_path) == result
+    path.write_text(json.dumps({**asdict(result), **change}))
+    with pytest.raises(InvalidValueError, match=r"result\.json`: got a missing or damaged file"):
+        read_result(tmp_path)
+
+
+def test_a_curve_whose_steps_do_not_grow_is_refused(tmp_path: Path) -> None:
+    folder = record(tmp_path / "run")
+    (folder / "curve.csv").write_text(curve_text(ROWS[::-1]))
+    with pytest.raises(InvalidValueError, match=r"curve\.csv`: got a missing or damaged file"):
+        read_curve(folder)

@@ -18,7 +18,7 @@ from eligibility.train.learner import Reinforce
 from eligibility.train.progress import Progress
 from eligibility.train.run_folder import RunFolder
 
-FILES = ["checkpoint.safetensors", "config.json", "curve.csv", "curve.png", "result.json"]
+FILES = [".lock", "checkpoint.safetensors", "config.json", "curve.csv", "curve.png", "result.json"]
 
 
 def run(path: Path, seed: int = 1) -> dict[str, object]:

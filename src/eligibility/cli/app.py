@@ -8,6 +8,7 @@ torch inside their functions, so that ``--help`` is instant.
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from typing import Annotated
 
@@ -22,7 +23,7 @@ from eligibility.cli.explain import explain
 from eligibility.cli.plot import plot
 from eligibility.cli.sweep import sweep
 from eligibility.cli.train import train
-from eligibility.errors import EligibilityError
+from eligibility.errors import EligibilityError, OutputError
 
 app = typer.Typer(
     name="eligibility",
@@ -68,12 +69,29 @@ def main(arguments: list[str] | None = None) -> None:
         _fail(str(error))
     except KeyboardInterrupt:
         sys.exit(130)
+    except BrokenPipeError:  # the reader of our output has seen enough, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        _fail(str(_unusable(error)))
     except Exception as error:
         # The usage errors of Typer have no common public type across its versions, but this method.
         if not hasattr(error, "format_message"):
             raise
         _fail(f"{error.format_message()} Try `--help`.")
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _unusable(error: OSError) -> OutputError:
+    """The error for a path that the user named and the system refuses."""
+    return OutputError(
+        f"`{str(error.filename)[:200]}`",
+        error.strerror or str(error),
+        "a path that can be used",
+        "check its name and its permissions",
+    )
 
 
 def _fail(message: str) -> None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eligibility.cli.options import AsJson, Episodes, EpisodeSeed, Stochastic
+from eligibility.cli.options import AllowModule, AsJson, Episodes, EpisodeSeed, Stochastic
+from eligibility.cli.pictures import check_picture
 from eligibility.errors import InvalidValueError
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def compare(
     seed: EpisodeSeed = None,
     stochastic: Stochastic = False,
     plot: Annotated[Path | None, typer.Option(help="Also draw it: a .png.")] = None,
+    allow_module: AllowModule = None,
     json_: AsJson = False,
 ) -> None:
     """Play fresh episodes with two runs, or two groups of seeds, and say whether B beats A.
@@ -34,21 +36,26 @@ def compare(
     where each is a single run). Intervals are 95 %, by percentile bootstrap over the runs and the
     episodes within them.
     """
+    if plot is not None:
+        check_picture("--plot", plot)
     from rich.console import Console
 
     from eligibility.files import write_atomically
     from eligibility.train.comparison import compare as compare_returns
     from eligibility.train.curve import draw_comparison
     from eligibility.train.playing import play_runs
-    from eligibility.train.record import CONFIG, find_runs, read_json
+    from eligibility.train.record import find_runs, read_run_config
 
     folders = [find_runs(path) for path in (a, b)]
-    tasks = {read_json(run / CONFIG, "env")["env"] for group in folders for run in group}
+    tasks = {read_run_config(run).env for group in folders for run in group}
     if len(tasks) > 1:
         raise InvalidValueError(
             "the runs", " and ".join(sorted(tasks)), "one environment", "compare what is comparable"
         )
-    returns = [play_runs(group, episodes, seed, not stochastic)[1] for group in folders]
+    returns = [
+        play_runs(group, episodes, seed, not stochastic, allow_modules=allow_module or ())[1]
+        for group in folders
+    ]
     result = compare_returns(returns[0], returns[1], 0 if seed is None else seed)
     if plot is not None:
         names = (a.name or str(a), b.name or str(b))
@@ -57,13 +64,14 @@ def compare(
         sys.stdout.write(json.dumps({"a": str(a), "b": str(b), "result": asdict(result)}) + "\n")
     console = Console(stderr=json_)
     console.print(_table(a, b, result))
-    console.print(_verdict(result), highlight=False, soft_wrap=True)
+    typer.echo(_verdict(result), err=json_)
     if plot is not None:
-        console.print(f"drawn in {plot}", highlight=False, soft_wrap=True)
+        typer.echo(f"drawn in {plot}", err=json_)
 
 
 def _table(a: Path, b: Path, result: Comparison) -> Table:
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, header_style="bold")
     table.add_column("", overflow="fold")
@@ -73,7 +81,7 @@ def _table(a: Path, b: Path, result: Comparison) -> Table:
         low, high = found.confidence_95
         start, end = found.interquartile_confidence_95
         table.add_row(
-            f"{letter}  {path}", str(found.runs), str(found.episodes),
+            Text(f"{letter}  {path}"), str(found.runs), str(found.episodes),
             f"{found.mean_return:.1f}", f"{low:.1f} to {high:.1f}",
             f"{found.interquartile_mean:.1f}", f"{start:.1f} to {end:.1f}",
         )  # fmt: skip

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from eligibility.cli.options import AsJson, Episodes, EpisodeSeed, Stochastic
+from eligibility.cli.options import AllowModule, AsJson, Episodes, EpisodeSeed, Stochastic
 from eligibility.errors import InvalidValueError
+from eligibility.files import check_writable
 
 if TYPE_CHECKING:
     from eligibility.train.evaluation import Evaluation
+    from eligibility.train.learner import Reinforce
 
 
 def evaluate(
@@ -30,6 +34,11 @@ def evaluate(
     video: Annotated[
         Path | None, typer.Option(help="Also film one episode of the run: .gif, or .mp4.")
     ] = None,
+    env: Annotated[
+        str | None,
+        typer.Option(help="Play in this environment instead; its spaces must be the same."),
+    ] = None,
+    allow_module: AllowModule = None,
     json_: AsJson = False,
 ) -> None:
     """Play fresh episodes with trained policies and report the return.
@@ -39,22 +48,22 @@ def evaluate(
     episodes within them; IQM is the mean of the middle half of the runs' means, or of the episodes
     of a single run.
     """
-    from rich.console import Console
-
+    if video is not None:
+        check_writable(video)
     from eligibility.train.learner import Reinforce
     from eligibility.train.playing import play_runs
     from eligibility.train.record import find_runs, group_runs
 
     checkpoint = len(runs) == 1 and runs[0].is_file()
     folders = runs if checkpoint else [run for path in runs for run in find_runs(path)]
+    load = partial(Reinforce.load, env=env, allow_modules=allow_module or ())
     if video is not None:
-        _film(folders, video, seed, stochastic)
-    if len(folders) == 1:
-        groups = {Reinforce.load(folders[0]).config.env: folders}
-    else:
-        groups = group_runs(folders)
+        _film(folders, load, video, seed, stochastic)
+    groups = {load(folders[0]).config.env: folders} if len(folders) == 1 else group_runs(folders)
     results = {
-        name: play_runs(members, episodes, seed, deterministic=not stochastic)
+        name: play_runs(
+            members, episodes, seed, not stochastic, env=env, allow_modules=allow_module or ()
+        )
         for name, members in groups.items()
     }
     if json_:
@@ -66,19 +75,24 @@ def evaluate(
         content: Any = found[0] if len(folders) == 1 else {"groups": named}
         sys.stdout.write(json.dumps(content) + "\n")
     for name, (evaluation, _) in results.items():
-        Console(stderr=json_).print(_sentence(name, evaluation), highlight=False, soft_wrap=True)
+        typer.echo(_sentence(name, evaluation), err=json_)
 
 
-def _film(folders: list[Path], video: Path, seed: int | None, stochastic: bool) -> None:
-    from eligibility.train.learner import Reinforce
+def _film(
+    folders: list[Path],
+    load: Callable[[Path], Reinforce],
+    video: Path,
+    seed: int | None,
+    stochastic: bool,
+) -> None:
     from eligibility.train.video import check_video, record_video
 
     if len(folders) > 1:
         raise InvalidValueError(
             "`--video`", f"{len(folders)} runs", "one", "film one run after the other"
         )
-    check_video(video)
-    model = Reinforce.load(folders[0])
+    model = load(folders[0])
+    check_video(video, model.config.env)
     seed = model.config.seed if seed is None else seed
     total = record_video(model, video, seed, deterministic=not stochastic)
     typer.echo(f"filmed an episode of return {total:g} in {video}", err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from eligibility.errors import InvalidValueError
-from eligibility.files import write_atomically
+from eligibility.files import check_writable, write_atomically
 
 if TYPE_CHECKING:
     from eligibility.explanation.derivation import Explanation
@@ -88,6 +89,19 @@ def explain(
     """
     if json and latex:
         raise InvalidValueError("`--json`, `--latex`", "both", "one of them", "choose one format")
+    is_script = subject is not None and subject.endswith(".py") and not question
+    if is_script:
+        outcome_and_parameters = {
+            "--probs": probs, "--logits": logits, "--action": action, "--counts": counts,
+            "--value": value, "--total-count": total_count, "--param": param, "--wrt": wrt,
+            "--coordinates": coordinates,
+        }  # fmt: skip
+        _refuse_idle(outcome_and_parameters, "a script")
+    else:
+        _refuse_idle({"--line": line, "--tensor": tensor}, "a distribution")
+        _refuse_surplus(arguments or [])
+    if html is not None:
+        check_writable(html)
     found: Explanation | ScriptExplanation
     if question:
         found = _answer(subject, json)
@@ -98,7 +112,7 @@ def explain(
             "a distribution or a script",
             "see `eligibility explain --help`",
         )
-    elif subject.endswith(".py"):
+    elif is_script:
         from eligibility.explanation.script import explain_script
 
         found = explain_script(
@@ -119,12 +133,32 @@ def explain(
     _show(found, json, latex)
 
 
+def _refuse_idle(options: Mapping[str, object], subject: str) -> None:
+    """Raise for an option that would do nothing."""
+    for name, value in options.items():
+        if value is not None:
+            raise InvalidValueError(
+                f"`{name}`", str(value), f"no such option for {subject}", "leave it away"
+            )
+
+
+def _refuse_surplus(arguments: list[str]) -> None:
+    """Raise for words that nothing would read; only scripts have arguments of their own."""
+    if arguments:
+        raise InvalidValueError(
+            "the command",
+            f"the surplus `{arguments[0]}`",
+            "one distribution, or one question, and options",
+            "separate numbers by commas, without spaces",
+        )
+
+
 def _answer(number: str | None, json: bool) -> Explanation:
     """The answer to one worked question; without a number, the list of them, and the end."""
     from eligibility.explanation.questions import QUESTIONS, answer_question
 
     if number is not None:
-        if not number.isdigit():
+        if not (number.isascii() and number.isdecimal()):
             raise InvalidValueError(
                 "`--question`", repr(number), "a number", "`--question` alone lists them"
             )

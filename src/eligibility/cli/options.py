@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from eligibility.train.config import Config
+from eligibility.train.config import Config, as_written
 
 # What evaluate and compare ask for in the same words.
 Episodes = Annotated[int, typer.Option(min=1, help="Fresh episodes to play with each.")]
@@ -21,6 +21,15 @@ Stochastic = Annotated[
 ]
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print the result as JSON on standard output.")
+]
+
+AllowModule = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A module that a run, checkpoint or config file may name for import, as in "
+        "MODULE:Name-v0. Importing it runs its code. Repeat for several.",
+        show_default=False,
+    ),
 ]
 
 
@@ -37,7 +46,7 @@ def config_options(without: Iterable[str] = ()) -> Iterator[inspect.Parameter]:
         text = field.metadata["help"]
         if field.default is MISSING:
             argument = typer.Argument(help=text, show_default=False)
-            yield _parameter(field.name, Annotated[kind | None, argument], None)
+            yield parameter(field.name, Annotated[kind | None, argument], None)
             continue
         if field.default is not None:
             text += f" Default: {as_written(field.default)}."
@@ -47,22 +56,17 @@ def config_options(without: Iterable[str] = ()) -> Iterator[inspect.Parameter]:
 def option(name: str, kind: Any, help: str) -> inspect.Parameter:
     """An option whose value is None where it is not given."""
     explained = typer.Option(help=help, show_default=False)
-    return _parameter(name, Annotated[kind | None, explained], None)
+    return parameter(name, Annotated[kind | None, explained], None)
 
 
 def flag(name: str, written: str, help: str) -> inspect.Parameter:
     """A switch that is off where it is not given."""
-    return _parameter(name, Annotated[bool, typer.Option(written, help=help)], False)
+    return parameter(name, Annotated[bool, typer.Option(written, help=help)], False)
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:
     """Those that the user wrote."""
     return {name: value for name, value in options.items() if value is not None}
-
-
-def as_written(default: Any) -> str:
-    """A default as one would write it on the command line."""
-    return ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
 
 
 def take_signature(command: Callable[..., Any], parameters: list[inspect.Parameter]) -> None:
@@ -71,7 +75,8 @@ def take_signature(command: Callable[..., Any], parameters: list[inspect.Paramet
     command.__annotations__ = {one.name: one.annotation for one in parameters}
 
 
-def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+def parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    """A parameter as Typer reads it."""
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
     )

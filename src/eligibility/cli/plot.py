@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from eligibility.cli.pictures import check_picture
+
 
 def plot(
     runs: Annotated[
@@ -19,6 +21,7 @@ def plot(
     Runs that differ in nothing but their seed are one line, the mean over the seeds, with a band
     from the worst to the best.
     """
+    check_picture("--out", out)
     from eligibility.files import write_atomically
     from eligibility.train.curve import draw_groups
     from eligibility.train.record import find_runs, read_groups

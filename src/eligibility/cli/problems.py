@@ -22,7 +22,10 @@ from eligibility import shapes
 from eligibility.errors import InvalidValueError
 from eligibility.explanation.problem import Problem, make_problem, problem_of
 from eligibility.rules.registry import supported_distributions
+from eligibility.train.domains import suggestion
 
+_LARGEST_COUNT = 2**53  # beyond it, whole numbers are not exact in float64
+_LARGEST_MATRIX = 100
 # The families, and the option that says what was drawn.
 _FAMILIES: dict[str, tuple[type[Distribution], str]] = {
     "categorical": (Categorical, "--action"),
@@ -57,15 +60,18 @@ def read_problem(
             "the distribution",
             repr(family),
             "one of " + ", ".join(sorted({*_FAMILIES, *others})),
-            "or the name of a script that ends in .py",
+            suggestion(name, {*_FAMILIES, *others}) + " A script's name ends in .py",
         )
     if name not in _FAMILIES:
         given = {key: text for key, text in parameters.items() if text is not None}
         text = _read_outcome(name, "--value", outcomes)
+        _refuse_total_count(name, total_count)
         return _general(others[name], given, read_array("--value", text))
     cls, option = _FAMILIES[name]
     parameter, entries = _read_parameter(parameters)
     drawn = read_numbers(option, _read_outcome(name, option, outcomes))
+    if cls not in (Binomial, Multinomial):
+        _refuse_total_count(name, total_count)
     total = None if total_count is None else _read_whole("--total-count", total_count)
     if cls in (Bernoulli, Binomial):
         return _coin(cls, parameter, entries, drawn, total)
@@ -81,6 +87,10 @@ def read_assignments(texts: Iterable[str]) -> dict[str, str]:
             raise InvalidValueError(
                 "`--param`", repr(text), "name=numbers", "for example --param loc=0 --param scale=1"
             )
+        if name in assignments:
+            raise InvalidValueError(
+                "`--param`", f"{name} twice", "each parameter once", "leave one of them away"
+            )
         assignments[name] = value
     return assignments
 
@@ -93,6 +103,8 @@ def read_array(option: str, text: str) -> Tensor:
             f"`{option}`", "rows of different lengths", "a matrix", "for example 1,0;0,1"
         )
     array = torch.stack(rows) if len(rows) > 1 else rows[0]
+    if bool(array.isinf().any()):
+        raise InvalidValueError(f"`{option}`", "inf", "finite numbers", "correct it")
     return array[0] if array.numel() == 1 else array
 
 
@@ -128,7 +140,7 @@ def _general(cls: type[Distribution], given: Mapping[str, str], value: Tensor) -
         )
     arguments: dict[str, Any] = {n: read_array(f"--param {n}", text) for n, text in given.items()}
     if "dim" in arguments:
-        arguments["dim"] = _read_whole("--param dim", given["dim"])
+        arguments["dim"] = _read_whole("--param dim", given["dim"], _LARGEST_MATRIX)
     build: Any = cls
     try:
         dist: Distribution = build(**arguments, validate_args=True)
@@ -183,6 +195,10 @@ def _categories(
                 f"{len(entries)}, one for each category",
                 "give 0 for what was not drawn",
             )
+        if bool((drawn > _LARGEST_COUNT).any()):  # sums of larger ones would not be exact
+            raise InvalidValueError(
+                "`--counts`", f"{drawn.max():g}", f"at most {_LARGEST_COUNT:,}", "pass counts"
+            )
         shapes.check_counts(drawn, total, "--counts")
         return make_problem(cls, {parameter: entries}, {"total_count": int(drawn.sum())}, drawn)
     index = _single("--action", drawn)
@@ -234,7 +250,21 @@ def _single(option: str, numbers: Tensor) -> Tensor:
     return numbers[0]
 
 
-def _read_whole(option: str, text: str) -> int:
+def _read_whole(option: str, text: str, largest: int = _LARGEST_COUNT) -> int:
     number = _single(option, read_numbers(option, text))
     shapes.check_whole(number, option)
+    if number > largest:
+        raise InvalidValueError(
+            f"`{option}`", f"{number:g}", f"at most {largest:,}", "choose a smaller one"
+        )
     return int(number)
+
+
+def _refuse_total_count(family: str, total_count: str | None) -> None:
+    if total_count is not None:
+        raise InvalidValueError(
+            "`--total-count`",
+            total_count,
+            f"none: {family} has no number of trials",
+            "leave it away, or explain binomial or multinomial",
+        )

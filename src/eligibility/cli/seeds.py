@@ -8,33 +8,43 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from eligibility.errors import InvalidValueError
 from eligibility.files import write_atomically
-from eligibility.train.config import Config
-from eligibility.train.record import CONFIG, RESULT, read_json
+from eligibility.train.config import Config, as_written
+from eligibility.train.domains import shown
+from eligibility.train.environments import module_of
+from eligibility.train.folder_lock import FolderLock
+from eligibility.train.record import CONFIG, RESULT, read_result, read_run_config
 
 _POLL_SECONDS = 0.05
+_MOST_SEEDS = 10_000
 
 
 def read_seeds(text: str) -> list[int]:
-    """``0-2,7`` as 0, 1, 2, 7."""
+    """``3`` as 0, 1, 2: so many seeds; ``0-2,7`` as 0, 1, 2, 7: these."""
+    if text.strip().isascii() and text.strip().isdecimal():
+        text = f"0-{int(text[:20]) - 1}" if int(text[:20]) else "none"
     seeds: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         last = last if dash else first
-        if not (first.isdecimal() and last.isdecimal()):
+        numbers = [int(one[:20]) for one in (first, last) if one.isascii() and one.isdecimal()]
+        if len(numbers) < 2 or not 0 <= numbers[1] - numbers[0] < _MOST_SEEDS:
             raise InvalidValueError(
-                "`--seeds`", repr(text), "numbers and ranges such as 0-9 or 0,3,5-7", "correct it"
+                "`--seeds`",
+                shown(text),
+                f"a number of seeds up to {_MOST_SEEDS}, or which: 0-9 or 0,3,5-7",
+                "correct it; a single seed is 7-7",
             )
-        seeds += range(int(first), int(last) + 1)
-    if len({*seeds}) < len(seeds) or not seeds:
-        raise InvalidValueError("`--seeds`", repr(text), "each seed once", "correct it")
+        seeds += range(numbers[0], numbers[1] + 1)
+    if len({*seeds}) < len(seeds):
+        raise InvalidValueError("`--seeds`", shown(text), "each seed once", "correct it")
     return seeds
 
 
@@ -45,21 +55,31 @@ class Seeds:
         folder: Where they are, or will be.
         config: What they have in common.
         seeds: In which they differ.
+        allow_modules: Modules that the caller allowed to be named in a file.
     """
 
-    def __init__(self, folder: Path, config: Config, seeds: list[int]) -> None:
+    def __init__(
+        self, folder: Path, config: Config, seeds: list[int], allow_modules: Sequence[str] = ()
+    ) -> None:
         self.folder, self.config, self.seeds = folder, config, seeds
+        # The environment of a sweep is named by the caller, or allowed.
+        module = module_of(config.env)
+        self._allowed = [*allow_modules, *([module] if module else [])]
         self.failed: dict[int, str] = {}
         self.stopped = False
 
     def prepare(self) -> None:
-        """Write the common options, and refuse a folder whose runs have others."""
+        """Write the common options, and refuse a folder that is in use or has runs with others."""
         for seed in self.seeds:
-            path = self._path(seed) / CONFIG
-            if path.exists():
-                self._check_same(path, read_json(path, "env"))
+            if (self._path(seed) / CONFIG).exists():
+                self._check_same(read_run_config(self._path(seed)))
+        self._lock = FolderLock(self.folder)
         options = {name: value for name, value in asdict(self.config).items() if name != "seed"}
         write_atomically(self.folder / "options.json", json.dumps(options, indent=2) + "\n")
+
+    def release(self) -> None:
+        """Let others have the folder."""
+        self._lock.release()
 
     def train(self, jobs: int | None) -> None:
         """Train what is not finished; a signal stops all of them, each with its checkpoint."""
@@ -86,17 +106,17 @@ class Seeds:
         from eligibility.train.statistics import interquartile_mean, interval
 
         done = [seed for seed in self.seeds if self._is_finished(seed)]
-        results = {seed: read_json(self._path(seed) / RESULT, "solved") for seed in done}
+        results = {seed: read_result(self._path(seed)) for seed in done}
         summary: dict[str, Any] = {
             "config": {n: value for n, value in asdict(self.config).items() if n != "seed"},
-            "solved": sum(result["solved"] for result in results.values()),
-            "finished": [{"seed": seed, **result} for seed, result in results.items()],
+            "solved": sum(result.solved for result in results.values()),
+            "finished": [{"seed": seed, **asdict(result)} for seed, result in results.items()],
             "failed": [{"seed": seed, "error": text} for seed, text in self.failed.items()],
         }
         if done:
-            means = np.array([[result["mean_return"]] for result in results.values()])
+            means = np.array([[result.mean_return] for result in results.values()])
             middle = interval(interquartile_mean, means, 0)
-            seconds = [result["training_seconds"] for result in results.values()]
+            seconds = [result.training_seconds for result in results.values()]
             summary |= {
                 "mean_return": float(means.mean()),
                 "interquartile_mean": middle.value,
@@ -113,22 +133,22 @@ class Seeds:
     def _path(self, seed: int) -> Path:
         return self.folder / f"seed-{seed}"
 
-    def _check_same(self, path: Path, found: dict[str, Any]) -> None:
-        wanted = json.loads(json.dumps(asdict(self.config)))
-        for name, value in wanted.items():
-            if name not in ("seed", "steps", "threads") and found.get(name) != value:
+    def _check_same(self, found: Config) -> None:
+        for field in fields(Config):
+            got, wanted = getattr(found, field.name), getattr(self.config, field.name)
+            if field.name not in ("seed", "steps", "threads") and got != wanted:
                 raise InvalidValueError(
                     f"the folder `{self.folder}`",
-                    f"runs with {name} {found.get(name)}",
-                    f"none, or runs with {name} {value}",
+                    f"runs with {field.name} {as_written(got)}",
+                    f"none, or runs with {field.name} {as_written(wanted)}",
                     "choose another folder with --out",
                 )
 
     def _is_finished(self, seed: int) -> bool:
         if not (self._path(seed) / RESULT).exists():
             return False
-        result = read_json(self._path(seed) / RESULT, "solved")
-        return bool(result["solved"]) or result["steps"] >= self.config.steps
+        result = read_result(self._path(seed))
+        return result.solved or result.steps >= self.config.steps
 
     def _start(self, seed: int) -> subprocess.Popen[bytes]:
         """A process of its own: nothing that happens to it happens to the others."""
@@ -138,6 +158,7 @@ class Seeds:
         else:
             options = str(self.folder / "options.json")
             what = ["--config", options, "--seed", str(seed), "--out", str(path)]
+        what += [f"--allow-module={module}" for module in self._allowed]
         command = [sys.executable, "-m", "eligibility", "train", *what, "--json"]
         with self._log(seed).open("wb") as log:
             return subprocess.Popen(
@@ -150,11 +171,11 @@ class Seeds:
     def _end(self, seed: int, status: int) -> None:
         """Note how a process ended."""
         if self._is_finished(seed):
-            result = read_json(self._path(seed) / RESULT, "solved")
-            outcome = "solved" if result["solved"] else "not solved"
-            seconds = result["training_seconds"]
+            result = read_result(self._path(seed))
+            outcome = "solved" if result.solved else "not solved"
             _say(
-                f"seed {seed}: {outcome}, mean return {result['mean_return']:.1f}, {seconds:.2f} s"
+                f"seed {seed}: {outcome}, mean return {result.mean_return:.1f}, "
+                f"{result.training_seconds:.2f} s"
             )
             self._log(seed).unlink(missing_ok=True)
         elif self.stopped:

@@ -5,14 +5,26 @@ from __future__ import annotations
 import json
 import re
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from eligibility.cli.options import config_options, flag, given, option, take_signature
+import typer
+
+from eligibility.cli.options import (
+    AllowModule,
+    config_options,
+    flag,
+    given,
+    option,
+    parameter,
+    take_signature,
+)
 from eligibility.cli.seeds import Seeds, read_seeds
 from eligibility.errors import InvalidValueError
 from eligibility.train.config import Config
 from eligibility.train.config_file import read_options
+from eligibility.train.trust import check_trusted
 
 
 def sweep(
@@ -22,6 +34,7 @@ def sweep(
     jobs: int | None,
     config: Path | None,
     out: Path | None,
+    allow_module: list[str] | None,
     json_: bool,
     **options: Any,
 ) -> int:
@@ -31,11 +44,14 @@ def sweep(
     tried again. A seed that fails does not stop the others; the exit status is then 1. The folder
     also receives summary.json and curves.png. evaluate, plot and compare take the whole folder.
     """
-    chosen = read_seeds(seeds or "0-4")
+    chosen = read_seeds("5" if seeds is None else seeds)
     options = given(options)
     if config is not None:
         options = {**read_options(config), **options}
-    env = env or options.pop("env", None)
+    configured = options.pop("env", None)
+    if env is None and configured is not None:
+        check_trusted(configured, allow_module or (), f"the config `{config}`")
+    env = env or configured
     for name in ("env", "seed"):
         options.pop(name, None)
     if env is None:
@@ -46,10 +62,14 @@ def sweep(
     if jobs is not None and jobs < 1:
         raise InvalidValueError("`--jobs`", str(jobs), "at least 1", "choose a larger one")
     folder = out or Path("runs") / ("sweep-" + re.sub(r"[^\w.-]+", "-", env))
-    runs = Seeds(folder, whole, chosen)
+    _check_trainable(whole)
+    runs = Seeds(folder, whole, chosen, allow_module or ())
     runs.prepare()
-    runs.train(jobs)
-    summary = runs.summarize()
+    try:
+        runs.train(jobs)
+        summary = runs.summarize()
+    finally:
+        runs.release()
     if json_:
         sys.stdout.write(json.dumps(summary) + "\n")
     report(summary, folder, to_stderr=json_)
@@ -58,10 +78,17 @@ def sweep(
     return 1 if summary["failed"] else 0
 
 
+def _check_trainable(config: Config) -> None:
+    """Raise what every one of the runs would raise before its first step."""
+    from eligibility.train.learner import Reinforce
+    from eligibility.train.run_folder import check_packages
+
+    check_packages()
+    Reinforce(**asdict(config))
+
+
 def report(summary: dict[str, Any], folder: Path, to_stderr: bool) -> None:
     """The summary in two lines."""
-    from rich.console import Console
-
     finished, failed = summary["finished"], summary["failed"]
     text = f"{summary['config']['env']}: {len(finished)} seeds finished, {summary['solved']} solved"
     if finished:
@@ -73,16 +100,16 @@ def report(summary: dict[str, Any], folder: Path, to_stderr: bool) -> None:
         )
     if failed:
         text += f"; failed: {', '.join(str(one['seed']) for one in failed)}"
-    console = Console(stderr=to_stderr)
-    console.print(text, highlight=False, soft_wrap=True)
-    console.print(f"everything is in {folder}", highlight=False, soft_wrap=True)
+    typer.echo(text, err=to_stderr)
+    typer.echo(f"everything is in {folder}", err=to_stderr)
 
 
 OWN = (
-    option("seeds", str, "Such as 0-9 or 0,3,5-7. Default: 0-4."),
+    option("seeds", str, "How many, such as 3; or which, such as 0-9 or 0,3,5-7. Default: 5."),
     option("jobs", int, "Processes at a time. Default: the number of processors."),
     option("config", Path, "Options from a YAML, TOML or JSON file; those given here come first."),
     option("out", Path, "Folder of the runs. Default: runs/sweep-ENV."),
+    parameter("allow_module", AllowModule, None),
     flag("json_", "--json", "Print the summary as JSON on standard output, all else on stderr."),
 )
 take_signature(sweep, [*config_options(without=("seed",)), *OWN])

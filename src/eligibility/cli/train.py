@@ -14,14 +14,25 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eligibility.cli.options import config_options, flag, given, option, take_signature
+import typer
+
+from eligibility.cli.options import (
+    AllowModule,
+    config_options,
+    flag,
+    given,
+    option,
+    parameter,
+    take_signature,
+)
 from eligibility.errors import EligibilityError, InvalidValueError
+from eligibility.files import check_writable
 from eligibility.train.config import Config
 from eligibility.train.config_file import read_options
+from eligibility.train.record import CONFIG
+from eligibility.train.trust import check_trusted
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from eligibility.train.progress import Progress
 
 
@@ -33,6 +44,7 @@ def train(
     resume: Path | None,
     wandb: str | None,
     video: Path | None,
+    allow_module: list[str] | None,
     json_: bool,
     **options: Any,
 ) -> int:
@@ -45,14 +57,18 @@ def train(
 
     On several processes: torchrun --nproc-per-node 2 -m eligibility train ENV --out FOLDER.
     """
-    options = given(options)
+    options, allowed = given(options), allow_module or []
     if config is not None:
         options = {**read_options(config), **options}
     configured = options.pop("env", None)
-    env = env or configured
+    if env is None and configured is not None:
+        check_trusted(configured, allowed, f"the config `{config}`")
+    env = named = env or configured
     if resume is None and _is_restart(out):
         env, config, out, resume, options = None, None, None, out, {}
     _check(env, out, resume, config, options)  # a mistake is answered before torch is loaded
+    if video is not None:
+        check_writable(video)
     from rich.console import Console
 
     from eligibility.train.display import ProgressDisplay
@@ -60,24 +76,29 @@ def train(
     from eligibility.train.run_folder import RunFolder, load_run
     from eligibility.train.video import check_video, record_video
 
+    if resume is not None:
+        model = load_run(resume, options, env=named, allow_modules=allowed)
+    else:
+        model = Reinforce(str(env), **options)
     if video is not None:
-        check_video(video)
-    model = load_run(resume, options) if resume is not None else Reinforce(str(env), **options)
+        check_video(video, model.config.env)
     received: list[int] = []
     if not model.leads:  # another process keeps the record
         with _stopping_on_signals(received):
             model.learn(callback=lambda progress: not received)
         return 128 + received[0] if received else 0
-    if resume is not None:
-        folder = RunFolder(resume, model, resume=True)
-    else:
-        folder = RunFolder(out or _default_folder(model.config), model)
     listeners: list[Any] = []
     if wandb is not None:
         from eligibility.train.weights_and_biases import WandbCallback
 
-        listeners.append(WandbCallback(wandb, name=folder.path.name))
+        listeners.append(WandbCallback(wandb, name=(resume or out or Path(model.config.env)).name))
+    if resume is not None:
+        folder = RunFolder(resume, model, resume=True)
+    else:
+        folder = RunFolder(out or _default_folder(model.config), model)
     console = Console(stderr=True)
+    for note in folder.notes:
+        typer.echo(f"warning: {note}", err=True)
     display = ProgressDisplay(console, model.config.steps, model.stop_at)
 
     def callback(progress: Progress) -> bool:
@@ -96,12 +117,12 @@ def train(
         record_video(model, video, model.config.seed)
     if json_:
         sys.stdout.write(json.dumps(result) + "\n")
-    _report(console if json_ else Console(), model.config.env, result)
+    _report(model.config.env, result, to_stderr=json_)
     return 128 + received[0] if received else 0
 
 
 def _is_restart(out: Path | None) -> bool:
-    """Whether torchrun has started this command anew, after a checkpoint had been written."""
+    """Whether torchrun has started this command again, after the run had begun."""
     if out is None and int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")):
         raise InvalidValueError(
             "`--out`",
@@ -110,7 +131,8 @@ def _is_restart(out: Path | None) -> bool:
             "add --out FOLDER",
         )
     restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
-    return restarted and out is not None and (out / "checkpoint.safetensors").exists()
+    # Its config is the first thing that a run leaves, and enough to go on from.
+    return restarted and out is not None and (out / CONFIG).exists()
 
 
 def _check(
@@ -158,16 +180,15 @@ def _stopping_on_signals(received: list[int]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _report(console: Console, env: str, result: dict[str, Any]) -> None:
+def _report(env: str, result: dict[str, Any], *, to_stderr: bool) -> None:
     outcome = "solved" if result["solved"] else "not solved"
-    console.print(
+    typer.echo(
         f"{env} {outcome}: mean return {result['mean_return']:.1f} over the last 100 episodes, "
         f"{result['updates']:,} updates, {result['steps']:,} steps, "
         f"{result['training_seconds']:.2f} s of training",
-        highlight=False,
-        soft_wrap=True,
+        err=to_stderr,
     )
-    console.print(f"everything is in {result['run']}", highlight=False, soft_wrap=True)
+    typer.echo(f"everything is in {result['run']}", err=to_stderr)
 
 
 def _default_folder(config: Config) -> Path:
@@ -184,6 +205,7 @@ OWN = (
         Path,
         "Go on with the run in this folder; only --steps, --stop-at, --threads may change.",
     ),
+    parameter("allow_module", AllowModule, None),
     option("video", Path, "Film an episode of the trained policy afterwards: .gif, or .mp4."),
     option("wandb", str, "Also log to this project of Weights & Biases."),
     flag("json_", "--json", "Print the result as JSON on standard output, all else on stderr."),

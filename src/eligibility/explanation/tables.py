@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -168,7 +169,8 @@ def _note(part: Part) -> str:
 def _column(title: str, role: Role, tensor: Tensor, width: int | None = None) -> Column:
     """A tensor as a column; rows of fewer than ``width`` entries end in an empty cell."""
     if width is not None and tensor.shape[-1] < width:
-        rows = tensor.reshape(-1, tensor.shape[-1]).tolist()
+        # The free coordinates of one category are rows without an entry: −1 could not count them.
+        rows = tensor.reshape(math.prod(tensor.shape[:-1]), tensor.shape[-1]).tolist()
         values = [item for row in rows for item in (*row, *[None] * (width - len(row)))]
         return Column(title, role, tuple(values[:_MOST_ROWS]))
     return _numbers_column(title, role, numbers_of(tensor))

@@ -253,6 +253,15 @@ class StateValue(Baseline):
             return torch.zeros(time.shape, dtype=torch.float64)
         return _features(observations, time) @ self.weights
 
+    @staticmethod
+    def number_of_weights(features: int) -> int:
+        """The length of w for observations of D numbers: 2 D + 4.
+
+        Args:
+            features: D.
+        """
+        return _features(torch.zeros(features), torch.zeros(())).shape[-1]
+
     def _fit(self, observations: Tensor, time: Tensor, returns: Tensor) -> None:
         features = _features(observations, time)
         gram = features.T @ features

@@ -105,6 +105,15 @@ class AdvantageEstimator:
         for name, baseline in self.baselines.items():
             baseline.load_state_dict(part_of(state, name))
 
+    def learned_state(self) -> dict[str, Tensor]:
+        """Zeros in the shapes that `state_dict` has once a rollout was seen."""
+        state = {name: torch.zeros_like(tensor) for name, tensor in self.state_dict().items()}
+        critic = self.baselines.get("state-value")
+        if isinstance(critic, StateValue):
+            size = critic.number_of_weights(self._observations.features)
+            state |= named("state-value", {"weights": critic.weights.new_zeros(size)})
+        return state
+
     def _ends_of_credit(self, rollout: Rollout) -> Tensor:
         """After which steps nothing counts for what came before, ``[T, B]``."""
         if self._config.credit == "next-reward":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from eligibility.errors import InvalidValueError
-from eligibility.train.domains import suggestion, wrong
+from eligibility.train.domains import shown, suggestion, wrong
 
 
 class BaselineNames:
@@ -37,7 +37,7 @@ class BaselineNames:
             if part not in self.names:
                 known = " or ".join(self.names)
                 raise InvalidValueError(
-                    f"`{name}`", repr(part), known, suggestion(str(part), self.names)
+                    f"`{name}`", shown(part), known, suggestion(str(part), self.names)
                 )
         if len({*parts}) < len(parts) or (len(parts) > 1 and "none" in parts):
             raise wrong(name, value, "different baselines", "leave out what is none or repeated")

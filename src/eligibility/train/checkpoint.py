@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,15 @@ from torch import Tensor
 
 from eligibility.errors import EligibilityError, InvalidValueError
 from eligibility.files import write_atomically
+from eligibility.train.domains import shown
 from eligibility.train.environments import missing
 
 FORMAT_VERSION = 2
 FILE_NAME = "checkpoint.safetensors"
 # One key, because the header of the format has no order of its own.
 _KEY = "eligibility"
+# Bytes; a network of ten thousand tensors has 4 million.
+_LARGEST_HEADER = 2**24
 
 
 def write_checkpoint(path: str | Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> Path:
@@ -35,14 +37,13 @@ def write_checkpoint(path: str | Path, tensors: dict[str, Tensor], facts: dict[s
     return write_atomically(path, content)
 
 
-def read_checkpoint(
-    path: str | Path, needed: Iterable[str] = ()
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def read_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and facts of a checkpoint file, or of the run folder that holds one.
+
+    The tensors are views of the file: memory is taken only for what is copied from them.
 
     Args:
         path: The file or the folder.
-        needed: Facts that must be among them.
 
     Raises:
         InvalidValueError: There is none, it is damaged, or it is of another format version.
@@ -51,22 +52,34 @@ def read_checkpoint(
     path = Path(path)
     if path.is_dir():
         path = path / FILE_NAME
+    if not path.exists():
+        raise _refused(path, "no such file", "pass a run folder or a checkpoint file")
     try:
+        _check_size(path)
         with safetensors.safe_open(path, framework="pt") as file:
             header = json.loads(file.metadata()[_KEY])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         version, checksum = header["format_version"], header["sha256"]
         facts: dict[str, Any] = header.get("facts", {})
-    except FileNotFoundError as error:
-        raise _refused(path, "no such file", "pass a run folder or a checkpoint file") from error
-    except (safetensors.SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-        raise _damaged(path) from error
+        whole = version != FORMAT_VERSION or checksum == _checksum(tensors, facts)
+    except Exception as error:  # anybody may have written it: every kind of nonsense, at any depth
+        raise damaged(path) from error
     if version != FORMAT_VERSION:
         remedy = "load it with the version of eligibility that wrote it"
-        raise _refused(path, f"format version {version}", remedy)
-    if checksum != _checksum(tensors, facts) or {*needed} - {*facts}:
-        raise _damaged(path)
+        raise _refused(path, f"format version {shown(version)}", remedy)
+    if not whole:
+        raise damaged(path)
     return tensors, facts
+
+
+def _check_size(path: Path) -> None:
+    """Raise ``ValueError`` for what is no file, or has a header that is too large to be one."""
+    if not path.is_file():  # to open a pipe would wait for ever
+        raise ValueError("no regular file")
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+    if length > _LARGEST_HEADER:
+        raise ValueError("a header that is too long")
 
 
 def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -84,7 +97,7 @@ def _checksum(tensors: dict[str, Tensor], facts: dict[str, Any]) -> str:
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
@@ -93,8 +106,15 @@ def _refused(path: Path, got: str, remedy: str) -> EligibilityError:
     return InvalidValueError(f"the checkpoint `{path}`", got, expected, remedy)
 
 
-def _damaged(path: Path) -> EligibilityError:
-    return _refused(path, "a damaged or foreign file", "train again, or restore it from a copy")
+def damaged(path: Path, reason: str = "") -> EligibilityError:
+    """The error for a file that this program cannot have written.
+
+    Args:
+        path: Of the file.
+        reason: How it shows, where it is whole and cannot be true.
+    """
+    got = f"a damaged or foreign file ({reason})" if reason else "a damaged or foreign file"
+    return _refused(path, got, "train again, or restore it from a copy")
 
 
 def _safetensors() -> Any:

@@ -33,7 +33,10 @@ _ENV = Text("the id of an environment", "pass a name: CartPole-v1")
 _SHARE = Number(0, 1, "a number in [0, 1]")
 _NOT_NEGATIVE = Number(0, LARGEST, "a finite number >= 0")
 _POSITIVE = Number(0, LARGEST, "a finite number > 0", above=True)
-_WIDTHS = Several(int, "positive widths such as 64,64")
+# A file that asks for more is answered before memory is taken for it.
+_MOST_ENVIRONMENTS = _WIDEST = 2**16
+_WIDTHS = Several(int, f"positive widths up to {_WIDEST}, such as 64,64", largest=_WIDEST)
+_SIDE_BY_SIDE = Whole(1, _MOST_ENVIRONMENTS)
 
 
 def _option(default: Any, domain: Domain, help: str) -> Any:
@@ -47,7 +50,7 @@ class Config:
     env: str = field(
         metadata={"domain": _ENV, "help": "Id of a Gymnasium environment, such as CartPole-v1."}
     )
-    seed: int = _option(0, Whole(0), "Same seed, same run, bit for bit.")
+    seed: int = _option(0, Whole(0, 2**128), "Same seed, same run, bit for bit.")
     steps: int = _option(
         1_000_000, Whole(1), "Stop after the rollout in which this many steps are reached."
     )
@@ -57,10 +60,12 @@ class Config:
         "Stop when the mean of the last 100 training episodes reaches this return. "
         "Default: the environment's own reward threshold, if it has one; inf: never.",
     )
-    environments: int = _option(64, Whole(1), "Environments side by side: episodes in each update.")
+    environments: int = _option(
+        64, _SIDE_BY_SIDE, "Environments side by side: episodes in each update."
+    )
     shards: int = _option(
         1,
-        Whole(1),
+        _SIDE_BY_SIDE,
         "Groups of environments with random numbers of their own, spread over the processes of "
         "torchrun: the run depends on their number, not on that of the processes. Default: one "
         "for each process.",
@@ -169,7 +174,9 @@ class Config:
     convolution: bool = _option(
         True, Flag(), "See images through convolutional layers; without, as flat numbers."
     )
-    threads: int = _option(1, Whole(1), "Threads of torch while training; small networks want 1.")
+    threads: int = _option(
+        1, Whole(1, 1024), "Threads of torch while training; small networks want 1."
+    )
 
     def __post_init__(self) -> None:
         for option in fields(self):
@@ -255,3 +262,8 @@ class Config:
                     f"`{name}`", "an unknown option", ", ".join(known), suggestion(name, known)
                 )
         return cls(env, **{**PRESETS.get(env, {}), **options})
+
+
+def as_written(value: Any) -> str:
+    """A value as one would write it on the command line."""
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

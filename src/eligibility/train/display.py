@@ -63,7 +63,7 @@ class ProgressDisplay:
             self._warned.add(progress.warning)
             step = f"at step {progress.steps:,}"
             self._console.print(
-                f"warning {step}: {progress.warning}", highlight=False, soft_wrap=True
+                f"warning {step}: {progress.warning}", markup=False, highlight=False, soft_wrap=True
             )
         pause = _REDRAW_SECONDS if self._console.is_terminal else _LINE_SECONDS
         if time.monotonic() - self._drawn >= pause:
@@ -73,7 +73,7 @@ class ProgressDisplay:
         self._drawn = time.monotonic()
         if not self._console.is_terminal:
             self._console.print(
-                f"training  {self.status(progress)}", highlight=False, soft_wrap=True
+                f"training  {self.status(progress)}", markup=False, highlight=False, soft_wrap=True
             )
             return
         done = self._steps if progress.solved else progress.steps

@@ -7,6 +7,7 @@ raises one line that says what, got, expected and remedy. No torch, no numpy.
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -14,6 +15,12 @@ from typing import Any, Protocol
 from eligibility.errors import EligibilityError, InvalidTypeError, InvalidValueError
 
 LARGEST = 1e300
+# Whole numbers up to here are exact as floating-point numbers too.
+LARGEST_WHOLE = 2**53
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
 
 
 class Domain(Protocol):
@@ -29,20 +36,26 @@ class Domain(Protocol):
 
 @dataclass(frozen=True)
 class Whole:
-    """A whole number, at least ``minimum``."""
+    """A whole number, from ``minimum`` to ``maximum``."""
 
     minimum: int
+    maximum: int = LARGEST_WHOLE
 
     @property
     def expected(self) -> str:
-        """The kind of number and its bound."""
-        return f"a whole number >= {self.minimum}"
+        """The kind of number and its bounds; a maximum that nobody meets is left out."""
+        if self.maximum >= LARGEST_WHOLE:
+            return f"a whole number >= {self.minimum}"
+        return f"a whole number in [{self.minimum}, {self.maximum}]"
 
     def __call__(self, name: str, value: Any) -> int:
         if type(value) is not int:
-            raise InvalidTypeError(f"`{name}`", repr(value), self.expected, "pass an int")
+            raise InvalidTypeError(f"`{name}`", shown(value), self.expected, "pass an int")
         if value < self.minimum:
             raise wrong(name, value, self.expected, "choose a larger one")
+        if value > self.maximum:
+            expected = f"a whole number in [{self.minimum}, {self.maximum}]"
+            raise wrong(name, value, expected, "choose a smaller one")
         return value
 
 
@@ -57,7 +70,7 @@ class Number:
 
     def __call__(self, name: str, value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise InvalidTypeError(f"`{name}`", repr(value), self.expected, "pass a number")
+            raise InvalidTypeError(f"`{name}`", shown(value), self.expected, "pass a number")
         if not self.low <= value <= self.high:  # also catches NaN
             raise wrong(name, value, self.expected, "choose another value")
         if self.above and value == self.low:
@@ -91,7 +104,7 @@ class Choice:
     def __call__(self, name: str, value: Any) -> str:
         if not isinstance(value, str) or value not in self.names:
             raise InvalidValueError(
-                f"`{name}`", repr(value), self.expected, suggestion(str(value), self.names)
+                f"`{name}`", shown(value), self.expected, suggestion(str(value), self.names)
             )
         return value
 
@@ -116,6 +129,7 @@ class Several:
     kind: type
     expected: str
     empty: bool = True
+    largest: int = LARGEST_WHOLE
 
     def __call__(self, name: str, value: Any) -> tuple[Any, ...]:
         items = value
@@ -128,7 +142,7 @@ class Several:
         return tuple(items)
 
     def _fits(self, item: Any) -> bool:
-        return type(item) is self.kind and (not isinstance(item, int) or item > 0)
+        return type(item) is self.kind and (not isinstance(item, int) or 0 < item <= self.largest)
 
 
 @dataclass(frozen=True)
@@ -159,4 +173,12 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 def wrong(name: str, value: object, expected: str, remedy: str) -> EligibilityError:
     """The error for a value outside its domain."""
-    return InvalidValueError(f"`{name}`", repr(value), expected, remedy)
+    return InvalidValueError(f"`{name}`", shown(value), expected, remedy)
+
+
+def shown(value: object) -> str:
+    """A value as an error shows it: in part, if it is long or deep."""
+    try:
+        return _SHORT.repr(value)
+    except ValueError:  # a number of so many digits that Python does not write them
+        return f"a {type(value).__name__} of thousands of digits"

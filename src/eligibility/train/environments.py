@@ -53,6 +53,16 @@ def make_vector(env: str, environments: int) -> VectorEnv[Any, Any, Any]:
         ) from error
 
 
+def module_of(env: str) -> str:
+    """The module that an id names to be imported; empty where it names none of its own.
+
+    Those that ids without a prefix need, such as MiniGrid's, are known here and are not told by
+    the id; nor is EnvPool.
+    """
+    module = env.rpartition(":")[0]
+    return "" if module == "envpool" else module
+
+
 def _make_vector(gymnasium: Any, env: str, environments: int) -> VectorEnv[Any, Any, Any]:
     """As `make_vector`; whatever the environment raises comes through."""
     from eligibility.train import tasks

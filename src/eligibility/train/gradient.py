@@ -211,6 +211,16 @@ class PolicyGradient:
                 {name: part_of(averages, name) for name in self.per_weight.state_dict()}
             )
 
+    def learned_state(self) -> dict[str, Tensor]:
+        """Zeros in the shapes that `state_dict` has once a rollout was seen."""
+        state = named("baseline", self.estimator.learned_state())
+        if self.per_weight is not None:
+            weights = dict(self._network.named_parameters())
+            zeros = {name: torch.zeros_like(weight) for name, weight in weights.items()}
+            for average in self.per_weight.state_dict():
+                state |= named(f"per_weight.{average}", zeros)
+        return state
+
 
 @dataclass(frozen=True, eq=False)
 class _Seen:

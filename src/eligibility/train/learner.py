@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -130,6 +130,7 @@ class Reinforce:
         config = self.config
         limit = config.steps if total_steps is None else total_steps
         callbacks = Callbacks(callback)
+        self.shards.prepare()  # not a part of the time of training
         with callbacks.attending(self), _threads(self.config.threads):
             before, start = self.progress.training_seconds, time.perf_counter()
             while self.progress.steps < limit and not self.progress.solved:
@@ -266,6 +267,7 @@ class Reinforce:
         *,
         env: Source | None = None,
         network: Body | None = None,
+        allow_modules: Collection[str] = (),
         **changes: Any,
     ) -> Reinforce:
         """The model of a checkpoint file, or of the run folder that holds one.
@@ -275,15 +277,20 @@ class Reinforce:
 
         Args:
             path: The file or the folder.
-            env: What the model was made with, if that was not an id: a checkpoint has no code.
+            env: What the model was made with, if that was not an id: a checkpoint has no code. Or
+                another environment, of the same spaces, to play or to go on in.
             network: What the model was made with, if it was not the default one.
+            allow_modules: Modules that the checkpoint may name, as in ``package:Name-v0``, for us
+                to import: importing runs their code. None are unless they stand here or in ``env``.
             **changes: New values of ``steps``, ``stop_at`` or ``threads``.
 
         Raises:
-            InvalidValueError: There is none, it is damaged, or another option is to be changed.
+            InvalidValueError: There is none, it is damaged or claims what cannot be, it names a
+                module that is not allowed, or another option is to be changed.
         """
-        options, saved = saving.read(path, changes)
-        saved.check_code(env, network)
+        saved = saving.read(path, changes)
+        saved.check_code(env, network, allow_modules)
+        options = saved.options(changes)
         name = options.pop("env")
         model = cls(name if env is None else env, network=network, **options)
         saved.restore(model)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,13 @@ _SEED = 0  # of the resampling, where no seed is given
 
 
 def play_runs(
-    folders: Sequence[Path], episodes: int, seed: int | None, deterministic: bool
+    folders: Sequence[Path],
+    episodes: int,
+    seed: int | None,
+    deterministic: bool,
+    *,
+    env: str | None = None,
+    allow_modules: Collection[str] = (),
 ) -> tuple[Evaluation, Array]:
     """The summary and the returns ``[R, E]`` of E fresh episodes with each of R runs.
 
@@ -24,8 +30,15 @@ def play_runs(
         episodes: E.
         seed: Of the episodes; None: each run's own, so that the runs' episodes differ.
         deterministic: The most probable actions; else drawn from the policy.
+        env: The environment to play in; None: the one that each run was trained in.
+        allow_modules: Modules that the runs may name for import; see `Reinforce.load`.
     """
     returns = np.stack(
-        [Reinforce.load(folder).play(episodes, seed, deterministic) for folder in folders]
+        [
+            Reinforce.load(folder, env=env, allow_modules=allow_modules).play(
+                episodes, seed, deterministic
+            )
+            for folder in folders
+        ]
     )
     return summarize(returns, _SEED if seed is None else seed), returns

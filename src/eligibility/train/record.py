@@ -5,10 +5,14 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from eligibility.errors import InvalidValueError
+from eligibility.errors import EligibilityError, InvalidValueError
+from eligibility.train.config import Config, as_written
+from eligibility.train.domains import LARGEST, LARGEST_WHOLE
+from eligibility.train.facts import read_config
 from eligibility.train.progress import Progress
 
 # Fields of `Progress` that are the learning curve, and their types.
@@ -27,8 +31,28 @@ CURVE: dict[str, Callable[[str], Any]] = {
     "explained_variance": float,
 }
 
-CONFIG, RESULT = "config.json", "result.json"
-_SECONDS = "training_seconds"
+CONFIG, CURVE_FILE, RESULT = "config.json", "curve.csv", "result.json"
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended, or where it stands: ``result.json``.
+
+    Attributes:
+        solved: Whether the mean of the last 100 training episodes reached the return to stop at.
+        training_seconds: From the first reset to the end of the training.
+        steps: Environment steps that counted.
+        updates: Updates of the policy.
+        mean_return: Of the last 100 training episodes; None before the first one ended.
+        run: The run's folder, as it was named then.
+    """
+
+    solved: bool
+    training_seconds: float
+    steps: int
+    updates: int
+    mean_return: float | None
+    run: str
 
 
 def curve_text(rows: Sequence[Progress]) -> str:
@@ -39,23 +63,49 @@ def curve_text(rows: Sequence[Progress]) -> str:
 
 
 def read_curve(folder: Path) -> list[Progress]:
-    """The rows of a run's ``curve.csv``, at least one."""
-    path = folder / "curve.csv"
+    """The rows of a run's ``curve.csv``, at least one, in the order of their steps."""
+    path = folder / CURVE_FILE
     rows: list[Progress] = []
     try:
         for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
             values = {name: convert(row[name]) for name, convert in CURVE.items()}
             rows.append(Progress(**values))
-    except (OSError, KeyError, TypeError, ValueError) as error:
+    except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
         raise _damaged(path) from error
-    if not rows:
+    steps = [row.steps for row in rows]
+    if not rows or sorted({*steps}) != steps or not 0 <= steps[0] <= steps[-1] <= LARGEST_WHOLE:
         raise _damaged(path)
     return rows
 
 
-def read_seconds(folder: Path) -> float:
-    """The training seconds of a run's ``result.json``."""
-    return float(read_json(folder / RESULT, _SECONDS)[_SECONDS])
+def read_result(folder: Path) -> Result:
+    """The ``result.json`` of a run."""
+    path = folder / RESULT
+    content = _read_object(path)
+    try:
+        result = Result(**{field.name: content[field.name] for field in fields(Result)})
+    except KeyError as error:
+        raise _damaged(path) from error
+    counts = (result.steps, result.updates)
+    numbers = (result.training_seconds, 0.0 if result.mean_return is None else result.mean_return)
+    if not (
+        isinstance(result.solved, bool)
+        and isinstance(result.run, str)
+        and all(type(one) is int and 0 <= one <= LARGEST_WHOLE for one in counts)
+        and all(type(one) in (int, float) and abs(one) <= LARGEST for one in numbers)
+    ):
+        raise _damaged(path)
+    return result
+
+
+def read_run_config(folder: Path) -> Config:
+    """The ``config.json`` of a run, each option checked."""
+    path = folder / CONFIG
+    try:
+        # The name of a function that made the environment may be any text: nobody looks it up.
+        return read_config(_read_object(path), own_environment=True)
+    except EligibilityError as error:
+        raise _damaged(path) from error
 
 
 def find_runs(path: Path) -> list[Path]:
@@ -87,27 +137,29 @@ def read_groups(folders: Sequence[Path]) -> dict[str, list[list[Progress]]]:
 
 def group_runs(folders: Sequence[Path]) -> dict[str, list[Path]]:
     """Run folders by what they have in common; see `read_groups`."""
-    configs = [read_json(folder / CONFIG, "env") for folder in folders]
+    configs = [asdict(read_run_config(folder)) for folder in folders]
     differing = sorted(
         name
         for name in {name for config in configs for name in config} - {"env", "seed"}
-        if len({json.dumps(config.get(name)) for config in configs}) > 1
+        if len({json.dumps(config[name]) for config in configs}) > 1
     )
     groups: dict[str, list[Path]] = {}
     for folder, config in zip(folders, configs, strict=True):
-        options = ", ".join(f"{name} {config.get(name)}" for name in differing)
+        options = ", ".join(f"{name} {as_written(config[name])}" for name in differing)
         name = f"{config['env']}, {options}" if options else str(config["env"])
         groups.setdefault(name, []).append(folder)
     return groups
 
 
-def read_json(path: Path, needed: str) -> dict[str, Any]:
-    """A JSON object that has what is needed."""
+def _read_object(path: Path) -> dict[str, Any]:
     try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        content[needed]
-    except (OSError, KeyError, TypeError, ValueError) as error:
+        if not path.is_file():  # to open a pipe would wait for ever
+            raise _damaged(path)
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
         raise _damaged(path) from error
+    if not isinstance(content, dict):
+        raise _damaged(path)
     return content
 
 

@@ -7,6 +7,7 @@
 ``events.out.tfevents…``  the same for TensorBoard, with times
 ``checkpoint.safetensors``  the trained policy and all that continuing needs
 ``result.json``           solved or not, seconds, steps
+``.lock``                 empty; locked while a process writes to the folder
 ========================  =======================================================================
 
 The first rollout creates them: a run that fails before it leaves nothing.
@@ -20,19 +21,31 @@ import math
 import os
 import tempfile
 import time
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from eligibility.errors import OutputError
-from eligibility.files import write_atomically
+from eligibility.errors import InvalidValueError, OutputError
+from eligibility.files import remove_partial_files, write_atomically
 from eligibility.train.checkpoint import FILE_NAME
 from eligibility.train.environments import missing
 from eligibility.train.events import Events, load_tensorboard
+from eligibility.train.folder_lock import FolderLock
 from eligibility.train.learner import Reinforce
 from eligibility.train.progress import Progress
-from eligibility.train.record import CONFIG, RESULT, curve_text, read_curve, read_json, read_seconds
+from eligibility.train.record import (
+    CONFIG,
+    CURVE_FILE,
+    RESULT,
+    curve_text,
+    read_curve,
+    read_result,
+    read_run_config,
+)
 from eligibility.train.saving import check_changes
+from eligibility.train.trust import check_trusted
 
 _SECONDS_BETWEEN_CHECKPOINTS = 30.0
 
@@ -45,30 +58,70 @@ class RunFolder:
         model: The model that is going to be trained.
         resume: The folder holds a run, and the model was loaded from it: go on with the record.
 
+    Attributes:
+        path: The folder. This object alone writes to it, until `finish`.
+        notes: What of the record to go on with was lost, in a sentence each.
+
     Raises:
-        OutputError: The folder cannot be written, or holds a run that is not to be resumed.
+        OutputError: The folder cannot be written, holds a run that is not to be resumed, or is
+            another process's.
         InvalidValueError: The record to go on with is damaged.
         MissingDependencyError: matplotlib, tensorboard or safetensors is not installed.
     """
 
     def __init__(self, path: str | Path, model: Reinforce, *, resume: bool = False) -> None:
         self.path, self._model = Path(path), model
-        _check_packages()
-        self._created = False
-        self._rows: list[Progress] = []
-        if resume:
-            _prove_writable(self.path)
-            # A run that was killed may have written more than its checkpoint knows of.
-            if model.progress.steps:
-                rows = read_curve(self.path)
-                self._rows = [row for row in rows if row.steps <= model.progress.steps]
-                seconds = read_seconds(self.path)
-                model.progress = replace(model.progress, training_seconds=seconds)
-        else:
-            self._created = _make_writable(self.path)
+        self.notes: list[str] = []
+        check_packages()
+        if not resume:
+            _check_new(self.path)
+        self._created = not self.path.exists()
+        _prove_writable(self.path)
+        self._lock = FolderLock(self.path)
+        try:
+            if not resume:  # another process may have begun and ended in between
+                _check_new(self.path)
+            remove_partial_files(self.path)
+            self._rows = self._read_record() if resume else []
+        except BaseException:
+            self._lock.release()
+            raise
         self._events: Events | None = None
         # With several processes, at once: a worker that is started anew finds where to go on.
         self._saved = -math.inf if model.config.shards > 1 else time.monotonic()
+
+    def _read_record(self) -> list[Progress]:
+        """The curve up to the checkpoint, and the seconds that it took.
+
+        The checkpoint is what counts. A run that was killed has written more than it knows of; a
+        curve that is missing, or ends earlier, was lost in some other way, and that is noted.
+        """
+        model = self._model
+        if not model.progress.steps:
+            return []
+        if (self.path / RESULT).exists():
+            seconds = read_result(self.path).training_seconds
+            model.progress = replace(model.progress, training_seconds=seconds)
+        else:
+            self.notes.append(f"{RESULT} is missing: the seconds of training count from here")
+        if not (self.path / CURVE_FILE).exists():
+            self.notes.append(f"{CURVE_FILE} is missing: the curve starts here")
+            return []
+        rows = [row for row in read_curve(self.path) if row.steps <= model.progress.steps]
+        last = rows[-1].steps if rows else 0
+        if last < model.progress.steps:
+            self.notes.append(
+                f"{CURVE_FILE} is older than the checkpoint: nothing between steps {last:,} and "
+                f"{model.progress.steps:,}"
+            )
+        elif not _is_same(rows[-1], model.progress):
+            raise InvalidValueError(
+                f"the record `{self.path / CURVE_FILE}`",
+                "the curve of another run than the checkpoint's",
+                "what the run had written",
+                "restore it from a copy, or remove it: the curve then starts at the checkpoint",
+            )
+        return rows
 
     def __call__(self, progress: Progress) -> None:
         """Record one rollout; every 30 seconds also write the checkpoint and the curve."""
@@ -85,13 +138,20 @@ class RunFolder:
         """Write everything. Returns the result as it stands in ``result.json``.
 
         With no rollout recorded nothing is written, and a folder made for this run is removed.
+        Afterwards others may write to the folder.
         """
         if self._events is not None:
             self._events.close()
-        if not self._rows:
-            if self._created:
-                self.path.rmdir()
-            return self._result()
+        unused = self._created and not self._rows
+        try:
+            return self._finish() if self._rows else self._result()
+        finally:
+            self._lock.release(remove=unused)
+            if unused:
+                with suppress(OSError):  # it may hold a config: then a disk was full right after
+                    self.path.rmdir()
+
+    def _finish(self) -> dict[str, Any]:
         self._save()
         from eligibility.train.curve import draw_curve
 
@@ -113,14 +173,20 @@ class RunFolder:
 
     def _save(self) -> None:
         """The checkpoint last: what it goes on from is then always there."""
-        write_atomically(self.path / "curve.csv", curve_text(self._rows))
+        write_atomically(self.path / CURVE_FILE, curve_text(self._rows))
         result = json.dumps(self._result(), indent=2)
         write_atomically(self.path / RESULT, result + "\n")
         self._model.save(self.path / FILE_NAME)
         self._saved = time.monotonic()
 
 
-def load_run(path: Path, changes: dict[str, Any]) -> Reinforce:
+def load_run(
+    path: Path,
+    changes: dict[str, Any],
+    *,
+    env: str | None = None,
+    allow_modules: Collection[str] = (),
+) -> Reinforce:
     """The model of a run folder, to go on with: at its checkpoint, or at the very beginning.
 
     A run that was killed before its first checkpoint has left its config, and that is enough: the
@@ -129,17 +195,28 @@ def load_run(path: Path, changes: dict[str, Any]) -> Reinforce:
     Args:
         path: The folder.
         changes: New values of ``steps``, ``stop_at`` or ``threads``.
+        env: The id of the environment, if the caller names it; default: the one in the folder.
+        allow_modules: Modules that the folder may name for import; see `Reinforce.load`.
 
     Raises:
-        InvalidValueError: There is no run, it is damaged, or another option is to be changed.
+        InvalidValueError: There is no run, it is damaged, it names a module that is not allowed,
+            or another option is to be changed.
     """
     if (path / FILE_NAME).exists() or not (path / CONFIG).exists():
-        return Reinforce.load(path, **changes)
+        return Reinforce.load(path, env=env, allow_modules=allow_modules, **changes)
     check_changes(changes)
-    return Reinforce(**{**read_json(path / CONFIG, "env"), **changes})
+    config = asdict(read_run_config(path))
+    if env is None:
+        check_trusted(config["env"], allow_modules, f"the run folder `{path}`")
+    return Reinforce(**{**config, **changes, **({} if env is None else {"env": env})})
 
 
-def _check_packages() -> None:
+def _is_same(row: Progress, progress: Progress) -> bool:
+    """Whether a row of the curve is this progress: all of its numbers are."""
+    return curve_text([row]) == curve_text([progress])
+
+
+def check_packages() -> None:
     """Raise unless what the record needs is installed; load it before the training's clock runs."""
     for package in ("matplotlib", "safetensors", "tensorboard"):
         if importlib.util.find_spec(package) is None:
@@ -147,18 +224,16 @@ def _check_packages() -> None:
     load_tensorboard()
 
 
-def _make_writable(path: Path) -> bool:
-    """Make the folder, prove that a file can be made in it; True if it did not exist before."""
-    if path.exists() and (not path.is_dir() or (path / CONFIG).exists()):
+def _check_new(path: Path) -> None:
+    """Raise if the folder holds a run, or is none."""
+    is_file = path.exists() and not path.is_dir()
+    if is_file or (path / CONFIG).exists():
         raise OutputError(
             f"the run folder `{path}`",
-            "a folder that holds a run already" if path.is_dir() else "a file",
+            "a file" if is_file else "a folder that holds a run already",
             "a new folder, or an empty one",
             "go on with that run by --resume, choose another folder with --out, or remove this one",
         )
-    created = not path.exists()
-    _prove_writable(path)
-    return created
 
 
 def _prove_writable(path: Path) -> None:

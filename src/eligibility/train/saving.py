@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
-from dataclasses import asdict, fields, replace
+from collections.abc import Collection
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from eligibility.errors import InvalidValueError
-from eligibility.train.checkpoint import read_checkpoint, write_checkpoint
-from eligibility.train.progress import Progress
+from eligibility.train.checkpoint import damaged, read_checkpoint, write_checkpoint
+from eligibility.train.domains import shown
+from eligibility.train.facts import Facts, read_facts
 from eligibility.train.state_names import named, part_of
+from eligibility.train.trust import check_trusted
 from eligibility.train.user_network import UserNetwork
 
 if TYPE_CHECKING:
@@ -20,32 +25,39 @@ if TYPE_CHECKING:
 
 # The options that say how long to train, not what to train.
 CHANGEABLE = {"steps", "stop_at", "threads"}
-# The facts without which nothing can be restored.
-_NEEDED = ("config", "progress", "recent")
+# Tensors that count, or are sums of squares.
+_NOT_NEGATIVE = re.compile(r"\.(step|exp_avg_sq|count|squares)(\.|$)")
 
 
 def save(model: Reinforce, path: str | Path) -> Path:
     """Write config, weights, optimizer, baseline and counters to one file."""
+    facts = Facts(
+        model.config,
+        replace(model.progress, training_seconds=0.0),  # same run, same bytes
+        tuple(model.recent),
+        own_environment=model.supply.coded,
+        own_network=isinstance(model.network, UserNetwork),
+    )
+    return write_checkpoint(path, _tensors(model), facts.to_json())
+
+
+def _tensors(model: Reinforce) -> dict[str, Tensor]:
+    """All that a model has learned."""
     tensors = named("network", model.network.state_dict())
     for number, parameter in enumerate(model.network.parameters()):
         tensors |= named(f"optimizer.{number}", model.optimizer.state[parameter])
-    tensors |= named("gradient", model.gradient.state_dict())
-    progress = asdict(replace(model.progress, training_seconds=0.0))  # same run, same bytes
-    facts = {
-        "config": asdict(model.config),
-        "progress": progress,
-        "recent": [*model.recent],
-        "own_environment": model.supply.coded,
-        "own_network": isinstance(model.network, UserNetwork),
-    }
-    return write_checkpoint(path, tensors, facts)
+    return tensors | named("gradient", model.gradient.state_dict())
 
 
-def read(path: str | Path, changes: dict[str, Any]) -> tuple[dict[str, Any], Saved]:
-    """The options to make the model with, changed as wished, and what then to give it."""
+def read(path: str | Path, changes: dict[str, Any]) -> Saved:
+    """What a checkpoint says, and what to give to the model that is made of it."""
     check_changes(changes)
-    tensors, facts = read_checkpoint(path, needed=_NEEDED)
-    return {**facts["config"], **changes}, Saved(tensors, facts)
+    tensors, found = read_checkpoint(path)
+    try:
+        facts = read_facts(found)
+    except InvalidValueError as error:
+        raise damaged(Path(path), f"{error.what} is {error.got}") from error
+    return Saved(Path(path), tensors, facts)
 
 
 def check_changes(changes: dict[str, Any]) -> None:
@@ -62,16 +74,23 @@ def check_changes(changes: dict[str, Any]) -> None:
 class Saved:
     """The content of a checkpoint, to be given to a new model of the same config."""
 
-    def __init__(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-        self._tensors, self._facts = tensors, facts
+    def __init__(self, path: Path, tensors: dict[str, Tensor], facts: Facts) -> None:
+        self._path, self._tensors, self._facts = path, tensors, facts
 
-    def check_code(self, env: Any, network: Any) -> None:
-        """Raise unless what the model was made with, and is no data, is given again."""
-        for name, given, kind in (
-            ("env", env, "function or vector environment"),
-            ("network", network, "module or function"),
+    def options(self, changes: dict[str, Any]) -> dict[str, Any]:
+        """Those to make the model with."""
+        return {**asdict(self._facts.config), **changes}
+
+    def check_code(self, env: Any, network: Any, allow_modules: Collection[str]) -> None:
+        """Raise unless code comes from the caller alone: what the model was made with, given again.
+
+        Raises:
+            InvalidValueError: Code is missing, is one too many, or is named by the file only.
+        """
+        for name, given, own, kind in (
+            ("env", env, self._facts.own_environment, "function or vector environment"),
+            ("network", network, self._facts.own_network, "module or function"),
         ):
-            own = self._facts.get("own_environment" if name == "env" else "own_network", False)
             if own and given is None:
                 raise InvalidValueError(
                     f"`{name}`",
@@ -79,30 +98,75 @@ class Saved:
                     f"the {kind} that the model was made with: `load(…, {name}=…)`",
                     "a checkpoint has weights, no code",
                 )
-            if given is not None and not own:
-                raise InvalidValueError(
-                    f"`{name}`",
-                    "one for a model that was made without",
-                    "none",
-                    "leave it away",
-                )
+        if network is not None and not self._facts.own_network:
+            raise InvalidValueError(
+                "`network`", "one for a model that was made without", "none", "leave it away"
+            )
+        if env is None:
+            check_trusted(self._facts.config.env, allow_modules, f"the checkpoint `{self._path}`")
+        self._check_widths()
+
+    def _check_widths(self) -> None:
+        """Raise unless the weights have the widths of the config: the file is as large as they are.
+
+        A network of those widths is about to be made.
+        """
+        if self._facts.own_network:
+            return
+        for number, width in enumerate(self._facts.config.hidden_sizes):
+            name = f"network.layers.{2 * number}.bias"
+            if name not in self._tensors or self._tensors[name].shape != (width,):
+                raise damaged(self._path, f"`hidden_sizes` has {width} where the weights have not")
 
     def restore(self, model: Reinforce) -> None:
-        """Make ``model`` what was saved."""
-        tensors = self._tensors
-        try:
-            model.network.load_state_dict(part_of(tensors, "network"))
-        except RuntimeError as error:  # its message is a list of names and shapes
-            raise InvalidValueError(
-                "`network`",
-                f"another network than the checkpoint's ({' '.join(str(error).split())})",
-                "the network that the model was made with",
-                "pass the same module or function as then",
-            ) from error
+        """Make ``model`` what was saved.
+
+        Raises:
+            InvalidValueError: The tensors are not those of such a model; it is as it was.
+        """
+        self._check_tensors(model)
+        tensors = {name: tensor.clone() for name, tensor in self._tensors.items()}
+        model.network.load_state_dict(part_of(tensors, "network"))
         for number, parameter in enumerate(model.network.parameters()):
             model.optimizer.state[parameter] = part_of(tensors, f"optimizer.{number}")
         model.gradient.load_state_dict(part_of(tensors, "gradient"))
-        model.recent = deque(self._facts["recent"], maxlen=model.recent.maxlen)
-        known = {field.name for field in fields(Progress)}
-        facts = {name: value for name, value in self._facts["progress"].items() if name in known}
-        model.progress = model.judged(Progress(**facts), model.recent)
+        model.recent = deque(self._facts.recent, maxlen=model.recent.maxlen)
+        model.progress = model.judged(self._facts.progress, model.recent)
+
+    def _check_tensors(self, model: Reinforce) -> None:
+        """Raise unless the tensors are those of the model, in shape, dtype and range."""
+        mine = _tensors(model)
+        wrong = _difference(part_of(self._tensors, "network"), part_of(mine, "network"))
+        if wrong:  # perhaps no damage: what the caller gave may be another than then
+            raise InvalidValueError(
+                "`network`",
+                f"another network than the checkpoint's ({wrong})",
+                "the network that the model was made with, and spaces such as then",
+                "pass the same module or function as then, and an environment with these spaces",
+            )
+        learned = named("gradient", model.gradient.learned_state())
+        expected = [{**mine, **learned}, mine]  # baselines know something, or nothing yet
+        wrong = next((_difference(self._tensors, one) for one in expected), "")
+        if all(_difference(self._tensors, one) for one in expected):
+            raise damaged(self._path, wrong)
+        if not self._facts.own_network:  # a module of the user's own may have any numbers
+            self._check_numbers()
+
+    def _check_numbers(self) -> None:
+        for name, tensor in self._tensors.items():
+            if not torch.isfinite(tensor).all():
+                raise damaged(self._path, f"`{name}` is not finite")
+            if _NOT_NEGATIVE.search(name) and (tensor < 0).any():
+                raise damaged(self._path, f"`{name}` is negative")
+
+
+def _difference(found: dict[str, Tensor], expected: dict[str, Tensor]) -> str:
+    """The first tensor that is another, or of another shape or dtype; empty: there is none."""
+    for name in sorted({*found} ^ {*expected}):
+        return f"`{shown(name)[1:-1]}` is {'missing' if name in expected else 'unknown'}"
+    for name, tensor in found.items():
+        wanted = expected[name]
+        if tensor.shape != wanted.shape or tensor.dtype != wanted.dtype:
+            got, needed = (f"{one.dtype} {[*one.shape]}" for one in (tensor, wanted))
+            return f"`{name}` is {got}, not {needed}"
+    return ""

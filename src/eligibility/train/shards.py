@@ -16,13 +16,16 @@ from eligibility.train.supply import Supply
 class Shards:
     """This process's share of the environments; what happens in a shard depends on its number.
 
+    At first there is one environment, whose spaces are looked at: a model that is loaded to be
+    played or evaluated needs no more.
+
     Args:
         supply: Where the environments come from.
         config: How many there are, in how many shards, and what their spaces mean.
         processes: The processes among which the shards are divided.
 
     Attributes:
-        vector: The environments of the first of them.
+        vector: The environments of the first of them, or that one.
         observations: How their observations are kept and encoded: the same in all.
         policy: Of their actions: the same in all.
         horizon: The number of steps after which an episode is cut.
@@ -34,11 +37,24 @@ class Shards:
 
     def __init__(self, supply: Supply, config: Config, processes: Processes) -> None:
         self._numbers, self._seed = processes.shards(config.shards), config.seed
+        self._supply, self._config = supply, config
         supply.check_shards(len(self._numbers))
-        each = config.environments // config.shards
-        made = [interface(supply.make(each), config) for _ in self._numbers]
-        self.vector, self.observations, self.policy = made[0]
+        self.vector, self.observations, self.policy = interface(supply.make(1), config)
         self.horizon = horizon(self.vector, config.max_episode_steps)
+        self._collectors: list[Collector] = []
+
+    def prepare(self) -> None:
+        """Make the environments, if that is still to be done.
+
+        Raises:
+            EligibilityError: One cannot be made or reset, or they are too many for the memory.
+        """
+        if self._collectors:
+            return
+        self._supply.close(self.vector)
+        each = self._config.environments // self._config.shards
+        made = [interface(self._supply.make(each), self._config) for _ in self._numbers]
+        self.vector = made[0].vector
         self._collectors = [Collector(one, self.horizon) for one in made]
 
     def collect(self, network: nn.Module, number: int) -> Rollout:
@@ -47,6 +63,7 @@ class Shards:
         Raises:
             EligibilityError: An environment raised an exception, or its numbers are not finite.
         """
+        self.prepare()
         rollouts = []
         for shard, collector in zip(self._numbers, self._collectors, strict=True):
             seed, generator = derive(self._seed, Stream.TRAINING, number, shard)

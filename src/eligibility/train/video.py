@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import os
 import warnings
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eligibility.errors import EligibilityError, InvalidValueError, MissingDependencyError
-from eligibility.files import write_atomically
+from eligibility.files import check_writable, write_atomically
 from eligibility.train.evaluation import play
 from eligibility.train.interface import interface
 from eligibility.train.rollout import Collector
@@ -21,25 +22,35 @@ if TYPE_CHECKING:
     from eligibility.train.learner import Reinforce
 
 _RATE = 30  # frames a second, where the environment does not say
-SUFFIXES = (".gif", ".mp4")
+# By suffix, what writes it: package and module.
+_WRITERS = {".gif": ("pillow", "PIL"), ".mp4": ("imageio-ffmpeg", "imageio_ffmpeg")}
+SUFFIXES = tuple(_WRITERS)
 
 
-def check_video(path: Path) -> None:
-    """Raise unless films of this suffix can be written here."""
+def check_video(path: Path, env: str) -> None:
+    """Raise unless a film of ``env`` can be made and written here: one picture is taken.
+
+    Raises:
+        InvalidValueError: The suffix is no film's.
+        MissingDependencyError: What writes such films is not installed.
+        OutputError: Nothing can be written there.
+        EligibilityError: The environment cannot show itself.
+    """
     if path.suffix not in SUFFIXES:
         raise InvalidValueError(
             "`--video`", repr(path.name), "a name that ends in .gif or .mp4", "choose another name"
         )
-    if path.suffix == ".mp4":
-        try:
-            import imageio_ffmpeg  # noqa: F401
-        except ImportError as error:
-            raise MissingDependencyError(
-                "the package `imageio-ffmpeg`",
-                "no installation of it",
-                "eligibility with its video extra, for MP4",
-                'pip install "eligibility[train,video]", or write a .gif',
-            ) from error
+    package, module = _WRITERS[path.suffix]
+    if importlib.util.find_spec(module) is None:
+        raise MissingDependencyError(
+            f"the package `{package}`",
+            "no installation of it",
+            f"eligibility with its video extra, for {path.suffix[1:].upper()}",
+            'pip install "eligibility[train,video]"'
+            + (", or write a .gif" if path.suffix == ".mp4" else ""),
+        )
+    check_writable(path)
+    _visible(env).close()
 
 
 def record_video(model: Reinforce, path: Path, seed: int, deterministic: bool = True) -> float:
@@ -56,7 +67,7 @@ def record_video(model: Reinforce, path: Path, seed: int, deterministic: bool = 
         EligibilityError: The environment cannot show itself.
         OutputError: The file cannot be written.
     """
-    check_video(path)
+    check_video(path, model.config.env)
     frames, rate, total = _play(model, seed, deterministic)
     write_atomically(path, _gif(frames, rate) if path.suffix == ".gif" else _mp4(frames, rate))
     return total

@@ -1,0 +1,31 @@
+"""What must be there before a picture is drawn: found before the work that it shows."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+from eligibility.errors import InvalidValueError
+from eligibility.files import check_writable
+from eligibility.train.environments import missing
+
+
+def check_picture(option: str, path: Path) -> None:
+    """Raise unless a PNG can be drawn and written to ``path``.
+
+    Args:
+        option: Under which the user named it.
+        path: Where to write.
+
+    Raises:
+        InvalidValueError: Its name does not end in .png.
+        MissingDependencyError: matplotlib is not installed.
+        OutputError: Nothing can be written there.
+    """
+    if path.suffix != ".png":
+        raise InvalidValueError(
+            f"`{option}`", repr(path.name), "a name that ends in .png", "choose another name"
+        )
+    if importlib.util.find_spec("matplotlib") is None:
+        raise missing("matplotlib")
+    check_writable(path)
