@@ -13,6 +13,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "eligibility"
 ORDER = [
     {"errors"},
     {"files", "shapes"},
+    {"arguments"},
     {"rules"},
     {"ops"},
     {"distributions", "reinforce"},

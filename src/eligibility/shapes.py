@@ -10,10 +10,12 @@ that the user wrote, so that the message speaks of the user's argument.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
 
 from eligibility.errors import InvalidTypeError, InvalidValueError, ShapeError
 
@@ -22,9 +24,15 @@ from eligibility.errors import InvalidTypeError, InvalidValueError, ShapeError
 _is_transforming = torch._C._are_functorch_transforms_active
 _is_batched = torch._C._functorch.is_legacy_batchedtensor
 
+TENSOR_TYPES = (Tensor, Parameter)  # a subclass may mean something else by its operations
+_LAZY = (UninitializedParameter, UninitializedBuffer)
+# What torch computes with; float8 and the wide unsigned integers are for storage only.
+_FLOATING = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+_INTEGER = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
 
 def check_tensor(tensor: object, name: str) -> None:
-    """Raise unless ``tensor`` is one."""
+    """Raise unless ``tensor`` is one with a number for each index: dense, and not nested."""
     if not isinstance(tensor, Tensor):
         raise InvalidTypeError(
             f"`{name}`",
@@ -32,24 +40,85 @@ def check_tensor(tensor: object, name: str) -> None:
             "a tensor",
             f"wrap it, for instance with torch.tensor({name})",
         )
+    if type(tensor) not in TENSOR_TYPES and isinstance(tensor, _LAZY):
+        raise InvalidTypeError(
+            f"`{name}`",
+            "a parameter that is not initialised",
+            "a tensor",
+            "call the lazy module once, so that it knows its shapes",
+        )
+    if tensor.layout is not torch.strided or tensor.is_nested:
+        layout = "nested" if tensor.is_nested else str(tensor.layout).removeprefix("torch.")
+        raise InvalidTypeError(
+            f"`{name}`",
+            f"a tensor of layout {layout}",
+            "a dense tensor",
+            f"call {name}.to_padded_tensor(0.0) and give the padding a weight of 0"
+            if tensor.is_nested
+            else f"call {name}.to_dense()",
+        )
 
 
 def check_floating(tensor: Any, name: str) -> None:
-    """Raise unless ``tensor`` is one of a floating-point dtype."""
+    """Raise unless ``tensor`` is one of a floating-point dtype that torch computes with."""
     check_tensor(tensor, name)
-    if not tensor.is_floating_point():
+    if tensor.dtype not in _FLOATING:
         raise InvalidTypeError(
             f"`{name}`",
             f"dtype {_short(tensor.dtype)}",
-            "a floating-point dtype",
+            "float32, float64, bfloat16 or float16"
+            if tensor.is_floating_point()
+            else "a floating-point dtype",
             f"convert it, for instance with {name}.float()",
+        )
+
+
+def check_local(tensor: Tensor, name: str) -> None:
+    """Raise for a ``DTensor``, whose numbers are shared between processes."""
+    # Its module is large, and not imported to ask.
+    if type(tensor) not in TENSOR_TYPES and is_dtensor(tensor):
+        raise InvalidTypeError(
+            f"`{name}`",
+            "a DTensor",
+            "a tensor of this process",
+            f"pass {name}.to_local() where each process has whole rows, or {name}.full_tensor(); "
+            "for a vocabulary in parts see the how-to page on several processes",
+        )
+
+
+def is_dtensor(tensor: object) -> bool:
+    """Whether it is torch's own sharded tensor."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(tensor, module.DTensor)
+
+
+def check_real(tensor: Any, name: str) -> None:
+    """Raise unless ``tensor`` is one of real numbers, whole or not."""
+    check_tensor(tensor, name)
+    if tensor.dtype not in _FLOATING and tensor.dtype not in _INTEGER:
+        raise InvalidTypeError(
+            f"`{name}`",
+            f"dtype {_short(tensor.dtype)}",
+            "an integer or a floating-point dtype",
+            f"convert it, for instance with {name}.float()",
+        )
+
+
+def check_device(tensor: Tensor, like: Tensor, name: str, of: str) -> None:
+    """Raise unless ``tensor`` is on the device of ``like``, the argument ``of``."""
+    if tensor.device != like.device:
+        raise InvalidTypeError(
+            f"`{name}`",
+            f"device {tensor.device}",
+            f"{like.device}, the device of {of}",
+            f"move it with {name}.to({of}.device)",
         )
 
 
 def check_integer(tensor: Any, name: str) -> None:
     """Raise unless ``tensor`` is one of an integer dtype."""
     check_tensor(tensor, name)
-    if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
+    if tensor.dtype not in _INTEGER:
         raise InvalidTypeError(
             f"`{name}`",
             f"dtype {_short(tensor.dtype)}",
@@ -69,8 +138,9 @@ def check_categories(tensor: Tensor, name: str) -> None:
         )
 
 
-def check_boolean(tensor: Tensor, name: str) -> None:
-    """Raise unless ``tensor`` has dtype bool."""
+def check_boolean(tensor: Any, name: str) -> None:
+    """Raise unless ``tensor`` is one of dtype bool."""
+    check_tensor(tensor, name)
     if tensor.dtype != torch.bool:
         raise InvalidTypeError(
             f"`{name}`",
@@ -101,17 +171,26 @@ def check_mask(mask: Tensor, logits: Tensor, name: str = "mask", of: str = "logi
 def are_values_readable(*tensors: Tensor) -> bool:
     """Whether the program may look at numbers now, so that a check of values makes sense.
 
-    Not so while torch.compile traces, inside the transforms of torch.func, on the meta device and
-    while a CUDA graph is captured: there a check of values is skipped, those of shapes are not.
+    Not so while torch.compile traces, inside the transforms of torch.func, on the meta device, for
+    a fake tensor and while a CUDA graph is captured: there a check of values is skipped, those of
+    shapes are not.
     """
     if torch.compiler.is_compiling() or _is_transforming():
         return False
     for tensor in tensors:
         if tensor.is_meta or _is_batched(tensor):
             return False
+        if type(tensor) not in TENSOR_TYPES and _is_fake(tensor):
+            return False
         if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
             return False
     return True
+
+
+def _is_fake(tensor: Tensor) -> bool:
+    """Whether it stands for one without numbers; its module is not imported to ask."""
+    module = sys.modules.get("torch._subclasses.fake_tensor")
+    return module is not None and bool(module.is_fake(tensor))
 
 
 def check_sample_shape(

@@ -78,7 +78,7 @@ def test_errors_name_the_argument_and_the_remedy() -> None:
     assert message(
         lambda: inspect.unwrap(el.linear_clipped_policy_loss)(*clipped, kl_estimator="k4"),
         InvalidValueError,
-    ) == ("`kl_estimator`: got 'k4', expected 'k1', 'k2' or 'k3'; choose one of them")
+    ) == ("`kl_estimator`: got 'k4', expected 'k1', 'k2', 'k3' or 'exact'; choose one of them")
     assert message(
         lambda: el.linear_clipped_policy_loss(*clipped, clip=(1.2, 0.2)), InvalidValueError
     ) == (

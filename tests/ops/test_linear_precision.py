@@ -19,7 +19,7 @@ LOW = [torch.bfloat16, torch.float16, torch.float32]
 def _rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test with the native kernel over rows, where it is built, and without it."""
     if request.param == "torch":
-        monkeypatch.setattr(_cpu, "serves", lambda logits: False)
+        monkeypatch.setattr(_cpu, "knows", lambda _: False)
     elif not _cpu.is_built():
         pytest.skip("the native kernel is not built")
 

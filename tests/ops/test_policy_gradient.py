@@ -36,7 +36,7 @@ def test_it_is_what_autograd_finds(
     options: dict[str, Any], dtype: torch.dtype, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if way == "composition":
-        monkeypatch.setattr(_cpu, "serves", lambda _: False)
+        monkeypatch.setattr(_cpu, "knows", lambda _: False)
         monkeypatch.setattr(_backend, "_SMALL_FOR_PLAIN", 1 << 60)
     z, action, advantage = problem(dtype)
     if "weight" in options:

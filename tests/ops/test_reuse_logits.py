@@ -40,7 +40,7 @@ def test_gradient_is_the_usual_one_and_needs_no_other_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if not native:
-        monkeypatch.setattr(_cpu, "serves", lambda _: False)
+        monkeypatch.setattr(_cpu, "knows", lambda _: False)
     source, action, advantage = problem(dtype, shape)
     logits = source * 2
     arrived: list[Tensor] = []

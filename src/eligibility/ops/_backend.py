@@ -13,6 +13,10 @@ from eligibility.shapes import are_values_readable, check_action
 _SMALL_FOR_NATIVE = 1 << 16
 _SMALL_FOR_PLAIN = 1 << 20
 
+# How many modes watch or replace torch's operations (FakeTensorMode, FlopCounterMode, …), to which
+# a kernel of our own would be invisible; there is no public name.
+_modes = torch._C._len_torch_dispatch_stack
+
 
 def check_actions(logits: Tensor, action: Tensor) -> None:
     """Raise for an index out of range; the native kernel does that itself."""
@@ -28,9 +32,9 @@ def pays(logits: Tensor, one_pass: bool) -> bool:
     replaces so many calls that it always is.
     """
     # torch asks the same of itself before every operation; there is no public name.
-    if forward_ad._current_level >= 0 or not are_values_readable(logits):
+    if forward_ad._current_level >= 0 or not are_values_readable(logits) or _modes() > 0:
         return False
-    if not _cpu.serves(logits):
+    if not _cpu.knows(logits):
         return logits.numel() >= _SMALL_FOR_PLAIN
     return one_pass or logits.numel() >= _SMALL_FOR_NATIVE
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from eligibility.errors import InvalidTypeError, InvalidValueError
-from eligibility.ops import _fused_rows, _plain
+from eligibility.arguments import check_index, check_numbers, check_tensors
+from eligibility.errors import InvalidTypeError
+from eligibility.ops import _cpu, _fused_rows, _plain
 from eligibility.ops._triton import Rows
 from eligibility.shapes import (
     are_values_readable,
@@ -18,12 +18,11 @@ from eligibility.shapes import (
     check_allowed,
     check_categories,
     check_floating,
-    check_integer,
+    check_local,
     check_mask,
     check_mask_rows,
     check_not_negative,
     check_shape,
-    check_tensor,
 )
 
 
@@ -60,6 +59,8 @@ class CategoricalCall:
     ) -> CategoricalCall:
         """Raise for what does not fit together; what serves the rows checks the actions' range."""
         check_logits_arguments(logits, mask, temperature, softcap)
+        check_index(ignore_index, "ignore_index")
+        check_tensors(logits, "logits", action=action, counts=counts)
         kept = None
         if action is not None:
             _check_chosen_once(counts)
@@ -77,6 +78,12 @@ class CategoricalCall:
         return self.raw.shape[:-1] if self.action is None else self.action.shape
 
     @property
+    def is_native(self) -> bool:
+        """Whether the native kernel can take the call: there is something to take."""
+        tensors = (self.action, self.counts, self.mask, self.kept)
+        return self.shape.numel() > 0 and _cpu.serves(self.raw, *tensors)
+
+    @property
     def logits(self) -> Tensor:
         """The logits as they go into the softmax."""
         return shaped_logits(self.raw, self.temperature, self.softcap)
@@ -86,6 +93,12 @@ class CategoricalCall:
         if weight is None:
             return self.kept
         return weight != 0 if self.kept is None else self.kept & (weight != 0)
+
+    def row_is_kept(self) -> Tensor | None:
+        """Which rows of logits have a sample that is not ignored, ``[*batch]``; None: all."""
+        if self.kept is None or self.shape == self.raw.shape[:-1]:
+            return self.kept
+        return self.kept.flatten(0, self.kept.ndim - self.raw.ndim).any(0)
 
     def rows(self) -> int:
         """How many samples are not ignored; 1 for none, whose sum is 0. It reads numbers."""
@@ -110,7 +123,7 @@ class CategoricalCall:
     @property
     def is_fusable(self) -> bool:
         """Whether the Triton kernels can take the call: they know one action for each row."""
-        if self.counts is not None or self.shape != self.raw.shape[:-1]:
+        if self.counts is not None or self.shape != self.raw.shape[:-1] or not self.shape.numel():
             return False
         return _fused_rows.serves(self.raw)
 
@@ -180,13 +193,11 @@ def check_logits_arguments(
     """Raise for logits, a mask, a temperature or a soft-cap that do not fit together."""
     check_floating(logits, name)
     check_categories(logits, name)
+    check_local(logits, name)
     if mask is not None:
+        check_tensors(logits, name, mask=mask)
         check_mask(mask, logits, of=name)
-    for number, argument in ((temperature, "temperature"), (softcap, "softcap")):
-        if number is not None and not (number > 0 and math.isfinite(number)):
-            raise InvalidValueError(
-                f"`{argument}`", f"{number:g}", "a finite number > 0", "choose a positive one"
-            )
+    check_numbers(temperature=temperature, softcap=softcap)
 
 
 def shaped_logits(logits: Tensor, temperature: float, softcap: float | None) -> Tensor:
@@ -204,7 +215,6 @@ def _check_chosen_once(counts: Tensor | None) -> None:
 
 
 def _check_action_shape(action: Tensor, batch: torch.Size) -> None:
-    check_integer(action, "action")
     own = action.ndim - len(batch)
     if own < 0 or action.shape[own:] != batch:
         why = "one index for each row of logits; axes for samples may stand in front"
@@ -216,7 +226,6 @@ def _check_counts(counts: Tensor | None, logits: Tensor, ignore_index: int | Non
         raise InvalidTypeError(
             "`action`", "None, without counts", "indices or counts", "pass one of the two"
         )
-    check_tensor(counts, "counts")
     check_shape(counts, logits.shape, "counts", "one number for each logit")
     if ignore_index is not None:
         raise InvalidTypeError(

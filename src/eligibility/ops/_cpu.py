@@ -16,8 +16,9 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
+from eligibility.errors import InvalidTypeError
 from eligibility.ops import memory
-from eligibility.shapes import check_action, check_not_negative
+from eligibility.shapes import TENSOR_TYPES, check_action, check_not_negative
 
 try:
     from eligibility.ops import _rows as _built
@@ -86,9 +87,31 @@ def is_built() -> bool:
     return _library is not None
 
 
-def serves(logits: Tensor) -> bool:
-    """Whether this backend can take ``logits``."""
+def knows(logits: Tensor) -> bool:
+    """Whether there is a library for the device and the dtype of ``logits``."""
     return _library is not None and logits.is_cpu and logits.dtype in _DTYPES
+
+
+def serves(logits: Tensor, *others: Tensor | None) -> bool:
+    """Whether this backend can take ``logits``, and the address of each of the tensors."""
+    return knows(logits) and all(part is None or is_plain(part) for part in (logits, *others))
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Whether the numbers of a dense ``tensor`` lie in memory as they are, at its address.
+
+    Not so those of a subclass, of another device, and behind torch's lazy minus sign.
+    """
+    return type(tensor) in TENSOR_TYPES and tensor.is_cpu and not tensor.is_neg()
+
+
+def is_contiguous(tensor: Tensor) -> bool:
+    """Whether the numbers of ``tensor``, here and of torch's own type, follow each other."""
+    # A sparse tensor may refuse to answer the last question.
+    return tensor.layout is _STRIDED and not tensor.is_neg() and tensor.is_contiguous()
+
+
+_STRIDED = torch.strided
 
 
 def column_dtype(logits: Tensor) -> torch.dtype:
@@ -130,12 +153,12 @@ def run(
     if gradient and out is None:
         out = memory.empty_like(logits)
     results = Results(
-        log_prob=torch.empty(_sampled(action, rows), dtype=dtype) if log_prob else None,
-        entropy=torch.empty(rows, dtype=dtype) if entropy else None,
-        log_normalizer=torch.empty(rows, dtype=dtype) if log_normalizer else None,
-        loss=torch.empty(rows, dtype=dtype) if losses else None,
+        log_prob=_new(_sampled(action, rows), dtype) if log_prob else None,
+        entropy=_new((rows,), dtype) if entropy else None,
+        log_normalizer=_new((rows,), dtype) if log_normalizer else None,
+        loss=_new((rows,), dtype) if losses else None,
         gradient=out,
-        value=torch.zeros((), dtype=dtype) if value else None,
+        value=torch.zeros((), dtype=dtype, device="cpu") if value else None,
         impossible=False,
     )
     if rows == 0:
@@ -162,7 +185,10 @@ def run(
         loss.kl_estimator,
         out is not None and out is not task.logits and out.nbytes >= _LARGE,
     )
-    refused, impossible = _in_threads(logits, results.value, arguments)
+    try:
+        refused, impossible = _in_threads(logits, results.value, arguments)
+    except (RuntimeError, ValueError) as error:
+        raise _without_memory() from error
     if refused >= 0:
         _refuse(task, categories)
     return results if impossible < 0 else results._replace(impossible=True)
@@ -179,11 +205,14 @@ def small_loss(
     gradient = memory.empty_like(logits)
     value = torch.empty_like(_SCALAR, dtype=column_dtype(logits))
     categories, rows = logits.shape[-1], action.numel()
-    refused = _library.loss(
-        *(_DTYPES[logits.dtype], _instruction_set(categories)),
-        *(value, logits, action, advantage, gradient),
-        *(rows, categories, -1.0 / rows, -entropy_coef / rows),
-    )
+    try:
+        refused = _library.loss(
+            *(_DTYPES[logits.dtype], _instruction_set(categories)),
+            *(value, logits, action, advantage, gradient),
+            *(rows, categories, -1.0 / rows, -entropy_coef / rows),
+        )
+    except (RuntimeError, ValueError) as error:
+        raise _without_memory() from error
     if refused is not None:
         check_action(action, categories)
     return value, gradient
@@ -194,11 +223,14 @@ def small_gradient(logits: Tensor, action: Tensor, grad_log_prob: Tensor) -> Ten
     assert _library is not None  # the caller asked `serves`
     gradient = memory.empty_like(logits)
     categories = logits.shape[-1]
-    _library.loss(
-        *(_DTYPES[logits.dtype], _instruction_set(categories)),
-        *(None, logits, action, grad_log_prob, gradient),
-        *(action.numel(), categories, 1.0, 0.0),
-    )
+    try:
+        _library.loss(
+            *(_DTYPES[logits.dtype], _instruction_set(categories)),
+            *(None, logits, action, grad_log_prob, gradient),
+            *(action.numel(), categories, 1.0, 0.0),
+        )
+    except (RuntimeError, ValueError) as error:
+        raise _without_memory() from error
     return gradient
 
 
@@ -211,14 +243,22 @@ def small_sample(logits: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor, bool]
     action = torch.empty_like(uniform, dtype=torch.int64)
     log_prob = torch.empty_like(uniform, dtype=column_dtype(logits))
     categories = logits.shape[-1]
-    is_fine = _library.sample(
-        *(_DTYPES[logits.dtype], _instruction_set(categories)),
-        *(logits, uniform, action, log_prob, uniform.numel(), categories),
-    )
+    try:
+        is_fine = _library.sample(
+            *(_DTYPES[logits.dtype], _instruction_set(categories)),
+            *(logits, uniform, action, log_prob, uniform.numel(), categories),
+        )
+    except (RuntimeError, ValueError) as error:
+        raise _without_memory() from error
     return action, log_prob, is_fine
 
 
-_SCALAR = torch.empty(())
+_SCALAR = torch.empty((), device="cpu")
+
+
+def _new(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Memory for results, here even where torch's default device is another."""
+    return torch.empty(shape, dtype=dtype, device="cpu")
 
 
 def row_objective(
@@ -291,6 +331,16 @@ def _refuse(task: RowTask, categories: int) -> None:
         check_action(task.action, categories)
     assert task.counts is not None  # nothing else is refused
     check_not_negative(task.counts, "counts")
+
+
+def _without_memory() -> InvalidTypeError:
+    """What is said where torch or the library finds no numbers at the address of a tensor."""
+    return InvalidTypeError(
+        "`logits`, or a tensor beside them",
+        "one without memory",
+        "dense tensors whose storage is there",
+        "gather a parameter that FSDP has freed; resize_ no storage that is still in use",
+    )
 
 
 def _sampled(action: Tensor | None, rows: int) -> torch.Size:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from eligibility.arguments import check_given, check_index, check_numbers, check_tensors
 from eligibility.errors import InvalidTypeError, InvalidValueError, ShapeError
 from eligibility.ops._linear_autograd import statistics, summed_loss, token_losses
 from eligibility.ops._linear_head import ELSEWHERE, IGNORED, Head, mask_rows
 from eligibility.ops._linear_reference import LinearReference, Reference, ReferenceChunks
 from eligibility.ops._plain import compute_dtype
-from eligibility.ops._policy_objective import PolicyObjective, TokenStatistics
+from eligibility.ops._policy_objective import PolicyObjective, TokenStatistics, check_reduction
 from eligibility.ops._vocab_shard import (
     ProcessGroup,
     VocabShard,
@@ -23,9 +23,9 @@ from eligibility.ops._vocab_shard import (
 )
 from eligibility.shapes import (
     are_values_readable,
-    check_boolean,
+    check_device,
     check_floating,
-    check_integer,
+    check_local,
     check_shape,
 )
 
@@ -66,13 +66,15 @@ class LinearCall:
             bias = None if bias is None else local_part(bias, 0, "bias", group)[0]
             weight, group = local_part(weight, 0, "weight", group)
         _check_head(hidden, weight, bias, temperature, softcap)
-        check_integer(token, "token")
+        check_index(ignore_index, "ignore_index")
+        check_given(token, "token", "pass the indices that were sampled")
+        check_tensors(hidden, "hidden", token=token)
         check_shape(token, hidden.shape[:-1], "token", "one index for each hidden state")
         hidden, weight = _autocast(hidden), _autocast(weight)
         bias = None if bias is None else _autocast(bias)
         vocabulary, features = weight.shape
         if mask is not None:
-            mask = _checked_mask(mask, token.shape, vocabulary)
+            mask = _checked_mask(mask, token, vocabulary)
         against = None if reference is None else _rows_of(reference, token.shape, vocabulary, group)
         shard = VocabShard.among(group, vocabulary, token.device) if is_sharded else None
         head = Head(weight, bias, float(temperature), softcap, mask, against, shard)
@@ -94,7 +96,8 @@ class LinearCall:
 
     def per_token(self, tensor: Tensor, name: str) -> Tensor:
         """A tensor that holds one number a token, as rows."""
-        check_floating(tensor, name)
+        check_given(tensor, name, "pass one number for each token")
+        check_tensors(self.hidden, "hidden", **{name: tensor})
         check_shape(tensor, self.shape, name, "one number for each token")
         return tensor.reshape(-1).to(compute_dtype(self.hidden))
 
@@ -105,21 +108,15 @@ class LinearCall:
     def reduce(self, objective: PolicyObjective, reduction: str) -> Tensor:
         """The loss: per token, or summed or averaged with the gradient on the way forward."""
         where = (self.head, self.hidden, self.token)
+        check_reduction(reduction, self.shape)
         if reduction == "none":
             return token_losses(*where, objective).reshape(self.shape)
         if reduction == "sequence":
             return token_losses(*where, objective).reshape(self.shape).sum(-1)
         if reduction == "sum":
             return summed_loss(*where, objective)
-        if reduction == "mean":
-            count = (self.token != IGNORED).sum().clamp_min(1)
-            return summed_loss(*where, replace(objective, scale=1.0 / count.double()))
-        raise InvalidValueError(
-            "`reduction`",
-            repr(reduction),
-            "'mean', 'sum', 'sequence' or 'none'",
-            "choose one of them",
-        )
+        count = (self.token != IGNORED).sum().clamp_min(1)
+        return summed_loss(*where, replace(objective, scale=1.0 / count.double()))
 
 
 def _check_head(
@@ -131,7 +128,13 @@ def _check_head(
     owner: str = "",
 ) -> None:
     check_floating(hidden, f"{owner}hidden")
+    check_local(hidden, f"{owner}hidden")
     check_floating(weight, f"{owner}weight")
+    check_device(weight, hidden, f"{owner}weight", f"{owner}hidden")
+    if bias is not None:
+        check_floating(bias, f"{owner}bias")
+        check_device(bias, hidden, f"{owner}bias", f"{owner}hidden")
+    check_numbers(temperature=temperature, softcap=softcap)
     if weight.ndim != 2 or weight.shape[0] == 0 or hidden.ndim == 0:
         wrong, name = (hidden, "hidden") if hidden.ndim == 0 else (weight, "weight")
         raise ShapeError(
@@ -148,7 +151,6 @@ def _check_head(
             "pass the hidden states that the last layer multiplies; the weight is [V, D]",
         )
     if bias is not None:
-        check_floating(bias, f"{owner}bias")
         check_shape(bias, weight.shape[:1], f"{owner}bias", "one number for each row of weight")
     for tensor, name in ((weight, "weight"), (bias, "bias")):
         if tensor is not None and _autocast(tensor).dtype != _autocast(hidden).dtype:
@@ -158,15 +160,14 @@ def _check_head(
                 f"{_short(hidden)}, the dtype of hidden",
                 f"convert one of them, for instance with {name}.to(hidden.dtype)",
             )
-    for number, name in ((temperature, "temperature"), (softcap, "softcap")):
-        if number is not None and not (number > 0 and math.isfinite(number)):
-            raise InvalidValueError(
-                f"`{name}`", f"{number:g}", "a finite number > 0", "choose a positive one"
-            )
 
 
-def _checked_mask(mask: Tensor, batch: torch.Size, vocabulary: int) -> Tensor:
+def _checked_mask(mask: Tensor, token: Tensor, vocabulary: int) -> Tensor:
     """The mask as ``[V]``, ``[N, V]`` or sparse CSR ``[N, V]``."""
+    batch = token.shape
+    if not isinstance(mask, Tensor) or mask.layout == torch.strided:
+        check_tensors(token, "token", mask=mask)
+    check_device(mask, token, "mask", "token")
     if mask.layout == torch.sparse_csr:
         check_shape(
             mask, torch.Size((batch.numel(), vocabulary)), "mask", "a CSR row for each token"
@@ -176,7 +177,6 @@ def _checked_mask(mask: Tensor, batch: torch.Size, vocabulary: int) -> Tensor:
         raise InvalidTypeError(
             "`mask`", f"layout {mask.layout}", "a dense or a CSR tensor", "call .to_sparse_csr()"
         )
-    check_boolean(mask, "mask")
     if mask.shape == (vocabulary,):
         return mask
     check_shape(

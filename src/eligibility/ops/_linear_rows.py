@@ -52,7 +52,8 @@ class Rows:
 
     def run(self, objective: AnyObjective | None, d_bias: Tensor | None) -> RowResults:
         """Statistics, and with an objective its gradient; adds the gradient of the bias."""
-        if _cpu.serves(self._logits) and self._head.reference is None:
+        tensors = (self._logits, self._token, self._head.mask)
+        if _cpu.serves(*tensors) and self._head.reference is None:
             return self._run_native(objective, d_bias)
         if _triton.serves(self._logits):
             return self._run_triton(objective, d_bias)

@@ -32,10 +32,10 @@ def taker_of(loss: PolicyLoss, at_any_size: bool) -> Taker | None:
     if reference is not None:
         return None
     if _backend.is_only_traced():  # no numbers to read, and no calls to save
-        return native if _cpu.serves(call.raw) else None
+        return native if _cpu.knows(call.raw) and call.shape.numel() > 0 else None
     if not (at_any_size or _backend.pays(call.raw, one_pass=True)):
         return None
-    if _cpu.serves(call.raw):
+    if call.is_native and all(_cpu.is_plain(part) for part in loss.objective.tensors):
         return native
     is_bare = call.temperature == 1.0 and call.softcap is None
     is_single = call.action is not None and call.shape == call.raw.shape[:-1]

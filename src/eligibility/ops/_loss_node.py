@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import Parameter
 
 from eligibility.ops import _backend, _cpu, _triton
 from eligibility.ops._categorical_call import CategoricalCall
@@ -20,11 +19,11 @@ from eligibility.ops._native_op import traced_loss
 from eligibility.ops._policy_objective import PolicyObjective
 from eligibility.ops._summed_loss import PolicyLoss, rebuilt
 from eligibility.ops.memory import logits_are_gone
-from eligibility.shapes import are_values_readable
+from eligibility.shapes import TENSOR_TYPES, are_values_readable
 
 _MOST_IN_ONE_THREAD = 1 << 16  # logits; of the short way, where torch has several threads
 _MOST_SMALL = 1 << 21
-_TENSOR_TYPES = (Tensor, Parameter)  # a subclass may mean something else by its operations
+_INFINITY = float("inf")
 
 
 def taken_loss(loss: PolicyLoss, taker: Taker, reuse_logits: bool) -> Tensor:
@@ -93,7 +92,7 @@ def small_loss(
     errors included, is left to the long way.
     """
     if not (
-        is_small(logits, action, advantage)
+        is_small(logits, action, advantage, entropy_coef)
         and logits.requires_grad
         and not advantage.requires_grad
         and torch.is_grad_enabled()
@@ -103,13 +102,22 @@ def small_loss(
     return result
 
 
-def is_small(logits: Tensor, action: Tensor, advantage: Tensor) -> bool:
+def is_small(logits: Tensor, action: Tensor, advantage: Tensor, entropy_coef: float) -> bool:
     """Whether `_cpu.small_loss` can take these."""
+    try:
+        return _is_small(logits, action, advantage, entropy_coef)
+    except RuntimeError:  # a nested tensor has no shape
+        return False
+
+
+def _is_small(logits: Tensor, action: Tensor, advantage: Tensor, entropy_coef: float) -> bool:
     if not (
-        type(logits) in _TENSOR_TYPES
+        type(logits) in TENSOR_TYPES
         and type(action) is Tensor
         and type(advantage) is Tensor
-        and _cpu.serves(logits)
+        and (type(entropy_coef) is float or type(entropy_coef) is int)
+        and 0 <= entropy_coef < _INFINITY
+        and _cpu.knows(logits)
         and action.dtype is torch.int64
         and action.is_cpu
         and advantage.dtype is _cpu.column_dtype(logits)
@@ -120,11 +128,11 @@ def is_small(logits: Tensor, action: Tensor, advantage: Tensor) -> bool:
     return (
         0 < size <= _MOST_SMALL
         and (size <= _MOST_IN_ONE_THREAD or torch.get_num_threads() == 1)
-        and action.shape == advantage.shape == logits.shape[:-1]
-        and logits.is_contiguous()
-        and action.is_contiguous()
-        and advantage.is_contiguous()
         and _backend.pays(logits, one_pass=True)
+        and _cpu.is_contiguous(logits)
+        and _cpu.is_contiguous(action)
+        and _cpu.is_contiguous(advantage)
+        and action.shape == advantage.shape == logits.shape[:-1]
     )
 
 

@@ -13,7 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from eligibility.errors import InvalidValueError
+from eligibility.arguments import check_choice, check_numbers, check_pair
+from eligibility.errors import InvalidValueError, ShapeError
 
 
 class TokenStatistics(NamedTuple):
@@ -241,28 +242,47 @@ class PolicyObjective:
         return replace(self, **tensors)
 
 
-def check_policy_coefficients(
-    clip: tuple[float, float], kl_coef: float, kl_estimator: str, ref_log_prob: Tensor | None
-) -> None:
+def check_policy_coefficients(clip: object, kl_coef: object, kl_estimator: object) -> None:
     """Raise unless the coefficients of the clipped loss are in their ranges."""
-    low, high = clip
+    check_clip(clip)
+    check_numbers(kl_coef=kl_coef)
+    check_choice(kl_estimator, "kl_estimator")
+
+
+def check_clip(clip: object) -> tuple[float, float]:
+    """How far the ratio may leave 1, below and above; raise unless the two are in their ranges."""
+    expected = "(ε₋, ε₊) with 0 <= ε₋ <= 1 and ε₊ >= 0"
+    low, high = check_pair(clip, "clip", expected)
     if not (0 <= low <= 1 and high >= 0):
         raise InvalidValueError(
             "`clip`",
             f"({low:g}, {high:g})",
-            "(ε₋, ε₊) with 0 <= ε₋ <= 1 and ε₊ >= 0",
+            expected,
             "pass how far the ratio may leave 1, below and above",
         )
-    if kl_estimator not in ("k1", "k2", "k3"):
-        raise InvalidValueError(
-            "`kl_estimator`", repr(kl_estimator), "'k1', 'k2' or 'k3'", "choose one of them"
-        )
+    return low, high
+
+
+def check_estimated(kl_coef: float, ref_log_prob: Tensor | None) -> None:
+    """Raise where a KL is to be estimated from nothing."""
     if kl_coef != 0 and ref_log_prob is None:
         raise InvalidValueError(
             "`kl_coef`",
             f"{kl_coef:g} without ref_log_prob",
             "the reference's log-probabilities",
             "pass ref_log_prob, or leave kl_coef at 0",
+        )
+
+
+def check_reduction(reduction: object, batch: torch.Size) -> None:
+    """Raise unless ``reduction`` is one, and there is an axis for a sequence."""
+    check_choice(reduction, "reduction")
+    if reduction == "sequence" and not batch:
+        raise ShapeError(
+            "`reduction`",
+            "'sequence' for a batch without axes",
+            "[*batch] with the steps of a sequence on its last axis",
+            "add an axis, or reduce with 'mean', 'sum' or 'none'",
         )
 
 

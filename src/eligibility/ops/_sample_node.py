@@ -6,15 +6,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import Parameter
 
+from eligibility.arguments import check_generator
 from eligibility.ops import _backend, _cpu
 from eligibility.ops._categorical_call import CategoricalCall
 from eligibility.ops._statistics import native_gradient, task_of
-from eligibility.shapes import are_values_readable, check_logits
+from eligibility.shapes import TENSOR_TYPES, are_values_readable, check_logits
 
 _MOST_SMALL = 1 << 16  # logits
-_TENSOR_TYPES = (Tensor, Parameter)  # a subclass may mean something else by its operations
 
 
 def native_sample(
@@ -43,7 +42,7 @@ class _Sample(torch.autograd.Function):
         shape: torch.Size,
     ) -> tuple[Tensor, Tensor]:
         task = task_of(CategoricalCall(logits, None, None, mask, None, *shaping))
-        action = torch.empty(uniform.shape[::-1], dtype=torch.int64)
+        action = torch.empty(uniform.shape[::-1], dtype=torch.int64, device="cpu")
         found = _cpu.run(task._replace(action=action, uniform=uniform), log_prob=True)
         if found.impossible:
             _refuse(logits, mask)
@@ -68,14 +67,16 @@ def small_sample(logits: Tensor, generator: torch.Generator | None) -> tuple[Ten
     As with `_loss_node.small_loss`, what is unusual, errors included, is left to the long way.
     """
     if not (
-        type(logits) in _TENSOR_TYPES
-        and _cpu.serves(logits)
+        type(logits) in TENSOR_TYPES
+        and _cpu.knows(logits)
         and 0 < logits.numel() <= _MOST_SMALL
-        and logits.is_contiguous()
-        and logits.ndim > 0
         and _backend.pays(logits, one_pass=True)
+        and _cpu.is_contiguous(logits)
+        and logits.ndim > 0
     ):
         return None
+    if generator is not None:
+        check_generator(generator, logits.device)
     if not (logits.requires_grad and torch.is_grad_enabled()):
         return _drawn(logits, generator)
     action: Tensor
@@ -102,7 +103,8 @@ class _SmallSample(torch.autograd.Function):
         if upstream is None:
             return None, None
         logits, action = ctx.saved_tensors
-        if torch.is_grad_enabled() or not are_values_readable(upstream):
+        is_usual = _cpu.is_plain(upstream) and are_values_readable(upstream)
+        if torch.is_grad_enabled() or not is_usual:
             call = CategoricalCall(logits, action, None, None, None, 1.0, None)
             return native_gradient(call, upstream, None), None
         return _cpu.small_gradient(logits, action, upstream.contiguous()), None
@@ -122,7 +124,7 @@ def _drawn(logits: Tensor, generator: torch.Generator | None) -> tuple[Tensor, T
 
 def _uniform(shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
     """Numbers in [0, 1) with 53 bits, as `draw_categories` takes them."""
-    return torch.rand(shape, dtype=torch.float64, generator=generator)
+    return torch.rand(shape, dtype=torch.float64, generator=generator, device="cpu")
 
 
 def _refuse(logits: Tensor, mask: Tensor | None) -> None:

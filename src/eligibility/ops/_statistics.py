@@ -16,18 +16,14 @@ from eligibility.shapes import are_values_readable
 def statistics(
     call: CategoricalCall, with_entropy: bool, counts: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
-    """log π(a) and, if wanted, the entropy: 0, with a gradient of 0, in rows that do not count.
+    """log π(a), 0 with a gradient of 0 where ``counts`` says so, and, if wanted, the entropy.
 
     Raises:
         InvalidValueError: A row that counts has an illegal action, or a row allows nothing.
     """
     log_prob, entropy = _of_all_rows(call, with_entropy)
     call.check_possible(log_prob, counts)
-    if counts is None:
-        return log_prob, entropy
-    if entropy is not None:
-        entropy = torch.where(counts, entropy, 0.0)
-    return torch.where(counts, log_prob, 0.0), entropy
+    return log_prob if counts is None else torch.where(counts, log_prob, 0.0), entropy
 
 
 def entropies(
@@ -37,7 +33,7 @@ def entropies(
     call = CategoricalCall(logits, None, None, mask, None, temperature, softcap)
     if call.fused is not None:
         return call.fused.entropy.reshape(logits.shape[:-1])
-    if _backend.pays(logits, one_pass=True) and _cpu.serves(logits):
+    if _backend.pays(logits, one_pass=True) and call.is_native:
         result: Tensor = _NativeStatistics.run(call, with_entropy=True)[1]
         return result
     return _plain.entropy(_plain.log_pmf(call.logits, mask))
@@ -59,7 +55,7 @@ def _of_all_rows(call: CategoricalCall, with_entropy: bool) -> tuple[Tensor, Ten
         log_prob, entropy = (part.reshape(call.shape) for part in call.fused[:2])
         return log_prob, entropy if with_entropy else None
     if _backend.pays(call.raw, with_entropy):
-        if _cpu.serves(call.raw):
+        if call.is_native:
             log_prob, entropy = _NativeStatistics.run(call, with_entropy)
             return log_prob, entropy
         if call.action is not None and call.action.shape == call.raw.shape[:-1]:
@@ -164,7 +160,8 @@ def native_gradient(
     upstream = [grad for grad in (grad_log_prob, grad_entropy) if grad is not None]
     if not upstream:
         return None
-    if torch.is_grad_enabled() or not are_values_readable(*upstream):
+    is_plain = all(_cpu.is_plain(grad) for grad in upstream)
+    if torch.is_grad_enabled() or not (is_plain and are_values_readable(*upstream)):
         return _differentiable(call, grad_log_prob, grad_entropy)
     loss = _cpu.linear_loss(
         None if grad_log_prob is None else _flat(grad_log_prob, call.action, call.raw),
@@ -213,4 +210,5 @@ def _flat(tensor: Tensor, action: Tensor | None, logits: Tensor) -> Tensor:
     """``[S, N]`` where there are samples, else ``[N]``."""
     if action is None or action.ndim == logits.ndim - 1:
         return tensor.reshape(-1)
-    return tensor.reshape(-1, logits[..., 0].numel())
+    own = action.ndim - logits.ndim + 1
+    return tensor.reshape(action.shape[:own].numel(), action.shape[own:].numel())

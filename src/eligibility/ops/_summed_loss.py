@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from eligibility.errors import InvalidValueError
+from eligibility.arguments import check_given, check_numbers, check_tensors
 from eligibility.ops._categorical_call import CategoricalCall
 from eligibility.ops._policy_objective import PolicyObjective
 from eligibility.ops._statistics import divergences, statistics
-from eligibility.shapes import check_floating, check_shape
+from eligibility.shapes import check_shape
 
 
 class PolicyLoss(NamedTuple):
@@ -36,13 +36,6 @@ class PolicyLoss(NamedTuple):
 
     def value(self) -> Tensor:
         """The reduced loss."""
-        if self.reduction not in ("mean", "sum", "sequence", "none"):
-            raise InvalidValueError(
-                "`reduction`",
-                repr(self.reduction),
-                "'mean', 'sum', 'sequence' or 'none'",
-                "choose one of them",
-            )
         loss = self.of_rows()
         if self.reduction == "none":
             return loss
@@ -58,6 +51,8 @@ class PolicyLoss(NamedTuple):
         # 0 · −∞ has no value: an impossible action with the advantage 0 contributes 0.
         vain = objective.silent_rows() & (log_prob == float("-inf"))
         possible = log_prob.masked_fill(vain, 0.0)
+        if entropy is not None and counts is not None:
+            entropy = torch.where(counts, entropy, 0.0)
         loss = objective.loss(possible, log_prob if entropy is None else entropy)
         if self.z_loss_coef != 0.0:
             loss = loss + self._counted(self.z_loss_coef * call.log_normalizer() ** 2)
@@ -135,15 +130,21 @@ def checked_objective(
     ref_log_prob: Tensor | None = None,
 ) -> PolicyObjective:
     """The loss of a row, from arguments that fit; what stands in rows that do not count is 0."""
-    given = {
+    check_given(advantage, "advantage", "pass ones to maximise the log-probability itself")
+    given: dict[str, Tensor | None] = {
         "advantage": advantage,
         "weight": weight,
         "old_log_prob": old_log_prob,
         "ref_log_prob": ref_log_prob,
     }
+    check_numbers(entropy_coef=entropy_coef)
+    check_tensors(call.raw, "logits", **given)
+    for name in ("advantage", "weight"):
+        tensor = given[name]
+        if tensor is not None and tensor.shape == call.raw.shape[:-1]:
+            given[name] = tensor.expand(call.shape)  # the same for all samples of a row
     for name, tensor in given.items():
         if tensor is not None:
-            check_floating(tensor, name)
             check_shape(tensor, call.shape, name, "one number for each row of logits")
     counts = call.counting(weight)
     if counts is not None:

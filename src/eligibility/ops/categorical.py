@@ -13,9 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.utils import _pytree
 
+from eligibility.arguments import check_tensors
 from eligibility.ops._categorical_call import CategoricalCall, check_logits_arguments
 from eligibility.ops._statistics import divergences, entropies, statistics
 from eligibility.shapes import are_values_readable, check_mask_rows, check_shape
@@ -27,7 +29,8 @@ class CategoricalStatistics:
 
     Attributes:
         log_prob: log π(a) of the chosen actions, nats, shape of the action.
-        entropy: −Σ π log π, nats, shape ``[*batch]``.
+        entropy: −Σ π log π, nats, shape ``[*batch]`` also where there are samples; 0 in a row all
+            of whose samples are ignored.
     """
 
     log_prob: Tensor
@@ -168,6 +171,9 @@ def categorical_statistics(
     call = CategoricalCall.check(logits, action, counts, mask, temperature, softcap, ignore_index)
     log_prob, entropy = statistics(call, with_entropy=True, counts=call.kept)
     assert entropy is not None  # it was asked for; this is for the type checker
+    kept = call.row_is_kept()
+    if kept is not None:
+        entropy = torch.where(kept, entropy, 0.0)
     return CategoricalStatistics(log_prob, entropy)
 
 
@@ -204,6 +210,7 @@ def categorical_kl(
         tensor(0.1201)
     """
     check_logits_arguments(logits, mask, temperature, softcap)
+    check_tensors(logits, "logits", other=other)
     check_logits_arguments(other, None, temperature, softcap, "other")
     check_shape(other, logits.shape, "other", "the shape of logits")
     _check_mask_rows(mask)

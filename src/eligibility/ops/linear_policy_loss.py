@@ -11,11 +11,14 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from eligibility.arguments import check_numbers
 from eligibility.errors import InvalidValueError
 from eligibility.ops._linear_arguments import LinearCall
 from eligibility.ops._linear_reference import LinearReference, ReferenceChunks
 from eligibility.ops._policy_objective import (
     PolicyObjective,
+    check_clip,
+    check_estimated,
     check_policy_coefficients,
     check_unread,
 )
@@ -85,6 +88,7 @@ def linear_reinforce_loss(
     References:
         Williams 1992, Machine Learning 8:229-256, §4; extended to the categorical unit.
     """
+    check_numbers(entropy_coef=entropy_coef, z_loss_coef=z_loss_coef, kl_coef=kl_coef)
     exact = _reference_of_use(reference, kl_coef, "exact")
     call = LinearCall.check(
         hidden, weight, token, bias, temperature, softcap, mask, ignore_index, group, exact,
@@ -166,12 +170,13 @@ def linear_clipped_policy_loss(
         Schulman et al. 2017, Proximal policy optimization algorithms, arXiv:1707.06347, eq. (7).
         Schulman 2020, Approximating KL divergence (the estimators k1, k2, k3).
     """
+    check_numbers(entropy_coef=entropy_coef, z_loss_coef=z_loss_coef)
+    check_policy_coefficients(clip, kl_coef, kl_estimator)
     exact = _reference_of_use(reference, kl_coef, kl_estimator)
     if kl_estimator == "exact":
-        check_policy_coefficients(clip, 0.0, "k3", None)
         check_unread(ref_log_prob, "ref_log_prob", kl_estimator, "reference")
     else:
-        check_policy_coefficients(clip, kl_coef, kl_estimator, ref_log_prob)
+        check_estimated(kl_coef, ref_log_prob)
         check_unread(reference, "reference", kl_estimator, "reference")
     call = LinearCall.check(
         hidden, weight, token, bias, temperature, softcap, mask, ignore_index, group, exact,
@@ -183,7 +188,7 @@ def linear_clipped_policy_loss(
         entropy_coef=entropy_coef,
         z_loss_coef=z_loss_coef,
         old_log_prob=call.per_token(old_log_prob, "old_log_prob"),
-        clip=clip,
+        clip=check_clip(clip),
         ref_log_prob=call.per_token_or_none(ref_log_prob, "ref_log_prob"),
         kl_coef=kl_coef,
         kl_estimator=kl_estimator,

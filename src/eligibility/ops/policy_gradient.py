@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from eligibility.errors import InvalidValueError
+from eligibility.arguments import check_choice, check_numbers
 from eligibility.ops import _cpu
 from eligibility.ops._categorical_call import CategoricalCall
 from eligibility.ops._loss_backends import taker_of
@@ -68,17 +68,16 @@ def reinforce_gradient(
     """
     if (
         (mask is None and weight is None and counts is None and ignore_index is None)
-        and (temperature == 1.0 and softcap is None and z_loss_coef == 0.0)
+        and (type(temperature) is float and temperature == 1.0 and softcap is None)
+        and (type(z_loss_coef) is float and z_loss_coef == 0.0)
         and (reduction == "mean" and isinstance(action, Tensor))
-        and is_small(logits, action, advantage)
+        and is_small(logits, action, advantage, entropy_coef)
     ):
         return _cpu.small_loss(logits, action, advantage, entropy_coef)
-    if reduction not in ("mean", "sum"):
-        raise InvalidValueError(
-            "`reduction`", repr(reduction), "'mean' or 'sum'", "a gradient is that of one number"
-        )
+    check_choice(reduction, "reduction", ("mean", "sum"), "a gradient is that of one number")
     call = CategoricalCall.check(logits, action, counts, mask, temperature, softcap, ignore_index)
     objective = checked_objective(call, advantage, weight, entropy_coef)
+    check_numbers(z_loss_coef=z_loss_coef)
     loss = PolicyLoss(call, objective, reduction, z_loss_coef)
     if not are_values_readable(logits):
         return _transformed(loss)

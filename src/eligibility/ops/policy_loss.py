@@ -16,12 +16,19 @@ from typing import Literal
 
 from torch import Tensor
 
+from eligibility.arguments import check_flag, check_given, check_numbers, check_tensors
 from eligibility.errors import InvalidValueError
 from eligibility.ops import _cpu
 from eligibility.ops._categorical_call import CategoricalCall, check_logits_arguments
 from eligibility.ops._loss_backends import taker_of
 from eligibility.ops._loss_node import small_loss, taken_loss
-from eligibility.ops._policy_objective import check_policy_coefficients, check_unread
+from eligibility.ops._policy_objective import (
+    check_clip,
+    check_estimated,
+    check_policy_coefficients,
+    check_reduction,
+    check_unread,
+)
 from eligibility.ops._summed_loss import PolicyLoss, checked_objective
 from eligibility.shapes import are_values_readable, check_shape
 
@@ -51,11 +58,12 @@ def reinforce_loss(
         logits: z, shape ``[*batch, K]``; −∞ forbids an action.
         action: The chosen indices in [0, K), shape ``[*batch]``; several samples of each row:
             ``[*samples, *batch]``, as torch's distributions draw them. None: counts are given.
-        advantage: A, the reinforcement minus its baseline, shape of ``action``, or ``[*batch]``.
+        advantage: A, the reinforcement minus its baseline, shape of ``action``; or ``[*batch]``,
+            one for all samples of a row.
         counts: y >= 0, how often each category was drawn, shape ``[*batch, K]``, instead of the
             action: the row is then a multinomial unit, and log π(a) is ``Σ y log π``.
         mask: True where an action is legal, ``[*batch, K]`` or ``[K]``.
-        weight: w, shape of ``advantage``, default 1; 0 for padding.
+        weight: w, shape of ``action`` or ``[*batch]``, default 1; 0 for padding.
         entropy_coef: β >= 0, the bonus on the entropy H.
         temperature: Divides the logits, > 0; after the soft-cap.
         softcap: c > 0 turns logits z into ``c tanh(z/c)``.
@@ -93,8 +101,9 @@ def reinforce_loss(
     """
     if (
         (mask is None and weight is None and counts is None and ignore_index is None)
-        and (temperature == 1.0 and softcap is None and z_loss_coef == 0.0)
-        and (reduction == "mean" and not reuse_logits)
+        and (type(temperature) is float and temperature == 1.0 and softcap is None)
+        and (type(z_loss_coef) is float and z_loss_coef == 0.0)
+        and (reduction == "mean" and reuse_logits is False)
         and isinstance(action, Tensor)
     ):
         loss = small_loss(logits, action, advantage, entropy_coef)
@@ -132,10 +141,10 @@ def clipped_policy_loss(
         logits, action, advantage, mask, weight, entropy_coef: As `reinforce_loss`.
         temperature, softcap, ignore_index, z_loss_coef, reduction, reuse_logits: As
             `reinforce_loss`.
-        old_log_prob: log π_old(a) of the policy that sampled, shape ``[*batch]``;
+        old_log_prob: log π_old(a) of the policy that sampled, shape of ``action``;
             ``r = exp(log π − log π_old)``.
         clip: (ε₋, ε₊), how far below and above 1 the ratio counts; 0 <= ε₋ <= 1, ε₊ >= 0.
-        ref_log_prob: log π_ref(a) of a reference policy, for the estimators, shape ``[*batch]``.
+        ref_log_prob: log π_ref(a) of a reference policy, for the estimators, shape of ``action``.
         ref_logits: The logits of the reference policy, for the exact KL, shape of ``logits``; soft-
             cap, temperature and mask apply to them too.
         kl_coef: κ >= 0, the weight of KL(π ‖ π_ref).
@@ -161,15 +170,21 @@ def clipped_policy_loss(
         Schulman et al. 2017, Proximal policy optimization algorithms, arXiv:1707.06347, eq. (7).
         Schulman 2020, Approximating KL divergence (the estimators k1, k2, k3).
     """
+    check_given(action, "action", "pass the indices that were sampled")
+    check_given(
+        old_log_prob,
+        "old_log_prob",
+        "pass those of the policy that sampled, or use reinforce_loss, which needs none",
+    )
     call = CategoricalCall.check(logits, action, None, mask, temperature, softcap, ignore_index)
     objective = checked_objective(call, advantage, weight, entropy_coef, old_log_prob, ref_log_prob)
-    objective = replace(objective, clip=clip)
+    check_policy_coefficients(clip, kl_coef, kl_estimator)
+    objective = replace(objective, clip=check_clip(clip))
     if kl_estimator != "exact":
-        check_policy_coefficients(clip, kl_coef, kl_estimator, ref_log_prob)
+        check_estimated(kl_coef, ref_log_prob)
         check_unread(ref_logits, "ref_logits", kl_estimator, "ref_logits")
         objective = replace(objective, kl_coef=kl_coef, kl_estimator=kl_estimator)
         return _result(PolicyLoss(call, objective, reduction, z_loss_coef), reuse_logits)
-    check_policy_coefficients(clip, 0.0, "k3", None)
     check_unread(ref_log_prob, "ref_log_prob", kl_estimator, "ref_logits")
     reference = _checked_reference(call, ref_logits)
     loss = PolicyLoss(call, objective, reduction, z_loss_coef, reference, kl_coef)
@@ -184,6 +199,7 @@ def _checked_reference(call: CategoricalCall, ref_logits: Tensor | None) -> Tens
             "the logits of the reference policy",
             "pass ref_logits, or estimate from ref_log_prob with 'k1', 'k2' or 'k3'",
         )
+    check_tensors(call.raw, "logits", ref_logits=ref_logits)
     check_shape(ref_logits, call.raw.shape, "ref_logits", "the shape of logits")
     check_logits_arguments(ref_logits, call.mask, call.temperature, call.softcap, "ref_logits")
     return ref_logits
@@ -191,6 +207,9 @@ def _checked_reference(call: CategoricalCall, ref_logits: Tensor | None) -> Tens
 
 def _result(loss: PolicyLoss, reuse_logits: bool) -> Tensor:
     """By whatever takes the fewest passes over the logits."""
+    check_numbers(z_loss_coef=loss.z_loss_coef)
+    check_reduction(loss.reduction, loss.call.raw.shape[:-1])
+    check_flag(reuse_logits, "reuse_logits")
     taker = taker_of(loss, at_any_size=reuse_logits) if loss.is_gradient_wanted() else None
     if reuse_logits:
         _check_reusable(loss, taker is not None)

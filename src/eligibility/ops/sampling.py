@@ -6,7 +6,8 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from eligibility.ops import _backend, _cpu, _fused_rows, _plain
+from eligibility.arguments import check_generator, check_sizes
+from eligibility.ops import _backend, _fused_rows, _plain
 from eligibility.ops._categorical_call import CategoricalCall, check_logits_arguments
 from eligibility.ops._sample_node import native_sample, small_sample
 from eligibility.shapes import are_values_readable, check_logits, check_mask_rows
@@ -53,23 +54,25 @@ def categorical_sample(
         >>> action, log_prob
         (tensor([0, 0]), tensor([0., 0.]))
     """
-    if mask is None and temperature == 1.0 and softcap is None and not sample_shape:
+    is_bare = mask is None and type(temperature) is float and temperature == 1.0
+    if is_bare and softcap is None and type(sample_shape) is tuple and not sample_shape:
         drawn = small_sample(logits, generator)
         if drawn is not None:
             return drawn
     check_logits_arguments(logits, mask, temperature, softcap)
+    check_generator(generator, logits.device)
+    shape = check_sizes(sample_shape, "sample_shape")
     is_readable = are_values_readable(logits)
     if is_readable and mask is not None:
         check_mask_rows(mask)
     call = CategoricalCall(logits, None, None, mask, None, temperature, softcap)
-    if call.is_fusable and not sample_shape:
+    if call.is_fusable and not shape:
         drawn = _fused_rows.sampled(call.kernel_rows(), generator)
         action, log_prob = (column.reshape(logits.shape[:-1]) for column in drawn)
         if not bool(log_prob.detach().isfinite().all()):
             check_logits(_plain.masked(logits.detach(), mask))
         return action, log_prob
-    shape = torch.Size(sample_shape)
-    if _backend.pays(logits, one_pass=True) and _cpu.serves(logits):
+    if _backend.pays(logits, one_pass=True) and call.is_native and shape.numel() > 0:
         return native_sample(call, shape, generator)
     log_probs = _plain.log_pmf(call.logits, mask)
     fixed = log_probs.detach()

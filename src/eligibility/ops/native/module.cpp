@@ -20,7 +20,11 @@ static bool read_pointer(PyObject *object, const void **result) {
     if (!address) return false;
     *result = PyLong_AsVoidPtr(address);
     Py_DECREF(address);
-    return *result != nullptr || !PyErr_Occurred();
+    /* A tensor that is given is never empty; without memory are those of other devices, fake ones,
+     * and those whose storage was freed. */
+    if (*result == nullptr && !PyErr_Occurred())
+        PyErr_SetString(PyExc_ValueError, "a tensor without memory");
+    return *result != nullptr;
 }
 
 /* run(dtype, instruction_set, start, stop, value, *fields of row_task in their order) -> (refused,
