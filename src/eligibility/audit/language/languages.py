@@ -30,6 +30,7 @@ class Language:
         length: The most tokens of an answer.
         vocabulary: Tokens, of which one ends an answer.
         pad_to: Width that batches are padded to; None: their longest answer.
+        pad_token: What is written beyond an answer's end.
 
     Example:
         >>> Language(prompts=2, group_size=2, length=3, vocabulary=2).answers
@@ -41,6 +42,7 @@ class Language:
     length: int
     vocabulary: int
     pad_to: int | None = None
+    pad_token: int = END
 
     def __post_init__(self) -> None:
         """Check the sizes.
@@ -87,7 +89,7 @@ class Language:
     @cached_property
     def tokens(self) -> Tensor:
         """[A, W] the answers, padded."""
-        rows = [(*a, *[END] * (self.width - len(a))) for a in self.answers]
+        rows = [(*a, *[self.pad_token] * (self.width - len(a))) for a in self.answers]
         return torch.tensor(rows)
 
     @cached_property
@@ -209,8 +211,8 @@ class World:
         rows = zip(*(values.unbind() for values in constant.values()), strict=True)
         # a loss may divide logits by a temperature in place: each batch has logits of its own
         made = [
-            TokenBatch(logits=leaf[n] * 1.0, **dict(zip(constant, row, strict=True)), **shared)
-            for n, row in enumerate(rows)
+            TokenBatch(logits=own * 1.0, **dict(zip(constant, row, strict=True)), **shared)
+            for own, row in zip(leaf.unbind(), rows, strict=True)
         ]
         return leaf, made
 

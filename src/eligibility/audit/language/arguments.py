@@ -1,0 +1,265 @@
+"""A loss's parameters, filled by the names that trainers of language models give them."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from eligibility.audit.language.token_batch import TokenBatch
+from eligibility.errors import InvalidTypeError, InvalidValueError
+
+# Field of `TokenBatch` <- the names that it has in verl, OpenRLHF, TRL, NeMo-RL, slime, prime-rl,
+# SkyRL, open-instruct, ROLL, AReaL, torchtune and Liger.
+ALIASES: dict[str, tuple[str, ...]] = {
+    "tokens": (
+        "token_ids", "completion_ids", "response_ids", "responses", "response", "actions",
+        "action_ids", "labels", "targets", "selected_token_ids", "input_ids", "sequences",
+        "sampled_tokens",
+    ),
+    "mask": (
+        "response_mask", "completion_mask", "action_mask", "loss_mask", "loss_masks", "eos_mask",
+        "token_mask", "attention_mask", "padding_masks", "final_response_mask", "response_masks",
+        "masks", "assistant_mask",
+    ),
+    "lengths": (
+        "response_lengths", "completion_lengths", "seq_lengths", "response_length", "num_tokens",
+    ),
+    "logits": ("policy_logits", "pi_logits", "new_logits", "next_token_logits", "student_logits"),
+    "log_probs": (
+        "log_prob", "logprobs", "logprob", "logps", "per_token_logps", "policy_logprobs",
+        "pi_logprobs", "new_logprobs", "curr_logprobs", "current_logprobs", "trainer_logprobs",
+        "new_log_probs", "action_log_probs", "per_token_log_probs", "policy_log_probs",
+        "current_log_probs", "token_log_probs", "new_logps",
+    ),
+    "old_log_probs": (
+        "old_log_prob", "old_logprobs", "old_logprob", "old_per_token_logps", "old_logps",
+        "prev_logprobs", "pi_old_logprobs", "old_action_log_probs", "proximal_logprobs",
+        "generation_log_probs", "old_policy_logprobs", "prox_logp", "old_logp",
+    ),
+    "rollout_log_probs": (
+        "rollout_log_prob", "rollout_logprobs", "generation_logprobs", "sampling_per_token_logps",
+        "inference_logprobs", "vllm_logprobs", "behavior_logprobs", "behaviour_logprobs",
+        "vllm_per_token_logps", "infer_log_probs", "sampling_logprobs",
+    ),
+    "ref_log_probs": (
+        "ref_log_prob", "ref_logprobs", "ref_logprob", "ref_per_token_logps", "ref_logps",
+        "reference_logprobs", "reference_policy_logprobs", "base_action_log_probs", "log_probs_base",
+        "base_log_probs", "base_logprobs", "teacher_log_probs", "teacher_logprobs",
+        "reference_log_probs", "ref_policy_logprobs",
+    ),
+    "ref_logits": ("reference_logits", "base_logits", "teacher_logits"),
+    "rewards": (
+        "reward", "scores", "score", "returns", "outcome_rewards", "sequence_rewards", "raw_rewards",
+    ),
+    "token_rewards": (
+        "token_level_rewards", "token_level_scores", "per_token_rewards", "rewards_per_token",
+    ),
+    "prompt": ("index", "group", "group_index", "group_ids", "prompt_ids_index", "uids", "uid"),
+    "ended": ("finished", "has_eos", "is_eos", "terminated"),
+    "hidden": ("hidden_states", "last_hidden_state", "_input"),
+    "unembedding": ("lm_head_weight", "weight", "lin_weight", "lm_head"),
+    "group_size": (
+        "num_generations", "samples_per_prompt", "n_samples_per_prompt", "group_count", "num_samples",
+        "num_samples_per_prompt", "grpo_size", "n_samples", "rollout_n",
+    ),
+    "max_length": (
+        "max_completion_length", "max_response_length", "max_tokens", "loss_scale_factor",
+        "max_new_tokens", "generate_max_len",
+    ),
+    "temperature": (),
+}  # fmt: skip
+# What an ``advantage`` function returned; without one, the rewards stand for it.
+ADVANTAGES = ("advantages", "advantage", "per_token_advantages", "token_advantages")
+WHOLE_BATCH = ("batch", "token_batch")
+_FIELD_OF = {alias: name for name, aliases in ALIASES.items() for alias in (name, *aliases)}
+
+
+@dataclass(frozen=True)
+class BoundLoss:
+    """A loss that takes a `TokenBatch`, made of the user's functions.
+
+    Attributes:
+        loss: The user's loss.
+        advantage: The user's advantages; None: the loss makes its own, or takes the rewards.
+        micro_batch: Rows of each call of the loss; None: all.
+        wide: Whether advantages that stand for the rewards are [B, T] instead of [B].
+    """
+
+    loss: Callable[..., Any]
+    advantage: Callable[..., Any] | None = None
+    micro_batch: int | None = None
+    wide: bool = False
+
+    def __call__(self, batch: TokenBatch) -> Tensor:
+        """The loss, averaged over the micro-batches."""
+        credit = self.credit(batch)
+        rows = batch.tokens.shape[0]
+        size = self.micro_batch or rows
+        values = []
+        for start in range(0, rows, size):
+            part = slice(start, start + size)
+            inner = credit[part] if credit.shape[:1] == (rows,) else credit
+            values.append(self.value(batch.rows(part), inner) if size < rows
+                          else self.value(batch, credit))  # fmt: skip
+        return values[0] if len(values) == 1 else torch.stack(values).mean()
+
+    def credit(self, batch: TokenBatch) -> Tensor:
+        """The advantages, of the whole batch."""
+        if self.advantage is not None:
+            found = self.advantage(**filled(self.advantage, batch, None))
+            found = found[0] if isinstance(found, tuple) else found
+            if not isinstance(found, Tensor):
+                raise InvalidTypeError(
+                    "the result of `advantage`",
+                    type(found).__name__,
+                    "a tensor [B] or [B, T], or a tuple that begins with one",
+                    "return the advantages",
+                )
+            return found
+        if self.wide:
+            return batch.rewards[:, None] * batch.mask
+        return batch.rewards
+
+    def value(self, batch: TokenBatch, credit: Tensor) -> Tensor:
+        """The loss of one call."""
+        return scalar(self.loss(**filled(self.loss, batch, credit)))
+
+
+def bind(
+    loss: Callable[..., Any],
+    advantage: Callable[..., Any] | None,
+    micro_batch: int | None,
+    example: TokenBatch,
+) -> BoundLoss:
+    """The loss as a function of a `TokenBatch`; tried on an example.
+
+    Args:
+        loss: The user's; takes a `TokenBatch`, or parameters that are filled by name.
+        advantage: The user's, likewise; None if there is none.
+        micro_batch: Rows of each call; None: all.
+        example: A batch whose number of rows is not its width.
+
+    Raises:
+        InvalidTypeError: Something is no function, has a parameter that cannot be filled, or returns
+            no scalar.
+    """
+    for name, function in (("`loss`", loss), ("`advantage`", advantage)):
+        if function is not None and not callable(function):
+            raise InvalidTypeError(name, type(function).__name__, "a function", "pass one")
+    if micro_batch is not None and micro_batch < 1:
+        raise InvalidValueError(
+            "`micro_batch`", f"{micro_batch}", "a number of rows of at least 1", "leave it out"
+        )
+    bound = BoundLoss(loss, advantage, micro_batch)
+    if advantage is not None or not _wants_advantages(loss):
+        bound(example)
+        return bound
+    try:
+        bound(example)
+    except (RuntimeError, IndexError, ValueError):
+        # [B] advantages do not fit: the loss takes them by token
+        bound = dataclasses.replace(bound, wide=True)
+        bound(example)
+    return bound
+
+
+def filled(
+    function: Callable[..., Any], batch: TokenBatch, credit: Tensor | None
+) -> dict[str, Any]:
+    """The arguments of a function of the user's, by name."""
+    parameters = _parameters(function)
+    required = [n for n, p in parameters.items() if p.default is inspect.Parameter.empty]
+    if len(required) == 1 and _takes_batch(required[0]):
+        return {required[0]: batch}
+    given: dict[str, Any] = {}
+    for name, parameter in parameters.items():
+        needed = parameter.default is inspect.Parameter.empty
+        if name in ADVANTAGES and credit is not None:
+            given[name] = credit
+        elif name in WHOLE_BATCH and needed:
+            given[name] = batch
+        elif name in _FIELD_OF and (needed or _optional(parameter)):
+            given[name] = getattr(batch, _FIELD_OF[name])
+        elif needed:
+            given[name] = _default_config(function, parameter)
+    return given
+
+
+def _takes_batch(name: str) -> bool:
+    return name not in _FIELD_OF and name not in ADVANTAGES
+
+
+def _optional(parameter: inspect.Parameter) -> bool:
+    """Whether a default says that there is nothing: then what there is is filled in."""
+    return parameter.default is None
+
+
+def _default_config(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
+    """A configuration whose fields all have defaults; else nothing can be filled."""
+    try:
+        hints: Mapping[str, Any] = typing.get_type_hints(_called(function))
+    except (NameError, TypeError, AttributeError):
+        hints = {}
+    kind = hints.get(parameter.name)
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        try:
+            return kind()
+        except TypeError:
+            pass
+    there_is = ", ".join([*(f.name for f in fields(TokenBatch)), ADVANTAGES[0]])
+    raise InvalidTypeError(
+        f"parameter `{parameter.name}` of `{_name_of(function)}`",
+        "a name that the audit has nothing for",
+        f"one of {there_is}, or another project's name of these",
+        f"give it a value: functools.partial({_name_of(function)}, {parameter.name}=…)",
+    )
+
+
+def _wants_advantages(loss: Callable[..., Any]) -> bool:
+    return any(name in ADVANTAGES for name in _parameters(loss))
+
+
+def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """Parameters that can be given by name: those of ``forward`` for a module."""
+    kinds = (
+        inspect.Parameter.VAR_POSITIONAL,
+        inspect.Parameter.VAR_KEYWORD,
+        inspect.Parameter.POSITIONAL_ONLY,
+    )
+    given = inspect.signature(_called(function)).parameters
+    return {name: p for name, p in given.items() if p.kind not in kinds}
+
+
+def _called(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function.forward if isinstance(function, nn.Module) else function
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def scalar(result: Any) -> Tensor:
+    """The loss in what a function returned: a scalar, or a tuple or mapping that has it first."""
+    value = result
+    if isinstance(value, Mapping):
+        value = value.get("loss", next(iter(value.values()), None))
+    if isinstance(value, tuple | list) and value:
+        value = value[0]
+    if not isinstance(value, Tensor) or value.numel() != 1:
+        shape = f"a tensor of shape {list(value.shape)}" if isinstance(value, Tensor) else (
+            type(value).__name__
+        )  # fmt: skip
+        raise InvalidTypeError(
+            "the result of `loss`",
+            shape,
+            "a scalar tensor, or a tuple (loss, metrics)",
+            "return the mean or the sum over the batch",
+        )
+    return value.reshape(())

@@ -1,0 +1,157 @@
+"""What should not matter for the gradient, changed: by how much the gradient changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from eligibility.audit.arrays import Array
+from eligibility.audit.language.arguments import BoundLoss
+from eligibility.audit.language.languages import World, make_world
+from eligibility.audit.language.measurement import TokenLoss, ascents
+from eligibility.audit.language.token_batch import TokenBatch
+
+_OUTCOMES = 24  # on which the changes are made
+_WIDER = 2  # columns of padding that are added
+_SHIFT = 1.7  # what is added to every reward
+
+
+def invariances(bound: BoundLoss, world: World, chosen: Tensor) -> dict[str, float]:
+    """The relative change of the gradient under each change, up to a constant factor.
+
+    A change is 0 (to rounding) where the gradient stays as it is, on each of some outcomes: ‖g′ − c g‖
+    / ‖g′‖ over all of them, with one c.
+
+    - ``padding``: other tokens and other logits at the padded positions.
+    - ``width``: two more columns of padding.
+    - ``row-order``: the answers of each group in the opposite order.
+    - ``group-order``: the prompts in the opposite order.
+    - ``micro-batches``: the loss averaged over the prompts, one at a time, where these have equally
+      many tokens; ``micro-batches-unequal``: where they have not.
+    - ``ranks``: the same, and each process computes its own advantages.
+    - ``other-prompt``: other answers to the other prompts; the gradient of the first one's answers.
+    - ``reward-shift``: a constant added to every reward (no fault without a baseline).
+
+    Args:
+        bound: The loss.
+        world: Whose policy is scored.
+        chosen: [O, B] the outcomes; some of them are taken.
+    """
+    some = _some(world, chosen)
+    plain = _ascents(bound, world, some)
+    language = world.language
+    padded = replace(world, language=replace(language, pad_token=1))
+    wider = replace(world, language=replace(language, pad_to=language.width + _WIDER))
+    shifted = replace(world, rewards=world.rewards + _SHIFT)
+    found = {
+        "padding": _change(plain, _ascents(bound, _other_padding(padded), some)),
+        "width": _change(plain, _ascents(bound, _grown(wider), some)),
+        "reward-shift": _change(plain, _ascents(bound, shifted, some)),
+    }
+    rows = torch.arange(chosen.shape[1]).view(language.prompts, language.group_size)
+    if language.group_size > 1:
+        found["row-order"] = _change(plain, _ascents(_ordered(bound, rows.flip(1)), world, some))
+    if language.prompts > 1:
+        found["group-order"] = _change(plain, _ascents(_ordered(bound, rows.flip(0)), world, some))
+        found |= _sliced(bound, world, some, plain)
+        found["other-prompt"] = _other_prompt(bound, world, some, plain)
+    return found
+
+
+def order_matters(loss: TokenLoss, world: World, chosen: Tensor) -> bool:
+    """Whether the order of the rows within groups changes any gradient of some outcomes."""
+    rows = torch.arange(chosen.shape[1]).view(world.language.prompts, -1)
+    generator = torch.Generator().manual_seed(0)
+    some = _some(world, chosen)
+    plain = _ascents(loss, world, some)
+    for _ in range(3):
+        order = rows[:, torch.randperm(rows.shape[1], generator=generator)]
+        if _change(plain, _ascents(_ordered(loss, order), world, some)) > 1e-10:
+            return True
+    return False
+
+
+def _some(world: World, chosen: Tensor) -> Tensor:
+    """A few possible outcomes, spread over all."""
+    prompt = torch.arange(world.language.prompts).repeat_interleave(world.language.group_size)
+    possible = chosen[world.probabilities[prompt, chosen].prod(1) > 0]
+    return possible[:: max(len(possible) // _OUTCOMES, 1)]
+
+
+def _ascents(loss: TokenLoss, world: World, chosen: Tensor) -> Array:
+    return np.asarray(ascents(loss, world, chosen).numpy())
+
+
+def _change(plain: Array, other: Array) -> float:
+    """‖other − c plain‖/‖other‖ with the best c, over the outcomes where both are numbers."""
+    first = plain.reshape(len(plain), -1)
+    width = min(plain.shape[2], other.shape[2])
+    second = other[:, :, :width].reshape(len(other), -1)
+    first = plain[:, :, :width].reshape(len(plain), -1)
+    beyond = other[:, :, width:].reshape(len(other), -1)
+    kept = np.isfinite(first).all(1) & np.isfinite(second).all(1)
+    first, second, beyond = first[kept], second[kept], beyond[kept]
+    size = float(np.sqrt((second**2).sum() + (beyond**2).sum()))
+    if size == 0.0:
+        return 0.0 if not first.any() else 1.0
+    square = float((first**2).sum())
+    factor = float((first * second).sum()) / square if square else 0.0
+    left = np.sqrt(((second - factor * first) ** 2).sum() + (beyond**2).sum())
+    return float(left) / size
+
+
+def _other_padding(world: World) -> World:
+    """Other logits in the rows of the tables that stand for padded positions."""
+    other = make_world(world.language, 1000, world.behaviour)
+    states = len(world.language.states)
+
+    def mixed(own: Tensor, new: Tensor) -> Tensor:
+        return torch.cat([own[:, :states], new[:, states : own.shape[1]]], dim=1)
+
+    names = ("logits", "ref_logits", "old_logits", "rollout_logits")
+    return replace(world, **{n: mixed(getattr(world, n), getattr(other, n)) for n in names})
+
+
+def _grown(world: World) -> World:
+    """Rows of the tables for the columns that were added."""
+    other = make_world(world.language, 1001, world.behaviour)
+
+    def longer(own: Tensor, new: Tensor) -> Tensor:
+        return torch.cat([own, new[:, own.shape[1] :]], dim=1)
+
+    names = ("logits", "ref_logits", "old_logits", "rollout_logits")
+    return replace(world, **{n: longer(getattr(world, n), getattr(other, n)) for n in names})
+
+
+def _ordered(loss: TokenLoss, rows: Tensor) -> TokenLoss:
+    """The loss of the batch with its rows in another order; gradients stay with their rows."""
+    return lambda batch: loss(batch.rows(rows.reshape(-1)))
+
+
+def _sliced(bound: BoundLoss, world: World, some: Tensor, plain: Array) -> dict[str, float]:
+    """One prompt at a time: in one process, and in several that know nothing of each other."""
+    size = world.language.group_size
+    sliced = _ascents(replace(bound, micro_batch=size), world, some)
+    tokens = world.language.lengths[some].view(len(some), -1, size).sum(-1)
+    equal = np.asarray((tokens == tokens[:, :1]).all(1).numpy())
+
+    def of_ranks(batch: TokenBatch) -> Tensor:
+        starts = range(0, batch.tokens.shape[0], size)
+        return torch.stack([bound(batch.rows(slice(n, n + size))) for n in starts]).mean()
+
+    found = {"ranks": _change(plain, _ascents(of_ranks, world, some))}
+    for name, kept in (("micro-batches", equal), ("micro-batches-unequal", ~equal)):
+        if kept.any():
+            found[name] = _change(plain[kept], sliced[kept])
+    return found
+
+
+def _other_prompt(bound: BoundLoss, world: World, some: Tensor, plain: Array) -> float:
+    size = world.language.group_size
+    other = some.clone()
+    other[:, size:] = (other[:, size:] + 1) % len(world.language.answers)
+    changed = _ascents(bound, world, other)
+    return _change(plain[:, :size], changed[:, :size])

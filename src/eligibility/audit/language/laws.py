@@ -1,0 +1,183 @@
+"""The parts of which a token's weight is made: divisor, scale, baseline, factor, pattern, score.
+
+Each is a small function of a `Sample`. A reading is one choice of each; which one a loss has made is
+decided by fitting all enumerated batches, never by the text of the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from eligibility.audit.arrays import Array
+from eligibility.audit.language.sample import Sample
+
+RowLaw = Callable[[Sample], Array]  # [M, B]
+TokenLaw = Callable[[Sample], Array]  # [M, B, W]
+
+
+def _ones(sample: Sample) -> Array:
+    return np.ones(sample.lengths.shape)
+
+
+def _of_ended(sample: Sample, values: Array) -> Array:
+    """[M, B] values of the answers with an end; 0 for those that were cut."""
+    return np.where(sample.ended, values, 0.0)
+
+
+def _per(total: Array) -> Array:
+    """1/total, and 0 where nothing is counted."""
+    return np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
+
+
+def _batch(values: Array) -> Array:
+    """[M, B] the mean over the batch, at each row."""
+    return np.broadcast_to(values.mean(1, keepdims=True), values.shape)
+
+
+def _slice_tokens(sample: Sample) -> Array:
+    return _per(sample.by_slice(sample.lengths.astype(float)))
+
+
+def _width(sample: Sample) -> Array:
+    return np.broadcast_to(1.0 / sample.width[:, None], sample.lengths.shape)
+
+
+# What the sum over the tokens of an answer is divided by.
+DIVISORS: dict[str, RowLaw] = {
+    "constant": _ones,
+    "own-length": lambda s: 1.0 / s.lengths,
+    "batch-tokens": lambda s: _per(_batch(s.lengths.astype(float))),
+    "group-tokens": lambda s: _per(s.by_group(s.lengths.astype(float))),
+    "slice-tokens": _slice_tokens,
+    "width": _width,
+    "ended": lambda s: _of_ended(s, _ones(s)),
+    "ended, own-length": lambda s: _of_ended(s, 1.0 / s.lengths),
+    "ended, batch-tokens": lambda s: _of_ended(s, _per(_batch(s.lengths.astype(float)))),
+    "ended, tokens of the ended": lambda s: _of_ended(s, _per(_batch(s.lengths * s.ended))),
+    "ended, number of the ended": lambda s: _of_ended(s, _per(_batch(s.ended.astype(float)))),
+    "ended, own-length, number of the ended": lambda s: _of_ended(
+        s, _per(_batch(s.ended.astype(float))) / s.lengths
+    ),
+    "ended, width": lambda s: _of_ended(s, _width(s)),
+}
+
+
+def token_weighted_mean(sample: Sample, values: Array) -> Array:
+    """[M, B] the mean over all tokens of the batch of what each answer has."""
+    return _batch(values * sample.lengths) / _batch(sample.lengths.astype(float))
+
+
+def _deviation(values: Array, mean: Callable[[Array], Array]) -> Array:
+    return np.sqrt(np.maximum(mean((values - mean(values)) ** 2), 0.0))
+
+
+def _others_deviation(sample: Sample) -> Array:
+    """The deviation of the other answers of the group."""
+    size = sample.group_size
+    if size < 3:
+        return np.zeros_like(sample.rewards)
+    total, squares = sample.by_group(sample.rewards) * size, sample.by_group(sample.rewards**2) * size
+    mean = (total - sample.rewards) / (size - 1)
+    return np.sqrt(np.maximum((squares - sample.rewards**2) / (size - 1) - mean**2, 0.0))
+
+
+# What the advantages are divided by; up to a constant factor, so with or without Bessel's correction.
+SCALES: dict[str, RowLaw] = {
+    "none": _ones,
+    "group": lambda s: _deviation(s.rewards, s.by_group),
+    "batch": lambda s: _deviation(s.rewards, _batch),
+    "batch of the centred": lambda s: _deviation(s.rewards - s.by_group(s.rewards), _batch),
+    "tokens": lambda s: _deviation(s.rewards, lambda v: token_weighted_mean(s, v)),
+    "tokens of the centred": lambda s: _deviation(
+        s.rewards - s.by_group(s.rewards), lambda v: token_weighted_mean(s, v)
+    ),
+    "others of the group": _others_deviation,
+    "largest of the group": lambda s: _block_max(np.abs(s.rewards - s.by_group(s.rewards)), s),
+    "mean size of the group": lambda s: s.by_group(np.abs(s.rewards - s.by_group(s.rewards))),
+    "range of the group": lambda s: _block_max(s.rewards, s) + _block_max(-s.rewards, s),
+    "largest of the batch": lambda s: np.broadcast_to(
+        np.abs(s.rewards).max(1, keepdims=True), s.rewards.shape
+    ),
+}
+
+
+COMMON_SCALES = ("none", "group", "batch", "tokens")  # also tried where something else is odd
+
+
+def _block_max(values: Array, sample: Sample) -> Array:
+    starts = np.arange(0, values.shape[1], sample.group_size)
+    return np.repeat(np.maximum.reduceat(values, starts, axis=1), sample.group_size, axis=1)
+
+
+def baseline_columns(sample: Sample) -> dict[str, Array]:
+    """[M, B] each: what an advantage is a sum of."""
+    rewards = sample.rewards
+    columns = {"own": rewards}
+    if sample.group_size > 1:
+        columns["group"] = sample.by_group(rewards)
+    if rewards.shape[1] > sample.group_size:
+        columns["batch"] = _batch(rewards)
+    if rewards.shape[1] > 1:
+        columns["tokens"] = token_weighted_mean(sample, rewards)
+        columns["group tokens"] = sample.by_group(rewards * sample.lengths) / sample.by_group(
+            sample.lengths.astype(float)
+        )
+    return columns
+
+
+def _all(sample: Sample) -> Array:
+    return np.ones(sample.mask.shape)
+
+
+def _place(sample: Sample) -> Array:
+    return np.broadcast_to(np.arange(sample.mask.shape[2]), sample.mask.shape)
+
+
+def _last(sample: Sample) -> Array:
+    return np.asarray(_place(sample) == sample.lengths[..., None] - 1, dtype=float)
+
+
+# Which tokens of an answer are trained on.
+PATTERNS: dict[str, TokenLaw] = {
+    "all": _all,
+    "last-dropped": lambda s: 1.0 - _last(s),
+    "end-dropped": lambda s: 1.0 - _last(s) * s.ended[..., None],
+    "first-dropped": lambda s: np.asarray(_place(s) > 0, dtype=float),
+    "last-only": _last,
+    "first-only": lambda s: np.asarray(_place(s) == 0, dtype=float),
+}
+
+
+def _of_answer(values: Array) -> Array:
+    """[M, B, W] the sum over an answer's tokens, at each of them."""
+    return np.broadcast_to(values.sum(-1, keepdims=True), values.shape)
+
+
+# What a weight is multiplied by besides.
+FACTORS: dict[str, TokenLaw] = {
+    "one": _all,
+    "probability": lambda s: np.exp(s.log_probs),
+    "probability of the answer": lambda s: np.exp(_of_answer(np.where(s.mask, s.log_probs, 0.0))),
+}
+RATIOS: dict[str, TokenLaw] = {
+    "token-ratio": lambda s: np.exp(s.log_ratio),
+    "sequence-ratio": lambda s: np.exp(_of_answer(s.log_ratio)),
+    "prefix-ratio": lambda s: np.exp(np.cumsum(s.log_ratio, axis=-1)),
+    "geometric-mean-ratio": lambda s: np.exp(_of_answer(s.log_ratio) / s.lengths[..., None]),
+}
+
+
+def scores_of(sample: Sample, tokens: Array) -> Array:
+    """[M, B, W, V] ∂ log π(token)/∂logits for these tokens."""
+    return np.asarray(np.eye(sample.probs.shape[-1])[tokens] - sample.probs)
+
+
+# Which token's log-probability is differentiated at a position.
+SCORED: dict[str, Callable[[Sample], Array]] = {
+    "taken": lambda s: s.scores,
+    "token before": lambda s: scores_of(s, np.roll(s.tokens, 1, axis=-1)),
+    "token after": lambda s: scores_of(s, np.roll(s.tokens, -1, axis=-1)),
+    "most likely": lambda s: scores_of(s, s.probs.argmax(-1)),
+}

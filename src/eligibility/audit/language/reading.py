@@ -1,0 +1,187 @@
+"""What the rewards do to the weights: one composition of laws that explains every batch."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from eligibility.audit.arrays import Array
+from eligibility.audit.language.laws import (
+    COMMON_SCALES,
+    DIVISORS,
+    FACTORS,
+    PATTERNS,
+    RATIOS,
+    SCALES,
+    SCORED,
+    baseline_columns,
+)
+from eligibility.audit.language.sample import Sample
+
+EXACT = 1e-8  # residuals of a fit below it are rounding and the error of its least squares
+_SEARCHED = 60  # batches on which compositions are tried before all are looked at
+_NEWTON = 12  # steps for the ε beside a standard deviation
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The composition of a token's weight.
+
+    Attributes:
+        coefficients: Of the baseline's columns: "own", "group", "batch", "tokens".
+        divisor: Key of `DIVISORS`.
+        scale: Key of `SCALES`.
+        epsilon: What is added to the deviation.
+        pattern: Key of `PATTERNS`.
+        factor: Key of `FACTORS` or `RATIOS`.
+        scored: Key of `SCORED`.
+        residual: ‖what is not explained‖ / ‖weights‖ over every batch.
+    """
+
+    coefficients: Mapping[str, float]
+    divisor: str = "constant"
+    scale: str = "none"
+    epsilon: float = 0.0
+    pattern: str = "all"
+    factor: str = "one"
+    scored: str = "taken"
+    residual: float = 1.0
+
+
+def read(sample: Sample, off_policy: bool = False) -> Reading | None:
+    """The first composition, simple ones first, that explains the gradients of every batch.
+
+    Args:
+        sample: With the part of the gradient that changes its sign with the rewards.
+        off_policy: Whether the tokens were drawn from something else than what is scored.
+    """
+    if not len(sample.rewards) or sample.size == 0.0:
+        return None
+    step = max(len(sample.rewards) // _SEARCHED, 1)
+    few = sample.take(np.arange(0, len(sample.rewards), step))
+    for shape in _shapes(few, off_policy):
+        found = _fitted(few, shape)
+        if found.residual < EXACT:
+            found = _fitted(sample, shape)
+            if found.residual < EXACT:
+                return found
+    return None
+
+
+def _shapes(sample: Sample, off_policy: bool) -> Iterator[Reading]:
+    """Compositions in the order in which they are tried."""
+    factors = ["one", *RATIOS, *FACTORS] if off_policy else [*FACTORS]
+    for scored, factor in itertools.product(SCORED, factors):
+        pattern = _pattern(sample, scored)
+        scales = SCALES if scored == "taken" and factor == "one" else COMMON_SCALES
+        if pattern is None or not project(sample, SCORED[scored](sample))[1]:
+            continue
+        for scale, divisor in itertools.product(scales, DIVISORS):
+            yield Reading({}, divisor, scale, 0.0, pattern, factor, scored)
+
+
+def _pattern(sample: Sample, scored: str) -> str:
+    """The pattern that leaves out the most tokens of those whose gradients are always 0."""
+    weights, _ = project(sample, SCORED[scored](sample))
+    size = np.abs(weights[sample.mask]).max()
+    silent = np.abs(weights) <= EXACT * size
+    left_out = {
+        name: sample.mask & (pattern(sample) == 0) for name, pattern in PATTERNS.items()
+    }
+    fitting = [name for name, out in left_out.items() if silent[out].all()]
+    return max(fitting, key=lambda name: left_out[name].sum())
+
+
+def _fitted(sample: Sample, shape: Reading) -> Reading:
+    """A composition with the coefficients and the ε that fit best."""
+    scores = SCORED[shape.scored](sample)
+    weights, explained = project(sample, scores)
+    if not explained:
+        return shape
+    law = DIVISORS[shape.divisor](sample)[..., None] * PATTERNS[shape.pattern](sample)
+    law = law * (FACTORS | RATIOS)[shape.factor](sample)
+    bases = baseline_columns(sample)
+    deviation = SCALES[shape.scale](sample)
+    if shape.scale == "none":
+        return _linear(sample, shape, weights, law, bases, np.ones_like(deviation))
+    epsilon = 0.0
+    found = shape
+    for _ in range(_NEWTON):
+        inverse = np.divide(
+            1.0, deviation + epsilon, out=np.zeros_like(deviation), where=deviation > 1e-9
+        )
+        found = replace(
+            _linear(sample, shape, weights, law, bases, inverse), epsilon=epsilon
+        )
+        if found.residual < 1e-12:
+            break
+        if found.residual > 0.3:
+            return found
+        # the slope of the prediction by ε tells how far ε is off
+        advantage = sum(found.coefficients[name] * column for name, column in bases.items())
+        slope = -(law * (advantage * inverse**2)[..., None])[sample.mask]
+        missing = (weights - law * (advantage * inverse)[..., None])[sample.mask]
+        if not slope.any():
+            break
+        columns = np.stack([*_columns(sample, law, bases, inverse), slope], axis=1)
+        whole = weights[sample.mask]
+        solved = np.linalg.lstsq(columns, whole, rcond=1e-11)[0]
+        change = solved[-1]
+        if not np.isfinite(change) or abs(change) < 1e-15 or not missing.any():
+            break
+        epsilon = max(epsilon + change, 0.0)
+    return found
+
+
+def _columns(
+    sample: Sample, law: Array, bases: Mapping[str, Array], inverse: Array
+) -> list[Array]:
+    return [(law * (base * inverse)[..., None])[sample.mask] for base in bases.values()]
+
+
+def _linear(
+    sample: Sample,
+    shape: Reading,
+    weights: Array,
+    law: Array,
+    bases: Mapping[str, Array],
+    inverse: Array,
+) -> Reading:
+    columns = np.stack(_columns(sample, law, bases, inverse), axis=1)
+    wanted = weights[sample.mask]
+    found = np.linalg.lstsq(columns, wanted, rcond=1e-11)[0]
+    residual = float(np.linalg.norm(wanted - columns @ found) / np.linalg.norm(wanted))
+    largest = np.abs(found).max()
+    kept = {
+        name: float(value) if abs(value) > 1e-7 * largest else 0.0
+        for name, value in zip(bases, found, strict=True)
+    }
+    return replace(shape, coefficients=kept, residual=residual)
+
+
+def project(sample: Sample, scores: Array) -> tuple[Array, bool]:
+    """[M, B, W] weights of the scores in the gradients, and whether nothing else is in these."""
+    squares = (scores**2).sum(-1)
+    along = (sample.ascent * scores).sum(-1)
+    weights = np.divide(along, squares, out=np.zeros_like(along), where=squares > 0)
+    left = (sample.ascent - weights[..., None] * scores)[sample.mask]
+    return weights, float(np.linalg.norm(left)) <= EXACT * sample.size
+
+
+def predicted(sample: Sample, reading: Reading) -> Array:
+    """[M, B, W, V] the gradients that a reading stands for."""
+    law = DIVISORS[reading.divisor](sample)[..., None] * PATTERNS[reading.pattern](sample)
+    law = law * (FACTORS | RATIOS)[reading.factor](sample)
+    bases = baseline_columns(sample)
+    advantage = np.asarray(sum(reading.coefficients[name] * bases[name] for name in bases))
+    if reading.scale != "none":
+        deviation = SCALES[reading.scale](sample)
+        inverse = np.divide(
+            1.0, deviation + reading.epsilon, out=np.zeros_like(deviation), where=deviation > 1e-9
+        )
+        advantage = advantage * inverse
+    weights = np.where(sample.mask, law * advantage[..., None], 0.0)
+    return np.asarray(weights[..., None] * SCORED[reading.scored](sample))

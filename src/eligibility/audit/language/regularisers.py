@@ -1,0 +1,140 @@
+"""What no reward has a part in: divergences from a reference, entropies, and where they stand."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from eligibility.audit.arrays import Array
+from eligibility.audit.language.laws import DIVISORS, baseline_columns
+from eligibility.audit.language.reading import EXACT, Reading
+from eligibility.audit.language.sample import Sample
+
+_TERMS = 3  # that a loss adds together
+Term = Callable[[Sample], Array]  # [M, B, W, V], a gradient at the logits
+
+
+def _weighed(weights: Callable[[Sample], Array]) -> Term:
+    return lambda s: s.scores * weights(s)[..., None]
+
+
+def _later(values: Array) -> Array:
+    """[M, B, W] the sum from a token on."""
+    return np.flip(np.cumsum(np.flip(values, -1), -1), -1)
+
+
+def _log(probs: Array) -> Array:
+    return np.log(np.maximum(probs, 1e-300))
+
+
+def _reverse(s: Sample) -> Array:
+    """∇ KL(π‖ref) of a state by its logits."""
+    difference = _log(s.probs) - _log(s.ref_probs)
+    return s.probs * (difference - (s.probs * difference).sum(-1, keepdims=True))
+
+
+def _entropy(s: Sample) -> Array:
+    """∇ H(π) of a state by its logits."""
+    entropy = -(s.probs * _log(s.probs)).sum(-1, keepdims=True)
+    return -s.probs * (_log(s.probs) + entropy)
+
+
+def _own_log_probs(s: Sample) -> Array:
+    return np.where(s.mask, s.log_probs, 0.0)
+
+
+# The gradient of each term that people add to a loss or to a reward, per token; the sign is that of
+# an addition to the loss, or of a subtraction from the reward.
+TERMS: dict[str, Term] = {
+    "k1": _weighed(lambda s: np.ones(s.mask.shape)),
+    "k2": _weighed(lambda s: s.log_ratio_to_ref),
+    "k3": _weighed(lambda s: 1.0 - np.exp(-s.log_ratio_to_ref)),
+    "absolute": _weighed(lambda s: np.sign(s.log_ratio_to_ref)),
+    "exact reverse": _reverse,
+    "exact forward": lambda s: s.probs - s.ref_probs,
+    "exact entropy": _entropy,
+    "log-probability": _weighed(_own_log_probs),
+}
+# Terms of a whole answer, which a baseline is subtracted from as from a reward.
+IN_REWARD: dict[str, Callable[[Sample], Array]] = {
+    "k1 in the reward": lambda s: s.log_ratio_to_ref,
+    "k2 in the reward": lambda s: s.log_ratio_to_ref**2 / 2,
+    "k3 in the reward": lambda s: np.exp(-s.log_ratio_to_ref) - 1 + s.log_ratio_to_ref,
+    "log-probability in the reward": _own_log_probs,
+}
+
+
+@dataclass(frozen=True)
+class Regularisers:
+    """The terms that explain the part of the gradient in which no reward has a part.
+
+    Attributes:
+        coefficients: Of each term that takes part, as an addition to the loss or a subtraction from
+            the reward, before the divisor.
+        divisor: Key of `DIVISORS`.
+        residual: ‖what is not explained‖ / ‖that part‖.
+    """
+
+    coefficients: Mapping[str, float]
+    divisor: str
+    residual: float
+
+
+def read_regularisers(sample: Sample, reading: Reading | None) -> Regularisers | None:
+    """The terms, with the divisor of the reading if it fits, else with another; None: no fit."""
+    own = reading.divisor if reading else "constant"
+    for divisor in dict.fromkeys((own, *DIVISORS)):
+        found = _fit(sample, reading, divisor)
+        if found.residual < EXACT:
+            return found
+    return None
+
+
+def _fit(sample: Sample, reading: Reading | None, divisor: str) -> Regularisers:
+    law = DIVISORS[divisor](sample)[..., None, None]
+    columns = {name: -law * term(sample) for name, term in TERMS.items()}
+    for name, values in IN_REWARD.items():
+        whole = _credited(sample, reading, values(sample).sum(-1))
+        columns[name] = -law * sample.scores * whole[..., None, None]
+        columns[f"{name}, from each token on"] = (
+            -law * sample.scores * _later(values(sample))[..., None]
+        )
+    matrix = np.stack([column[sample.mask].reshape(-1) for column in columns.values()], axis=1)
+    wanted = sample.ascent[sample.mask].reshape(-1)
+    chosen, values, residual = _fewest(matrix, wanted)
+    names = list(columns)
+    coefficients = {names[i]: float(v) for i, v in zip(chosen, values, strict=True)}
+    return Regularisers(coefficients, divisor, residual)
+
+
+def _fewest(matrix: Array, wanted: Array) -> tuple[tuple[int, ...], Array, float]:
+    """The fewest columns whose sum is what is wanted, their coefficients, and what is missing."""
+    # an orthogonal basis of the columns and of what is wanted keeps all that matters, in few rows
+    reduced = np.linalg.qr(np.column_stack([matrix, wanted]), mode="r")
+    columns, target = reduced[:, :-1], reduced[:, -1]
+    size = float(np.linalg.norm(target))
+    best: tuple[tuple[int, ...], Array, float] = ((), np.zeros(0), 1.0)
+    for count in range(1, _TERMS + 1):
+        for chosen in itertools.combinations(range(columns.shape[1]), count):
+            part = columns[:, list(chosen)]
+            values = np.linalg.lstsq(part, target, rcond=1e-10)[0]
+            residual = float(np.linalg.norm(target - part @ values)) / size
+            if residual < best[2]:
+                best = (chosen, values, residual)
+        if best[2] < EXACT:
+            break
+    return best
+
+
+def _credited(sample: Sample, reading: Reading | None, values: Array) -> Array:
+    """[M, B] what becomes of numbers that are added to the rewards: the reading's baseline."""
+    if reading is None or reading.scale != "none" or not reading.coefficients.get("own"):
+        return values
+    from dataclasses import replace
+
+    bases = baseline_columns(replace(sample, rewards=values))
+    own = reading.coefficients["own"]
+    return np.asarray(sum(reading.coefficients[n] / own * bases[n] for n in bases))

@@ -1,0 +1,116 @@
+"""The weights that a loss gave to the tokens, beside everything that they can depend on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+import numpy as np
+
+from eligibility.audit.arrays import Array, Booleans, Integers
+from eligibility.audit.language.measurement import Observed
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Some outcomes of an audit: ``M`` batches of ``B`` answers, ``W`` positions.
+
+    Attributes:
+        ascent: [M, B, W, V] negative gradients at the logits.
+        scores: [M, B, W, V] of the tokens that were drawn.
+        probs: [M, B, W, V] of the policy.
+        ref_probs: [M, B, W, V] of the reference.
+        log_probs: [M, B, W] of the tokens.
+        ref_log_probs: [M, B, W].
+        drawn: [M, B, W] log-probabilities of the draw.
+        tokens: [M, B, W].
+        mask: [M, B, W] booleans.
+        lengths: [M, B].
+        ended: [M, B] booleans.
+        width: [M].
+        rewards: [M, B].
+        group_size: Answers to a prompt.
+        slice_rows: Rows of a micro-batch.
+    """
+
+    ascent: Array
+    scores: Array
+    probs: Array
+    ref_probs: Array
+    log_probs: Array
+    ref_log_probs: Array
+    drawn: Array
+    tokens: Integers
+    mask: Booleans
+    lengths: Integers
+    ended: Booleans
+    width: Integers
+    rewards: Array
+    group_size: int
+    slice_rows: int
+
+    @property
+    def size(self) -> float:
+        """Norm of all gradients on the answers' own positions."""
+        return float(np.linalg.norm(self.ascent[self.mask]))
+
+    @cached_property
+    def log_ratio_to_ref(self) -> Array:
+        """[M, B, W] log π − log ref of the tokens, 0 on padding."""
+        return np.where(self.mask, self.log_probs - self.ref_log_probs, 0.0)
+
+    @cached_property
+    def log_ratio(self) -> Array:
+        """[M, B, W] log π − log of the draw, 0 on padding."""
+        return np.where(self.mask, self.log_probs - self.drawn, 0.0)
+
+    def by_group(self, values: Array) -> Array:
+        """[M, B] mean over each group, at each of its rows."""
+        return _block_mean(values, self.group_size)
+
+    def by_slice(self, values: Array) -> Array:
+        """[M, B] mean over each micro-batch, at each of its rows."""
+        return _block_mean(values, self.slice_rows)
+
+    def take(self, index: Integers) -> Sample:
+        """The sample of some of the batches."""
+        kept = {
+            field.name: value[index] if isinstance(value := getattr(self, field.name), np.ndarray)
+            else value
+            for field in fields(self)
+        }  # fmt: skip
+        return Sample(**kept)
+
+
+def sample_of(observed: Observed, ascent: Array, slice_rows: int | None) -> Sample:
+    """The finite outcomes of the worlds with the rewards as they are, with some of the gradient."""
+    kept = observed.finite & np.isfinite(ascent).all(axis=(1, 2, 3))
+    kept = np.flatnonzero(kept & (observed.world % 2 == 0) & (observed.probability > 0))
+    reference = np.exp(observed.ref_logits - observed.ref_logits.max(-1, keepdims=True))
+    rows = observed.rewards.shape[1]
+    return Sample(
+        ascent=ascent[kept],
+        scores=observed.scores[kept],
+        probs=observed.probs[kept],
+        ref_probs=(reference / reference.sum(-1, keepdims=True))[kept],
+        log_probs=observed.log_probs[kept],
+        ref_log_probs=observed.ref_log_probs[kept],
+        drawn=observed.drawn[kept],
+        tokens=observed.tokens[kept],
+        mask=observed.mask[kept],
+        lengths=observed.lengths[kept],
+        ended=observed.ended[kept],
+        width=observed.width[kept],
+        rewards=observed.rewards[kept],
+        group_size=observed.language.group_size,
+        slice_rows=min(slice_rows or rows, rows),
+    )
+
+
+def _block_mean(values: Array, size: int) -> Array:
+    """[M, B] means of blocks of rows, the last of which may be smaller."""
+    rows = values.shape[1]
+    starts = np.arange(0, rows, size)
+    counts = np.diff(np.append(starts, rows))
+    means = np.add.reduceat(values, starts, axis=1) / counts
+    return np.repeat(means, counts, axis=1)
