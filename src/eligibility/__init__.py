@@ -60,6 +60,8 @@ _PUBLIC = {
     "audit_loss": "eligibility.audit.adapters",
     "audit_module": "eligibility.audit.adapters",
     "audit_script": "eligibility.audit.scripts",
+    "audit_token_loss": "eligibility.audit.language.token_loss",
+    "TokenBatch": "eligibility.audit.language.token_batch",
 }
 # names that are modules themselves
 _MODULES = {

@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 
 from docs.audit.faults import pages
-from eligibility.audit.faults import FAULTS, choices, credit, failures, scoring, updates, values
+from eligibility.audit.faults import (
+    FAULTS,
+    choices,
+    credit,
+    failures,
+    language,
+    scoring,
+    updates,
+    values,
+)
 from eligibility.audit.judgement.catalogue import CREDITS
 from eligibility.audit.judgement.critic import ENDINGS
 
@@ -20,7 +29,7 @@ def test_the_committed_page_is_the_one_that_the_records_make(path: Path) -> None
 
 
 def test_no_id_stands_twice() -> None:
-    families = [m.FAULTS for m in (credit, failures, scoring, updates, values)]
+    families = [m.FAULTS for m in (credit, failures, language, scoring, updates, values)]
     ids = [r.id for records in (*families, choices.CHOICES) for r in records]
     assert len(ids) == len(set(ids))
 

@@ -83,4 +83,67 @@ CHOICES = (
         "the critic's loss moves parameters of the policy too; the audit looks at those "
         "that are the policy's alone",
     ),
+    Choice(
+        "padded-width",
+        "the sum is divided by the width of the padded batch: answers in a batch with a longer one "
+        "count less",
+    ),
+    Choice(
+        "batch-scaled",
+        "the advantages are divided by the standard deviation of the whole batch, all prompts "
+        "together",
+    ),
+    Choice(
+        "truncated-masked",
+        "answers that were cut at the longest length do not count",
+    ),
+    Choice(
+        "kl-in-reward",
+        "a divergence from the reference is subtracted from the reward: with log π − log ref, this is "
+        "the gradient of E[R] − β KL(π‖ref) of whole answers",
+    ),
+    Choice(
+        "kl-per-token",
+        "the gradient of each state's KL(π‖ref) is subtracted, without credit of later divergence to "
+        "earlier tokens",
+    ),
+    Choice(
+        "total-variation",
+        "the absolute value of log π − log ref in the loss: the gradient of each state's "
+        "Σ|π − ref| is subtracted",
+    ),
+    Choice(
+        "token-ratio",
+        "each token has the ratio of its own probabilities: those of the tokens before it are "
+        "ignored",
+    ),
+    Choice(
+        "sequence-ratio",
+        "each token has the ratio of its whole answer: no bias, more variance",
+    ),
+    Choice(
+        "geometric-mean-ratio",
+        "each token has the geometric mean of its answer's ratios, as in GSPO",
+    ),
+    Choice(
+        "clipped",
+        "the gradient of tokens whose ratio is beyond a bound, in the direction that takes it "
+        "further, is 0",
+    ),
+    Choice(
+        "truncated-importance",
+        "ratios beyond a bound are replaced by it: less variance, some bias",
+    ),
+    Choice(
+        "micro-batch-mean",
+        "the normaliser is the micro-batch's: answers in one with fewer tokens count more",
+    ),
+    Choice(
+        "groups-mixed",
+        "an answer's advantage depends on the rewards of other prompts",
+    ),
+    Choice(
+        "discounted-by-token",
+        "the reward at the end is discounted: early tokens of long answers count less",
+    ),
 )

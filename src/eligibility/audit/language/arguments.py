@@ -50,13 +50,14 @@ ALIASES: dict[str, tuple[str, ...]] = {
     ),
     "ref_log_probs": (
         "ref_log_prob", "ref_logprobs", "ref_logprob", "ref_per_token_logps", "ref_logps",
-        "reference_logprobs", "reference_policy_logprobs", "base_action_log_probs", "log_probs_base",
-        "base_log_probs", "base_logprobs", "teacher_log_probs", "teacher_logprobs",
-        "reference_log_probs", "ref_policy_logprobs",
+        "reference_logprobs", "reference_policy_logprobs", "base_action_log_probs",
+        "log_probs_base", "base_log_probs", "base_logprobs", "teacher_log_probs",
+        "teacher_logprobs", "reference_log_probs", "ref_policy_logprobs",
     ),
     "ref_logits": ("reference_logits", "base_logits", "teacher_logits"),
     "rewards": (
-        "reward", "scores", "score", "returns", "outcome_rewards", "sequence_rewards", "raw_rewards",
+        "reward", "scores", "score", "returns", "outcome_rewards", "sequence_rewards",
+        "raw_rewards",
     ),
     "token_rewards": (
         "token_level_rewards", "token_level_scores", "per_token_rewards", "rewards_per_token",
@@ -66,8 +67,8 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "hidden": ("hidden_states", "last_hidden_state", "_input"),
     "unembedding": ("lm_head_weight", "weight", "lin_weight", "lm_head"),
     "group_size": (
-        "num_generations", "samples_per_prompt", "n_samples_per_prompt", "group_count", "num_samples",
-        "num_samples_per_prompt", "grpo_size", "n_samples", "rollout_n",
+        "num_generations", "samples_per_prompt", "n_samples_per_prompt", "group_count",
+        "num_samples", "num_samples_per_prompt", "grpo_size", "n_samples", "rollout_n",
     ),
     "max_length": (
         "max_completion_length", "max_response_length", "max_tokens", "loss_scale_factor",
@@ -147,8 +148,8 @@ def bind(
         example: A batch whose number of rows is not its width.
 
     Raises:
-        InvalidTypeError: Something is no function, has a parameter that cannot be filled, or returns
-            no scalar.
+        InvalidTypeError: Something is no function, has a parameter that cannot be filled, or
+            returns no scalar.
     """
     for name, function in (("`loss`", loss), ("`advantage`", advantage)):
         if function is not None and not callable(function):

@@ -22,8 +22,8 @@ _SHIFT = 1.7  # what is added to every reward
 def invariances(bound: BoundLoss, world: World, chosen: Tensor) -> dict[str, float]:
     """The relative change of the gradient under each change, up to a constant factor.
 
-    A change is 0 (to rounding) where the gradient stays as it is, on each of some outcomes: ‖g′ − c g‖
-    / ‖g′‖ over all of them, with one c.
+    A change is 0 (to rounding) where the gradient stays as it is, on each of some outcomes:
+    ‖g′ − c g‖ / ‖g′‖ over all of them, with one c.
 
     - ``padding``: other tokens and other logits at the padded positions.
     - ``width``: two more columns of padding.
@@ -105,25 +105,30 @@ def _change(plain: Array, other: Array) -> float:
 
 def _other_padding(world: World) -> World:
     """Other logits in the rows of the tables that stand for padded positions."""
-    other = make_world(world.language, 1000, world.behaviour)
     states = len(world.language.states)
-
-    def mixed(own: Tensor, new: Tensor) -> Tensor:
-        return torch.cat([own[:, :states], new[:, states : own.shape[1]]], dim=1)
-
-    names = ("logits", "ref_logits", "old_logits", "rollout_logits")
-    return replace(world, **{n: mixed(getattr(world, n), getattr(other, n)) for n in names})
+    return _with_rows(world, make_world(world.language, 1000, world.behaviour), states)
 
 
 def _grown(world: World) -> World:
     """Rows of the tables for the columns that were added."""
-    other = make_world(world.language, 1001, world.behaviour)
+    return _with_rows(
+        world, make_world(world.language, 1001, world.behaviour), world.logits.shape[1]
+    )
 
-    def longer(own: Tensor, new: Tensor) -> Tensor:
-        return torch.cat([own, new[:, own.shape[1] :]], dim=1)
 
-    names = ("logits", "ref_logits", "old_logits", "rollout_logits")
-    return replace(world, **{n: longer(getattr(world, n), getattr(other, n)) for n in names})
+def _with_rows(world: World, other: World, start: int) -> World:
+    """The policies' tables from a row on as another world has them."""
+
+    def joined(own: Tensor, new: Tensor) -> Tensor:
+        return torch.cat([own[:, :start], new[:, start:]], dim=1)
+
+    return replace(
+        world,
+        logits=joined(world.logits, other.logits),
+        ref_logits=joined(world.ref_logits, other.ref_logits),
+        old_logits=joined(world.old_logits, other.old_logits),
+        rollout_logits=joined(world.rollout_logits, other.rollout_logits),
+    )
 
 
 def _ordered(loss: TokenLoss, rows: Tensor) -> TokenLoss:

@@ -1,7 +1,7 @@
 """The parts of which a token's weight is made: divisor, scale, baseline, factor, pattern, score.
 
-Each is a small function of a `Sample`. A reading is one choice of each; which one a loss has made is
-decided by fitting all enumerated batches, never by the text of the program.
+Each is a small function of a `Sample`. A reading is one choice of each; which one a loss has made
+is decided by fitting all enumerated batches, never by the text of the program.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ DIVISORS: dict[str, RowLaw] = {
     "ended": lambda s: _of_ended(s, _ones(s)),
     "ended, own-length": lambda s: _of_ended(s, 1.0 / s.lengths),
     "ended, batch-tokens": lambda s: _of_ended(s, _per(_batch(s.lengths.astype(float)))),
-    "ended, tokens of the ended": lambda s: _of_ended(s, _per(_batch(s.lengths * s.ended))),
+    "ended, tokens of the ended": lambda s: _of_ended(
+        s, _per(_batch(_of_ended(s, s.lengths.astype(float))))
+    ),
     "ended, number of the ended": lambda s: _of_ended(s, _per(_batch(s.ended.astype(float)))),
     "ended, own-length, number of the ended": lambda s: _of_ended(
         s, _per(_batch(s.ended.astype(float))) / s.lengths
@@ -78,12 +80,15 @@ def _others_deviation(sample: Sample) -> Array:
     size = sample.group_size
     if size < 3:
         return np.zeros_like(sample.rewards)
-    total, squares = sample.by_group(sample.rewards) * size, sample.by_group(sample.rewards**2) * size
+    total, squares = (
+        sample.by_group(sample.rewards) * size,
+        sample.by_group(sample.rewards**2) * size,
+    )
     mean = (total - sample.rewards) / (size - 1)
     return np.sqrt(np.maximum((squares - sample.rewards**2) / (size - 1) - mean**2, 0.0))
 
 
-# What the advantages are divided by; up to a constant factor, so with or without Bessel's correction.
+# What the advantages are divided by, up to a constant factor: with Bessel's correction or without.
 SCALES: dict[str, RowLaw] = {
     "none": _ones,
     "group": lambda s: _deviation(s.rewards, s.by_group),

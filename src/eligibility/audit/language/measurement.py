@@ -138,6 +138,11 @@ class Observed:
         pairs = self.ascent.reshape(-1, 2, len(self.outcomes.chosen), *self.ascent.shape[1:])
         return np.asarray(pairs[:, ::-1].reshape(self.ascent.shape))
 
+    @property
+    def padded(self) -> Array:
+        """[N, B, W, V] the part of ``ascent`` at padded positions."""
+        return np.asarray(np.where(self.mask[..., None], 0.0, self.ascent))
+
     def expected(self, ascent: Array) -> Array:
         """[worlds, P, S, V] E[g] by the policy's tables of each world, of per-outcome ascents."""
         language = self.language
@@ -190,20 +195,27 @@ def _arrays(outcomes: Outcomes, measured: Tensor) -> Observed:
     )
 
 
-def true_directions(outcomes: Outcomes) -> dict[str, Array]:
-    """[worlds, P, S, V] each: the named directions by the tables of each world's policy."""
-    found = [_directions_of(world) for world in outcomes.worlds]
+def true_directions(outcomes: Outcomes, temperature: float = 1.0) -> dict[str, Array]:
+    """[worlds, P, S, V] each: the named directions by the tables of each world's policy.
+
+    Args:
+        outcomes: The worlds.
+        temperature: Of the policy that is meant, and of the reference.
+    """
+    found = [_directions_of(world, temperature) for world in outcomes.worlds]
     return {name: np.stack([each[name] for each in found]) for name in found[0]}
 
 
-def _directions_of(world: World) -> dict[str, Array]:
+def _directions_of(world: World, temperature: float) -> dict[str, Array]:
     language = world.language
     table = world.logits.clone().requires_grad_()
     mask = (torch.arange(language.width) < language.lengths[:, None]).double()
     prompts = [
         Answers(
-            log_probs=table[prompt, language.positions].log_softmax(-1),
-            ref_log_probs=world.ref_logits[prompt, language.positions].log_softmax(-1),
+            log_probs=(table[prompt, language.positions] / temperature).log_softmax(-1),
+            ref_log_probs=(world.ref_logits[prompt, language.positions] / temperature).log_softmax(
+                -1
+            ),
             tokens=language.tokens,
             mask=mask,
             rewards=world.rewards[prompt],

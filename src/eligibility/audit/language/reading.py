@@ -21,7 +21,8 @@ from eligibility.audit.language.laws import (
 )
 from eligibility.audit.language.sample import Sample
 
-EXACT = 1e-8  # residuals of a fit below it are rounding and the error of its least squares
+# Residuals of a fit below it are rounding: of double precision, or where a loss uses single.
+EXACT, EXACT_IN_SINGLE = 1e-8, 1e-5
 _SEARCHED = 60  # batches on which compositions are tried before all are looked at
 _NEWTON = 12  # steps for the ε beside a standard deviation
 
@@ -51,46 +52,45 @@ class Reading:
     residual: float = 1.0
 
 
-def read(sample: Sample, off_policy: bool = False) -> Reading | None:
+def read(sample: Sample, off_policy: bool = False, exact: float = EXACT) -> Reading | None:
     """The first composition, simple ones first, that explains the gradients of every batch.
 
     Args:
         sample: With the part of the gradient that changes its sign with the rewards.
         off_policy: Whether the tokens were drawn from something else than what is scored.
+        exact: Residuals below it are rounding.
     """
     if not len(sample.rewards) or sample.size == 0.0:
         return None
     step = max(len(sample.rewards) // _SEARCHED, 1)
     few = sample.take(np.arange(0, len(sample.rewards), step))
-    for shape in _shapes(few, off_policy):
+    for shape in _shapes(few, off_policy, exact):
         found = _fitted(few, shape)
-        if found.residual < EXACT:
+        if found.residual < exact:
             found = _fitted(sample, shape)
-            if found.residual < EXACT:
+            if found.residual < exact:
                 return found
     return None
 
 
-def _shapes(sample: Sample, off_policy: bool) -> Iterator[Reading]:
+def _shapes(sample: Sample, off_policy: bool, exact: float) -> Iterator[Reading]:
     """Compositions in the order in which they are tried."""
     factors = ["one", *RATIOS, *FACTORS] if off_policy else [*FACTORS]
     for scored, factor in itertools.product(SCORED, factors):
-        pattern = _pattern(sample, scored)
+        pattern = _pattern(sample, scored, exact)
         scales = SCALES if scored == "taken" and factor == "one" else COMMON_SCALES
-        if pattern is None or not project(sample, SCORED[scored](sample))[1]:
+        if project(sample, SCORED[scored](sample))[1] > exact:
             continue
         for scale, divisor in itertools.product(scales, DIVISORS):
             yield Reading({}, divisor, scale, 0.0, pattern, factor, scored)
 
 
-def _pattern(sample: Sample, scored: str) -> str:
+def _pattern(sample: Sample, scored: str, exact: float) -> str:
     """The pattern that leaves out the most tokens of those whose gradients are always 0."""
     weights, _ = project(sample, SCORED[scored](sample))
     size = np.abs(weights[sample.mask]).max()
-    silent = np.abs(weights) <= EXACT * size
-    left_out = {
-        name: sample.mask & (pattern(sample) == 0) for name, pattern in PATTERNS.items()
-    }
+    silent = np.abs(weights) <= exact * size
+    left_out = {name: sample.mask & (pattern(sample) == 0) for name, pattern in PATTERNS.items()}
     fitting = [name for name, out in left_out.items() if silent[out].all()]
     return max(fitting, key=lambda name: left_out[name].sum())
 
@@ -98,9 +98,7 @@ def _pattern(sample: Sample, scored: str) -> str:
 def _fitted(sample: Sample, shape: Reading) -> Reading:
     """A composition with the coefficients and the ε that fit best."""
     scores = SCORED[shape.scored](sample)
-    weights, explained = project(sample, scores)
-    if not explained:
-        return shape
+    weights, _ = project(sample, scores)
     law = DIVISORS[shape.divisor](sample)[..., None] * PATTERNS[shape.pattern](sample)
     law = law * (FACTORS | RATIOS)[shape.factor](sample)
     bases = baseline_columns(sample)
@@ -113,9 +111,7 @@ def _fitted(sample: Sample, shape: Reading) -> Reading:
         inverse = np.divide(
             1.0, deviation + epsilon, out=np.zeros_like(deviation), where=deviation > 1e-9
         )
-        found = replace(
-            _linear(sample, shape, weights, law, bases, inverse), epsilon=epsilon
-        )
+        found = replace(_linear(sample, shape, weights, law, bases, inverse), epsilon=epsilon)
         if found.residual < 1e-12:
             break
         if found.residual > 0.3:
@@ -136,9 +132,7 @@ def _fitted(sample: Sample, shape: Reading) -> Reading:
     return found
 
 
-def _columns(
-    sample: Sample, law: Array, bases: Mapping[str, Array], inverse: Array
-) -> list[Array]:
+def _columns(sample: Sample, law: Array, bases: Mapping[str, Array], inverse: Array) -> list[Array]:
     return [(law * (base * inverse)[..., None])[sample.mask] for base in bases.values()]
 
 
@@ -162,13 +156,13 @@ def _linear(
     return replace(shape, coefficients=kept, residual=residual)
 
 
-def project(sample: Sample, scores: Array) -> tuple[Array, bool]:
-    """[M, B, W] weights of the scores in the gradients, and whether nothing else is in these."""
+def project(sample: Sample, scores: Array) -> tuple[Array, float]:
+    """[M, B, W] weights of the scores in the gradients, and the share of what else is in these."""
     squares = (scores**2).sum(-1)
     along = (sample.ascent * scores).sum(-1)
     weights = np.divide(along, squares, out=np.zeros_like(along), where=squares > 0)
     left = (sample.ascent - weights[..., None] * scores)[sample.mask]
-    return weights, float(np.linalg.norm(left)) <= EXACT * sample.size
+    return weights, float(np.linalg.norm(left)) / (sample.size or 1.0)
 
 
 def predicted(sample: Sample, reading: Reading) -> Array:

@@ -33,13 +33,13 @@ def _log(probs: Array) -> Array:
 def _reverse(s: Sample) -> Array:
     """∇ KL(π‖ref) of a state by its logits."""
     difference = _log(s.probs) - _log(s.ref_probs)
-    return s.probs * (difference - (s.probs * difference).sum(-1, keepdims=True))
+    return np.asarray(s.probs * (difference - (s.probs * difference).sum(-1, keepdims=True)))
 
 
 def _entropy(s: Sample) -> Array:
     """∇ H(π) of a state by its logits."""
     entropy = -(s.probs * _log(s.probs)).sum(-1, keepdims=True)
-    return -s.probs * (_log(s.probs) + entropy)
+    return np.asarray(-s.probs * (_log(s.probs) + entropy))
 
 
 def _own_log_probs(s: Sample) -> Array:
@@ -66,6 +66,20 @@ IN_REWARD: dict[str, Callable[[Sample], Array]] = {
     "log-probability in the reward": _own_log_probs,
 }
 
+# The named direction that a term's expected gradient is; that of k1 in the loss is 0.
+DIRECTION_OF = {
+    "k2": "kl-states",
+    "exact reverse": "kl-states",
+    "k3": "kl-forward",
+    "exact forward": "kl-forward",
+    "exact entropy": "entropy-states",
+    "log-probability": "entropy-states",
+    "k1 in the reward": "kl-reverse",
+    "k1 in the reward, from each token on": "kl-reverse",
+    "log-probability in the reward": "entropy",
+    "log-probability in the reward, from each token on": "entropy",
+}
+
 
 @dataclass(frozen=True)
 class Regularisers:
@@ -83,17 +97,19 @@ class Regularisers:
     residual: float
 
 
-def read_regularisers(sample: Sample, reading: Reading | None) -> Regularisers | None:
+def read_regularisers(
+    sample: Sample, reading: Reading | None, exact: float = EXACT
+) -> Regularisers | None:
     """The terms, with the divisor of the reading if it fits, else with another; None: no fit."""
     own = reading.divisor if reading else "constant"
     for divisor in dict.fromkeys((own, *DIVISORS)):
-        found = _fit(sample, reading, divisor)
-        if found.residual < EXACT:
+        found = _fit(sample, reading, divisor, exact)
+        if found.residual < exact:
             return found
     return None
 
 
-def _fit(sample: Sample, reading: Reading | None, divisor: str) -> Regularisers:
+def _fit(sample: Sample, reading: Reading | None, divisor: str, exact: float) -> Regularisers:
     law = DIVISORS[divisor](sample)[..., None, None]
     columns = {name: -law * term(sample) for name, term in TERMS.items()}
     for name, values in IN_REWARD.items():
@@ -104,16 +120,16 @@ def _fit(sample: Sample, reading: Reading | None, divisor: str) -> Regularisers:
         )
     matrix = np.stack([column[sample.mask].reshape(-1) for column in columns.values()], axis=1)
     wanted = sample.ascent[sample.mask].reshape(-1)
-    chosen, values, residual = _fewest(matrix, wanted)
+    chosen, found, residual = _fewest(matrix, wanted, exact)
     names = list(columns)
-    coefficients = {names[i]: float(v) for i, v in zip(chosen, values, strict=True)}
+    coefficients = {names[i]: float(v) for i, v in zip(chosen, found, strict=True)}
     return Regularisers(coefficients, divisor, residual)
 
 
-def _fewest(matrix: Array, wanted: Array) -> tuple[tuple[int, ...], Array, float]:
+def _fewest(matrix: Array, wanted: Array, exact: float) -> tuple[tuple[int, ...], Array, float]:
     """The fewest columns whose sum is what is wanted, their coefficients, and what is missing."""
     # an orthogonal basis of the columns and of what is wanted keeps all that matters, in few rows
-    reduced = np.linalg.qr(np.column_stack([matrix, wanted]), mode="r")
+    reduced: Array = np.asarray(np.linalg.qr(np.column_stack([matrix, wanted]), mode="r"))
     columns, target = reduced[:, :-1], reduced[:, -1]
     size = float(np.linalg.norm(target))
     best: tuple[tuple[int, ...], Array, float] = ((), np.zeros(0), 1.0)
@@ -123,8 +139,8 @@ def _fewest(matrix: Array, wanted: Array) -> tuple[tuple[int, ...], Array, float
             values = np.linalg.lstsq(part, target, rcond=1e-10)[0]
             residual = float(np.linalg.norm(target - part @ values)) / size
             if residual < best[2]:
-                best = (chosen, values, residual)
-        if best[2] < EXACT:
+                best = (chosen, np.asarray(values), residual)
+        if best[2] < exact:
             break
     return best
 
@@ -133,8 +149,6 @@ def _credited(sample: Sample, reading: Reading | None, values: Array) -> Array:
     """[M, B] what becomes of numbers that are added to the rewards: the reading's baseline."""
     if reading is None or reading.scale != "none" or not reading.coefficients.get("own"):
         return values
-    from dataclasses import replace
-
     bases = baseline_columns(replace(sample, rewards=values))
     own = reading.coefficients["own"]
     return np.asarray(sum(reading.coefficients[n] / own * bases[n] for n in bases))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -74,7 +75,7 @@ class Sample:
 
     def take(self, index: Integers) -> Sample:
         """The sample of some of the batches."""
-        kept = {
+        kept: dict[str, Any] = {
             field.name: value[index] if isinstance(value := getattr(self, field.name), np.ndarray)
             else value
             for field in fields(self)
@@ -84,8 +85,8 @@ class Sample:
 
 def sample_of(observed: Observed, ascent: Array, slice_rows: int | None) -> Sample:
     """The finite outcomes of the worlds with the rewards as they are, with some of the gradient."""
-    kept = observed.finite & np.isfinite(ascent).all(axis=(1, 2, 3))
-    kept = np.flatnonzero(kept & (observed.world % 2 == 0) & (observed.probability > 0))
+    finite = np.isfinite(observed.odd).all(axis=(1, 2, 3))  # in both worlds of a pair
+    kept = np.flatnonzero(finite & (observed.world % 2 == 0) & (observed.probability > 0))
     reference = np.exp(observed.ref_logits - observed.ref_logits.max(-1, keepdims=True))
     rows = observed.rewards.shape[1]
     return Sample(

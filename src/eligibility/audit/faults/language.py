@@ -1,0 +1,117 @@
+"""Faults of losses over the tokens of a language model."""
+
+from __future__ import annotations
+
+from eligibility.audit.faults.record import Fault
+
+FAULTS = (
+    Fault(
+        id="padding-counted",
+        title="padding is trained on",
+        means=(
+            "positions beyond an answer's end reach the gradient, so the model learns from tokens "
+            "that it never drew"
+        ),
+        fix="loss = -(log_probs * advantages * mask).sum() / mask.sum()",
+        example="loss = -(log_probs * advantages[:, None]).mean()      # no mask",
+        note=(
+            "The probe's logits at padded positions depend on parameters, as a real model's do: the "
+            "gradient by them must be 0 in every batch. The invariance `padding` tells more: other "
+            "tokens and logits there must not change anything."
+        ),
+        seen_in=(
+            "[THUDM/slime#1372](https://github.com/THUDM/slime/issues/1372): the KL of masked tokens "
+            "entered the returns."
+        ),
+    ),
+    Fault(
+        id="kl-without-gradient",
+        title="the KL term has no gradient",
+        means=(
+            "the loss contains a divergence from the reference, and the expected gradient does not "
+            "depend on the reference: nothing holds the policy near it"
+        ),
+        fix=(
+            "kl = 0.5 * (log_probs - ref_log_probs) ** 2  # k2 in the loss, or k1 in the reward: "
+            "rewards - beta * (log_probs - ref_log_probs).detach().sum(1)"
+        ),
+        example="loss = pg_loss + beta * (log_probs - ref_log_probs).mean()      # k1",
+        note=(
+            "The estimator k1 = log π − log ref has the right value and the gradient ∇ log π, whose "
+            "expectation is 0. Under `no_grad` or after `detach` any estimator has none at all. The "
+            "audit moves the reference: the loss changes, and the gradient does not."
+        ),
+        seen_in=(
+            "[OpenRLHF/OpenRLHF#1309](https://github.com/OpenRLHF/OpenRLHF/issues/1309) (k1 in the "
+            "loss), [NovaSky-AI/SkyRL#1353](https://github.com/NovaSky-AI/SkyRL/issues/1353) (under "
+            "`no_grad`)."
+        ),
+    ),
+    Fault(
+        id="kl-forward",
+        title="the gradient of the forward KL",
+        means=(
+            "the estimator k3 in the loss has the value of KL(π‖ref) and the gradient of each "
+            "state's KL(ref‖π)"
+        ),
+        fix=(
+            "kl = ratio * kl  # with ratio = (log_probs - log_probs.detach()).exp(); or k2: "
+            "0.5 * (log_probs - ref_log_probs) ** 2"
+        ),
+        example=(
+            "delta = ref_log_probs - log_probs\n"
+            "loss = pg_loss + beta * (delta.exp() - delta - 1).mean()      # k3"
+        ),
+        note=(
+            "E[∇k3] = −Σ_v ref(v) ∇ log π(v) at each state, which is ∇KL(ref‖π). Multiplied by the "
+            "ratio of policy and behaviour, which is 1 and has a gradient, it has the gradient of "
+            "each state's KL(π‖ref)."
+        ),
+        seen_in="[OpenRLHF/OpenRLHF#1309](https://github.com/OpenRLHF/OpenRLHF/issues/1309).",
+    ),
+    Fault(
+        id="kl-sign",
+        title="the KL has the wrong sign",
+        means="the update moves the policy away from the reference",
+        fix="rewards - beta * kl, or loss + beta * kl",
+        example="token_rewards = scores + beta * kl",
+        seen_in="[volcengine/verl#179](https://github.com/volcengine/verl/issues/179).",
+    ),
+    Fault(
+        id="off-policy-uncorrected",
+        title="answers of another policy, without a ratio",
+        means=(
+            "the answers were drawn from another policy than the one that is scored, and no ratio "
+            "corrects for it"
+        ),
+        fix="loss = -((log_probs - old_log_probs).exp() * advantages * mask).sum()",
+        example="loss = -(log_probs * advantages * mask).sum()      # of an older policy's answers",
+        note=(
+            "Named where the behaviour of the probe is an older policy, or the inference engine's, "
+            "and the weights do not depend on the ratio."
+        ),
+    ),
+    Fault(
+        id="first-token-dropped",
+        title="the first token of an answer is left out",
+        means="the first token of every answer is never reinforced",
+        fix="shift logits and tokens by one place, not by two",
+        example="loss = -(log_probs[:, 1:] * advantages[:, None] * mask[:, 1:]).sum()",
+        note="Its weight is 0 in every batch, and that of the other tokens is not.",
+    ),
+)
+
+# The fix of faults that other programs have as well, in terms of tokens.
+FIXES = {
+    "scored-other-action": "log_probs = logits.log_softmax(-1).gather(-1, tokens.unsqueeze(-1))",
+    "most-likely-action-scored": "log_probs = logits.log_softmax(-1).gather(-1, tokens[..., None])",
+    "behaviour-not-scored": "log_probs = (logits / temperature).log_softmax(-1), of the tokens",
+    "last-step-dropped": "use all tokens: the one that ends the answer is a decision too",
+    "broadcast": "loss = -(log_probs * advantages.unsqueeze(1) * mask).sum()",
+    "rewards-so-far": "token_rewards.flip(-1).cumsum(-1).flip(-1)",
+    "probability-not-log-probability": "loss = -(log_probs * advantages * mask).sum()",
+    "returns-unused": "loss = -(log_probs * advantages * mask).sum()",
+    "wrong-sign": "loss = -(log_probs * advantages * mask).sum()  # optimizers minimise",
+    "advantage-not-detached": "advantages = (rewards - beta * kl.detach()) - baseline",
+    "entropy-sign": "loss = pg_loss - entropy_coef * entropy",
+}

@@ -1,0 +1,133 @@
+"""The choices that a reading shows, each with the bias that it causes alone on the probe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from eligibility.audit.faults import CHOICES
+from eligibility.audit.language.facts import TOLERANCE, Facts, against
+from eligibility.audit.language.reading import Reading, predicted
+from eligibility.audit.language.sample import sample_of
+from eligibility.audit.reporting.report import Convention
+
+_OF_DIVISOR = {
+    "own-length": "mean-over-each-episode",
+    "batch-tokens": "mean-over-time",
+    "group-tokens": "mean-over-time",
+    "tokens of the ended": "mean-over-time",
+    "slice-tokens": "micro-batch-mean",
+    "width": "padded-width",
+}
+_OF_SCALE = {
+    "group": "whitened",
+    "others of the group": "whitened",
+    "largest of the group": "whitened",
+    "mean size of the group": "whitened",
+    "range of the group": "whitened",
+}
+
+
+def conventions_of(facts: Facts) -> tuple[Convention, ...]:
+    """Every choice that was recognised."""
+    found = [*_of_reading(facts), *_of_regularisers(facts)]
+    if facts.residual < TOLERANCE and abs(facts.factor - 1.0) > TOLERANCE:
+        found.append(("constant-scale", 0.0))
+    return tuple(Convention(name, CHOICES[name].means, bias) for name, bias in dict(found).items())
+
+
+def _of_reading(facts: Facts) -> Iterator[tuple[str, float | None]]:
+    reading = facts.reading
+    if reading is None:
+        return
+    plain = replace(reading, divisor="constant", scale="none")
+    parts = [part for part in reading.divisor.split(", ") if part in _OF_DIVISOR]
+    for part in parts:
+        yield _OF_DIVISOR[part], _bias(facts, replace(plain, divisor=part_alone(part)))
+    if reading.divisor.startswith("ended"):
+        yield "truncated-masked", _bias(facts, replace(plain, divisor="ended"))
+    if reading.scale != "none":
+        scaled = replace(plain, scale=reading.scale, epsilon=reading.epsilon)
+        centred = any(v for n, v in reading.coefficients.items() if n != "own")
+        name = _OF_SCALE.get(reading.scale, "batch-scaled") if centred else "scaled"
+        yield name, _bias(facts, scaled)
+    yield from _of_baseline(facts, plain)
+
+
+def part_alone(part: str) -> str:
+    """The divisor that stands for a part of a longer one."""
+    return "batch-tokens" if part == "tokens of the ended" else part
+
+
+def _of_baseline(facts: Facts, plain: Reading) -> Iterator[tuple[str, float | None]]:
+    given = {name: value for name, value in plain.coefficients.items() if value}
+    if not given.get("own") or len(given) == 1:
+        return
+    others = {name for name in given if name != "own"}
+    bias = _bias(facts, plain)
+    alone = _leaves_one_out(facts, plain)
+    yield ("leave-one-out" if alone else "centred"), bias
+    if others & {"batch", "tokens"} and facts.observed.language.prompts > 1:
+        yield "groups-mixed", bias
+
+
+def _leaves_one_out(facts: Facts, plain: Reading) -> bool:
+    """Whether the scale is that of leave-one-out; up to a factor, it is the centred advantage."""
+    language = facts.observed.language
+    rows = language.prompts * language.group_size
+    own = plain.coefficients["own"]
+    size = language.group_size if plain.coefficients.get("group") else rows
+    if size < 2 or facts.reading is None or facts.reading.divisor != "constant":
+        return False
+    left_out = size / (size - 1)
+    usual = (1.0, 1.0 / rows, 1.0 / language.group_size, 1.0 / rows / language.length)
+    near = [abs(own / (left_out * unit) - 1.0) < 1e-6 for unit in usual]
+    return any(near) and not any(abs(own / unit - 1.0) < 1e-6 for unit in usual)
+
+
+def _of_regularisers(facts: Facts) -> Iterator[tuple[str, float | None]]:
+    if facts.regularisers is None:
+        return
+    for term, coefficient in facts.regularisers.coefficients.items():
+        name = convention_of_term(term, coefficient)
+        if name is None:
+            continue
+        expected = facts.other_part
+        truth = facts.directions["reward"]
+        factor = facts.components.get("reward", 0.0)
+        typical = float(np.linalg.norm(expected))
+        yield name, against(factor * truth + expected, truth, typical)[1]
+
+
+def convention_of_term(term: str, coefficient: float) -> str | None:
+    """What a term of a loss, with its coefficient there, is called; None: no convention."""
+    if coefficient > 0:
+        if term.startswith(("k1 in the reward", "k2 in the reward", "k3 in the reward")):
+            return "kl-in-reward"
+        if term in ("k2", "exact reverse"):
+            return "kl-per-token"
+        if term == "absolute":
+            return "total-variation"
+        if term.startswith("log-probability"):
+            return "entropy-bonus"
+    elif term == "exact entropy":
+        return "entropy-bonus"
+    return None
+
+
+def _bias(facts: Facts, reading: Reading) -> float:
+    """The residual of what a reading expects, against ∇E[R]."""
+    observed = facts.observed
+    kept = np.flatnonzero((observed.world % 2 == 0) & (observed.probability > 0))
+    finite = np.asarray(np.isfinite(observed.odd).all(axis=(1, 2, 3)))[kept]
+    ascent = np.zeros_like(observed.ascent)
+    sample = sample_of(observed, observed.odd, None)
+    sample = replace(sample, slice_rows=facts.sample.slice_rows)
+    ascent[kept[finite]] = predicted(sample, reading)
+    expected = observed.expected(ascent)[::2]
+    truth = facts.directions["reward"][::2]
+    size = float(np.linalg.norm(ascent))
+    bias = against(expected, truth, size / max(len(kept), 1))[1]
+    return 0.0 if bias < TOLERANCE else bias

@@ -1,0 +1,223 @@
+"""What is measured of a loss, frozen: the judgement reads nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from eligibility.audit.arrays import Array
+from eligibility.audit.language.arguments import BoundLoss
+from eligibility.audit.language.credit import by_token_rewards, credit_of, mixed_outcome
+from eligibility.audit.language.directions import decompose
+from eligibility.audit.language.invariances import invariances
+from eligibility.audit.language.languages import World
+from eligibility.audit.language.measurement import Observed, ascents, observe, true_directions
+from eligibility.audit.language.outcomes import Outcomes
+from eligibility.audit.language.reading import EXACT, EXACT_IN_SINGLE, Reading, read
+from eligibility.audit.language.regularisers import (
+    DIRECTION_OF,
+    Regularisers,
+    read_regularisers,
+)
+from eligibility.audit.language.sample import Sample, sample_of
+from eligibility.audit.reporting.report import Credit
+
+_Found = TypeVar("_Found")
+TOLERANCE = 1e-6  # shares below it are rounding, also where a loss computes in single precision
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """What was measured.
+
+    Attributes:
+        observed: The gradient of every outcome.
+        directions: The named directions.
+        expected: [worlds, P, S, V] E[ascent].
+        reward_part: [worlds, P, S, V] of it, what changes its sign with the rewards.
+        other_part: [worlds, P, S, V] of it, what does not.
+        factor: c in E[ascent] = c ∇E[R] + …
+        residual: ‖E[ascent] − c ∇E[R]‖ / ‖E[ascent]‖; 1 if the expectation is 0.
+        cosine: Between the two; NaN if one is 0.
+        components: Coefficients of the named directions.
+        unexplained: Share of the expectation that no named direction explains.
+        reading: What the rewards do to the weights; None: no composition explains it.
+        regularisers: What no reward has a part in; None: nothing is there, or nothing explains it.
+        regularised: Whether something is there in which no reward has a part.
+        padded: Share of the gradients that lies at padded positions.
+        reference_in_value: Whether the loss depends on the reference.
+        reference_in_gradient: Whether its gradient does.
+        credit_in_answer: [T, T] ∂(weight of token t)/∂(reward at token t′) of a long answer.
+        credit: M of one outcome.
+        invariances: Relative changes of the gradient.
+        sample: The batches that were read, with their whole gradients.
+    """
+
+    observed: Observed
+    directions: Mapping[str, Array]
+    expected: Array
+    reward_part: Array
+    other_part: Array
+    factor: float
+    residual: float
+    cosine: float
+    components: Mapping[str, float]
+    unexplained: float
+    reading: Reading | None
+    regularisers: Regularisers | None
+    regularised: bool
+    padded: float
+    reference_in_value: bool
+    reference_in_gradient: bool
+    credit_in_answer: Array
+    credit: Credit
+    invariances: Mapping[str, float]
+    sample: Sample
+
+
+def measure(bound: BoundLoss, outcomes: Outcomes) -> Facts:
+    """Everything that the judgement needs, of one loss."""
+    observed = observe(bound, outcomes)
+    behaviour = outcomes.worlds[0].behaviour
+    named = _wanted(observed, outcomes)
+    odd, even = (np.nan_to_num(part) for part in (observed.odd, observed.even))
+    reward_part, other_part = observed.expected(odd), observed.expected(even)
+    expected = reward_part + other_part
+    factor, residual, cosine = against(expected, named["reward"], _typical(observed))
+    whole = sample_of(observed, observed.ascent, bound.micro_batch)
+    rewarded = replace(whole, ascent=sample_of(observed, observed.odd, None).ascent)
+    other = replace(whole, ascent=sample_of(observed, observed.even, None).ascent)
+    regularised = other.size > TOLERANCE * whole.size
+    reading = _first(lambda exact: read(rewarded, not behaviour.on_policy, exact))
+    terms = _first(lambda exact: read_regularisers(other, reading, exact)) if regularised else None
+    components, unexplained = _components(reward_part, other_part, named, _typical(observed), terms)
+    world = outcomes.worlds[0]
+    outcome = mixed_outcome(world, outcomes.chosen)
+    in_value, in_gradient = _reference(bound, world, outcomes.chosen)
+    return Facts(
+        observed=observed,
+        directions=named,
+        expected=expected,
+        reward_part=reward_part,
+        other_part=other_part,
+        factor=factor,
+        residual=residual,
+        cosine=cosine,
+        components=components,
+        unexplained=unexplained,
+        reading=reading,
+        regularisers=terms,
+        regularised=regularised,
+        padded=_share(np.nan_to_num(observed.padded), np.nan_to_num(observed.ascent)),
+        reference_in_value=in_value,
+        reference_in_gradient=in_gradient,
+        credit_in_answer=_credit_in_answer(bound, world),
+        credit=credit_of(bound, world, outcome, factor if reading is None else _own(reading)),
+        invariances=invariances(bound, world, outcomes.chosen),
+        sample=whole,
+    )
+
+
+def against(expected: Array, truth: Array, typical: float) -> tuple[float, float, float]:
+    """c, the residual of c · truth, and the cosine.
+
+    Args:
+        expected: [...] E[ascent].
+        truth: [...] a direction.
+        typical: Norm of the gradients that were averaged: an expectation of rounding is 0.
+    """
+    size, length = float(np.linalg.norm(expected)), float(np.linalg.norm(truth))
+    if size <= TOLERANCE * typical or length == 0.0:
+        return 0.0, 1.0, float("nan")
+    product = float((expected * truth).sum())
+    factor = product / length**2
+    return factor, float(np.linalg.norm(expected - factor * truth)) / size, product / size / length
+
+
+def _own(reading: Reading) -> float:
+    """A token's own credit, in units of REINFORCE's."""
+    return reading.coefficients.get("own", 0.0)
+
+
+def _typical(observed: Observed) -> float:
+    finite = observed.ascent[observed.finite]
+    weights = observed.probability[observed.finite]
+    return float(np.sqrt((weights[:, None, None, None] * finite**2).sum()))
+
+
+def _wanted(observed: Observed, outcomes: Outcomes) -> dict[str, Array]:
+    """The named directions of the policy that is meant: at the temperature of the draw, or at 1."""
+    named = true_directions(outcomes)
+    temperature = outcomes.worlds[0].behaviour.temperature
+    if temperature == 1.0:
+        return named
+    drawn = true_directions(outcomes, temperature)
+    expected = observed.expected(np.nan_to_num(observed.odd))
+    size = _typical(observed)
+    plain = against(expected, named["reward"], size)[1]
+    return named if plain < TOLERANCE else drawn
+
+
+def _components(
+    reward_part: Array,
+    other_part: Array,
+    named: Mapping[str, Array],
+    typical: float,
+    terms: Regularisers | None,
+) -> tuple[dict[str, float], float]:
+    """The coefficients: of the reward in its part, of the others in theirs.
+
+    Where the others do not explain their part together, those that the terms have are fitted alone.
+    """
+    found: dict[str, float] = {}
+    factor, missing, _ = against(reward_part, named["reward"], typical)
+    left = (missing * np.linalg.norm(reward_part)) ** 2
+    if abs(factor) > 0:
+        found["reward"] = factor
+    if np.linalg.norm(other_part) > TOLERANCE * typical:
+        part = torch.as_tensor(other_part).flatten()
+        others = {n: torch.as_tensor(d).flatten() for n, d in named.items() if n != "reward"}
+        parts = decompose(part, others, TOLERANCE)
+        if parts.residual > TOLERANCE and terms is not None:
+            wanted = {DIRECTION_OF[term] for term in terms.coefficients if term in DIRECTION_OF}
+            parts = decompose(part, {n: d for n, d in others.items() if n in wanted}, TOLERANCE)
+        found |= parts.coefficients
+        left += (parts.residual * np.linalg.norm(other_part)) ** 2
+    whole = np.linalg.norm(reward_part + other_part)
+    return found, float(np.sqrt(left) / whole) if whole > TOLERANCE * typical else 0.0
+
+
+def _first(reader: Callable[[float], _Found | None]) -> _Found | None:
+    """What a reader finds in double precision, or else in single."""
+    return reader(EXACT) or reader(EXACT_IN_SINGLE)
+
+
+def _share(part: Array, whole: Array) -> float:
+    size = float(np.linalg.norm(whole))
+    return float(np.linalg.norm(part)) / size if size else 0.0
+
+
+def _reference(bound: BoundLoss, world: World, chosen: Tensor) -> tuple[bool, bool]:
+    """Whether another reference changes the loss, and whether it changes the gradient."""
+    some = chosen[:: max(len(chosen) // 8, 1)]
+    generator = torch.Generator().manual_seed(9)
+    noise = torch.randn(world.ref_logits.shape, generator=generator, dtype=torch.float64)
+    moved = replace(world, ref_logits=world.ref_logits + 0.3 * noise)
+    values = [[float(bound(w.batch(outcome)).detach()) for outcome in some] for w in (world, moved)]
+    gradients = [np.nan_to_num(ascents(bound, w, some).numpy()) for w in (world, moved)]
+    change = np.abs(np.nan_to_num(values[0]) - np.nan_to_num(values[1])).max()
+    in_value = bool(change > TOLERANCE * np.abs(np.nan_to_num(values[0])).max())
+    return in_value, _share(gradients[0] - gradients[1], gradients[0]) > TOLERANCE
+
+
+def _credit_in_answer(bound: BoundLoss, world: World) -> Array:
+    """Of the first row, the longest answer; the others answer shortly."""
+    language = world.language
+    chosen = torch.zeros(language.prompts * language.group_size, dtype=torch.int64)
+    chosen[0] = len(language.answers) - 1
+    return by_token_rewards(bound, world, chosen, 0)

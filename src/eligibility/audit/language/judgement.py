@@ -1,0 +1,218 @@
+"""From what was measured of a loss over tokens to what is said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from eligibility.audit.faults import FAULTS
+from eligibility.audit.faults.language import FIXES
+from eligibility.audit.language.conventions import convention_of_term, conventions_of
+from eligibility.audit.language.facts import TOLERANCE, Facts
+from eligibility.audit.reporting.report import AuditReport, Finding
+
+# Noticed, and no bias: it is said as a warning where the expectation is exact.
+_MAY_BE_EXACT = ("broadcast", "padding-counted", "mean-log-prob-times-sum-of-returns")
+Place = tuple[str, int]
+
+
+def judge(facts: Facts, program: str, place: Place) -> AuditReport:
+    """The report of a loss.
+
+    Args:
+        facts: What was measured.
+        program: Its name.
+        place: Where it is.
+    """
+    findings = tuple(_finding(rule, seen, place, facts) for rule, seen in _noticed(facts))
+    conventions = conventions_of(facts)
+    verdict = _verdict(facts, findings)
+    if verdict == "unexplained":
+        seen = f"the part that no name explains is {facts.unexplained:.1%} of the whole"
+        findings = (*findings, _finding("unexplained", seen, place, facts))
+    outcomes = facts.observed.outcomes
+    return AuditReport(
+        program=program,
+        verdict=verdict,
+        summary=_summary(verdict, facts, findings, [c.name for c in conventions if c.bias]),
+        rule=_rule(facts),
+        findings=findings,
+        conventions=conventions,
+        credit=facts.credit,
+        components=facts.components,
+        invariances=facts.invariances,
+        residual=facts.residual,
+        cosine=facts.cosine,
+        paths=outcomes.paths,
+        predicted_paths=outcomes.paths,
+        exhaustive=True,
+        probability=float(facts.observed.probability.sum()) / len(outcomes.worlds),
+        parameters=int(facts.expected[0].size),
+        precision="float64",
+        tolerance=TOLERANCE,
+        notes=(f"enumerated: {outcomes.described()}",),
+    )
+
+
+def _noticed(facts: Facts) -> Iterator[tuple[str, str]]:
+    """Each fault that was seen, with what was measured."""
+    broken = int((~facts.observed.finite).sum())
+    if broken:
+        share = f"{broken} of {len(facts.observed.finite)} batches"
+        yield "non-finite-gradient", f"NaN or infinite in {share}"
+    if not np.nan_to_num(facts.observed.ascent).any():
+        yield "no-gradient", "the gradient is 0 in every batch"
+        return
+    if facts.padded > TOLERANCE:
+        yield "padding-counted", f"{facts.padded:.1%} of the gradients lies at padded positions"
+    if not np.linalg.norm(facts.sample.ascent) or not _rewards_matter(facts):
+        yield "returns-unused", "no weight changes with any reward"
+    yield from _of_reading(facts)
+    yield from _of_regularisers(facts)
+
+
+def _rewards_matter(facts: Facts) -> bool:
+    odd = np.nan_to_num(facts.observed.odd)
+    return bool(
+        np.linalg.norm(odd) > TOLERANCE * np.linalg.norm(np.nan_to_num(facts.observed.ascent))
+    )
+
+
+def _of_reading(facts: Facts) -> Iterator[tuple[str, str]]:
+    reading = facts.reading
+    if reading is None:
+        if facts.cosine < -0.5:
+            yield "wrong-sign", f"cosine with ∇E[R]: {facts.cosine:.3f}"
+        return
+    every = "in every batch"
+    own = _own_share(facts)
+    if own < 0:
+        yield "wrong-sign", f"a token's weight falls with the reward of its answer {every}"
+    if not reading.coefficients.get("own"):
+        yield "broadcast", f"every token has the same weight, from all rewards together, {every}"
+    if reading.scored in ("token before", "token after"):
+        yield "scored-other-action", f"the {reading.scored} is scored {every}"
+    if reading.scored == "most likely":
+        yield "most-likely-action-scored", f"the likeliest token is scored {every}"
+    if reading.factor.startswith("probability"):
+        yield "probability-not-log-probability", f"the weights have the {reading.factor} {every}"
+    if reading.pattern in ("last-dropped", "end-dropped") and reading.scored == "taken":
+        yield "last-step-dropped", f"the weight of the last token is 0 {every}"
+    if reading.pattern == "first-dropped" and reading.scored == "taken":
+        yield "first-token-dropped", f"the weight of the first token is 0 {every}"
+    if reading.pattern == "last-only":
+        yield _credit_fault(facts), f"only the last token has a weight {every}"
+    behaviour = facts.observed.outcomes.worlds[0].behaviour
+    if reading.factor == "one" and not behaviour.on_policy and facts.residual > TOLERANCE:
+        drawn = behaviour.source in ("old", "rollout")
+        rule = "off-policy-uncorrected" if drawn else "behaviour-not-scored"
+        yield rule, f"the weights do not depend on the ratio {every}"
+
+
+def _own_share(facts: Facts) -> float:
+    """∂(weight of a token)/∂(reward of its answer), as the reading has it."""
+    assert facts.reading is not None
+    language = facts.observed.language
+    rows = language.prompts * language.group_size
+    shares = {"own": 1.0, "group": 1 / language.group_size, "group tokens": 1 / language.group_size}
+    given = facts.reading.coefficients.items()
+    return sum(value * shares.get(name, 1 / rows) for name, value in given)
+
+
+def _credit_fault(facts: Facts) -> str:
+    """What a weight on the last token alone comes from: the rewards of each token tell."""
+    matrix = np.abs(facts.credit_in_answer)
+    before = np.tril(matrix, -1).max()
+    return "rewards-so-far" if before > TOLERANCE * matrix.max() else "immediate-reward"
+
+
+def _of_regularisers(facts: Facts) -> Iterator[tuple[str, str]]:
+    if facts.reference_in_value and not facts.reference_in_gradient:
+        yield "kl-without-gradient", "another reference changes the loss, and not its gradient"
+    if facts.regularisers is None:
+        return
+    given = facts.regularisers.coefficients
+    undetached = _undetached(given)
+    if undetached:
+        yield "advantage-not-detached", undetached
+    for term, coefficient in given.items():
+        seen = f"coefficient {coefficient:.4g} of {term}"
+        if term in ("k3", "exact forward") and coefficient > 0:
+            yield "kl-forward", seen
+        elif term == "exact entropy" and coefficient > 0:
+            yield "entropy-sign", seen
+        elif coefficient < 0 and convention_of_term(term, -coefficient) is not None:
+            yield ("entropy-sign" if "log-probability" in term else "kl-sign"), seen
+        elif term in ("k3", "exact forward"):
+            yield "kl-sign", seen
+
+
+def _undetached(given: Mapping[str, float]) -> str:
+    """The sign of a divergence in the reward that is differentiated: as much log π beside it."""
+    kept, entropy = given.get("k1 in the reward", 0.0), given.get("log-probability in the reward")
+    if not kept or entropy is None or abs(entropy - kept) > TOLERANCE * abs(kept):
+        return ""
+    return "beside the divergence in the reward, log π is in it with the same coefficient"
+
+
+def _finding(rule: str, seen: str, place: Place, facts: Facts) -> Finding:
+    fault = FAULTS[rule]
+    harmless = rule in _MAY_BE_EXACT and facts.residual < TOLERANCE
+    severity = "warning" if harmless else fault.severity
+    means = f"{fault.means}; no bias, only more noise" if harmless else fault.means
+    fix = FIXES.get(rule, fault.fix)
+    return Finding(rule, fault.title, means, seen, place[0], place[1], fix, severity)
+
+
+def _verdict(facts: Facts, findings: tuple[Finding, ...]) -> str:
+    faults = {finding.rule for finding in findings if finding.severity == "fault"}
+    for verdict in ("no-gradient", "wrong-sign"):
+        if verdict in faults:
+            return verdict
+    if facts.residual < TOLERANCE and "non-finite-gradient" not in faults:
+        return "unbiased"  # whatever else is wrong has no part in the expectation
+    if faults:
+        return "biased"
+    read = facts.reading is not None and (facts.regularisers is not None or not facts.regularised)
+    return "convention" if read and facts.padded < TOLERANCE else "unexplained"
+
+
+def _summary(verdict: str, facts: Facts, findings: tuple[Finding, ...], biasing: list[str]) -> str:
+    faults = [finding for finding in findings if finding.severity == "fault"]
+    if verdict == "unbiased" and not faults:
+        return f"the expected gradient is {facts.factor:.4g} × ∇E[R], exactly"
+    if verdict == "convention":
+        return f"the gradient of a loss with known choices: {', '.join(biasing)}"
+    if faults:
+        return faults[0].means
+    return findings[-1].means
+
+
+def _rule(facts: Facts) -> str:
+    """The reading in words."""
+    reading = facts.reading
+    if reading is None:
+        return ""
+    given = {name: value for name, value in reading.coefficients.items() if value}
+    names = {
+        "own": "reward",
+        "group": "mean of the group",
+        "batch": "mean of the batch",
+        "tokens": "mean over the batch's tokens",
+        "group tokens": "mean over the group's tokens",
+    }
+    parts = [f"{value:+.4g} × {names[name]}" for name, value in given.items()]
+    said = [f"weight of a token = {' '.join(parts)}"]
+    if reading.scale != "none":
+        epsilon = f" + {reading.epsilon:.1e}" if reading.epsilon > 1e-12 else ""
+        said.append(f"divided by the deviation of: {reading.scale}{epsilon}")
+    if reading.divisor != "constant":
+        said.append(f"divided by: {reading.divisor}")
+    if reading.factor != "one":
+        said.append(f"times the {reading.factor}")
+    if reading.pattern != "all":
+        said.append(reading.pattern)
+    if facts.regularisers is not None:
+        said += [f"{value:+.4g} × {n}" for n, value in facts.regularisers.coefficients.items()]
+    return ", ".join(said)

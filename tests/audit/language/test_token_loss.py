@@ -1,0 +1,162 @@
+"""What the audit of a loss over tokens says, and what it refuses."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+import eligibility as el
+from eligibility.audit.language.token_batch import TokenBatch
+from eligibility.errors import InvalidTypeError, InvalidValueError
+
+FEW = 600
+
+
+def of_answers(batch: TokenBatch) -> Tensor:
+    return (batch.log_probs * batch.mask).sum(1)
+
+
+def reinforce(batch: TokenBatch) -> Tensor:
+    return -(of_answers(batch) * batch.rewards).mean()
+
+
+def k3(batch: TokenBatch) -> Tensor:
+    delta = batch.ref_log_probs - batch.log_probs
+    return ((delta.exp() - delta - 1) * batch.mask).sum(1).mean()
+
+
+def test_reinforce_is_unbiased() -> None:
+    report = el.audit_token_loss(reinforce, max_paths=FEW)
+    assert report.ok()
+    assert report.residual < 1e-14
+    assert dict(report.components) == pytest.approx({"reward": 1.0})
+    assert report.probability == pytest.approx(1.0)
+
+
+def test_k3_in_the_loss_is_the_forward_kl() -> None:
+    report = el.audit_token_loss(lambda batch: reinforce(batch) + 0.25 * k3(batch), max_paths=FEW)
+    assert report.verdict == "biased"
+    assert [finding.rule for finding in report.findings] == ["kl-forward"]
+    assert dict(report.components) == pytest.approx({"reward": 1.0, "kl-forward": -0.25})
+
+
+def test_a_forgotten_mask_shows() -> None:
+    report = el.audit_token_loss(
+        lambda batch: -(batch.log_probs.sum(1) * batch.rewards).mean(), max_paths=FEW
+    )
+    assert [finding.rule for finding in report.findings] == ["padding-counted"]
+    assert report.invariances["padding"] > 0.1
+
+
+def test_what_verl_calls_things_is_filled_by_name() -> None:
+    def policy_loss(
+        old_log_prob: Tensor, log_prob: Tensor, advantages: Tensor, response_mask: Tensor
+    ) -> tuple[Tensor, float]:
+        ratio = (log_prob - old_log_prob).exp()
+        each = -torch.minimum(ratio * advantages, ratio.clamp(0.8, 1.2) * advantages)
+        return (each * response_mask).sum() / response_mask.sum(), 0.0
+
+    def outcome_advantage(
+        token_level_rewards: Tensor, response_mask: Tensor, index: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        scores = token_level_rewards.sum(-1)
+        means = torch.stack([scores[index == row].mean() for row in index])
+        advantages = (scores - means)[:, None] * response_mask
+        return advantages, advantages
+
+    report = el.audit_token_loss(policy_loss, advantage=outcome_advantage, max_paths=FEW)
+    assert report.verdict == "convention"
+    assert {c.name for c in report.conventions} == {"mean-over-time", "centred"}
+
+
+def test_a_partial_and_a_module_are_losses_too() -> None:
+    def loss(log_probs: Tensor, rewards: Tensor, mask: Tensor, scale: float) -> Tensor:
+        return -scale * ((log_probs * mask).sum(1) * rewards).sum()
+
+    class Loss(torch.nn.Module):
+        def forward(self, log_probs: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:
+            return -(log_probs * advantages[:, None] * mask).sum()
+
+    for given in (functools.partial(loss, scale=0.5), Loss()):
+        assert el.audit_token_loss(given, max_paths=FEW).verdict == "unbiased"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"length": 0},
+            "`length`: got 0, expected an integer of at least 1; pass one",
+        ),
+        (
+            {"behaviour": "greedy"},
+            "`behaviour`: got 'greedy', expected one of policy, old, rollout, top-k, top-p, min-p, "
+            "repetition-penalty; pass one of these names",
+        ),
+        (
+            {"length": 6, "vocabulary": 3},
+            "the probe: got 520289282 batches to run (132128768 without the order within groups), "
+            "expected at most max_paths=3000; pass a smaller length, vocabulary, group_size or "
+            "number of prompts, or more max_paths",
+        ),
+        (
+            {"pad_to": 2},
+            "`pad_to`: got 2, expected at least the answers' length 3; leave it out to pad to each "
+            "batch's longest answer",
+        ),
+        (
+            {"temperature": 0.0},
+            "`temperature`: got 0.0, expected a positive number; leave it out for 1.0",
+        ),
+        (
+            {"micro_batch": 0},
+            "`micro_batch`: got 0, expected a number of rows of at least 1; leave it out",
+        ),
+        (
+            {"max_paths": 0},
+            "`max_paths`: got 0, expected a positive number; leave it out for the default",
+        ),
+    ],
+)
+def test_sizes_out_of_their_domain_are_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidValueError) as error:
+        el.audit_token_loss(reinforce, **options)  # type: ignore[arg-type]
+    assert str(error.value) == message
+
+
+def unknown_parameter(log_probs: Tensor, horizon: int) -> Tensor:
+    return log_probs.sum() * horizon
+
+
+def no_scalar(batch: TokenBatch) -> Tensor:
+    return batch.log_probs
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (
+            unknown_parameter,
+            "parameter `horizon` of `unknown_parameter`: got a name that the audit has nothing "
+            "for, expected one of tokens, mask, lengths, logits, log_probs, old_log_probs, "
+            "rollout_log_probs, ref_log_probs, ref_logits, rewards, token_rewards, prompt, ended, "
+            "prompt_tokens, prompt_mask, hidden, unembedding, group_size, max_length, temperature, "
+            "advantages, or another project's name of these; give it a value: "
+            "functools.partial(unknown_parameter, horizon=…)",
+        ),
+        (
+            no_scalar,
+            "the result of `loss`: got a tensor of shape [4, 3], expected a scalar tensor, or a "
+            "tuple (loss, metrics); return the mean or the sum over the batch",
+        ),
+        ("grpo", "`loss`: got str, expected a function; pass one"),
+    ],
+)
+def test_what_cannot_be_called_is_refused(loss: Callable[..., Tensor], message: str) -> None:
+    with pytest.raises(InvalidTypeError) as error:
+        el.audit_token_loss(loss)
+    assert str(error.value) == message
