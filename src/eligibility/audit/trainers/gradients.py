@@ -1,0 +1,127 @@
+"""A trained model's gradient at its logits: of each row's positions, and of each state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from eligibility.audit.trainers.answers import Tokens, parsed, states
+from eligibility.audit.trainers.tiny import LENGTH, VOCABULARY
+
+
+class Rows:
+    """Gradients at the logits of every row and position that the program scores.
+
+    Logits are a matrix times the last hidden state, and there are more features than tokens. So the
+    gradient by the hidden state determines the one by the logits, also where a program multiplies
+    by the matrix itself and never makes logits.
+
+    Args:
+        model: A causal language model of transformers.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._head = model.get_output_embeddings().weight
+        self._backbone = model.base_model
+        while hasattr(self._backbone, "base_model") and self._backbone.base_model is not self._backbone:
+            self._backbone = self._backbone.base_model
+        self._backbone.register_forward_hook(self._after_forward, with_kwargs=True)
+        self._expected: list[tuple[Tokens, Tokens]] = []
+        self._found: list[tuple[list[list[int]], Tensor]] = []
+
+    def expect(self, prompts: list[Tokens], given: list[Tokens]) -> None:
+        """The answers of the next outcome, prompt by prompt."""
+        copies = len(given) // len(prompts)
+        self._expected = [(prompts[i // copies], answer) for i, answer in enumerate(given)]
+        self._found.clear()
+
+    def _after_forward(self, module: Any, args: Any, options: Any, output: Any) -> None:
+        hidden = output[0]
+        ids = options.get("input_ids", args[0] if args else None)
+        if ids is None or not hidden.requires_grad:
+            return
+        rows = ids.tolist()
+        hidden.register_hook(lambda gradient: self._found.append((rows, gradient.detach().double())))
+
+    def collected(self, steps: int) -> tuple[Tensor, float]:
+        """[B, W, V] the mean of the steps' gradients, and the largest share that is at a prompt."""
+        table = torch.zeros(len(self._expected), LENGTH, VOCABULARY, dtype=torch.float64)
+        inverse = torch.linalg.pinv(self._head.detach().double()[:VOCABULARY])
+        elsewhere = 0.0
+        free = list(range(len(self._expected)))
+        for rows, hidden in self._found:
+            gradient = hidden @ inverse  # [b, T, V]
+            for row, each in zip(rows, gradient, strict=True):
+                prompt, answer, start = parsed(row)
+                place = self._place(prompt, answer, free)
+                width = min(LENGTH, len(row) - start)
+                table[place, :width] += each[start - 1 : start - 1 + width]
+                elsewhere = max(elsewhere, float(each[: start - 1].abs().max()) if start > 1 else 0.0)
+            if not free:
+                free = list(range(len(self._expected)))
+        self._found.clear()
+        size = float(table.abs().max())
+        return table / steps, elsewhere / size if size else 0.0
+
+    def _place(self, prompt: Tokens, answer: Tokens, free: list[int]) -> int:
+        """Which row of the outcome it is; the same one twice only when all have been met."""
+        same = [i for i, known in enumerate(self._expected) if known == (prompt, answer)]
+        place = next((i for i in same if i in free), same[0])
+        if place in free:
+            free.remove(place)
+        return place
+
+
+class StateWeights:
+    """What a gradient by the parameters does to the logits of each state.
+
+    Args:
+        model: What is trained.
+        prompts: Tokens of each prompt.
+    """
+
+    def __init__(self, model: Any, prompts: list[Tokens]) -> None:
+        self._model, self._prompts = model, prompts
+        self._trained = [p for p in model.parameters() if p.requires_grad]
+        self.parameters = sum(p.numel() for p in self._trained)
+        self._basis = torch.empty(0)
+
+    def prepare(self) -> None:
+        """Differentiate the logits at the parameters as they are."""
+        with torch.enable_grad():
+            rows = []
+            for prompt in self._prompts:
+                for state in states():
+                    z = self._logits(self._model, (*prompt, *state))
+                    rows.append(self._flat(torch.autograd.grad(z[0] - z[1], self._trained, allow_unused=True)))
+        self._basis = torch.stack(rows)
+
+    def logits(self, model: Any) -> list[list[list[float]]]:
+        """[P, S, V] of a model."""
+        with torch.no_grad():
+            return [
+                [self._logits(model, (*p, *s)).tolist() for s in states()] for p in self._prompts
+            ]
+
+    def gradient(self) -> Tensor:
+        """[N] the trained parameters' gradients as they are now."""
+        return self._flat([p.grad for p in self._trained])
+
+    def weights(self, gradient: Tensor) -> tuple[Tensor, float]:
+        """[P, S] by the first logit less the second, and the share of the gradient beside these."""
+        found = torch.linalg.lstsq(self._basis.T, gradient[:, None]).solution[:, 0]
+        size = gradient.norm()
+        left = float((gradient - found @ self._basis).norm() / size) if size > 1e-12 else 0.0
+        return found.reshape(len(self._prompts), -1), left
+
+    def _logits(self, model: Any, tokens: Tokens) -> Tensor:
+        logits: Tensor = model(input_ids=torch.tensor([tokens])).logits[0, -1, :VOCABULARY]
+        return logits.double()
+
+    def _flat(self, gradients: Any) -> Tensor:
+        pairs = zip(gradients, self._trained, strict=True)
+        return torch.cat(
+            [(torch.zeros_like(p) if g is None else g.detach()).double().flatten() for g, p in pairs]
+        )

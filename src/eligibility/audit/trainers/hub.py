@@ -1,0 +1,81 @@
+"""What a program loads by name: the tiny model, its tokenizer and data stand in for it."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from eligibility.audit.trainers.record import Record
+from eligibility.audit.trainers.rows import AnyRows
+from eligibility.audit.trainers.sampling import Refused
+from eligibility.audit.trainers.tiny import POLICY_SEED, REFERENCE_SEED, make_model, make_tokenizer
+
+_VISION = ("ImageTextToText", "Vision2Seq", "VisionText", "SpeechSeq2Seq")
+
+
+class Hub:
+    """Replaces every ``from_pretrained`` and ``load_dataset``.
+
+    Args:
+        record: Where it notes what was replaced.
+    """
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        self.models: list[Any] = []  # in the order in which they were loaded
+
+    def model(self, *args: Any, **options: Any) -> Any:
+        """The policy at the first call, another model at each one after it."""
+        made = make_model(REFERENCE_SEED + len(self.models) if self.models else POLICY_SEED)
+        self.models.append(made)
+        return made
+
+    def install(self) -> None:
+        """Put them in place; the process is the audited program's own."""
+        import transformers
+        from transformers.models.auto.auto_factory import _BaseAutoModelClass
+
+        note = self._record.note
+        note("models, tokenizers and data sets loaded by name are the probe's; nothing is downloaded")
+
+        def load(cls: Any, *args: Any, **options: Any) -> Any:
+            if any(word in cls.__name__ for word in _VISION):
+                raise Refused(
+                    f"the program loads a {cls.__name__}, and the probe has no images or sound; "
+                    "audit its loss with audit_token_loss"
+                )
+            if "SequenceClassification" in cls.__name__ or "RewardModel" in cls.__name__:
+                return self._reward_model()
+            return self.model()
+
+        def tokenizer(cls: Any, *args: Any, **options: Any) -> Any:
+            return make_tokenizer()
+
+        def config(cls: Any, *args: Any, **options: Any) -> Any:
+            return make_model(POLICY_SEED).config
+
+        for owner in (_BaseAutoModelClass, transformers.PreTrainedModel):
+            owner.from_pretrained = classmethod(load)
+        tokens: Any = transformers.tokenization_utils_base.PreTrainedTokenizerBase
+        for owner in (tokens, transformers.AutoTokenizer, transformers.AutoProcessor):
+            owner.from_pretrained = classmethod(tokenizer)
+        for owner in (transformers.AutoConfig, transformers.PretrainedConfig):
+            owner.from_pretrained = classmethod(config)
+        self._replace_data()
+
+    def _reward_model(self) -> Any:
+        """A classifier of one label, for a program that loads a reward model."""
+        from transformers import LlamaForSequenceClassification
+
+        config = make_model(POLICY_SEED).config
+        config.num_labels = 1
+        return LlamaForSequenceClassification(config).double()
+
+    def _replace_data(self) -> None:
+        datasets = importlib.import_module("datasets")
+
+        def load(*args: Any, **options: Any) -> AnyRows:
+            return AnyRows(self._record)
+
+        datasets.load_dataset = load
+        datasets.load_from_disk = load

@@ -1,0 +1,91 @@
+"""What one training run left behind: the gradient at the logits, for every group of answers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+Table = list[list[list[float]]]
+
+
+@dataclass
+class Policies:
+    """One policy with its reference, what it draws from, and the rewards.
+
+    Attributes:
+        logits: [P, S, V] of the policy.
+        reference: [P, S, V] of the reference; empty if there is none.
+        drawn: [P, S, V] probabilities that tokens are drawn with.
+        rewards: [P, A] of each answer.
+    """
+
+    logits: Table = field(default_factory=list)
+    reference: Table = field(default_factory=list)
+    drawn: Table = field(default_factory=list)
+    rewards: list[list[float]] = field(default_factory=list)
+
+
+@dataclass
+class Record:
+    """The measurements of one run, in plain lists, for the way through a pipe.
+
+    Attributes:
+        outcome: "measured", "refused" (``detail`` says why) or "error".
+        detail: One sentence.
+        file: Where an error was raised.
+        line: Likewise.
+        trainer: What trains: "GRPOTrainer", "RLOOTrainer", …, or "a loop".
+        version: Of the library that trains.
+        policies: One for each block of outcomes; every second one is that before it with the
+            rewards of the other sign.
+        ordered: Whether groups were run in every order of their answers.
+        gradients: [N, B, W, V] of the loss at the logits of each row's positions, block by block.
+        weights: [N, P, S] the same as the parameters' gradient has it: the first logit less the
+            second, of each state.
+        leak: Largest part of a parameters' gradient, relative to it, that moves no answer's logits.
+        prompt_share: Largest part of a gradient that is at the logits of a prompt.
+        temperature: That the program's configuration names; 1 otherwise.
+        kl_coefficient: Likewise; 0 if there is none.
+        micro_batches: Into how many an update is split.
+        parameters: Trained numbers.
+        steps: Optimizer steps on each group of answers.
+        seconds: Of the training.
+        notes: What was set aside.
+    """
+
+    outcome: str = "error"
+    detail: str = ""
+    file: str = ""
+    line: int = 0
+    trainer: str = ""
+    version: str = ""
+    policies: list[Policies] = field(default_factory=list)
+    ordered: bool = False
+    gradients: Any = field(default_factory=list)
+    weights: Any = field(default_factory=list)
+    leak: float = 0.0
+    prompt_share: float = 0.0
+    temperature: float = 1.0
+    kl_coefficient: float = 0.0
+    micro_batches: int = 1
+    parameters: int = 0
+    steps: int = 1
+    seconds: float = 0.0
+    notes: list[str] = field(default_factory=list)
+
+    def note(self, text: str) -> None:
+        """Remember it once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def to_line(self) -> str:
+        """As one line of JSON."""
+        return json.dumps(asdict(self))
+
+
+def read_record(line: str) -> Record:
+    """The record in a line of JSON."""
+    data = json.loads(line)
+    data["policies"] = [Policies(**each) for each in data["policies"]]
+    return Record(**data)

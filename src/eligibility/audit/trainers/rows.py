@@ -1,0 +1,107 @@
+"""A data set with any column that a program asks for, in place of a download."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from eligibility.audit.trainers.record import Record
+from eligibility.audit.trainers.tiny import PROMPTS
+
+_TEXT = "What is 3 + 4? #### 7"
+
+
+class AnyText(str):
+    """A text that also answers as a list of texts, or as a message."""
+
+    __slots__ = ()
+
+    def __getitem__(self, key: Any) -> Any:
+        return str.__getitem__(self, key) if isinstance(key, slice) else self
+
+    def split(self, *separator: Any, **options: Any) -> Any:
+        """At least two parts, so that what is after a mark is there."""
+        parts = super().split(*separator, **options)
+        return [AnyText(part) for part in parts] if len(parts) > 1 else [self, self]
+
+
+class _Row(dict[str, Any]):
+    def __missing__(self, key: str) -> AnyText:
+        return AnyText(_TEXT)
+
+
+class AnyRows:
+    """As many rows as there are prompts, with every column; what a program maps on it is kept.
+
+    Args:
+        record: Where failures of the program's own functions are noted.
+        rows: The columns that are known already.
+    """
+
+    def __init__(self, record: Record, rows: list[dict[str, Any]] | None = None) -> None:
+        self._record = record
+        self._rows = [_Row(row) for row in (rows or [{} for _ in PROMPTS])]
+
+    def map(self, function: Callable[..., Any], *args: Any, **options: Any) -> AnyRows:
+        """The columns that ``function`` returns, for each row; or for the batch of them."""
+        if options.get("batched"):
+            return self  # its columns would be lists of what is not known; the prompts are replaced
+        extra = {**(options.get("fn_kwargs") or {})}
+        made = []
+        for index, row in enumerate(self._rows):
+            try:
+                given = (_Row(row), index) if options.get("with_indices") else (_Row(row),)
+                made.append({**row, **(function(*given, **extra) or {})})
+            except Exception as error:
+                self._record.note(f"a function mapped on the data failed: {type(error).__name__}")
+                made.append(dict(row))
+        return AnyRows(self._record, made)
+
+    def __getitem__(self, key: Any) -> Any:
+        """A split, a row, or a column."""
+        if isinstance(key, int):
+            return self._rows[key % len(self._rows)]
+        if isinstance(key, str) and any(key in row for row in self._rows):
+            return [row[key] for row in self._rows]
+        return self
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __contains__(self, key: object) -> bool:
+        return True
+
+    @property
+    def column_names(self) -> list[str]:
+        """The columns that the program made."""
+        return list(self._rows[0])
+
+    @property
+    def features(self) -> dict[str, Any]:
+        """Likewise."""
+        return dict.fromkeys(self._rows[0])
+
+    def train_test_split(self, *args: Any, **options: Any) -> dict[str, AnyRows]:
+        """The same rows twice."""
+        return {"train": self, "test": self}
+
+    def keys(self) -> list[str]:
+        """The usual splits."""
+        return ["train", "test"]
+
+    def items(self) -> list[tuple[str, AnyRows]]:
+        """Likewise."""
+        return [(name, self) for name in self.keys()]
+
+    def __getattr__(self, name: str) -> Any:
+        """Shuffling, selecting, filtering, renaming and the rest change nothing."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *args, **options: self
+
+    def to_list(self) -> list[dict[str, Any]]:
+        """The rows as dictionaries."""
+        return [dict(row) for row in self._rows]

@@ -1,0 +1,204 @@
+"""`generate`, led through every group of answers, and what each does to the gradient."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from eligibility.audit.trainers.answers import Tokens, answers, outcomes, parsed, states
+from eligibility.audit.trainers.gradients import Rows, StateWeights
+from eligibility.audit.trainers.record import Policies, Record
+from eligibility.audit.trainers.tiny import END, GROUP, PROMPTS, VOCABULARY
+
+PAIRS = 2  # policies; each with its rewards and with their negatives
+_NOISE = 0.25  # of the second policy's parameters, about half of their own size
+
+
+class Finished(BaseException):  # noqa: N818 - it says how the run ended
+    """Every group of answers has been trained on."""
+
+
+class Refused(BaseException):  # noqa: N818 - likewise
+    """The program needs what the probe cannot stand in for; the message is one sentence."""
+
+
+class Sampler:
+    """Gives the answers of the next outcome at every call, and reads the gradient of each step.
+
+    Args:
+        record: Where the measurements go.
+        announce: Called with the outcomes done and their number.
+    """
+
+    def __init__(self, record: Record, announce: Callable[[int, int], None]) -> None:
+        self.record, self._announce = record, announce
+        self.generate: Callable[..., Any] | None = None  # transformers' own
+        self.reference: Callable[[Any], Any] | None = None
+        self.rewards: Callable[[int, Tokens], float] = lambda prompt, answer: 0.0
+        self.world = 0
+        self._plan: Iterator[tuple[int, Tokens]] = iter(())
+        self._total = 0
+        self._prompts: list[Tokens] = []
+        self._rows: Rows | None = None
+        self._states: StateWeights | None = None
+        self._options: dict[str, Any] = {}
+        self._steps: list[Tensor] = []
+        register_optimizer_step_pre_hook(self._before_step)
+
+    def answer(self, model: Any, rows: list[Tokens], options: dict[str, Any]) -> list[Tokens]:
+        """The tokens of each row's answer."""
+        if not self._prompts:
+            self._begin(model, rows, options)
+        if any(rows.count(prompt) != GROUP for prompt in self._prompts):
+            raise Refused(
+                "the program asks for other prompts or other numbers of answers at every step"
+            )
+        self._close_outcome()
+        task = next(self._plan, None)
+        if task is None:
+            raise Finished
+        world, chosen = task
+        if world != self.world or not self.record.policies:
+            self._enter(world, model)
+        assert self._rows is not None
+        self._rows.expect(self._prompts, [answers()[a] for a in chosen])
+        pending = list(chosen)
+        supply = {p: [pending.pop(0) for _ in range(GROUP)] for p in self._prompts}
+        return [answers()[supply[prompt].pop(0)] for prompt in rows]
+
+    def reward(self, prompt: int, answer: Tokens) -> float:
+        """Of an answer, in the block of outcomes that is run now."""
+        return self.sign * self.rewards(prompt, answer)
+
+    @property
+    def sign(self) -> float:
+        """Of the rewards, in this block."""
+        return -1.0 if self.world % 2 else 1.0
+
+    def close(self) -> None:
+        """The run has ended."""
+        self._close_outcome()
+
+    def _begin(self, model: Any, rows: list[Tokens], options: dict[str, Any]) -> None:
+        """At the first call the model, the prompts and the way of sampling are known."""
+        seen = list(dict.fromkeys(rows))
+        self._prompts = sorted(seen, key=len)
+        if len(seen) != len(PROMPTS):
+            raise Refused(
+                f"the program samples answers to {len(seen)} prompts at a time, where the probe has "
+                f"{len(PROMPTS)}"
+            )
+        self._options = options
+        self._rows = Rows(model)
+        self._states = StateWeights(model, self._prompts)
+        self.record.parameters = self._states.parameters
+        self._original = [p.detach().clone() for p in model.parameters()]
+        unordered = outcomes(ordered=False)
+        tasks = [(w, chosen) for w in range(2 * PAIRS) for chosen, _ in unordered]
+        self._plan, self._total = iter(tasks), len(tasks)
+
+    def _enter(self, world: int, model: Any) -> None:
+        """The next policy, or the same with the rewards of the other sign."""
+        self.world = world
+        assert self._states is not None
+        if world and world % 2 == 0:
+            _move(model, seed=world)
+            if self.reference is not None:
+                _move(self.reference(model), seed=world + 1)
+        self._states.prepare()
+        made = Policies(self._states.logits(model))
+        made.drawn = [
+            [self._drawn_with(model, (*p, *s)) for s in states()] for p in self._prompts
+        ]
+        if self.reference is not None:
+            made.reference = self._states.logits(self.reference(model))
+        made.rewards = [
+            [self.reward(p, answer) for answer in answers()] for p in range(len(self._prompts))
+        ]
+        self.record.policies.append(made)
+
+    def _drawn_with(self, model: Any, tokens: Tokens) -> list[float]:
+        """The probabilities of the next token as transformers draws it: its own processed scores."""
+        assert self.generate is not None
+        asked = {k: v for k, v in self._options.items() if k not in _ONE_TOKEN}
+        settings = copy.deepcopy(asked.pop("generation_config", None))
+        for name, value in _ONE_TOKEN.items():
+            if settings is not None:
+                setattr(settings, name, value)
+            else:
+                asked[name] = value
+        ids = torch.tensor([tokens])
+        mask = torch.ones_like(ids)
+        with torch.no_grad():
+            made = self.generate(
+                model, input_ids=ids, attention_mask=mask, generation_config=settings, **asked
+            )
+        probabilities: list[float] = torch.softmax(made.scores[0][0].double(), -1).tolist()
+        return probabilities[:VOCABULARY]
+
+    def _before_step(self, optimizer: Any, args: Any, options: Any) -> None:
+        """Read the gradient; without one, no optimizer moves a parameter."""
+        if self._states is None or not self.record.policies:
+            return
+        self._steps.append(self._states.gradient())
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                parameter.grad = None
+
+    def _close_outcome(self) -> None:
+        """The mean gradient of the steps on the answers that were given last."""
+        if not self._steps or self._states is None or self._rows is None:
+            return
+        record, gradient = self.record, torch.stack(self._steps).mean(0)
+        weights, leak = self._states.weights(gradient)
+        table, prompt_share = self._rows.collected(len(self._steps))
+        record.steps = len(self._steps)
+        record.leak = max(record.leak, leak)
+        record.prompt_share = max(record.prompt_share, prompt_share)
+        record.weights.append(weights.tolist())
+        record.gradients.append(table.tolist())
+        self._steps.clear()
+        self._announce(len(record.gradients), self._total)
+
+
+_ONE_TOKEN = {
+    "max_new_tokens": 1,
+    "max_length": None,
+    "min_new_tokens": None,
+    "num_return_sequences": 1,
+    "return_dict_in_generate": True,
+    "output_scores": True,
+}
+
+
+@torch.no_grad()
+def _move(model: Any, seed: int) -> None:
+    """Other weights, in place."""
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in model.parameters():
+        noise = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
+        parameter.add_(_NOISE * noise)
+
+
+def generated(
+    sampler: Sampler, model: Any, arguments: tuple[Any, ...], options: dict[str, Any]
+) -> Any:
+    """In place of transformers' ``generate``: the prompts, and the answers of the next outcome."""
+    given = dict(options)
+    ids = arguments[0] if arguments else given.pop("input_ids", given.pop("inputs", None))
+    if ids is None:
+        raise Refused("`generate` is called without input_ids; the audit answers prompts of tokens")
+    given.pop("attention_mask", None)
+    copies = given.get("num_return_sequences") or getattr(
+        given.get("generation_config"), "num_return_sequences", 1
+    )
+    ids = ids.repeat_interleave(int(copies or 1), 0)
+    chosen = sampler.answer(model, [parsed(row)[0] for row in ids.tolist()], given)
+    width = max(map(len, chosen))
+    padded = torch.tensor([[*answer, *[END] * (width - len(answer))] for answer in chosen])
+    return torch.cat([ids, padded.to(ids)], 1)

@@ -1,0 +1,83 @@
+"""A causal language model of two tokens with random weights, and a tokenizer that reads any text.
+
+An answer consists of a word and of the token that ends it. A third token stands in prompts only: it
+makes them differ, and its probability is exactly 0 in double precision.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+END, WORD, PROMPT_ONLY = 0, 1, 2
+VOCABULARY = 2  # tokens that can be drawn
+LENGTH = 3  # tokens of the longest answer
+GROUP = 2  # answers to each prompt
+SYMBOLS = ("⏹", "a", "b")
+PROMPTS = ("b", "bab")  # of two lengths, so that padding matters
+POLICY_SEED, REFERENCE_SEED = 11, 7
+NAME = "eligibility/probe"
+_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+# The first feature is positive in every state, so this weight makes the third logit about −700.
+_FIRST_FEATURE, _NEVER = 4.0, -400.0
+
+
+def make_model(seed: int) -> Any:
+    """A Llama of one layer with random weights in double precision."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=len(SYMBOLS),
+        hidden_size=8,
+        intermediate_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        num_key_value_heads=1,
+        max_position_embeddings=256,
+        bos_token_id=None,
+        eos_token_id=END,
+        pad_token_id=END,
+        tie_word_embeddings=False,
+        initializer_range=0.5,
+        architectures=["LlamaForCausalLM"],
+    )
+    config._name_or_path = NAME
+    state = torch.get_rng_state()
+    torch.manual_seed(seed)
+    model: Any = LlamaForCausalLM(config).double()
+    torch.set_rng_state(state)
+    model.generation_config.eos_token_id = END
+    model.generation_config.pad_token_id = END
+    _forbid_prompt_token(model)
+    return model
+
+
+@torch.no_grad()
+def _forbid_prompt_token(model: Any) -> None:
+    """Keep the first feature as it is embedded, and let it speak against the third token."""
+    layer = model.model.layers[0]
+    model.model.embed_tokens.weight[:, 0] = _FIRST_FEATURE
+    layer.self_attn.o_proj.weight[0] = 0.0
+    layer.mlp.down_proj.weight[0] = 0.0
+    model.lm_head.weight[PROMPT_ONLY] = 0.0
+    model.lm_head.weight[PROMPT_ONLY, 0] = _NEVER
+
+
+def make_tokenizer() -> Any:
+    """Words of the letters a and b; a run of any other characters is read as one b."""
+    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    end, word, other = SYMBOLS
+    made = Tokenizer(
+        models.WordLevel({symbol: i for i, symbol in enumerate(SYMBOLS)}, unk_token=other)
+    )
+    made.normalizer = normalizers.Replace(Regex(f"[^{end}{word}{other}]+"), other)
+    made.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    made.decoder = decoders.Fuse()
+    tokenizer: Any = PreTrainedTokenizerFast(
+        tokenizer_object=made, eos_token=end, pad_token=end, padding_side="left"
+    )
+    tokenizer.chat_template = _TEMPLATE
+    return tokenizer

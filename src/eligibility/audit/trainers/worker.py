@@ -1,0 +1,109 @@
+"""The child process that trains once: the script runs here, and one record goes back."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import runpy
+import sys
+import time
+import traceback
+import warnings
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from eligibility.audit.job import Program
+from eligibility.audit.running import sandbox
+from eligibility.audit.trainers.record import Record
+from eligibility.audit.trainers.sampling import Finished, Refused, Sampler, generated
+from eligibility.audit.user_code import is_user_file
+
+
+def main() -> None:
+    """Read the settings, run the program, and write progress and the record as lines."""
+    results = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    program = Program(**_settings())
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1):
+        os.dup2(null, descriptor)
+
+    def announce(done: int, expected: int) -> None:
+        print(json.dumps([done, expected]), file=results, flush=True)
+
+    record = Record()
+    _run(program, record, Sampler(record, announce))
+    print(record.to_line(), file=results, flush=True)
+    results.close()
+    os._exit(0)
+
+
+def _settings() -> dict[str, Any]:
+    settings: dict[str, Any] = json.loads(sys.stdin.readline())
+    return settings | {"arguments": tuple(settings["arguments"])}
+
+
+def _run(program: Program, record: Record, sampler: Sampler) -> None:
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    _install(record, sampler)
+    sys.argv = [program.path, *program.arguments]
+    sys.path.insert(0, str(Path(program.path).parent))
+    os.chdir(program.scratch)
+    sandbox.limit(program.seconds, program.megabytes)
+    sandbox.confine(Path(program.scratch))
+    started = time.perf_counter()
+    try:
+        runpy.run_path(program.path, run_name="__main__")
+        record.detail = _nothing_trained(record)
+        record.outcome = "refused"
+    except Finished:
+        record.outcome = "measured"
+    except Refused as refusal:
+        record.outcome, record.detail = "refused", str(refusal)
+    except BaseException as error:  # whatever the program ends by
+        record.outcome, record.detail = "error", f"{type(error).__name__}: {error}"[:2000]
+        record.file, record.line = _place_of(error)
+    record.seconds = time.perf_counter() - started
+    sampler.close()
+
+
+def _nothing_trained(record: Record) -> str:
+    if record.gradients:
+        return "the program ended before every group of answers had been trained on"
+    return (
+        "the program made no update with a trainer of TRL or after a call of `generate`; audit the "
+        "loss that it trains with by audit_token_loss"
+    )
+
+
+def _install(record: Record, sampler: Sampler) -> None:
+    """The probe's stand-ins, in every library that is there."""
+    from transformers.generation.utils import GenerationMixin
+
+    from eligibility.audit.trainers.hub import Hub
+    from eligibility.audit.trainers.trl import Trainers
+
+    sampler.generate = GenerationMixin.generate
+
+    def generate(model: Any, *args: Any, **options: Any) -> Any:
+        return generated(sampler, model, args, options)
+
+    hub = Hub(record)
+    hub.install()
+    with suppress(ImportError):
+        importlib.import_module("trl")
+        Trainers(record, hub, sampler).install()
+    GenerationMixin.generate = generate
+
+
+def _place_of(error: BaseException) -> tuple[str, int]:
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if is_user_file(f.filename)]
+    return (frames[-1].filename, frames[-1].lineno or 0) if frames else ("", 0)
+
+
+if __name__ == "__main__":
+    main()
