@@ -33,6 +33,7 @@ AUDIT_ORDER = [
     {"notebook"},
     {"judgement"},
     {"examine", "language", "tensordicts"},
+    {"trainers"},
     {"adapters", "scripts"},
 ]
 AUDIT_LAYERS = {unit: layer for layer, units in enumerate(AUDIT_ORDER) for unit in units}

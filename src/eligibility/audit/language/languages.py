@@ -135,6 +135,7 @@ class World:
         rewards: [P, A] of each answer.
         unembedding: [V, V] invertible, so features stand for logits.
         behaviour: From what is drawn.
+        measured: [P, S, V] log-probabilities of the draw, where a sampler's own are known.
     """
 
     language: Language
@@ -145,10 +146,13 @@ class World:
     rewards: Tensor
     unembedding: Tensor
     behaviour: Behaviour
+    measured: Tensor | None = None
 
     @cached_property
     def drawn(self) -> Tensor:
         """[P, S, V] log-probabilities with which tokens are drawn."""
+        if self.measured is not None:
+            return self.measured
         sources = {
             "policy": self.logits,
             "old": self.old_logits,

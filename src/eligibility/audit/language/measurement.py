@@ -157,10 +157,11 @@ class Observed:
 def observe(loss: TokenLoss, outcomes: Outcomes) -> Observed:
     """Run a loss on every outcome of every world."""
     measured = torch.stack([ascents(loss, world, outcomes.chosen) for world in outcomes.worlds])
-    return _arrays(outcomes, measured)
+    return observed_of(outcomes, measured)
 
 
-def _arrays(outcomes: Outcomes, measured: Tensor) -> Observed:
+def observed_of(outcomes: Outcomes, measured: Tensor) -> Observed:
+    """[worlds, O, B, W, V] the negative gradients of every outcome, beside what they belong to."""
     language, worlds, chosen = outcomes.language, outcomes.worlds, outcomes.chosen
     prompt = torch.arange(language.prompts).repeat_interleave(language.group_size)
     repeated = chosen.repeat(len(worlds), 1)

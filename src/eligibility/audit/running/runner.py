@@ -20,7 +20,7 @@ from eligibility.errors import EligibilityError
 # module, such as random.py, would take its place.
 _WORKER = """import runpy, sys
 sys.path.pop(0)
-runpy.run_module("eligibility.audit.running.worker", run_name="__main__")"""
+runpy.run_module("{module}", run_name="__main__")"""
 
 
 class WorkerError(EligibilityError, RuntimeError):
@@ -81,22 +81,13 @@ class ScriptRunner:
             prefix="eligibility-audit-", ignore_cleanup_errors=True
         )
         scratch = Path(self._folder.name)
-        _mirror(path.parent, scratch)
+        mirror(path.parent, scratch)
         self.script = path
         if text is not None:
             self.script = scratch / f"{path.stem}_cells.py"
             self.script.write_text(text, encoding="utf-8")
         program = Program(str(self.script), arguments, str(scratch), seconds, megabytes, four_tuple)
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _WORKER],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
-            env=_environment(scratch),
-            start_new_session=True,
-        )
+        self._process = start_worker("eligibility.audit.running.worker", scratch)
         self._ask(settings_line(program))
 
     def run(self, job: Job) -> Trace:
@@ -158,7 +149,21 @@ def pipe(stream: IO[str] | None) -> IO[str]:
     return stream
 
 
-def _mirror(folder: Path, scratch: Path) -> None:
+def start_worker(module: str, scratch: Path) -> subprocess.Popen[str]:
+    """A child process that runs a module of ours, with pipes of text."""
+    return subprocess.Popen(
+        [sys.executable, "-c", _WORKER.format(module=module)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        env=_environment(scratch),
+        start_new_session=True,
+    )
+
+
+def mirror(folder: Path, scratch: Path) -> None:
     """The program reads its own folder by relative names, and writes to the scratch folder."""
     for entry in sorted(folder.iterdir())[:1000]:
         if not entry.name.startswith("."):

@@ -1,6 +1,7 @@
 """Trainers of language models, unmodified: every group of answers, and the gradient of each.
 
-``tiny`` is the model and its tokenizer, ``hub`` puts them where a program loads its own, ``settings``
-makes a configuration fit, ``answers`` is what can be sampled, ``sampling`` leads ``generate`` through it,
-``trl`` and ``run`` train once, ``record`` is what comes back; ``terms`` and ``verdict`` say what it means.
+``tiny`` is the model and its tokenizer, ``hub`` and ``rows`` stand in for what a program loads by
+name, ``settings`` makes a configuration fit, ``answers`` lists what can be sampled, ``sampling``
+leads ``generate`` through it, ``gradients`` reads what the optimizer meets. ``trl`` and ``worker``
+train once; ``record`` is what comes back to ``child``, and ``observed`` makes arrays of it.
 """

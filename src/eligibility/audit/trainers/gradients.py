@@ -25,7 +25,10 @@ class Rows:
     def __init__(self, model: Any) -> None:
         self._head = model.get_output_embeddings().weight
         self._backbone = model.base_model
-        while hasattr(self._backbone, "base_model") and self._backbone.base_model is not self._backbone:
+        while (
+            hasattr(self._backbone, "base_model")
+            and self._backbone.base_model is not self._backbone
+        ):
             self._backbone = self._backbone.base_model
         self._backbone.register_forward_hook(self._after_forward, with_kwargs=True)
         self._expected: list[tuple[Tokens, Tokens]] = []
@@ -43,7 +46,9 @@ class Rows:
         if ids is None or not hidden.requires_grad:
             return
         rows = ids.tolist()
-        hidden.register_hook(lambda gradient: self._found.append((rows, gradient.detach().double())))
+        hidden.register_hook(
+            lambda gradient: self._found.append((rows, gradient.detach().double()))
+        )
 
     def collected(self, steps: int) -> tuple[Tensor, float]:
         """[B, W, V] the mean of the steps' gradients, and the largest share that is at a prompt."""
@@ -58,7 +63,9 @@ class Rows:
                 place = self._place(prompt, answer, free)
                 width = min(LENGTH, len(row) - start)
                 table[place, :width] += each[start - 1 : start - 1 + width]
-                elsewhere = max(elsewhere, float(each[: start - 1].abs().max()) if start > 1 else 0.0)
+                elsewhere = max(
+                    elsewhere, float(each[: start - 1].abs().max()) if start > 1 else 0.0
+                )
             if not free:
                 free = list(range(len(self._expected)))
         self._found.clear()
@@ -75,7 +82,7 @@ class Rows:
 
 
 class StateWeights:
-    """What a gradient by the parameters does to the logits of each state.
+    """The logits of the states, and what a gradient by the parameters does to them.
 
     Args:
         model: What is trained.
@@ -84,19 +91,62 @@ class StateWeights:
 
     def __init__(self, model: Any, prompts: list[Tokens]) -> None:
         self._model, self._prompts = model, prompts
-        self._trained = [p for p in model.parameters() if p.requires_grad]
+        self._trained = [p for p in model.parameters() if p.requires_grad] or list(
+            model.parameters()
+        )
         self.parameters = sum(p.numel() for p in self._trained)
-        self._basis = torch.empty(0)
+        self._slopes = torch.empty(0)
+        self._visits: list[tuple[int, int, int]] = []  # row, position, state
 
-    def prepare(self) -> None:
-        """Differentiate the logits at the parameters as they are."""
+    def fit(self, seed: int) -> None:
+        """Give the states generic logits, by Levenberg and Marquardt's method.
+
+        Parameters that are 0 stay it. Where no parameters give these logits, the nearest are kept.
+        """
+        generator = torch.Generator().manual_seed(seed)
+        count = len(self._prompts) * len(states())
+        wanted = _SPREAD * torch.randn(count, generator=generator, dtype=torch.float64)
+        moved = torch.cat([(p != 0).flatten() for p in self._trained])
+        damping = 1.0
+        differences, slopes = self._differentiated()
+        for _ in range(_TRIALS):
+            free, missing = slopes * moved, wanted - differences
+            if float(missing.norm()) < _CLOSE:
+                break
+            inner = free @ free.T + damping * torch.eye(count, dtype=torch.float64)
+            change = free.T @ torch.linalg.solve(inner, missing)
+            self._move(change)
+            found = self._differentiated()
+            if float((wanted - found[0]).norm()) < float(missing.norm()):
+                (differences, slopes), damping = found, damping / 5
+            else:
+                self._move(-change)
+                damping *= 5
+        self._slopes = self._differentiated()[1]
+
+    @torch.no_grad()
+    def _move(self, change: Tensor) -> None:
+        parts = torch.split(change, [p.numel() for p in self._trained])
+        for parameter, part in zip(self._trained, parts, strict=True):
+            parameter.add_(part.reshape(parameter.shape))
+
+    def _differentiated(self) -> tuple[Tensor, Tensor]:
+        """[P·S] the first logit less the second, and [P·S, N] their slopes by the parameters."""
+        differences, rows = [], []
+        needed = [p.requires_grad for p in self._trained]
         with torch.enable_grad():
-            rows = []
+            for parameter in self._trained:
+                parameter.requires_grad_(True)
             for prompt in self._prompts:
                 for state in states():
                     z = self._logits(self._model, (*prompt, *state))
-                    rows.append(self._flat(torch.autograd.grad(z[0] - z[1], self._trained, allow_unused=True)))
-        self._basis = torch.stack(rows)
+                    difference = z[0] - z[1]
+                    found = torch.autograd.grad(difference, self._trained, allow_unused=True)
+                    differences.append(difference.detach())
+                    rows.append(self._flat(found))
+        for parameter, was in zip(self._trained, needed, strict=True):
+            parameter.requires_grad_(was)
+        return torch.stack(differences), torch.stack(rows)
 
     def logits(self, model: Any) -> list[list[list[float]]]:
         """[P, S, V] of a model."""
@@ -105,16 +155,37 @@ class StateWeights:
                 [self._logits(model, (*p, *s)).tolist() for s in states()] for p in self._prompts
             ]
 
+    def expect(self, given: list[Tokens]) -> None:
+        """The answers of the next outcome, prompt by prompt."""
+        index, copies = states().index, len(given) // len(self._prompts)
+        self._visits = [
+            (row, t, row // copies * len(states()) + index(answer[:t]))
+            for row, answer in enumerate(given)
+            for t in range(len(answer))
+        ]
+
     def gradient(self) -> Tensor:
         """[N] the trained parameters' gradients as they are now."""
         return self._flat([p.grad for p in self._trained])
 
-    def weights(self, gradient: Tensor) -> tuple[Tensor, float]:
-        """[P, S] by the first logit less the second, and the share of the gradient beside these."""
-        found = torch.linalg.lstsq(self._basis.T, gradient[:, None]).solution[:, 0]
-        size = gradient.norm()
-        left = float((gradient - found @ self._basis).norm() / size) if size > 1e-12 else 0.0
-        return found.reshape(len(self._prompts), -1), left
+    def as_trained(self, gradient: Tensor, table: Tensor) -> tuple[Tensor, float]:
+        """Gradients at the logits, scaled as the parameters' gradient is, and what they leave.
+
+        Args:
+            gradient: [N] that the optimizer meets.
+            table: [B, W, V] at the logits of each row.
+        """
+        by_state = torch.zeros(len(self._slopes), dtype=torch.float64)
+        for row, t, state in self._visits:
+            by_state[state] += table[row, t, 0]
+        explained = by_state @ self._slopes
+        size = float(gradient.norm())
+        if size < _NOTHING:
+            return torch.zeros_like(table), 0.0
+        squared = float(explained @ explained)
+        scale = float(gradient @ explained) / squared if squared else 0.0
+        left = float((gradient - scale * explained).norm()) / size
+        return (table if abs(scale - 1.0) < _SINGLE else scale * table), left
 
     def _logits(self, model: Any, tokens: Tokens) -> Tensor:
         logits: Tensor = model(input_ids=torch.tensor([tokens])).logits[0, -1, :VOCABULARY]
@@ -123,5 +194,14 @@ class StateWeights:
     def _flat(self, gradients: Any) -> Tensor:
         pairs = zip(gradients, self._trained, strict=True)
         return torch.cat(
-            [(torch.zeros_like(p) if g is None else g.detach()).double().flatten() for g, p in pairs]
+            [
+                (torch.zeros_like(p) if g is None else g.detach()).double().flatten()
+                for g, p in pairs
+            ]
         )
+
+
+_SPREAD = 0.8  # standard deviation of the first logit less the second
+_TRIALS, _CLOSE = 60, 0.05
+_NOTHING = 1e-10  # a gradient's norm below it is the rounding of single precision
+_SINGLE = 1e-5

@@ -32,11 +32,12 @@ class Hub:
 
     def install(self) -> None:
         """Put them in place; the process is the audited program's own."""
-        import transformers
-        from transformers.models.auto.auto_factory import _BaseAutoModelClass
-
+        transformers: Any = importlib.import_module("transformers")
+        factory: Any = importlib.import_module("transformers.models.auto.auto_factory")
         note = self._record.note
-        note("models, tokenizers and data sets loaded by name are the probe's; nothing is downloaded")
+        note(
+            "models, tokenizers and data sets loaded by name are the probe's; nothing is downloaded"
+        )
 
         def load(cls: Any, *args: Any, **options: Any) -> Any:
             if any(word in cls.__name__ for word in _VISION):
@@ -54,9 +55,9 @@ class Hub:
         def config(cls: Any, *args: Any, **options: Any) -> Any:
             return make_model(POLICY_SEED).config
 
-        for owner in (_BaseAutoModelClass, transformers.PreTrainedModel):
+        for owner in (factory._BaseAutoModelClass, transformers.PreTrainedModel):
             owner.from_pretrained = classmethod(load)
-        tokens: Any = transformers.tokenization_utils_base.PreTrainedTokenizerBase
+        tokens = transformers.PreTrainedTokenizerBase
         for owner in (tokens, transformers.AutoTokenizer, transformers.AutoProcessor):
             owner.from_pretrained = classmethod(tokenizer)
         for owner in (transformers.AutoConfig, transformers.PretrainedConfig):
@@ -65,14 +66,13 @@ class Hub:
 
     def _reward_model(self) -> Any:
         """A classifier of one label, for a program that loads a reward model."""
-        from transformers import LlamaForSequenceClassification
-
+        transformers: Any = importlib.import_module("transformers")
         config = make_model(POLICY_SEED).config
         config.num_labels = 1
-        return LlamaForSequenceClassification(config).double()
+        return transformers.LlamaForSequenceClassification(config).double()
 
     def _replace_data(self) -> None:
-        datasets = importlib.import_module("datasets")
+        datasets: Any = importlib.import_module("datasets")
 
         def load(*args: Any, **options: Any) -> AnyRows:
             return AnyRows(self._record)

@@ -41,9 +41,7 @@ class Record:
             rewards of the other sign.
         ordered: Whether groups were run in every order of their answers.
         gradients: [N, B, W, V] of the loss at the logits of each row's positions, block by block.
-        weights: [N, P, S] the same as the parameters' gradient has it: the first logit less the
-            second, of each state.
-        leak: Largest part of a parameters' gradient, relative to it, that moves no answer's logits.
+        leak: Largest relative part of a parameters' gradient that ``gradients`` do not explain.
         prompt_share: Largest part of a gradient that is at the logits of a prompt.
         temperature: That the program's configuration names; 1 otherwise.
         kl_coefficient: Likewise; 0 if there is none.
@@ -63,7 +61,6 @@ class Record:
     policies: list[Policies] = field(default_factory=list)
     ordered: bool = False
     gradients: Any = field(default_factory=list)
-    weights: Any = field(default_factory=list)
     leak: float = 0.0
     prompt_share: float = 0.0
     temperature: float = 1.0

@@ -16,14 +16,13 @@ from eligibility.audit.trainers.record import Policies, Record
 from eligibility.audit.trainers.tiny import END, GROUP, PROMPTS, VOCABULARY
 
 PAIRS = 2  # policies; each with its rewards and with their negatives
-_NOISE = 0.25  # of the second policy's parameters, about half of their own size
 
 
-class Finished(BaseException):  # noqa: N818 - it says how the run ended
+class Finished(BaseException):
     """Every group of answers has been trained on."""
 
 
-class Refused(BaseException):  # noqa: N818 - likewise
+class Refused(BaseException):
     """The program needs what the probe cannot stand in for; the message is one sentence."""
 
 
@@ -66,7 +65,10 @@ class Sampler:
         if world != self.world or not self.record.policies:
             self._enter(world, model)
         assert self._rows is not None
-        self._rows.expect(self._prompts, [answers()[a] for a in chosen])
+        assert self._states is not None
+        given = [answers()[a] for a in chosen]
+        self._rows.expect(self._prompts, given)
+        self._states.expect(given)
         pending = list(chosen)
         supply = {p: [pending.pop(0) for _ in range(GROUP)] for p in self._prompts}
         return [answers()[supply[prompt].pop(0)] for prompt in rows]
@@ -90,14 +92,13 @@ class Sampler:
         self._prompts = sorted(seen, key=len)
         if len(seen) != len(PROMPTS):
             raise Refused(
-                f"the program samples answers to {len(seen)} prompts at a time, where the probe has "
-                f"{len(PROMPTS)}"
+                f"the program samples answers to {len(seen)} prompts at a time, and the probe "
+                f"has {len(PROMPTS)}"
             )
         self._options = options
         self._rows = Rows(model)
         self._states = StateWeights(model, self._prompts)
         self.record.parameters = self._states.parameters
-        self._original = [p.detach().clone() for p in model.parameters()]
         unordered = outcomes(ordered=False)
         tasks = [(w, chosen) for w in range(2 * PAIRS) for chosen, _ in unordered]
         self._plan, self._total = iter(tasks), len(tasks)
@@ -106,15 +107,13 @@ class Sampler:
         """The next policy, or the same with the rewards of the other sign."""
         self.world = world
         assert self._states is not None
-        if world and world % 2 == 0:
-            _move(model, seed=world)
-            if self.reference is not None:
-                _move(self.reference(model), seed=world + 1)
-        self._states.prepare()
+        if world % 2 == 0:
+            reference = self.reference(model) if self.reference is not None else None
+            if isinstance(reference, torch.nn.Module):
+                StateWeights(reference, self._prompts).fit(seed=world + 1)
+            self._states.fit(seed=world)
         made = Policies(self._states.logits(model))
-        made.drawn = [
-            [self._drawn_with(model, (*p, *s)) for s in states()] for p in self._prompts
-        ]
+        made.drawn = [[self._drawn_with(model, (*p, *s)) for s in states()] for p in self._prompts]
         if self.reference is not None:
             made.reference = self._states.logits(self.reference(model))
         made.rewards = [
@@ -123,7 +122,7 @@ class Sampler:
         self.record.policies.append(made)
 
     def _drawn_with(self, model: Any, tokens: Tokens) -> list[float]:
-        """The probabilities of the next token as transformers draws it: its own processed scores."""
+        """The probabilities of the next token as transformers draws it, by its own scores."""
         assert self.generate is not None
         asked = {k: v for k, v in self._options.items() if k not in _ONE_TOKEN}
         settings = copy.deepcopy(asked.pop("generation_config", None))
@@ -155,12 +154,11 @@ class Sampler:
         if not self._steps or self._states is None or self._rows is None:
             return
         record, gradient = self.record, torch.stack(self._steps).mean(0)
-        weights, leak = self._states.weights(gradient)
         table, prompt_share = self._rows.collected(len(self._steps))
+        table, leak = self._states.as_trained(gradient, table)
         record.steps = len(self._steps)
         record.leak = max(record.leak, leak)
         record.prompt_share = max(record.prompt_share, prompt_share)
-        record.weights.append(weights.tolist())
         record.gradients.append(table.tolist())
         self._steps.clear()
         self._announce(len(record.gradients), self._total)
@@ -174,15 +172,6 @@ _ONE_TOKEN = {
     "return_dict_in_generate": True,
     "output_scores": True,
 }
-
-
-@torch.no_grad()
-def _move(model: Any, seed: int) -> None:
-    """Other weights, in place."""
-    generator = torch.Generator().manual_seed(seed)
-    for parameter in model.parameters():
-        noise = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
-        parameter.add_(_NOISE * noise)
 
 
 def generated(

@@ -1,4 +1,4 @@
-"""A trainer's configuration on one core: what is kept, what is set aside, and what is made small."""
+"""A trainer's configuration on one core: what is kept, set aside, and made small."""
 
 from __future__ import annotations
 

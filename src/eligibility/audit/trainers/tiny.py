@@ -6,6 +6,7 @@ makes them differ, and its probability is exactly 0 in double precision.
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import torch
@@ -19,15 +20,14 @@ PROMPTS = ("b", "bab")  # of two lengths, so that padding matters
 POLICY_SEED, REFERENCE_SEED = 11, 7
 NAME = "eligibility/probe"
 _TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
-# The first feature is positive in every state, so this weight makes the third logit about −700.
-_FIRST_FEATURE, _NEVER = 4.0, -400.0
+# The first feature is positive in every state, so this weight makes the third logit below −300.
+_FIRST_FEATURE, _NEVER = 1.0, -4000.0
 
 
 def make_model(seed: int) -> Any:
     """A Llama of one layer with random weights in double precision."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    config = LlamaConfig(
+    transformers: Any = importlib.import_module("transformers")
+    config = transformers.LlamaConfig(
         vocab_size=len(SYMBOLS),
         hidden_size=8,
         intermediate_size=8,
@@ -45,7 +45,7 @@ def make_model(seed: int) -> Any:
     config._name_or_path = NAME
     state = torch.get_rng_state()
     torch.manual_seed(seed)
-    model: Any = LlamaForCausalLM(config).double()
+    model = transformers.LlamaForCausalLM(config).double()
     torch.set_rng_state(state)
     model.generation_config.eos_token_id = END
     model.generation_config.pad_token_id = END
@@ -60,6 +60,7 @@ def _forbid_prompt_token(model: Any) -> None:
     model.model.embed_tokens.weight[:, 0] = _FIRST_FEATURE
     layer.self_attn.o_proj.weight[0] = 0.0
     layer.mlp.down_proj.weight[0] = 0.0
+    model.lm_head.weight[:, 0] = 0.0
     model.lm_head.weight[PROMPT_ONLY] = 0.0
     model.lm_head.weight[PROMPT_ONLY, 0] = _NEVER
 
@@ -67,7 +68,8 @@ def _forbid_prompt_token(model: Any) -> None:
 def make_tokenizer() -> Any:
     """Words of the letters a and b; a run of any other characters is read as one b."""
     from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
+
+    transformers: Any = importlib.import_module("transformers")
 
     end, word, other = SYMBOLS
     made = Tokenizer(
@@ -76,7 +78,7 @@ def make_tokenizer() -> Any:
     made.normalizer = normalizers.Replace(Regex(f"[^{end}{word}{other}]+"), other)
     made.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     made.decoder = decoders.Fuse()
-    tokenizer: Any = PreTrainedTokenizerFast(
+    tokenizer = transformers.PreTrainedTokenizerFast(
         tokenizer_object=made, eos_token=end, pad_token=end, padding_side="left"
     )
     tokenizer.chat_template = _TEMPLATE

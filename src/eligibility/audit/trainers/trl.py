@@ -80,12 +80,14 @@ class Trainers:
         for name, reason in _UNSUPPORTED.items():
             if given.get(name):
                 raise Refused(
-                    f"the program {reason}, and the probe's answers are single ones; audit its loss "
-                    "with audit_token_loss"
+                    f"the program {reason}, and the probe's answers are single ones; audit its "
+                    "loss with audit_token_loss"
                 )
         model = given.get("model")
         if not isinstance(model, str) and not self._is_probe(model):
-            self._record.note(f"the program's own {type(model).__name__} is replaced by the probe's")
+            self._record.note(
+                f"the program's own {type(model).__name__} is replaced by the probe's"
+            )
             given["model"] = self._hub.model()
         rows = _first_rows(given.get("train_dataset"))
         given["train_dataset"] = _probe_data(rows)
@@ -123,7 +125,9 @@ class Trainers:
         plain = callable(function) and not isinstance(function, (str, torch.nn.Module))
         plain = plain and not inspect.iscoroutinefunction(function)
         if not plain:
-            self._record.note(f"the reward {str(function)[:40]!r} is not called; the probe's replaces it")
+            self._record.note(
+                f"the reward {str(function)[:40]!r} is not called; the probe's replaces it"
+            )
 
         def reward(prompts: Any, completions: Any, **columns: Any) -> list[float]:
             if plain:
@@ -131,11 +135,12 @@ class Trainers:
                     function(prompts=prompts, completions=completions, **columns)
                 except Exception as error:
                     self._record.note(
-                        f"the reward {named} failed on the probe's answers ({type(error).__name__}: "
-                        f"{str(error)[:80]}); its result is replaced all the same"
+                        f"the reward {named} failed on the probe's answers "
+                        f"({type(error).__name__}: {str(error)[:80]}); its result is replaced"
                     )
             return [
-                self._sampler.sign * generic_reward(number, PROMPTS.index(_text(p)), _tokens(_text(c)))
+                self._sampler.sign
+                * generic_reward(number, PROMPTS.index(_text(p)), _tokens(_text(c)))
                 for p, c in zip(prompts, completions, strict=True)
             ]
 
@@ -180,7 +185,7 @@ class _WithoutAdapter:
 
 
 def generic_reward(function: int, prompt: int, answer: tuple[int, ...]) -> float:
-    """A number of its own for each; a multiple of 1/64, so that single precision holds it exactly."""
+    """A number of its own for each: a multiple of 1/64, which single precision holds exactly."""
     seed = sum(x * 31**i for i, x in enumerate((*answer, len(answer), prompt, function, 1)))
     drawn = torch.randint(-96, 97, (), generator=torch.Generator().manual_seed(seed))
     return int(drawn) / 64
@@ -211,8 +216,9 @@ def _first_rows(data: Any) -> list[dict[str, Any]]:
 
 def _rows_of(data: Any) -> Iterable[Any]:
     if hasattr(data, "__iter__"):
-        return iter(data)
-    return (data[k] for k in range(min(len(data), len(PROMPTS))))
+        yield from data
+        return
+    yield from (data[k] for k in range(min(len(data), len(PROMPTS))))
 
 
 def _probe_data(rows: list[dict[str, Any]]) -> Any:
@@ -220,7 +226,11 @@ def _probe_data(rows: list[dict[str, Any]]) -> Any:
     datasets = importlib.import_module("datasets")
     chat = isinstance(rows[0].get("prompt"), list)
     plain = (str, int, float, bool)
-    kept = [k for k, v in rows[0].items() if isinstance(v, plain) and k not in ("prompt", "image", "images")]
+    kept = [
+        k
+        for k, v in rows[0].items()
+        if isinstance(v, plain) and k not in ("prompt", "image", "images")
+    ]
     made = []
     for prompt, row in zip(PROMPTS, rows, strict=True):
         asked: Any = [{"role": "user", "content": prompt}] if chat else prompt

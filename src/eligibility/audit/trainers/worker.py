@@ -28,7 +28,7 @@ def main() -> None:
     results = os.fdopen(os.dup(1), "w", encoding="utf-8")
     program = Program(**_settings())
     null = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1):
+    for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)
 
     def announce(done: int, expected: int) -> None:
@@ -49,13 +49,17 @@ def _settings() -> dict[str, Any]:
 def _run(program: Program, record: Record, sampler: Sampler) -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    _install(record, sampler)
+    try:
+        _install(record, sampler)
+    except Exception as error:
+        record.detail = f"{type(error).__name__}: {error}"
+        return
     sys.argv = [program.path, *program.arguments]
     sys.path.insert(0, str(Path(program.path).parent))
     os.chdir(program.scratch)
     sandbox.limit(program.seconds, program.megabytes)
     sandbox.confine(Path(program.scratch))
-    started = time.perf_counter()
+    started = time.process_time()
     try:
         runpy.run_path(program.path, run_name="__main__")
         record.detail = _nothing_trained(record)
@@ -67,7 +71,7 @@ def _run(program: Program, record: Record, sampler: Sampler) -> None:
     except BaseException as error:  # whatever the program ends by
         record.outcome, record.detail = "error", f"{type(error).__name__}: {error}"[:2000]
         record.file, record.line = _place_of(error)
-    record.seconds = time.perf_counter() - started
+    record.seconds = time.process_time() - started
     sampler.close()
 
 
@@ -82,12 +86,11 @@ def _nothing_trained(record: Record) -> str:
 
 def _install(record: Record, sampler: Sampler) -> None:
     """The probe's stand-ins, in every library that is there."""
-    from transformers.generation.utils import GenerationMixin
-
+    generation: Any = importlib.import_module("transformers.generation.utils")
     from eligibility.audit.trainers.hub import Hub
     from eligibility.audit.trainers.trl import Trainers
 
-    sampler.generate = GenerationMixin.generate
+    sampler.generate = generation.GenerationMixin.generate
 
     def generate(model: Any, *args: Any, **options: Any) -> Any:
         return generated(sampler, model, args, options)
@@ -97,7 +100,7 @@ def _install(record: Record, sampler: Sampler) -> None:
     with suppress(ImportError):
         importlib.import_module("trl")
         Trainers(record, hub, sampler).install()
-    GenerationMixin.generate = generate
+    generation.GenerationMixin.generate = generate
 
 
 def _place_of(error: BaseException) -> tuple[str, int]:

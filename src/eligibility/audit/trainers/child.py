@@ -1,0 +1,52 @@
+"""Starts the process that runs a script which trains a language model, and waits for its record."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from eligibility.audit.job import Program, settings_line
+from eligibility.audit.running.runner import mirror, pipe, start_worker
+from eligibility.audit.trainers.record import Record, read_record
+
+_MODULE = "eligibility.audit.trainers.worker"
+
+
+def train_once(
+    path: Path,
+    arguments: Sequence[str],
+    seconds: float,
+    megabytes: int,
+    progress: Callable[[int, int], None],
+) -> Record:
+    """Run the script in a process of its own, up to the end of one training.
+
+    Args:
+        path: The script.
+        arguments: Its command line.
+        seconds: Processor time that it may take after its libraries are loaded.
+        megabytes: Memory, beyond what they take.
+        progress: Called with the outcomes done and their number.
+    """
+    with tempfile.TemporaryDirectory(
+        prefix="eligibility-audit-", ignore_cleanup_errors=True
+    ) as folder:
+        scratch = Path(folder)
+        mirror(path.parent, scratch)
+        program = Program(str(path), tuple(arguments), folder, seconds, megabytes, False)
+        process = start_worker(_MODULE, scratch)
+        with process:
+            stdin = pipe(process.stdin)
+            stdin.write(settings_line(program) + "\n")
+            stdin.flush()
+            last = ""
+            for line in pipe(process.stdout):
+                if line.startswith("["):
+                    progress(*json.loads(line))
+                last = line
+            stdin.close()
+        if not last.startswith("{"):
+            return Record("error", f"the program's process ended early ({process.returncode})")
+        return read_record(last)

@@ -1,0 +1,58 @@
+"""The record of a training run, as the audit of token losses observes one."""
+
+from __future__ import annotations
+
+import torch
+
+from eligibility.audit.language.behaviour import Behaviour
+from eligibility.audit.language.languages import Language, World
+from eligibility.audit.language.measurement import Observed, observed_of
+from eligibility.audit.language.outcomes import Outcomes
+from eligibility.audit.trainers.answers import outcomes
+from eligibility.audit.trainers.record import Policies, Record, Table
+from eligibility.audit.trainers.tiny import GROUP, LENGTH, PROMPTS, VOCABULARY
+
+
+def observed_from(record: Record, temperature: float) -> Observed:
+    """The gradients by the logits divided by a temperature, with what they belong to.
+
+    Args:
+        record: A measured one.
+        temperature: At which the policy is the softmax of its logits.
+    """
+    language = Language(len(PROMPTS), GROUP, LENGTH, VOCABULARY)
+    worlds = tuple(_world(language, policies, temperature) for policies in record.policies)
+    listed = outcomes(record.ordered)
+    chosen = torch.tensor([answers for answers, _ in listed])
+    run = Outcomes(
+        language=language,
+        worlds=worlds,
+        chosen=chosen,
+        orders=torch.tensor([orders for _, orders in listed]).double(),
+        ordered=record.ordered,
+    )
+    gradients = torch.tensor(record.gradients, dtype=torch.float64)
+    ascent = -temperature * gradients.reshape(len(worlds), *chosen.shape, LENGTH, VOCABULARY)
+    return observed_of(run, ascent)
+
+
+def _world(language: Language, policies: Policies, temperature: float) -> World:
+    logits = _table(language, policies.logits) / temperature
+    reference = policies.reference or policies.logits
+    return World(
+        language=language,
+        logits=logits,
+        ref_logits=_table(language, reference) / temperature,
+        old_logits=logits,
+        rollout_logits=logits,
+        rewards=torch.tensor(policies.rewards, dtype=torch.float64),
+        unembedding=torch.eye(VOCABULARY, dtype=torch.float64),
+        behaviour=Behaviour(),
+        measured=_table(language, policies.drawn).log(),
+    )
+
+
+def _table(language: Language, rows: Table) -> torch.Tensor:
+    """[P, S, V] with rows of ones for the padding, whose logits no answer needs."""
+    values = torch.tensor(rows, dtype=torch.float64)
+    return torch.cat([values, torch.ones(len(values), language.width, VOCABULARY).double()], 1)

@@ -1,0 +1,106 @@
+"""The tiny language model, its tokenizer, and the list of what it can say."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+pytest.importorskip("transformers")
+
+from eligibility.audit.language.languages import Language
+from eligibility.audit.trainers.answers import answers, outcomes, parsed, states
+from eligibility.audit.trainers.gradients import Rows, StateWeights
+from eligibility.audit.trainers.tiny import (
+    END,
+    GROUP,
+    LENGTH,
+    PROMPT_ONLY,
+    PROMPTS,
+    VOCABULARY,
+    make_model,
+    make_tokenizer,
+)
+
+Tokens = tuple[int, ...]
+
+
+def prompts() -> list[Tokens]:
+    return [tuple(make_tokenizer()(text)["input_ids"]) for text in PROMPTS]
+
+
+def test_answers_and_states_are_those_of_the_audit_of_token_losses_in_its_order() -> None:
+    language = Language(len(PROMPTS), GROUP, LENGTH, VOCABULARY)
+    assert answers() == language.answers
+    assert states() == language.states
+
+
+def test_unordered_outcomes_stand_for_every_ordered_one() -> None:
+    assert sum(orders for _, orders in outcomes(ordered=False)) == len(outcomes(ordered=True))
+
+
+@pytest.mark.parametrize("answer", answers())
+@pytest.mark.parametrize("prompt", [(2,), (2, 1, 2), (0, 2)])
+def test_a_padded_row_is_read_as_its_prompt_and_answer(prompt: Tokens, answer: Tokens) -> None:
+    row = [END, END, *prompt, *answer, *[END] * (LENGTH - len(answer))]
+    stripped = prompt[next(i for i, token in enumerate(prompt) if token != END) :]
+    assert parsed(row) == (stripped, answer, 2 + len(prompt))
+
+
+def test_the_tokenizer_reads_any_text_and_writes_answers_back() -> None:
+    tokenizer = make_tokenizer()
+    assert tokenizer("What is 3 + 4?")["input_ids"] == [2, 1, 2]
+    for answer in answers():
+        words = tuple(token for token in answer if token != END)
+        assert tokenizer.decode(answer, skip_special_tokens=True) == "a" * len(words)
+    chat = [{"role": "user", "content": "bab"}]
+    text = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+    assert text == "bab"
+
+
+def test_fitted_states_have_generic_probabilities_and_never_draw_the_prompts_token() -> None:
+    model = make_model(11)
+    weights = StateWeights(model, prompts())
+    for seed in (0, 2):
+        weights.fit(seed)
+        logits = torch.tensor(weights.logits(model))
+        probs = logits.softmax(-1)[..., 0].flatten()
+        assert probs.min() > 0.02
+        assert probs.max() < 0.98
+        assert torch.cdist(probs[:, None], probs[:, None]).add(torch.eye(6)).min() > 1e-3
+        for prompt, state in itertools.product(prompts(), states()):
+            ids = torch.tensor([[*prompt, *state]])
+            assert model(input_ids=ids).logits[0, -1].softmax(-1)[PROMPT_ONLY] < 1e-100
+
+
+def test_gradients_by_the_logits_are_read_from_the_hidden_states() -> None:
+    """Against a loss whose derivative is known; and the parameters' gradient agrees."""
+    model, texts = make_model(11), prompts()
+    rows, weights = Rows(model), StateWeights(model, texts)
+    weights.fit(0)
+    given = [(1, 0), (1, 1, 1), (0,), (1, 1, 0)]
+    rows.expect(texts, given)
+    weights.expect(given)
+    width = max(map(len, texts)) + LENGTH
+    table = torch.zeros(len(given), LENGTH, VOCABULARY, dtype=torch.float64)
+    loss = torch.zeros((), dtype=torch.float64)
+    for row, answer in enumerate(given):
+        prompt = texts[row // GROUP]
+        tokens = [*prompt, *answer]
+        ids = torch.tensor([[*tokens, *[END] * (width - len(tokens))]])
+        log_probs = model(input_ids=ids).logits[0].log_softmax(-1)
+        for t, token in enumerate(answer):
+            factor = 1.0 + row + 0.3 * t
+            scored = log_probs[len(prompt) + t - 1]
+            loss = loss + factor * scored[token]
+            probs = scored.detach().exp()[:VOCABULARY]
+            table[row, t] = factor * (torch.eye(VOCABULARY)[token] - probs)
+    model.zero_grad()
+    loss.backward()
+    found, prompt_share = rows.collected(steps=1)
+    assert torch.allclose(found, table, atol=1e-12)
+    assert prompt_share < 1e-12
+    scaled, left = weights.as_trained(weights.gradient(), found)
+    assert left < 1e-6  # Llama's norm and rotary angles are in single precision
+    assert torch.equal(scaled, found)

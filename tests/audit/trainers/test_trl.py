@@ -1,0 +1,76 @@
+"""TRL's trainers in unmodified scripts: the expected gradient over every group of answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("trl")
+
+from eligibility.audit.language.directions import decompose
+from eligibility.audit.language.measurement import true_directions
+from eligibility.audit.trainers.child import train_once
+from eligibility.audit.trainers.observed import observed_from
+from eligibility.audit.trainers.record import Record
+
+SCRIPT = """
+from datasets import load_dataset
+from trl import {kind}Config, {kind}Trainer
+
+dataset = load_dataset("trl-lib/tldr", split="train")
+
+def reward_length(completions, **kwargs):
+    return [-abs(20 - len(completion)) for completion in completions]
+
+settings = {kind}Config(output_dir="out", bf16=True, report_to="wandb", {options})
+trainer = {kind}Trainer(
+    model="Qwen/Qwen2-0.5B-Instruct",
+    reward_funcs=reward_length,
+    args=settings,
+    train_dataset=dataset,
+)
+trainer.train()
+"""
+
+
+def trained(folder: Path, kind: str, options: str) -> Record:
+    script = folder / "grpo.py"
+    script.write_text(SCRIPT.format(kind=kind, options=options), encoding="utf-8")
+    record = train_once(script, (), 200.0, 4096, lambda done, expected: None)
+    assert record.outcome == "measured", record.detail
+    return record
+
+
+def coefficients(record: Record, *names: str) -> tuple[dict[str, float], float]:
+    """Of the named directions in the expected gradient, and what they leave."""
+    observed = observed_from(record, record.temperature)
+    true = true_directions(observed.outcomes)
+    expected = torch.tensor(observed.expected(observed.ascent)[::2]).flatten()
+    named = {name: torch.tensor(true[name][::2]).flatten() for name in names}
+    found = decompose(expected, named, tolerance=1e-5)
+    return dict(found.coefficients), found.residual
+
+
+# TRL's rewards and Llama's norm are in single precision, whose unit of rounding is 6e-8; a group's
+# two differences and the divisions after them are a handful of roundings.
+SINGLE = 1e-6
+
+
+def test_dr_grpo_is_the_policy_gradient_times_one_sixth(tmp_path: Path) -> None:
+    """(G−1)/G, as a group's mean contains one's own reward, and 1/3 by the longest answer."""
+    record = trained(tmp_path, "GRPO", 'loss_type="dr_grpo", scale_rewards="none"')
+    found, residual = coefficients(record, "reward")
+    assert residual < SINGLE
+    assert found["reward"] == pytest.approx(1 / 6, rel=SINGLE)
+    assert record.leak < SINGLE
+    assert record.trainer == "GRPOTrainer"
+    assert "set aside: bf16=True" in record.notes
+
+
+def test_rloo_has_the_divergence_of_whole_answers_in_its_reward(tmp_path: Path) -> None:
+    record = trained(tmp_path, "RLOO", "beta=0.5")
+    found, residual = coefficients(record, "reward", "kl-reverse", "kl-states", "kl-forward")
+    assert residual < SINGLE
+    assert found == pytest.approx({"reward": 1.0, "kl-reverse": -0.5}, rel=10 * SINGLE)
