@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from eligibility.audit.reporting.report import AuditReport, Convention, Finding, WeightRow
+from eligibility.audit.reporting.report import AuditReport, Convention, Credit, Finding, WeightRow
 
 FINDING = Finding(
     "broadcast", "[B] × [B, 1]", "every <b> by every return", "seen", "a/b.py", 7, "reshape(-1)"
@@ -135,3 +135,36 @@ def test_exit_status_and_ok(
     suite = ElementTree.fromstring(report.junit())
     counted = (suite.get("failures"), suite.get("errors"))
     assert counted == (str(int(status == 1)), str(int(status > 1)))
+
+
+LANGUAGE = AuditReport(
+    "loss",
+    "biased",
+    "forward",
+    credit=Credit(
+        ("token <1>", "token 2"), ("r1", "r2"), ((1.0, -1.0), (0.0, 1.0)), ((1.0, 0.0),) * 2
+    ),
+    components={"reward": 0.25, "kl-forward": -0.125},
+    wanted={"reward": 0.25, "kl-reverse": -0.125},
+    invariances={"padding": 1e-17, "micro-batches": 0.31},
+    tolerance=1e-6,
+)
+
+
+def test_credit_components_and_invariances_are_shown_in_a_terminal() -> None:
+    lines = LANGUAGE.text().splitlines()
+    shown = {line.split("  ")[0]: line.split() for line in lines if line}
+    assert shown["kl-forward"] == ["kl-forward", "-0.1250", "0.0000"]
+    assert shown["kl-reverse"] == ["kl-reverse", "0.0000", "-0.1250"]
+    assert shown["token <1>"][2:] == ["1.000", "-1.000", "(0.000)"]
+    assert "the gradient changes with micro-batches 31.0%; it does not change with padding" in lines
+
+
+def test_credit_components_and_invariances_are_drawn_on_the_page() -> None:
+    page = LANGUAGE.html()
+    assert page.count("<rect") == 8 + 2 * 3
+    assert "token &lt;1&gt;, r2: -1" in page
+    assert "<td>31.0%</td>" in page
+    data = json.loads(LANGUAGE.to_json())
+    assert data["components"] == {"reward": 0.25, "kl-forward": -0.125}
+    assert data["wanted"] == {"reward": 0.25, "kl-reverse": -0.125}

@@ -14,7 +14,9 @@ from eligibility.audit.language.measurement import TokenLoss, ascents_at
 from eligibility.audit.language.token_batch import at_last_token
 from eligibility.audit.reporting.report import Credit
 
-_STEP = 1e-4  # of a reward; most weights are linear in it, and then any step is exact
+# Of a reward. Most weights are linear in it, and then any step is exact; one that is divided by a
+# deviation moves by steps, which only a wide one shows.
+_STEP = 2.0
 
 
 def weights_at(loss: TokenLoss, world: World, chosen: Tensor, token_rewards: Tensor) -> Array:
@@ -58,27 +60,26 @@ def by_token_rewards(loss: TokenLoss, world: World, chosen: Tensor, row: int) ->
     return np.asarray(((found[:width] - found[width:]) / (2 * _STEP)).T)
 
 
-def credit_of(loss: TokenLoss, world: World, chosen: Tensor, factor: float) -> Credit:
+def credit_of(loss: TokenLoss, world: World, chosen: Tensor, own: float) -> Credit:
     """M of one outcome beside REINFORCE's, scaled like it.
 
     Args:
         loss: The loss.
         world: Whose policy is scored.
         chosen: [B] the outcome; best one with answers of several lengths.
-        factor: By which the expected gradient is longer than ∇E[R].
+        own: What an answer's own reward counts for each of its tokens.
     """
     measured = by_rewards(loss, world, chosen)
     language = world.language
     count = len(chosen)
-    own = factor / count
     names, given, wanted = [], [], []
     for row, answer in enumerate(chosen.tolist()):
         for place, token in enumerate(language.answers[answer]):
-            names.append(f"answer {row + 1}, token {place + 1} ({token})")
+            prompt = row // language.group_size + 1
+            names.append(f"prompt {prompt}, answer {row + 1}, token {place + 1} ({token})")
             given.append(tuple(measured[row, place].tolist()))
             wanted.append(tuple(own * (column == row) for column in range(count)))
-    prompts = [row // language.group_size + 1 for row in range(count)]
-    columns = tuple(f"answer {row + 1} (prompt {prompts[row]})" for row in range(count))
+    columns = tuple(f"r{row + 1}" for row in range(count))
     return Credit(tuple(names), columns, tuple(given), tuple(wanted))
 
 

@@ -117,7 +117,7 @@ def measure(bound: BoundLoss, outcomes: Outcomes) -> Facts:
         reference_in_value=in_value,
         reference_in_gradient=in_gradient,
         credit_in_answer=_credit_in_answer(bound, world),
-        credit=credit_of(bound, world, outcome, factor if reading is None else _own(reading)),
+        credit=credit_of(bound, world, outcome, _own(reading, factor / outcome.numel())),
         invariances=invariances(bound, world, outcomes.chosen),
         sample=whole,
     )
@@ -139,9 +139,11 @@ def against(expected: Array, truth: Array, typical: float) -> tuple[float, float
     return factor, float(np.linalg.norm(expected - factor * truth)) / size, product / size / length
 
 
-def _own(reading: Reading) -> float:
-    """A token's own credit, in units of REINFORCE's."""
-    return reading.coefficients.get("own", 0.0)
+def _own(reading: Reading | None, otherwise: float) -> float:
+    """What an answer's own reward counts for each of its tokens, as far as it was read."""
+    if reading is None or reading.scale != "none" or reading.divisor != "constant":
+        return otherwise
+    return reading.coefficients.get("own") or otherwise
 
 
 def _typical(observed: Observed) -> float:

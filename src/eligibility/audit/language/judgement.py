@@ -10,6 +10,7 @@ from eligibility.audit.faults import FAULTS
 from eligibility.audit.faults.language import FIXES
 from eligibility.audit.language.conventions import convention_of_term, conventions_of
 from eligibility.audit.language.facts import TOLERANCE, Facts
+from eligibility.audit.language.wanted import wanted_components
 from eligibility.audit.reporting.report import AuditReport, Finding
 
 # Noticed, and no bias: it is said as a warning where the expectation is exact.
@@ -41,6 +42,7 @@ def judge(facts: Facts, program: str, place: Place) -> AuditReport:
         conventions=conventions,
         credit=facts.credit,
         components=facts.components,
+        wanted=wanted_components(facts),
         invariances=facts.invariances,
         residual=facts.residual,
         cosine=facts.cosine,

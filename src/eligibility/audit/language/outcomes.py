@@ -52,12 +52,13 @@ class Outcomes:
         """What was enumerated, for the report."""
         language, pairs = self.language, len(self.worlds) // 2
         kind = "" if self.ordered else "unordered "
+        policies = "policy" if pairs == 1 else "policies"
         orders = "" if self.ordered else " (the order of a group was shown not to matter)"
         return (
             f"{language.prompts} prompts of different lengths, {language.group_size} answers each, "
             f"{language.vocabulary} tokens, answers of at most {language.length}: "
             f"{len(language.answers)} answers, {len(self.chosen)} {kind}outcomes{orders} of "
-            f"{pairs} policies with generic rewards and with their negatives"
+            f"{pairs} {policies} with generic rewards and with their negatives"
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
+from eligibility.audit.reporting.picture import bar, component_rows, credit_picture
 from eligibility.audit.reporting.report import AuditReport, Finding
 
 _STYLE = """
@@ -17,6 +18,7 @@ padding:.4rem 1rem}dl.warning{border-color:#b58900}dt{color:#57606a}dd{margin:0}
 table{border-collapse:collapse}td,th{padding:.2rem .8rem;text-align:right}
 td.what,th.what{text-align:left}th{color:#57606a;font-weight:normal}
 code{background:#f2f4f6;padding:.1rem .3rem}svg{vertical-align:middle}
+svg.credit text{font:12px system-ui,sans-serif;fill:currentColor}
 code{overflow-wrap:anywhere}.wide{overflow-x:auto}
 @media(max-width:32rem){td,th{padding:.2rem .3rem}td svg{display:block;margin-left:auto}}
 @media(prefers-color-scheme:dark){body{background:#16181c;color:#e6e8eb}code{background:#2a2e34}
@@ -35,6 +37,7 @@ def render_html(report: AuditReport) -> str:
     ]
     if report.rule:
         body.append(f"<p>Rule: {escape(report.rule)}</p>")
+    body += [_components(report), _credit(report), _invariances(report)]
     body += [_conventions(report), _weights(report)]
     body += [f"<p><small>{escape(note)}</small></p>" for note in report.notes]
     title = escape(f"{report.program}: {report.verdict}")
@@ -81,8 +84,8 @@ def _weights(report: AuditReport) -> str:
     largest = max((abs(v) for row in rows for v in (row.given, row.reinforce)), default=1.0) or 1.0
     lines = "".join(
         f"<tr><td>{row.environment}</td><td>{row.time}</td><td>{row.reward:.3f}</td>"
-        f"<td>{row.given:.4f} {_bar(row.given / largest, '#b3261e')}</td>"
-        f"<td>{row.reinforce:.4f} {_bar(row.reinforce / largest, '#1a7f37')}</td></tr>"
+        f"<td>{row.given:.4f} {bar(row.given / largest, '#b3261e')}</td>"
+        f"<td>{row.reinforce:.4f} {bar(row.reinforce / largest, '#1a7f37')}</td></tr>"
         for row in rows
     )
     head = "<th>env</th><th>t</th><th>reward</th><th>this program</th><th>REINFORCE</th>"
@@ -92,12 +95,29 @@ def _weights(report: AuditReport) -> str:
     )
 
 
-def _bar(share: float, colour: str) -> str:
-    """A bar from the middle: to the right for a positive share, to the left for a negative one."""
-    width = 60.0 * min(abs(share), 1.0)
-    left = 60.0 if share >= 0 else 60.0 - width
+def _components(report: AuditReport) -> str:
+    if not report.components:
+        return ""
+    head = '<tr><th class="what">direction</th><th>this program</th><th>wanted</th></tr>'
+    rows = component_rows(report.components, report.wanted)
     return (
-        f'<svg width="120" height="14" role="img" aria-label="{share:.2f}">'
-        '<line x1="60" y1="0" x2="60" y2="14" stroke="#8b949e"/>'
-        f'<rect x="{left:.1f}" y="3" width="{width:.1f}" height="8" fill="{colour}"/></svg>'
+        "<h2>The expected gradient, in named directions</h2>"
+        f'<div class="wide"><table>{head}{rows}</table></div>'
     )
+
+
+def _credit(report: AuditReport) -> str:
+    if report.credit is None:
+        return ""
+    return f"<h2>{escape(report.credit.title())}</h2>{credit_picture(report.credit)}"
+
+
+def _invariances(report: AuditReport) -> str:
+    if not report.invariances:
+        return ""
+    rows = "".join(
+        f'<tr><td class="what">{escape(name)}</td><td>{escape(report.change(name))}</td></tr>'
+        for name in report.invariances
+    )
+    head = '<tr><th class="what">changed</th><th>the gradient changes by</th></tr>'
+    return f'<h2>What should not matter</h2><div class="wide"><table>{head}{rows}</table></div>'

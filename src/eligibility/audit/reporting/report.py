@@ -97,6 +97,15 @@ class Credit:
     given: tuple[tuple[float, ...], ...]
     reinforce: tuple[tuple[float, ...], ...]
 
+    def title(self) -> str:
+        """What the table of it shows."""
+        return "∂(weight of each ∇ log π)/∂(each reward)"
+
+    def differs(self, row: int, column: int) -> bool:
+        """Whether an entry is visibly another than REINFORCE's."""
+        largest = max(abs(v) for line in (*self.given, *self.reinforce) for v in line)
+        return abs(self.given[row][column] - self.reinforce[row][column]) > 5e-3 * largest
+
 
 @dataclass(frozen=True)
 class AuditReport:
@@ -115,6 +124,8 @@ class AuditReport:
         credit: The measured credit of each decision, if it was measured.
         components: Coefficient of each named direction in the expected gradient of a language
             model's loss: "reward", "kl-reverse", ...
+        wanted: The same for the objective that is meant, E[R] with the divergence of whole answers
+            and the entropy that the loss has; what the components are compared with.
         invariances: Relative change of a language model's gradient under a change that should not
             matter: "padding", "micro-batches", ...
         residual: ‖E[g] − c·∇J‖ / ‖E[g]‖; NaN where it could not be measured.
@@ -150,6 +161,7 @@ class AuditReport:
     scale: float = float("nan")
     credit: Credit | None = None
     components: Mapping[str, float] = field(default_factory=dict)
+    wanted: Mapping[str, float] = field(default_factory=dict)
     invariances: Mapping[str, float] = field(default_factory=dict)
     residual: float = float("nan")
     quadrature_error: float = float("nan")
@@ -216,6 +228,11 @@ class AuditReport:
         said.append(f"updates audited: {'1 and 2' if self.updates == 2 else '1'}")
         return ", ".join(filter(None, said))
 
+    def change(self, name: str) -> str:
+        """The relative change of the gradient under something that should not matter."""
+        size = self.invariances[name]
+        return "0" if size < self.tolerance else f"{size:.1%}"
+
     def weights_title(self) -> str:
         """What the table of weights shows."""
         title = "weight of each action's ∇ log π, on one path"
@@ -241,6 +258,7 @@ class AuditReport:
                 "scale": _number(self.scale),
                 "credit": vars(self.credit) if self.credit else None,
                 "components": dict(self.components),
+                "wanted": dict(self.wanted),
                 "invariances": dict(self.invariances),
                 "quadrature_error": _number(self.quadrature_error),
                 "cosine": _number(self.cosine),

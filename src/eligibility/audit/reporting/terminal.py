@@ -8,7 +8,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from eligibility.audit.reporting.report import AuditReport, Finding
+from eligibility.audit.reporting.report import AuditReport, Credit, Finding
 
 _STYLES = {
     "unbiased": "bold green",
@@ -36,6 +36,12 @@ def renderable(report: AuditReport) -> RenderableType:
         parts += [Text(), Text(f"RULE   {report.rule}")]
     if report.conventions:
         parts += [Text(), _conventions(report)]
+    if report.components:
+        parts += [Text(), _components(report)]
+    if report.credit is not None:
+        parts += [Text(), _credit(report.credit)]
+    if report.invariances:
+        parts += [Text(), _invariances(report)]
     if report.weights:
         parts += [Text(), _weights(report)]
     parts += [Text(f"note: {note}", style="dim") for note in report.notes]
@@ -93,3 +99,54 @@ def _weights(report: AuditReport) -> Table:
             f"{row.reinforce:.4f}",
         )
     return table
+
+
+def _components(report: AuditReport) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("direction of the expected gradient")
+    table.add_column("this program", justify="right")
+    table.add_column("wanted", justify="right")
+    for name in {**report.components, **report.wanted}:
+        given, wanted = report.components.get(name, 0.0), report.wanted.get(name, 0.0)
+        table.add_row(name, f"{given:.4f}", f"{wanted:.4f}")
+    return table
+
+
+def _credit(credit: Credit) -> Table:
+    table = Table(
+        title=f"{credit.title()}; in brackets REINFORCE's, where it is another",
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+        header_style="dim",
+    )
+    table.add_column("", no_wrap=True)
+    for name in credit.rewards:
+        table.add_column(name, justify="right")
+    for row, name in enumerate(credit.decisions):
+        cells = [
+            f"{_plain(value)} ({_plain(credit.reinforce[row][column])})"
+            if credit.differs(row, column)
+            else _plain(value)
+            for column, value in enumerate(credit.given[row])
+        ]
+        table.add_row(name, *cells)
+    return table
+
+
+def _plain(value: float) -> str:
+    """Three digits, and no sign before a zero."""
+    return f"{value if abs(value) >= 5e-4 else 0.0:.3f}"
+
+
+def _invariances(report: AuditReport) -> Text:
+    names = list(report.invariances)
+    moved = [f"{name} {report.change(name)}" for name in names if report.change(name) != "0"]
+    still = [name for name in names if report.change(name) == "0"]
+    said = []
+    if moved:
+        said.append(f"the gradient changes with {', '.join(moved)}")
+    if still:
+        said.append(f"it does not change with {', '.join(still)}" if moved else
+                    f"the gradient does not change with {', '.join(still)}")  # fmt: skip
+    return Text("; ".join(said))
