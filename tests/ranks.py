@@ -28,6 +28,7 @@ def together(number: int, function: Function, arguments: list[str]) -> None:
             "eligibility.train.run_folder",
             "tests.train.shared_training",
             "tests.ops.vocab_parallel_rank",
+            "tests.ops.processes_rank",
         ]
     )
     with socket.socket() as listener:

@@ -41,7 +41,7 @@ AUDIT_LAYERS = {unit: layer for layer, units in enumerate(AUDIT_ORDER) for unit 
 CONFINED = {
     "triton": ("ops/_triton_",),  # the files of kernels
     "gymnasium": ("train/", "audit/"),
-    "torch.distributed": ("ops/vocab_parallel.py", "ops/_vocab_shard.py", "train/distributed.py"),
+    "torch.distributed": ("ops/_processes.py", "ops/_vocab_shard.py", "train/distributed.py"),
 }
 FILES = sorted(SOURCE.rglob("*.py"))
 

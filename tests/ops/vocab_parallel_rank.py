@@ -216,12 +216,30 @@ def dtensors(group: dist.ProcessGroup) -> list[Tensor]:
     reference = el.LinearReference(given["ref_hidden"], shard("ref_weight"))
     loss = el.linear_reinforce_loss(
         hidden, weight, given["token"], given["advantage"], bias=bias, entropy_coef=0.1,
-        reference=reference, kl_coef=0.2,
+        reference=reference, kl_coef=0.2, group=mesh,
     )  # fmt: skip
     loss.backward()
     replicated = weight.detach().redistribute(mesh, [Replicate()])
-    with pytest.raises(InvalidTypeError, match=r"expected Shard\(0\) alone, on a mesh of one axis"):
-        el.linear_statistics(hidden, replicated, given["token"])
+    with pytest.raises(InvalidTypeError, match=r"expected Shard\(0\) over the processes of"):
+        el.linear_statistics(hidden, replicated, given["token"], group=group)
+    # Without a group the weight is gathered; every process has the same batch, so the mean is it.
+    weight.grad = None
+    again = el.linear_reinforce_loss(
+        given["hidden"].detach(), weight, given["token"], given["advantage"]
+    )
+    again.backward()
+    plain = given["weight"].detach().requires_grad_()
+    el.linear_reinforce_loss(
+        given["hidden"].detach(), plain, given["token"], given["advantage"]
+    ).backward()
+    torch.testing.assert_close(weight.grad.full_tensor(), plain.grad, rtol=1e-12, atol=1e-13)
+    weight.grad = None
+    loss = el.linear_reinforce_loss(
+        hidden, weight, given["token"], given["advantage"], bias=bias, entropy_coef=0.1,
+        reference=reference, kl_coef=0.2, group=group,
+    )  # fmt: skip
+    hidden.grad = bias.grad = None
+    loss.backward()
     assert hidden.grad is not None
     return [loss.detach(), hidden.grad, weight.grad.full_tensor(), bias.grad.full_tensor()]
 

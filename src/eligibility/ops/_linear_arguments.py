@@ -14,19 +14,21 @@ from eligibility.ops._linear_head import ELSEWHERE, IGNORED, Head, mask_rows
 from eligibility.ops._linear_reference import LinearReference, Reference, ReferenceChunks
 from eligibility.ops._plain import compute_dtype
 from eligibility.ops._policy_objective import PolicyObjective, TokenStatistics, check_reduction
-from eligibility.ops._vocab_shard import (
+from eligibility.ops._processes import (
+    Group,
     ProcessGroup,
-    VocabShard,
-    check_processes,
-    is_dtensor,
+    gathered,
     local_part,
+    process_group,
 )
+from eligibility.ops._vocab_shard import VocabShard
 from eligibility.shapes import (
     are_values_readable,
     check_device,
     check_floating,
     check_local,
     check_shape,
+    check_tensor,
 )
 
 _MASK_ELEMENTS = 1 << 22  # of a sparse mask that are dense at a time
@@ -52,7 +54,7 @@ class LinearCall:
         softcap: float | None,
         mask: Tensor | None,
         ignore_index: int,
-        group: ProcessGroup | None,
+        group: Group | None,
         reference: LinearReference | ReferenceChunks | None = None,
         token_weight: Tensor | None = None,
     ) -> LinearCall:
@@ -60,11 +62,10 @@ class LinearCall:
 
         Whether the mask allows a token does not matter where ``token_weight`` is 0.
         """
-        is_sharded = group is not None or is_dtensor(weight)
-        if is_sharded:
-            check_processes()
-            bias = None if bias is None else local_part(bias, 0, "bias", group)[0]
-            weight, group = local_part(weight, 0, "weight", group)
+        processes = None if group is None else process_group(group)
+        check_tensor(weight, "weight")
+        weight = _part(weight, "weight", processes)
+        bias = None if bias is None else _part(bias, "bias", processes)
         _check_head(hidden, weight, bias, temperature, softcap)
         check_index(ignore_index, "ignore_index")
         check_given(token, "token", "pass the indices that were sampled")
@@ -75,8 +76,12 @@ class LinearCall:
         vocabulary, features = weight.shape
         if mask is not None:
             mask = _checked_mask(mask, token, vocabulary)
-        against = None if reference is None else _rows_of(reference, token.shape, vocabulary, group)
-        shard = VocabShard.among(group, vocabulary, token.device) if is_sharded else None
+        against = None
+        if reference is not None:
+            against = _rows_of(reference, token.shape, vocabulary, processes)
+        shard = None
+        if processes is not None:
+            shard = VocabShard.among(processes, vocabulary, token, hidden)
         head = Head(weight, bias, float(temperature), softcap, mask, against, shard)
         rows = token.reshape(-1).long()
         if are_values_readable(hidden, weight, token):
@@ -117,6 +122,11 @@ class LinearCall:
             return summed_loss(*where, objective)
         count = (self.token != IGNORED).sum().clamp_min(1)
         return summed_loss(*where, replace(objective, scale=1.0 / count.double()))
+
+
+def _part(tensor: Tensor, name: str, group: ProcessGroup | None) -> Tensor:
+    """What this process has to multiply with: its part of the vocabulary, or all of it."""
+    return gathered(tensor) if group is None else local_part(tensor, 0, name, group)
 
 
 def _check_head(
@@ -195,8 +205,8 @@ def _rows_of(
     if not isinstance(given, LinearReference):
         return Reference(None, given, vocabulary)
     hidden, bias = given.hidden, given.bias
-    weight = local_part(given.weight, 0, "reference.weight", group)[0]
-    bias = None if bias is None else local_part(bias, 0, "reference.bias", group)[0]
+    weight = _part(given.weight, "reference.weight", group)
+    bias = None if bias is None else _part(bias, "reference.bias", group)
     _check_head(hidden, weight, bias, 1.0, None, "reference.")
     expected = torch.Size((*batch, hidden.shape[-1]))
     check_shape(hidden, expected, "reference.hidden", "a hidden state for each token")

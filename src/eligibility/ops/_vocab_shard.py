@@ -18,22 +18,16 @@ collective, exact whatever the logits are, and what it moves beyond a sum is a f
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from eligibility.errors import InvalidTypeError, InvalidValueError
 from eligibility.ops._policy_objective import PolicyObjective, Slopes, TokenStatistics
-
-if TYPE_CHECKING or dist.is_available():
-    from torch.distributed import ProcessGroup as ProcessGroup
-else:
-    ProcessGroup = Any
+from eligibility.ops._processes import ProcessGroup, check_agreement, fingerprint
 
 
 @dataclass(frozen=True)
@@ -45,10 +39,19 @@ class VocabShard:
     rank: int
 
     @classmethod
-    def among(cls, group: ProcessGroup | None, size: int, device: torch.device) -> VocabShard:
-        """The parts of all, of which this one has ``size`` tokens; they tell each other."""
-        sizes = exchanged(torch.tensor([size], device=device), group).flatten().tolist()
-        return cls(group, tuple(sizes), dist.get_rank(group))
+    def among(
+        cls, group: ProcessGroup | None, size: int, token: Tensor, hidden: Tensor | None
+    ) -> VocabShard:
+        """The parts of all, of which this one has ``size`` tokens; they tell each other.
+
+        In the same message they tell what they were given, which must be the same everywhere.
+
+        Raises:
+            InvalidValueError: Tokens or hidden states differ between the processes.
+        """
+        table = exchanged(fingerprint(size, token, hidden), group).cpu()
+        check_agreement(table, hidden)
+        return cls(group, tuple(table[:, 0].tolist()), dist.get_rank(group))
 
     @property
     def start(self) -> int:
@@ -217,40 +220,3 @@ def exchanged(tensor: Tensor, group: ProcessGroup | None) -> Tensor:
     parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size(group))]
     dist.all_gather(parts, tensor.contiguous(), group=group)
     return torch.stack(parts)
-
-
-def local_part(
-    tensor: Tensor, axis: int, name: str, group: ProcessGroup | None
-) -> tuple[Tensor, ProcessGroup | None]:
-    """This rank's part, and the group that shares the rest: that of a DTensor, or the one given."""
-    if not is_dtensor(tensor):
-        return tensor, group
-    from torch.distributed.tensor import DTensor, Shard
-
-    assert isinstance(tensor, DTensor)  # for the type checker
-    axis %= tensor.ndim
-    if tensor.placements != (Shard(axis),):
-        raise InvalidTypeError(
-            f"`{name}`",
-            f"a DTensor with placements {tensor.placements}",
-            f"Shard({axis}) alone, on a mesh of one axis",
-            "redistribute it, or pass this rank's part and its group",
-        )
-    return tensor.to_local(), tensor.device_mesh.get_group()
-
-
-def is_dtensor(tensor: Tensor) -> bool:
-    """Whether it is torch's own sharded tensor; its module is large, and not imported to ask."""
-    module = sys.modules.get("torch.distributed.tensor")
-    return module is not None and isinstance(tensor, module.DTensor)
-
-
-def check_processes() -> None:
-    """Raise unless there are processes to share a vocabulary."""
-    if not (dist.is_available() and dist.is_initialized()):
-        raise InvalidValueError(
-            "`group`",
-            "no process group",
-            "one, with a rank for each part of the vocabulary",
-            "call torch.distributed.init_process_group first, or start with torchrun",
-        )

@@ -17,11 +17,13 @@ exact KL to a reference of D' features needs its logits too, 4 N V D' more, or 2
 
 The vocabulary may be shared between processes: each has some consecutive rows of the unembedding,
 in the order of the ranks, with the bias, the masks' columns and the reference's rows that belong to
-them. Hidden states, tokens and whatever has one number a token are the same in all of them. A
-``DTensor`` brings its processes along; else they are the ``group``. Each process then spends its
-part of the operations above, a chunk of rows takes one all-gather of three numbers a token (log
-mass, entropy, logit of the token; five with an exact KL, two without entropy), and the gradient of
-the hidden states is summed over the processes in float32 or wider on the way back.
+them. Hidden states, tokens and whatever has one number a token are the same in all of them. That is
+asked for by ``group``, a process group or one dimension of a device mesh, and checked: the tokens
+and a sample of the hidden states are compared. Without a group, a weight that is a ``DTensor``, as
+under FSDP, is gathered. With one, each process spends its part of the operations above, a chunk of
+rows takes one all-gather of three numbers a token (log mass, entropy, logit of the token; five with
+an exact KL, two without entropy), and the gradient of the hidden states is summed over the
+processes in float32 or wider on the way back.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from torch.utils import _pytree
 
 from eligibility.ops._linear_arguments import LinearCall
 from eligibility.ops._linear_reference import LinearReference, ReferenceChunks
-from eligibility.ops._vocab_shard import ProcessGroup
+from eligibility.ops._processes import Group
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ def linear_log_prob(
     softcap: float | None = None,
     mask: Tensor | None = None,
     ignore_index: int = -100,
-    group: ProcessGroup | None = None,
+    group: Group | None = None,
 ) -> Tensor:
     r"""log π(token) of a linear head, ``z_token − log Σ exp z`` with ``z = W h + bias``.
 
@@ -90,9 +92,10 @@ def linear_log_prob(
         mask: True where a token is legal: ``[*batch, V]``, or ``[V]`` for all rows, or a sparse CSR
             tensor ``[N, V]`` (N the product of batch), whose stored entries are the legal tokens.
         ignore_index: Rows with this token give 0 and receive a gradient of exactly 0.
-        group: The processes that share the vocabulary: ``weight``, ``bias`` and ``mask`` are then
-            this rank's part of it. None: all of it is here, or ``weight`` is a ``DTensor`` sharded
-            on its first axis.
+        group: The processes that share the vocabulary, a process group or one dimension of a
+            device mesh: ``weight``, ``bias`` and ``mask`` are then this rank's part of it, or
+            ``DTensor`` sharded over the group on their first axis. None: all of it is here; a
+            ``DTensor``, as under FSDP, is gathered, and its gradient averaged over its processes.
 
     Returns:
         Log-probabilities in nats, shape ``[*batch]``; float32 for half-precision inputs.
@@ -137,7 +140,7 @@ def linear_statistics(
     mask: Tensor | None = None,
     ignore_index: int = -100,
     reference: LinearReference | ReferenceChunks | None = None,
-    group: ProcessGroup | None = None,
+    group: Group | None = None,
 ) -> LinearStatistics:
     r"""log π(token), the entropy and log Σ exp z together, in one pass over the hidden states.
 

@@ -22,7 +22,7 @@ from eligibility.ops._policy_objective import (
     check_policy_coefficients,
     check_unread,
 )
-from eligibility.ops._vocab_shard import ProcessGroup
+from eligibility.ops._processes import Group
 from eligibility.ops.policy_loss import KLEstimator, Reduction
 
 
@@ -43,7 +43,7 @@ def linear_reinforce_loss(
     reference: LinearReference | ReferenceChunks | None = None,
     kl_coef: float = 0.0,
     reduction: Reduction = "mean",
-    group: ProcessGroup | None = None,
+    group: Group | None = None,
 ) -> Tensor:
     r"""The loss ``w (−A log π(token) − β H + κ KL + ζ (log Σ exp z)²)`` of a linear head.
 
@@ -126,7 +126,7 @@ def linear_clipped_policy_loss(
     entropy_coef: float = 0.0,
     z_loss_coef: float = 0.0,
     reduction: Reduction = "mean",
-    group: ProcessGroup | None = None,
+    group: Group | None = None,
 ) -> Tensor:
     r"""The clipped loss ``w (−min(r A, clip(r, 1−ε₋, 1+ε₊) A) − β H + κ KL + ζ (log Σ exp z)²)``.
 

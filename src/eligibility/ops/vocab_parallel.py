@@ -2,32 +2,33 @@ r"""The categorical policy with its vocabulary sharded over processes.
 
 Each rank holds some consecutive part of the vocabulary: columns of the logits ``[*batch, V_r]`` or
 rows of the unembedding ``[V_r, D]``, in the order of the ranks. Tokens, hidden states and what is
-made of the results are the same on every rank. The losses of a linear head take a ``group`` or a
-``DTensor`` themselves: see `eligibility.linear_reinforce_loss`. How the parts make up the whole is
-said in ``_vocab_shard``.
+made of the results are the same on every rank. The losses of a linear head take a ``group``
+themselves: see `eligibility.linear_reinforce_loss`. How the parts make up the whole is said in
+``_vocab_shard``.
 """
 
 from __future__ import annotations
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
+from eligibility.arguments import check_given, check_index, check_tensors
 from eligibility.ops._linear_arguments import check_range, columns
 from eligibility.ops._linear_head import IGNORED
 from eligibility.ops._linear_reference import LinearReference, ReferenceChunks
 from eligibility.ops._policy_objective import TokenStatistics
-from eligibility.ops._vocab_shard import VocabShard, check_processes, local_part
+from eligibility.ops._processes import Group, local_part, process_group
+from eligibility.ops._vocab_shard import VocabShard
 from eligibility.ops.categorical import categorical_statistics
 from eligibility.ops.linear_categorical import LinearStatistics, linear_statistics
-from eligibility.shapes import check_integer, check_shape
+from eligibility.shapes import check_categories, check_floating, check_shape, check_tensor
 
 
 def vocab_parallel_statistics(
     logits: Tensor,
     token: Tensor,
     *,
-    group: dist.ProcessGroup | None = None,
+    group: Group | None = None,
     ignore_index: int = -100,
 ) -> LinearStatistics:
     r"""log π(token), entropy and log Σ exp z of logits whose columns are sharded.
@@ -36,7 +37,8 @@ def vocab_parallel_statistics(
         logits: This rank's columns of z, shape ``[*batch, V_r]``; shards may differ in size. Or a
             ``DTensor`` sharded on its last axis, which brings its own group.
         token: Indices in [0, V) of the whole vocabulary, or ``ignore_index``, shape ``[*batch]``.
-        group: The processes that share the vocabulary; default: all.
+        group: The processes that share the vocabulary, a process group or one dimension of a
+            device mesh; default: those of the ``DTensor``, or all.
         ignore_index: Rows with this token give 0 and receive a gradient of exactly 0.
 
     Returns:
@@ -62,11 +64,16 @@ def vocab_parallel_statistics(
         tensor([-0.4076])
         >>> dist.destroy_process_group()
     """
-    check_processes()
-    logits, group = local_part(logits, -1, "logits", group)
-    check_integer(token, "token")
+    processes = process_group(group, logits)
+    check_index(ignore_index, "ignore_index")
+    check_tensor(logits, "logits")
+    logits = local_part(logits, -1, "logits", processes)
+    check_floating(logits, "logits")
+    check_categories(logits, "logits")
+    check_given(token, "token", "pass the indices that were sampled")
+    check_tensors(logits, "logits", token=token)
     check_shape(token, logits.shape[:-1], "token", "one index for each row of logits")
-    shard = VocabShard.among(group, logits.shape[-1], token.device)
+    shard = VocabShard.among(processes, logits.shape[-1], token, None)
     check_range(token, logits.shape[-1], shard, ignore_index)
     column = columns(token, ignore_index, shard)
     index = column.clamp_min(0)
@@ -88,7 +95,7 @@ def vocab_parallel_linear_statistics(
     softcap: float | None = None,
     mask: Tensor | None = None,
     reference: LinearReference | ReferenceChunks | None = None,
-    group: dist.ProcessGroup | None = None,
+    group: Group | None = None,
     ignore_index: int = -100,
 ) -> LinearStatistics:
     r"""`eligibility.linear_statistics` with an unembedding that is sharded, by default over all.
@@ -124,7 +131,6 @@ def vocab_parallel_linear_statistics(
         tensor([1.3863])
         >>> dist.destroy_process_group()
     """
-    check_processes()
     return linear_statistics(
         hidden,
         weight,
@@ -135,5 +141,5 @@ def vocab_parallel_linear_statistics(
         mask=mask,
         ignore_index=ignore_index,
         reference=reference,
-        group=group or dist.group.WORLD,
+        group=process_group(group, weight),
     )
