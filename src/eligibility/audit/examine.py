@@ -8,6 +8,7 @@ from collections.abc import Callable
 from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.diagnosis import diagnose, diagnose_and_match, wants_test
 from eligibility.audit.judgement.hotelling import EPISODES, RUNS
+from eligibility.audit.judgement.places import placed
 from eligibility.audit.judgement.refusal import inconclusive
 from eligibility.audit.judgement.resolution import has_normal_numbers, resolved, with_other_values
 from eligibility.audit.judgement.second_update import with_second_update
@@ -34,7 +35,19 @@ def examine(
         progress: Told what is done.
         case_of: What is known of the program beside a survey of its runs.
     """
-    plain = observed = survey(runner, max_paths, samples, progress)
+    plain = survey(runner, max_paths, samples, progress)
+    report = _examined(plain, runner, max_paths, progress, case_of)
+    return placed(report, plain, runner)
+
+
+def _examined(
+    plain: Survey,
+    runner: Runner,
+    max_paths: int,
+    progress: Progress,
+    case_of: Callable[[Survey], Case],
+) -> AuditReport:
+    observed = plain
     normal = has_normal_numbers(observed)
     if normal:
         observed = with_other_values(observed, runner)

@@ -56,6 +56,7 @@ class Job:
         off_nodes: Give normal numbers other values, at random; with a seed.
         other_end: Show another observation at the end of a terminated episode.
         rewards: Of the executed steps, in order; later steps earn what the problem gives.
+        followed: Note what each statement of the user's makes.
     """
 
     prescribed: tuple[int, ...]
@@ -75,6 +76,7 @@ class Job:
     off_nodes: bool = False
     other_end: bool = False
     rewards: tuple[float, ...] = ()
+    followed: bool = False
 
 
 @dataclass(frozen=True)

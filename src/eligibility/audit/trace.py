@@ -145,6 +145,27 @@ class Score:
 
 
 @dataclass(frozen=True)
+class Made:
+    """What one statement of the user's made.
+
+    Attributes:
+        place: File and line of the statement.
+        name: What it assigned to or changed, as it is written; "return" for a result.
+        numbers: The numbers in it, flattened; there are not many.
+        attached: Whether it was computed from something that carries a gradient.
+        steps_before: Transitions before it.
+        identity: The same number for the same object.
+    """
+
+    place: tuple[str, int]
+    name: str
+    numbers: tuple[float, ...]
+    attached: bool
+    steps_before: int
+    identity: int
+
+
+@dataclass(frozen=True)
 class Trace:
     """One run of the program.
 
@@ -163,6 +184,7 @@ class Trace:
         noise: Seed of the random numbers that were not enumerated, if they had one of their own.
         facts: What was seen in gradients and graphs.
         given: So many of the choices are conditions: the same on every path.
+        made: What the user's statements made, in order, if the job asked for it.
     """
 
     outcome: str
@@ -178,6 +200,7 @@ class Trace:
     noise: int | None = None
     facts: tuple[Fact, ...] = ()
     given: int = 0
+    made: tuple[Made, ...] = ()
 
     @property
     def probability(self) -> float:
@@ -203,6 +226,7 @@ def parse_trace(data: Any) -> Trace:
             shapes=_frozen(data["shapes"]),
             notes=tuple(_text(note) for note in data["notes"]),
             facts=tuple(_record(Fact, item) for item in data["facts"]),
+            made=tuple(_record(Made, item) for item in data["made"]),
         )
     except (KeyError, TypeError, IndexError) as error:
         raise ValueError(f"not a trace: {error!r}") from error

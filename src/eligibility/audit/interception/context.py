@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from eligibility.audit import raised
 from eligibility.audit.interception import environments, learning, samplers, surroundings
 from eligibility.audit.interception.recorder import Recorder
+from eligibility.audit.interception.statements import follow
 from eligibility.audit.noise import numpy_numbers
 from eligibility.audit.noise.torch_numbers import TorchNoise
 from eligibility.audit.patches import Patches
@@ -36,6 +37,10 @@ def intercepted(recorder: Recorder, *, four_tuple: bool = False) -> Iterator[Non
         surroundings.quieten(patches)
         with TorchNoise(recorder.noise, lambda: recorder.running) as following:
             recorder.is_parameter = following.release
-            yield
+            if not recorder.job.followed:
+                yield
+                return
+            with follow(recorder):
+                yield
     finally:
         patches.restore()

@@ -20,7 +20,7 @@ from eligibility.audit.interception.probe import TERMINAL, Probe
 from eligibility.audit.job import Job
 from eligibility.audit.noise.numbers import Noise
 from eligibility.audit.raised import precision_note
-from eligibility.audit.trace import LEFT_OVER, UNREAD, Fact, Score, Step, Update
+from eligibility.audit.trace import LEFT_OVER, UNREAD, Fact, Made, Score, Step, Update
 from eligibility.audit.user_code import user_place
 
 _JOLT = 0.05  # how far a jolt moves a tensor, per square root of its size
@@ -51,6 +51,7 @@ class Recorder:
         self.scores: list[Score] = []
         self.notes: dict[str, None] = {}
         self.facts: list[Fact] = []
+        self.made: list[Made] = []
         self.tensors: list[torch.Tensor] = []
         self._left_over = LeftOver()
         self.backward_place: tuple[str, int] = ("", 0)

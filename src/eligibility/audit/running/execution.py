@@ -48,6 +48,7 @@ def execute(program: Callable[[], object], job: Job, *, four_tuple: bool = False
         tuple(tuple(tensor.shape) for tensor in recorder.tensors),
         tuple(recorder.notes),
         facts=tuple(recorder.facts),
+        made=tuple(recorder.made),
     )
 
 

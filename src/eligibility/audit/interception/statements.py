@@ -1,0 +1,172 @@
+"""Follows the user's statements: the numbers that each of them made, in the order of the run.
+
+Run twice with different rewards, the same statements show which numbers follow which rewards. So a
+fault can be placed by what a value depends on, whatever its name is.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+
+from eligibility.audit.interception.recorder import Recorder
+from eligibility.audit.trace import Made
+from eligibility.audit.user_code import is_user_file
+
+MAX_NUMBERS = 64
+MAX_MADE = 5000
+_DEPTH = 4  # of lists in lists
+_CHANGING = ("append", "appendleft", "insert", "extend", "reverse", "add", "put")
+_Tracer = Callable[[FrameType, str, Any], Any]
+
+
+class _Follower:
+    """Collects what statements made.
+
+    Args:
+        recorder: Keeps the books of the run.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._running: dict[int, ast.stmt] = {}  # of each frame, the statement that is running
+
+    def enter(self, frame: FrameType, event: str, argument: Any) -> _Tracer | None:
+        """A function of anybody is called: follow it if it is the user's."""
+        file = frame.f_code.co_filename
+        if event != "call" or not is_user_file(file) or not _statements(file):
+            return None
+        return self._step
+
+    def _step(self, frame: FrameType, event: str, argument: Any) -> _Tracer | None:
+        if len(self._recorder.made) >= MAX_MADE:
+            return None
+        if event == "line":
+            begun = _statements(frame.f_code.co_filename).get(frame.f_lineno)
+            before = self._running.get(id(frame))
+            if begun is not before or (begun is not None and begun.lineno == frame.f_lineno):
+                self._finish(frame)
+            if begun is not None:
+                self._running[id(frame)] = begun
+        elif event == "return":
+            ended = self._running.get(id(frame))
+            self._finish(frame)
+            self._running.pop(id(frame), None)
+            if isinstance(ended, ast.Return):
+                self._keep(frame, ended.lineno, "return", argument)
+        return self._step
+
+    def _finish(self, frame: FrameType) -> None:
+        """The statement of a frame has run: note what it made."""
+        statement = self._running.pop(id(frame), None)
+        if statement is None or not self._recorder.running:
+            return
+        for target in _targets(statement):
+            self._keep(frame, statement.lineno, ast.unparse(target), _value(frame, target))
+
+    def _keep(self, frame: FrameType, line: int, name: str, value: Any) -> None:
+        if not self._recorder.running:
+            return
+        numbers: list[float] = []
+        if not _collect(value, numbers, _DEPTH) or not numbers:
+            return
+        place = (frame.f_code.co_filename, line)
+        attached, steps = _attached(value, _DEPTH), len(self._recorder.steps)
+        self._recorder.made.append(Made(place, name, tuple(numbers), attached, steps, id(value)))
+
+
+@contextmanager
+def follow(recorder: Recorder) -> Iterator[None]:
+    """Within it, ``recorder`` is told what the user's statements make, once the problem is met."""
+    before = sys.gettrace()
+    sys.settrace(_Follower(recorder).enter)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+@lru_cache(maxsize=64)
+def _statements(file: str) -> dict[int, ast.stmt]:
+    """Of each line the innermost statement without a body that it belongs to."""
+    try:
+        tree = ast.parse(Path(file).read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError):
+        return {}
+    return {
+        line: node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.stmt) and not hasattr(node, "body")
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+
+
+@lru_cache(maxsize=4096)
+def _targets(statement: ast.stmt) -> tuple[ast.expr, ...]:
+    """What a statement changes: names, attributes, and what an element is put into."""
+    if isinstance(statement, ast.Assign):
+        found: Sequence[ast.expr] = statement.targets
+    elif isinstance(statement, (ast.AugAssign, ast.AnnAssign)):
+        found = [statement.target]
+    elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        called = statement.value.func
+        changes = isinstance(called, ast.Attribute) and called.attr in _CHANGING
+        found = [called.value] if changes and isinstance(called, ast.Attribute) else []
+    else:
+        found = []
+    parts = (e for t in found for e in (t.elts if isinstance(t, (ast.Tuple, ast.List)) else [t]))
+    return tuple(_base(part) for part in parts)
+
+
+def _base(target: ast.expr) -> ast.expr:
+    """``x`` of ``x[i]`` and of ``*x``."""
+    while isinstance(target, (ast.Subscript, ast.Starred)):
+        target = target.value
+    return target
+
+
+def _value(frame: FrameType, target: ast.expr) -> Any:
+    """What a name or an attribute holds now; nothing of the user's is called for it."""
+    if isinstance(target, ast.Name):
+        return frame.f_locals.get(target.id, frame.f_globals.get(target.id))
+    if isinstance(target, ast.Attribute):
+        return getattr(_value(frame, target.value), "__dict__", {}).get(target.attr)
+    return None
+
+
+def _collect(value: Any, numbers: list[float], depth: int) -> bool:
+    """Append the numbers in a value; False if there are too many, or it is no data."""
+    if isinstance(value, (bool, int, float, np.number)):
+        numbers.append(float(value))
+    elif isinstance(value, (torch.Tensor, np.ndarray)):
+        size = value.numel() if isinstance(value, torch.Tensor) else value.size
+        if size + len(numbers) > MAX_NUMBERS:
+            return False
+        plain = value.detach().cpu() if isinstance(value, torch.Tensor) else value
+        if isinstance(plain, np.ndarray) and plain.dtype.kind not in "fiub":
+            return plain.dtype.kind == "O" and _collect(plain.tolist(), numbers, depth - 1)
+        numbers += map(float, plain.reshape(-1).tolist())
+    elif isinstance(value, (list, tuple, deque)) and depth:
+        return all(_collect(item, numbers, depth - 1) for item in value)
+    elif isinstance(value, dict) and depth:
+        return all(_collect(item, numbers, depth - 1) for item in value.values())
+    return len(numbers) <= MAX_NUMBERS
+
+
+def _attached(value: Any, depth: int) -> bool:
+    """Whether it was computed from something that carries a gradient."""
+    if isinstance(value, torch.Tensor):
+        return value.grad_fn is not None  # else a new leaf, which leads nowhere
+    if isinstance(value, (list, tuple, deque)) and depth:
+        return any(_attached(item, depth - 1) for item in value)
+    return isinstance(value, dict) and bool(depth) and _attached(list(value.values()), depth - 1)

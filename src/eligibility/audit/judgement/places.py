@@ -1,0 +1,239 @@
+"""Where a fault is: the first statement whose numbers follow the rewards as the faulty credit does.
+
+Each function answers with the file and line of a statement, or None where the story does not tell.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from eligibility.audit.arrays import Array, Booleans
+from eligibility.audit.judgement.story import Statement, Story, tell
+from eligibility.audit.reporting.report import AuditReport, Finding
+from eligibility.audit.running.runner import Runner
+from eligibility.audit.running.survey import Survey
+
+Place = tuple[str, int]
+
+
+def placed(report: AuditReport, survey: Survey, runner: Runner) -> AuditReport:
+    """The report with each fault on the statement that makes it, where a story of it tells."""
+    wanted = {finding.rule in _BETWEEN for finding in report.faults if finding.rule in _BLAME}
+    stories = {between: tell(survey, runner, between) for between in wanted}
+    moved = (_moved(finding, stories) for finding in report.findings)
+    return replace(report, findings=tuple(moved))
+
+
+def _moved(finding: Finding, stories: Mapping[bool, Story | None]) -> Finding:
+    story = stories.get(finding.rule in _BETWEEN)
+    place = place_of(finding.rule, story) if story else None
+    return replace(finding, file=place[0], line=place[1]) if place else finding
+
+
+def place_of(rule: str, story: Story) -> Place | None:
+    """Where the fault ``rule`` is, if the story tells."""
+    blame = _BLAME.get(rule)
+    # an update after each step credits each action at once, wherever its product stands
+    found = (blame(story) or (None if story.early else _product(story))) if blame else None
+    return found.place if found else None
+
+
+def _product(story: Story) -> Statement | None:
+    """Where rewards meet what carries a gradient, and it is not a critic's value."""
+    credits: list[Array] = []
+    for statement in story.statements:
+        if not statement.support.any():
+            continue
+        if not statement.attached:
+            credits.append(statement.slopes)
+        elif not _is_among(statement.slopes, credits):
+            return statement
+    return None
+
+
+def _attached_advantage(story: Story) -> Statement | None:
+    """Where a credit is made that carries a gradient."""
+    credits: list[Array] = []
+    for statement in story.statements:
+        if statement.support.any():
+            if statement.attached and _is_among(statement.slopes, credits):
+                return statement
+            if not statement.attached:
+                credits.append(statement.slopes)
+    return None
+
+
+def _is_among(slopes: Array, credits: list[Array]) -> bool:
+    return any(
+        slopes.shape == credit.shape and np.allclose(slopes, credit, atol=1e-3)
+        for credit in credits
+    )
+
+
+def _detached(story: Story) -> Statement | None:
+    """Where, before the loss, what carried a gradient was last kept without it."""
+    attached: list[Array] = []
+    found = None
+    for statement in story.statements:
+        if statement.attached:
+            attached.append(statement.numbers)
+        elif statement.place in story.scored or _equals_one(statement.numbers, attached):
+            found = statement
+    return found
+
+
+def _equals_one(numbers: Array, others: list[Array]) -> bool:
+    """Whether the numbers are those of one of the others, up to their sign."""
+    return bool(numbers.any()) and any(
+        len(numbers) == len(other) and np.allclose(np.abs(numbers), np.abs(other))
+        for other in others
+    )
+
+
+def _carried(story: Story) -> Statement | None:
+    """Where a number follows rewards of two episodes, unequally."""
+    episode = [(step.environment, step.episode) for step in story.steps]
+    other = np.array([[one != two for two in episode] for one in episode])
+    for statement in _credits(story):
+        for row, follows in zip(statement.slopes, statement.support, strict=True):
+            several = bool(other[np.ix_(follows, follows)].any())
+            if several and np.ptp(row[follows]) > 1e-3 * np.abs(row).max():
+                return statement
+    return None
+
+
+def _credits(story: Story) -> Iterator[Statement]:
+    """What follows rewards and carries no gradient."""
+    return (s for s in story.statements if not s.attached and s.support.any())
+
+
+def _matrices(story: Story) -> Iterator[tuple[Statement, Booleans, Booleans]]:
+    """Those with a number for every step of an episode, or of all.
+
+    With each [T, T] the rewards that each number follows, and those that a return would follow.
+    """
+    groups: dict[tuple[int, int], list[int]] = {}
+    for index, step in enumerate(story.steps):
+        groups.setdefault((step.environment, step.episode), []).append(index)
+    own = np.array([[(i in g) and (j in g) and j >= i for j in range(len(story.steps))]
+                    for i in range(len(story.steps))
+                    for g in groups.values() if i in g])  # fmt: skip
+    abreast = len({step.environment for step in story.steps})
+    first = [i for i, step in enumerate(story.steps) if step.environment == 0]
+    for statement in _credits(story):
+        count, follows = len(statement.numbers), statement.support
+        for group in (*groups.values(), list(range(len(story.steps)))):
+            if len(group) > 1 and count == len(group) and not np.delete(follows, group, 1).any():
+                yield statement, follows[:, group], own[np.ix_(group, group)]
+                break
+        else:
+            if abreast > 1 and count == abreast * len(first):
+                yield statement, follows[::abreast, first], own[np.ix_(first, first)]
+
+
+def _reversed(story: Story) -> Statement | None:
+    """Where the first decision gets the last return."""
+    for statement, follows, wanted in _matrices(story):
+        if np.array_equal(follows, wanted[::-1]):
+            return statement
+    return None
+
+
+def _shifted(story: Story) -> Statement | None:
+    """Where the numbers of an earlier statement have moved to other decisions, or begin so."""
+    moved = {id(s) for s, *follows in _matrices(story) if _is_off_diagonal(*follows)}
+    last = {(s.place, s.name): s for s in _credits(story)}  # a list as it is in the end
+    before: list[Array] = []
+    for statement in (s for s in _credits(story) if last[s.place, s.name] is s):
+        if id(statement) in moved or any(_has_moved(statement.slopes, one) for one in before):
+            return statement
+        before.append(statement.slopes)
+    return None
+
+
+def _is_off_diagonal(follows: Booleans, wanted: Booleans) -> bool:
+    """Whether each decision follows what the one after it should, or the one before it."""
+    return np.array_equal(follows[:-1], wanted[1:]) or np.array_equal(follows[1:], wanted[:-1])
+
+
+def _has_moved(slopes: Array, before: Array) -> bool:
+    """Whether rows are those before, all moved by the same number of places."""
+    count = len(slopes)
+    if count < 2 or slopes.shape != before.shape or np.allclose(slopes, before, atol=1e-3):
+        return False
+    return any(
+        np.allclose(slopes[:-by], before[by:], atol=1e-3)
+        or np.allclose(slopes[by:], before[:-by], atol=1e-3)
+        for by in range(1, count // 2 + 1)
+    )
+
+
+def _so_far(story: Story) -> Statement | None:
+    """Where a decision follows rewards before it, or a sum begins with the first reward."""
+    past = {id(s) for s, follows, wanted in _matrices(story) if np.array_equal(follows, wanted.T)}
+    for statement in _credits(story):
+        if id(statement) in past:
+            return statement
+        if len(statement.numbers) == 1 and statement.steps_before == story.transitions:
+            row = statement.support[0]
+            begun = int(row.sum())
+            if 1 < begun < len(row) and row[:begun].all():
+                return statement
+    return None
+
+
+def _immediate(story: Story) -> Statement | None:
+    """After the last step: where what is used as returns is made, and follows one reward each."""
+    begun = [s for s in story.statements if s.steps_before < story.transitions]
+    known, same = {s.name for s in begun}, {s.identity for s in begun}
+    later = [s for s in _credits(story) if s.steps_before == story.transitions]
+    summing = {s.place for s in later if (s.support.sum(axis=1) > 1).any()}
+    made = {id(s) for s, follows, _ in _matrices(story) if _is_diagonal(follows)}
+    new = [s for s in later if id(s) in made and s.identity not in same and s.name not in known]
+    often = Counter(s.place for s in later)
+    built = [s for s in new if often[s.place] > 1]  # step by step, not by conversion
+    names = [s.name for s in built or new]
+    for before, statement in zip([None, *later], later, strict=False):
+        if names and statement.name == names[-1] and statement.place not in summing:
+            added = before is not None and len(before.numbers) < len(story.steps)
+            own = added and before and before.name not in known and before.place not in summing
+            return before if own else statement
+    return None
+
+
+def _is_diagonal(follows: Booleans) -> bool:
+    """Whether each decision follows one reward, and all do another."""
+    return bool((follows.sum(axis=0) == 1).all() and (follows.sum(axis=1) == 1).all())
+
+
+def _cut_to_integers(story: Story) -> Statement | None:
+    """Where numbers are integers, and change with the rewards by whole ones."""
+    for statement in story.statements:
+        changed = bool((statement.numbers != statement.far).any())
+        whole = np.concatenate([statement.numbers, statement.far])
+        if changed and not statement.attached and bool((whole == np.trunc(whole)).all()):
+            return statement
+    return None
+
+
+_BLAME: dict[str, Callable[[Story], Statement | None]] = {
+    "broadcast": _product,
+    "mean-log-prob-times-sum-of-returns": _product,
+    "wrong-sign": _product,
+    "probability-not-log-probability": _product,
+    "no-gradient": _detached,
+    "advantage-not-detached": _attached_advantage,
+    "return-carried-over-episodes": _carried,
+    "return-carried-over-actors": _carried,
+    "reversed-returns": _reversed,
+    "shifted-rewards": _shifted,
+    "rewards-so-far": _so_far,
+    "immediate-reward": _immediate,
+    "integer-returns": _cut_to_integers,
+}
+# Those that show from one episode to the next.
+_BETWEEN = ("return-carried-over-episodes", "return-carried-over-actors")

@@ -1,0 +1,148 @@
+"""How every number that the user's statements make depends on every reward: by replay.
+
+One path is run again with one reward moved a little, and then with the next. Each statement ran in
+all of them, so its numbers have slopes. The rewards that a number follows say what it is, whatever
+the program calls it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from eligibility.audit.arrays import Array, Booleans
+from eligibility.audit.job import Job
+from eligibility.audit.running.runner import Runner
+from eligibility.audit.running.survey import RAN, Survey
+from eligibility.audit.trace import Made, Step, Trace
+
+_MOVED = 1e-4  # a reward
+_FAR = 1.7  # by how much all rewards differ in one run, so that integers change
+_VISIBLE = 1e-6
+MOST_REWARDS = 24
+
+
+@dataclass(frozen=True, eq=False)
+class Statement:
+    """One statement as it ran once.
+
+    Attributes:
+        place: File and line.
+        name: What it made.
+        numbers: [n] its numbers.
+        slopes: [n, J] how they follow the rewards.
+        far: [n] its numbers where all rewards are others.
+        attached: Whether a gradient flows through it.
+        steps_before: Transitions before it.
+        identity: The same number for the same object.
+    """
+
+    place: tuple[str, int]
+    name: str
+    numbers: Array
+    slopes: Array
+    far: Array
+    attached: bool
+    steps_before: int
+    identity: int
+
+    @property
+    def support(self) -> Booleans:
+        """[n, J] whether a number follows a reward."""
+        size = np.abs(self.slopes)
+        return np.asarray(size > _VISIBLE * max(float(size.max(initial=0.0)), 1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Story:
+    """One path.
+
+    Attributes:
+        statements: In the order of the run.
+        steps: [J] the transitions that earned the rewards.
+        transitions: How many there were, ignored ones included.
+        scored: Where log-probabilities were computed that carry a gradient.
+        early: Whether an update was made before the last transition.
+    """
+
+    statements: tuple[Statement, ...]
+    steps: tuple[Step, ...]
+    transitions: int
+    scored: frozenset[tuple[str, int]]
+    early: bool
+
+
+def tell(survey: Survey, runner: Runner, episodes: bool = False) -> Story | None:
+    """The story of the path that shows most; None where replays do not run alike.
+
+    Args:
+        survey: The observations.
+        runner: Runs the program.
+        episodes: Tell of a path with several episodes rather than of a long one.
+    """
+    ran = sorted(survey.traces, key=lambda trace: trace.outcome in RAN)
+    short = [trace for trace in ran if len(_rewarded(trace)) <= MOST_REWARDS]
+    if not short:
+        return None  # of those with the same rewards, the first that runs to its end
+    told = max(reversed(short), key=lambda trace: _telling(trace, episodes))
+    steps = _rewarded(told)
+    job = Job(
+        tuple(draw.picked for draw in told.draws), survey.size, raised=survey.raised, followed=True
+    )
+    rewards = np.array([step.reward for step in steps])
+    base = runner.run(replace(job, rewards=tuple(rewards)))
+    far = runner.run(replace(job, rewards=tuple(_FAR * rewards + 0.9)))
+    moved = [
+        runner.run(replace(job, rewards=tuple(rewards + _MOVED * unit)))
+        for unit in np.eye(len(steps))
+    ]
+    if any(_shape(trace.made) != _shape(base.made) for trace in (far, *moved)):
+        return None
+    return Story(
+        tuple(
+            _statement(*made)
+            for made in zip(base.made, far.made, _by_statement(moved), strict=True)
+        ),
+        steps,
+        len(told.steps),
+        frozenset(score.place for score in base.scores if score.differentiable),
+        any(update.steps_before < len(told.steps) for update in told.updates[:1]),
+    )
+
+
+def _telling(trace: Trace, episodes: bool) -> tuple[int, int]:
+    """What a path shows: several episodes, or one of several steps; and how many rewards."""
+    steps = _rewarded(trace)
+    lengths = Counter((step.environment, step.episode) for step in steps)
+    return len(lengths) if episodes else max(lengths.values(), default=0), len(steps)
+
+
+def _rewarded(trace: Trace) -> tuple[Step, ...]:
+    return tuple(step for step in trace.steps if step.executed)
+
+
+def _shape(made: Sequence[Made]) -> list[tuple[tuple[str, int], str, int]]:
+    return [(one.place, one.name, len(one.numbers)) for one in made]
+
+
+def _by_statement(moved: Sequence[Trace]) -> list[tuple[Made, ...]]:
+    return list(zip(*(trace.made for trace in moved), strict=True))
+
+
+def _statement(base: Made, far: Made, moved: Sequence[Made]) -> Statement:
+    numbers = np.array(base.numbers)
+    with np.errstate(invalid="ignore"):  # an infinite number stays infinite
+        slopes = np.array([np.array(one.numbers) - numbers for one in moved]).T / _MOVED
+    return Statement(
+        base.place,
+        base.name,
+        numbers,
+        np.nan_to_num(slopes.reshape(len(numbers), len(moved))),
+        np.array(far.numbers),
+        base.attached,
+        base.steps_before,
+        base.identity,
+    )
