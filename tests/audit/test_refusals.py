@@ -30,8 +30,8 @@ from eligibility.errors import InvalidTypeError, InvalidValueError, MissingDepen
 
 _FORBIDDEN = """
 import os, shutil, socket, subprocess, sys, pathlib
-from eligibility.audit.running.sandbox import confine
-confine(pathlib.Path(sys.argv[1]))
+from eligibility.sandbox import COPY, confine
+confine(pathlib.Path(sys.argv[1]), COPY, "an audited program")
 inside, outside = sys.argv[1] + "/file", sys.argv[2]
 open(inside, "w").close(); os.rename(inside, inside + "2"); os.remove(inside + "2")
 open(os.devnull, "w").close()

@@ -85,16 +85,20 @@ class Program:
 
     Attributes:
         path: The script.
+        origin: The user's own file; another one than the script for a notebook.
         arguments: Its command line.
-        scratch: The folder it runs in.
-        seconds: Time limit of one run.
+        scratch: The only folder that it can change.
+        guard: What holds it there, one of `eligibility.sandbox.GUARDS`.
+        seconds: Limit on the processor's time in one run.
         megabytes: Memory limit of one run.
         four_tuple: Whether it speaks the interface of gym before 0.26.
     """
 
     path: str
+    origin: str
     arguments: tuple[str, ...]
     scratch: str
+    guard: str
     seconds: float
     megabytes: int
     four_tuple: bool

@@ -16,6 +16,7 @@ from eligibility.audit.reporting.report import AuditReport
 from eligibility.audit.running.runner import ScriptRunner
 from eligibility.audit.running.survey import Progress
 from eligibility.errors import InvalidValueError
+from eligibility.sandbox import GUARDS, LANDLOCK
 
 
 def audit_script(
@@ -35,7 +36,8 @@ def audit_script(
 
     The program meets a probe in place of the environment that it makes, runs once for every
     sequence of random outcomes up to its first update, and is stopped there; its parameters never
-    change. It runs in a child process without network, display or files outside a scratch folder.
+    change. It runs in a child process without network or display, in a copy of its folder; the
+    kernel lets it write nowhere else (`AuditReport.guard` says by what).
 
     Args:
         path: The script, or a notebook: its code cells one after the other.
@@ -44,7 +46,7 @@ def audit_script(
             its gradient fits best.
         max_paths: Enumerate up to so many paths; beyond it the paths are sampled.
         samples: How many paths to sample then.
-        time_limit: Seconds that one run may take.
+        time_limit: Seconds of the processor that one run may take; waiting may take ten times that.
         memory_limit: Megabytes that one run may take, beyond what the libraries do.
         progress: Called with what is done, runs so far, and runs expected.
 
@@ -88,7 +90,9 @@ def audit_script(
         )
     if is_notebook(path):
         report = in_cells(report, runner.script, path)
-    return replace(report, seconds=time.perf_counter() - started)
+    notes = (*report.notes, GUARDS[runner.guard]) if runner.guard != LANDLOCK else report.notes
+    seconds = time.perf_counter() - started
+    return replace(report, notes=notes, guard=runner.guard, seconds=seconds)
 
 
 def _silent(what: str, done: int, expected: int) -> None:

@@ -1,14 +1,15 @@
 """The child process of `explain_script`: runs the script, watches, and writes a report.
 
-Started as ``python -m eligibility.explanation.child REQUEST``. The script sees nothing of it but
-three names of torch that call through: ``torch.autograd.backward``, ``torch.autograd.grad`` and
-the attribute ``Tensor.grad``.
+Started by `eligibility.explanation.script`, and confined before anything else is loaded. The script
+sees nothing of it but three names of torch that call through: ``torch.autograd.backward``,
+``torch.autograd.grad`` and the attribute ``Tensor.grad``.
 """
 
 from __future__ import annotations
 
 import json
 import linecache
+import os
 import runpy
 import sys
 import traceback
@@ -28,6 +29,7 @@ from eligibility.explanation.graph import graph_between
 from eligibility.explanation.names import Names, names_in
 from eligibility.explanation.recorder import Recording, record
 from eligibility.files import write_atomically
+from eligibility.sandbox import limit
 
 # Backward passes that are explained: the first of each line, of so many lines.
 _MOST_CALLS = 8
@@ -87,14 +89,15 @@ class Watch:
                     self._add(0, code, partial(explain_tensor, tensor, None, names))
         self.write(ended=True)
 
-    def write(self, ended: bool = False, error: str | None = None) -> None:
-        """The report, as far as it is known."""
+    def write(self, ended: bool = False, error: str | None = None, memory: bool = False) -> None:
+        """The report, as far as it is known; ``memory``: the error is that there was too little."""
         report: dict[str, Any] = {
             "calls": list(self._calls.values()),
             "missing": list(self._missing.values()),
             "notes": list(self._notes),
             "seen": list(self._seen),
             "error": error,
+            "memory": memory,
         }
         if ended:
             report["ended"] = True
@@ -232,11 +235,11 @@ def main(request: dict[str, Any]) -> int:
     """Run the script and write the report; the exit status of the child."""
     script = request["script"]
     if sys.platform != "win32":
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_DATA, (request["memory"], request["memory"]))
+        limit(None, request["megabytes"])
     sys.argv = [script, *request["argv"]]
     sys.path[0] = str(Path(script).parent)
+    sys.path += request["import_path"]
+    os.chdir(request["folder"])
     with record() as recording:
         watch = Watch(request, recording)
         watch.install()
@@ -248,11 +251,8 @@ def main(request: dict[str, Any]) -> int:
                 return 1
             variables = {}
         except Exception as error:
-            watch.write(ended=True, error=_describe(error, script))
+            memory = isinstance(error, MemoryError) or "can't allocate memory" in str(error)
+            watch.write(ended=True, error=_describe(error, script), memory=memory)
             return 1
         watch.finish(variables)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(json.loads(sys.argv[1])))

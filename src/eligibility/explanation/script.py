@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import selectors
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,10 +18,19 @@ from typing import Any
 
 from eligibility.errors import InvalidValueError
 from eligibility.explanation.derivation import Explanation
+from eligibility.sandbox import COPY, GUARDS, LANDLOCK, Workspace, guard_here
 
-# The memory that the child may take for its data, and how much of its output is kept.
-_GIB = 2**30
-_MOST_OUTPUT = 1_000_000
+# How much of the child's output is kept, and how much is too much, in bytes.
+_MOST_OUTPUT, _OUTPUT_LIMIT = 1_000_000, 64 << 20
+_GLANCE = 0.5  # seconds between two looks at whether the child has ended
+# The guard comes first: before torch, whose threads it would not hold.
+_CHILD = """import json, sys
+from pathlib import Path
+from eligibility.sandbox import confine
+request = json.loads(sys.argv[1])
+confine(Path(request["scratch"]), request["guard"], "an explained script")
+from eligibility.explanation.child import main
+sys.exit(main(request))"""
 
 
 @dataclass(frozen=True)
@@ -63,7 +74,8 @@ class ScriptExplanation:
         calls: Its backward passes, in the order of their first calls.
         missing: The ``.grad`` that were None when the script read them.
         notes: What a reader must know about the run.
-        output: What the script printed.
+        output: What the script printed, its last megabyte.
+        guard: What held its writes to a scratch folder: "landlock", "namespace" or "copy".
     """
 
     script: str
@@ -71,6 +83,7 @@ class ScriptExplanation:
     missing: tuple[MissingGradient, ...]
     notes: tuple[str, ...]
     output: str
+    guard: str = ""
 
     def text(self, width: int = 80) -> str:
         """The explanations as plain text, folded to ``width`` columns."""
@@ -114,13 +127,15 @@ def explain_script(
 ) -> ScriptExplanation:
     """Run a script unmodified in a child process and explain its backward passes.
 
+    It runs in a copy of its folder, without network, and the kernel lets it write nowhere else.
+
     Args:
         path: The script.
         argv: Its arguments.
         line: Explain only the backward pass that this line of the script calls.
         tensor: Explain only backward passes of the variable with this name.
         timeout: Seconds after which the child is stopped; what was explained until then is shown.
-        memory: GiB of data that the child may hold.
+        memory: GiB that the script may take beyond what the libraries do.
 
     Returns:
         The explanations, one for each line that calls ``backward()``.
@@ -134,38 +149,101 @@ def explain_script(
         raise InvalidValueError(
             f"`{path}`", "no such file", "a Python script", "check the name and the folder"
         )
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "report.json"
+    guard = guard_here()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        scratch, report = Path(folder), Path(folder) / "report.json"
+        copied = scratch / "run"
+        copied.mkdir()
+        workspace = Workspace(path.resolve(), Path.cwd(), copied, links=guard != COPY)
         request = {
             "script": str(path.resolve()), "argv": list(argv), "line": line, "tensor": tensor,
-            "report": str(report), "memory": int(memory * _GIB),
+            "report": str(report), "megabytes": int(memory * 1024), "scratch": folder,
+            "guard": guard, "folder": str(workspace.folder),
+            "import_path": list(map(str, workspace.import_path)),
         }  # fmt: skip
-        output, ended = _run(request, timeout)
-        found = json.loads(report.read_text(encoding="utf-8")) if report.exists() else None
-    return _read(path, found, output, ended, timeout, line, tensor)
+        run = _run(request, timeout)
+        found = _parsed(path, report) if report.exists() else None
+    limits = {"time": f"{timeout:g} s", "output": f"{_OUTPUT_LIMIT >> 20} MiB of output"}
+    return _read(path, found, run, limits.get(run.stopped, ""), memory, line, tensor, guard)
 
 
-def _run(request: dict[str, Any], timeout: float) -> tuple[str, bool]:
-    """The child's output, and whether it ended by itself."""
-    command = [sys.executable, "-m", "eligibility.explanation.child", json.dumps(request)]
+@dataclass(frozen=True)
+class _Run:
+    """How the child ended.
+
+    Attributes:
+        output: The last of what it printed.
+        stopped: "time" or "output" if it was stopped for that; else empty.
+        signal: The signal that ended it, by name; else empty.
+    """
+
+    output: str
+    stopped: str
+    signal: str
+
+
+def _run(request: dict[str, Any], timeout: float) -> _Run:
+    """Run the child to its end, or until it has taken too long or printed too much."""
+    scratch = request["scratch"]
     process = subprocess.Popen(
-        command,
+        [sys.executable, "-c", _CHILD, json.dumps(request)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
         start_new_session=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(_import_path())},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(_import_path()),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "HOME": scratch,
+            "TMPDIR": scratch,
+        },
     )
+    kept, stopped = bytearray(), ""
     try:
-        output, _ = process.communicate(timeout=timeout)
-        return output[-_MOST_OUTPUT:], True
-    except subprocess.TimeoutExpired:
-        return "", False
+        stopped = _listen(process, kept, time.monotonic() + timeout)
+        if not stopped:
+            process.wait()
     finally:
         # The script's own children too, if it left any.
         _stop(process)
+    code = process.returncode
+    name = signal.Signals(-code).name if not stopped and code < 0 else ""
+    return _Run(bytes(kept).decode("utf-8", errors="replace"), stopped, name)
+
+
+def _listen(process: subprocess.Popen[bytes], kept: bytearray, deadline: float) -> str:
+    """Keep the last that the child prints until it ends; why it must be stopped, if it must."""
+    assert process.stdout is not None
+    descriptor, printed = process.stdout.fileno(), 0
+    with selectors.DefaultSelector() as ready:
+        ready.register(descriptor, selectors.EVENT_READ)
+        while (left := deadline - time.monotonic()) > 0:
+            if ready.select(min(left, _GLANCE)):
+                chunk = os.read(descriptor, 1 << 16)
+                if not chunk:
+                    return ""
+                kept += chunk
+                del kept[:-_MOST_OUTPUT]
+                printed += len(chunk)
+                if printed > _OUTPUT_LIMIT:
+                    return "output"
+            elif process.poll() is not None:
+                return ""  # children of the script hold its output open
+    return "time"
+
+
+def _parsed(path: Path, report: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
+        for name in ("calls", "missing", "notes", "seen"):
+            found[name]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidValueError(
+            f"`{path}`", "a report that was overwritten", "a script that leaves it alone",
+            "do not write to the folder above the one that the script runs in",
+        ) from error  # fmt: skip
+    return found
 
 
 def _import_path() -> list[str]:
@@ -174,51 +252,68 @@ def _import_path() -> list[str]:
     return [own, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
 
 
-def _stop(process: subprocess.Popen[str]) -> None:
+def _stop(process: subprocess.Popen[bytes]) -> None:
     if sys.platform == "win32":
         process.kill()
     else:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    process.wait()
+    assert process.stdout is not None
+    process.stdout.close()
 
 
 def _read(
     path: Path,
     found: dict[str, Any] | None,
-    output: str,
-    ended: bool,
-    timeout: float,
+    run: _Run,
+    limit: str,
+    memory: float,
     line: int | None,
     tensor: str | None,
+    guard: str,
 ) -> ScriptExplanation:
     """The child's report as the record."""
     report: dict[str, Any] = found or {"calls": [], "missing": [], "notes": [], "seen": []}
     error = report.get("error")
     if error is not None:
-        raise InvalidValueError(
-            f"`{path}`", error, "a script that runs to its end", "run it alone to see the traceback"
-        )
+        _raise_error(path, error, memory if report.get("memory") else None)
     calls = tuple(map(_call, report["calls"]))
     notes = list(report["notes"])
-    if not ended:
+    if run.stopped:
         if not calls:
+            remedy = "a larger `--timeout`" if run.stopped == "time" else "fewer prints"
             raise InvalidValueError(
                 f"`{path}`",
-                f"no backward pass within {timeout:g} s",
+                f"no backward pass within {limit}",
                 "a script that reaches one in time",
-                "give it smaller work or a larger `--timeout`",
-            )
-        notes.append(f"The script was stopped after {timeout:g} s.")
+                f"give it smaller work or {remedy}",
+            )  # fmt: skip
+        notes.append(f"The script was stopped after {limit}.")
     elif found is None or "ended" not in found:
+        by = f" (ended by {run.signal})" if run.signal else ""
         raise InvalidValueError(
-            f"`{path}`", "an end without a report", "a script that runs to its end",
+            f"`{path}`", f"an end without a report{by}", "a script that runs to its end",
             "it was killed, perhaps for memory: give it smaller work or a larger `--memory`",
         )  # fmt: skip
+    if guard != LANDLOCK:
+        notes.append(f"{GUARDS[guard][0].upper()}{GUARDS[guard][1:]}.")
     if not calls and (line is not None or tensor is not None):
         _raise_not_found(path, report["seen"], line, tensor)
     missing = tuple(MissingGradient(**item) for item in report["missing"])
-    return ScriptExplanation(str(path), calls, missing, tuple(notes), output)
+    return ScriptExplanation(str(path), calls, missing, tuple(notes), run.output, guard)
+
+
+def _raise_error(path: Path, error: str, memory: float | None) -> None:
+    """What ended the script; ``memory``: GiB that were too few for it."""
+    if memory is not None:
+        raise InvalidValueError(
+            f"`{path}`", f"more than {memory:g} GiB of memory ({error})",
+            "a script that runs to its end", "give it smaller work or a larger `--memory`",
+        )  # fmt: skip
+    raise InvalidValueError(
+        f"`{path}`", error, "a script that runs to its end", "run it alone to see the traceback"
+    )
 
 
 def _call(call: dict[str, Any]) -> BackwardCall:

@@ -142,6 +142,8 @@ class AuditReport:
         precision: The floating-point precision that the program ran in, and why.
         tolerance: Residuals below it are rounding.
         notes: What else a reader should know.
+        guard: What held the program's writes to its scratch folder: "landlock", "namespace",
+            "copy"; empty where it was not run in a process of its own.
         updates: How many updates of the program were audited, from the first one on.
         seconds: Time that the audit took.
 
@@ -176,6 +178,7 @@ class AuditReport:
     precision: str = ""
     tolerance: float = 0.0
     notes: tuple[str, ...] = ()
+    guard: str = ""
     updates: int = 1
     seconds: float = field(default=0.0, compare=False)
 
@@ -271,6 +274,7 @@ class AuditReport:
                 "precision": self.precision,
                 "tolerance": self.tolerance,
                 "notes": list(self.notes),
+                "guard": self.guard,
                 "updates": self.updates,
                 "seconds": round(self.seconds, 3),
             },

@@ -15,6 +15,7 @@ from typing import IO, Protocol
 from eligibility.audit.job import Job, Program, encode_job, settings_line
 from eligibility.audit.trace import Trace, parse_trace
 from eligibility.errors import EligibilityError
+from eligibility.sandbox import guard_here
 
 # As `-m` does it, but without the folder that the user is in: a file of theirs that is named as a
 # module, such as random.py, would take its place.
@@ -59,13 +60,15 @@ class ScriptRunner:
     Args:
         path: The script.
         arguments: Its command line.
-        seconds: Time limit of one run.
+        seconds: Limit on the processor's time in one run.
         megabytes: Memory limit of one run, beyond what the libraries take.
         four_tuple: Whether it speaks the interface of gym before 0.26.
         text: Run this instead of the file's content.
+        guard: What holds the script to its scratch folder; None: the best that this machine has.
 
     Attributes:
         script: The file that is run.
+        guard: What holds it to its scratch folder, one of `eligibility.sandbox.GUARDS`.
     """
 
     def __init__(
@@ -76,17 +79,20 @@ class ScriptRunner:
         megabytes: int,
         four_tuple: bool,
         text: str | None = None,
+        guard: str | None = None,
     ) -> None:
         self._folder = tempfile.TemporaryDirectory(
             prefix="eligibility-audit-", ignore_cleanup_errors=True
         )
         scratch = Path(self._folder.name)
-        mirror(path.parent, scratch)
-        self.script = path
+        self.script, self.guard = path, guard or guard_here()
         if text is not None:
             self.script = scratch / f"{path.stem}_cells.py"
             self.script.write_text(text, encoding="utf-8")
-        program = Program(str(self.script), arguments, str(scratch), seconds, megabytes, four_tuple)
+        program = Program(
+            str(self.script), str(path), arguments, str(scratch), self.guard, seconds, megabytes,
+            four_tuple,
+        )  # fmt: skip
         self._process = start_worker("eligibility.audit.running.worker", scratch)
         self._ask(settings_line(program))
 
@@ -161,13 +167,6 @@ def start_worker(module: str, scratch: Path) -> subprocess.Popen[str]:
         env=_environment(scratch),
         start_new_session=True,
     )
-
-
-def mirror(folder: Path, scratch: Path) -> None:
-    """The program reads its own folder by relative names, and writes to the scratch folder."""
-    for entry in sorted(folder.iterdir())[:1000]:
-        if not entry.name.startswith("."):
-            (scratch / entry.name).symlink_to(entry)
 
 
 def _environment(scratch: Path) -> dict[str, str]:

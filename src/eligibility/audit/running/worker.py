@@ -28,12 +28,14 @@ import torch
 
 from eligibility.audit.interception.compiler import postpone_compiler
 from eligibility.audit.job import SIZES, Job, Program, decode_job
-from eligibility.audit.running import sandbox
 from eligibility.audit.running.execution import execute
+from eligibility.audit.running.place import settle_in, workspace_of
 from eligibility.audit.trace import Trace
+from eligibility.sandbox import Workspace, limit
 
 MAX_RESULT_BYTES = 64 << 20
 _SET_CHILD_SUBREAPER = 36
+_WAITING = 10  # times the processor's time: as long may a run take on a machine with other work
 _LIBRARIES = (
     "stable_baselines3", "sb3_contrib", "tianshou", "tensordict", "torchrl", "transformers",
     "scipy.signal",
@@ -64,11 +66,15 @@ def main() -> None:
     with suppress(OSError, AttributeError):
         # orphans of a run become our children, so that they can be found and ended
         ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    workspace = workspace_of(program)
     gc.collect()
     gc.freeze()
     print("ready", file=results, flush=True)
     for line in jobs:
-        print(_run_forked(program, decode_job(line)), file=results, flush=True)
+        private = (results.fileno(), jobs.fileno())
+        answer = _run_forked(program, workspace, decode_job(line), private)
+        print(answer, file=results, flush=True)
+        workspace.restore()
 
 
 def _preload(path: Path) -> None:
@@ -108,16 +114,17 @@ def _warm_up() -> None:
     execute(tiny, Job((), SIZES[-1]))
 
 
-def _run_forked(program: Program, job: Job) -> str:
+def _run_forked(program: Program, workspace: Workspace, job: Job, private: tuple[int, ...]) -> str:
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(reading)
-        _run_and_exit(program, job, writing)
+        for descriptor in (reading, *private):
+            os.close(descriptor)
+        _run_and_exit(program, workspace, job, writing)
     os.close(writing)
     with suppress(OSError):
         os.setpgid(child, child)
-    data, in_time = _read_all(reading, time.monotonic() + program.seconds)
+    data, in_time = _read_all(reading, time.monotonic() + _WAITING * program.seconds)
     os.close(reading)
     with suppress(OSError):
         os.killpg(child, signal.SIGKILL)
@@ -126,27 +133,40 @@ def _run_forked(program: Program, job: Job) -> str:
     return _answer(data, in_time, status, program)
 
 
-def _run_and_exit(program: Program, job: Job, writing: int) -> None:
+def _run_and_exit(program: Program, workspace: Workspace, job: Job, writing: int) -> None:
     """In the fork: run the script, send its trace, and leave without any cleaning up."""
     status = 1
     try:
         os.setpgid(0, 0)
-        sys.argv = [program.path, *program.arguments]
-        sys.path.insert(0, str(Path(program.path).parent))
-        sys.dont_write_bytecode = True
-        os.chdir(program.scratch)
-        sandbox.limit(program.seconds, program.megabytes)
-        sandbox.confine(Path(program.scratch))
-        trace = execute(
-            lambda: runpy.run_path(program.path, run_name="__main__"),
-            job,
-            four_tuple=program.four_tuple,
-        )
+        limit(program.seconds, program.megabytes)
+        settle_in(program, workspace)
+        trace = execute(lambda: _run(Path(program.path)), job, four_tuple=program.four_tuple)
         with os.fdopen(writing, "w", encoding="utf-8") as pipe:
             pipe.write(encode(trace))
         status = 0
     finally:
         os._exit(status)
+
+
+def _run(script: Path) -> None:
+    """Run a script; one with relative imports as the module of its package, which it must be."""
+    package = [script.stem]
+    root = script.parent
+    while (root / "__init__.py").exists():
+        package.insert(0, root.name)
+        root = root.parent
+    if len(package) > 1 and _imports_relatively(script):
+        sys.path.insert(0, str(root))
+        runpy.run_module(".".join(package), run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(str(script), run_name="__main__")
+
+
+def _imports_relatively(script: Path) -> bool:
+    with suppress(SyntaxError, ValueError):
+        nodes = ast.walk(ast.parse(script.read_text(encoding="utf-8", errors="replace")))
+        return any(isinstance(node, ast.ImportFrom) and node.level > 0 for node in nodes)
+    return False
 
 
 def _read_all(descriptor: int, deadline: float) -> tuple[bytes, bool]:
@@ -178,8 +198,12 @@ def _answer(data: bytes, in_time: bool, status: int, program: Program) -> str:
         if data and in_time:
             json.loads(data)
             return data.decode("utf-8")
-    if not in_time or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU):
-        return _failure("time", f"one run took longer than the limit of {program.seconds:g} s")
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
+        most = f"{program.seconds:g} s"
+        return _failure("time", f"one run took longer than the limit of {most} of the processor")
+    if not in_time:
+        waited = _WAITING * program.seconds
+        return _failure("time", f"one run was still waiting for something after {waited:g} s")
     if os.WIFSIGNALED(status):
         name = signal.Signals(os.WTERMSIG(status)).name
         return _failure("killed", f"the program's process was ended by {name}")

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from eligibility.audit.job import Program, settings_line
-from eligibility.audit.running.runner import mirror, pipe, start_worker
+from eligibility.audit.running.runner import pipe, start_worker
 from eligibility.audit.trainers.record import Record, read_record
+from eligibility.sandbox import guard_here
 
 _MODULE = "eligibility.audit.trainers.worker"
 
@@ -34,8 +35,9 @@ def train_once(
         prefix="eligibility-audit-", ignore_cleanup_errors=True
     ) as folder:
         scratch = Path(folder)
-        mirror(path.parent, scratch)
-        program = Program(str(path), tuple(arguments), folder, seconds, megabytes, False)
+        program = Program(
+            str(path), str(path), tuple(arguments), folder, guard_here(), seconds, megabytes, False
+        )
         process = start_worker(_MODULE, scratch)
         with process:
             stdin = pipe(process.stdin)

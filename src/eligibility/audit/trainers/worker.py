@@ -11,16 +11,16 @@ import time
 import traceback
 import warnings
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from eligibility.audit.job import Program
-from eligibility.audit.running import sandbox
+from eligibility.audit.running.place import settle_in, workspace_of
 from eligibility.audit.trainers.record import Record
 from eligibility.audit.trainers.sampling import Finished, Refused, Sampler, generated
 from eligibility.audit.user_code import is_user_file
+from eligibility.sandbox import limit
 
 
 def main() -> None:
@@ -54,11 +54,9 @@ def _run(program: Program, record: Record, sampler: Sampler) -> None:
     except Exception as error:
         record.detail = f"{type(error).__name__}: {error}"
         return
-    sys.argv = [program.path, *program.arguments]
-    sys.path.insert(0, str(Path(program.path).parent))
-    os.chdir(program.scratch)
-    sandbox.limit(program.seconds, program.megabytes)
-    sandbox.confine(Path(program.scratch))
+    workspace = workspace_of(program)
+    limit(program.seconds, program.megabytes)
+    settle_in(program, workspace)
     started = time.process_time()
     try:
         runpy.run_path(program.path, run_name="__main__")

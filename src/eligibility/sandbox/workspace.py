@@ -1,0 +1,151 @@
+"""The folder that a program runs in: what lies beside it is there, and is not the user's own.
+
+Small files are copied, so that a program may overwrite them; others are links, which the kernel
+lets nobody write through. Without the kernel there are no links.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+_ENTRIES = 2000  # of all folders together
+_COPIED, _COPIED_TOGETHER = 1 << 20, 32 << 20
+_COPIED_ALONE = 256 << 20  # of all files, where there are no links
+_ROOT_MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
+_LEFT_OUT = {"__pycache__", "node_modules"}
+
+
+class Workspace:
+    """A copy of the folders around a script.
+
+    Args:
+        script: The script; its folder, and those up to the repository's root, are copied.
+        standing: Where the user is: the program runs there if the script lies below it, within the
+            repository; else in the script's own folder.
+        scratch: An empty folder to put the copy in.
+        links: Whether files that are large, and folders that are too many, become links.
+
+    Attributes:
+        folder: Where the program runs.
+        import_path: Folders that its modules may lie in beside its own: the originals.
+    """
+
+    def __init__(self, script: Path, standing: Path, scratch: Path, *, links: bool) -> None:
+        own = script.parent.resolve()
+        root = repository_root(own)
+        above = root or own.parent
+        place = standing.resolve()
+        if not (root is not None and place.is_relative_to(root) and own.is_relative_to(place)):
+            place = own
+        self._own, self._above, self._place, self._links = own, above, place, links
+        self._deep = root is not None
+        self._target = scratch / (above.name or "root")
+        self.folder = self._target / place.relative_to(above)
+        self.import_path = (root, root / "src") if root is not None else ()
+        self._fill()
+
+    def restore(self) -> None:
+        """Make it again as it was, if anything in it is different."""
+        if _state(self._target) != self._before:
+            shutil.rmtree(self._target, ignore_errors=True)
+            self._fill()
+
+    def _fill(self) -> None:
+        copied = _Copier(self._above, self._target, self._links)
+        copied.folder(self._own, deep=True)
+        copied.folder(self._above, deep=self._deep)
+        self._reach_own()
+        self._before = _state(self._target)
+
+    def _reach_own(self) -> None:
+        """What a program reads beside itself is found although it runs in a folder above."""
+        beside = self._target / self._own.relative_to(self._above)
+        if self._place != self._own:
+            for entry in beside.iterdir():
+                here = self.folder / entry.name
+                if not here.exists():
+                    here.symlink_to(entry)
+
+
+class _Copier:
+    """Copies folders, within bounds on what they hold together."""
+
+    def __init__(self, source: Path, target: Path, links: bool) -> None:
+        self._source, self._target, self._links = source, target, links
+        self._left = _ENTRIES
+        self._bytes = _COPIED_TOGETHER if links else _COPIED_ALONE
+        self._largest = _COPIED if links else _COPIED_ALONE
+
+    def folder(self, start: Path, *, deep: bool) -> None:
+        """A folder's files and, if ``deep``, its folders: the nearest first."""
+        waiting = [start]
+        while waiting:
+            folder = waiting.pop(0)
+            with suppress(OSError):
+                target = self._at(folder)
+                target.mkdir(parents=True, exist_ok=True)
+                for entry in self._entries(folder):
+                    if entry.is_dir(follow_symlinks=True):
+                        if deep and self._left > 0 and not _is_environment(entry):
+                            waiting.append(Path(entry.path))
+                        else:
+                            self._link(entry)
+                    else:
+                        self._file(entry)
+
+    def _entries(self, folder: Path) -> Iterator[os.DirEntry[str]]:
+        for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+            if self._left <= 0:
+                return
+            if not entry.name.startswith(".") and entry.name not in _LEFT_OUT:
+                self._left -= 1
+                yield entry
+
+    def _file(self, entry: os.DirEntry[str]) -> None:
+        target, size = self._at(Path(entry.path)), entry.stat().st_size
+        if target.exists():
+            return
+        if entry.is_file() and size <= min(self._largest, self._bytes):
+            self._bytes -= size
+            shutil.copyfile(entry.path, target)
+            shutil.copymode(entry.path, target)
+        else:
+            self._link(entry)
+
+    def _link(self, entry: os.DirEntry[str]) -> None:
+        target = self._at(Path(entry.path))
+        if self._links and not os.path.lexists(target):
+            target.symlink_to(entry.path)
+
+    def _at(self, path: Path) -> Path:
+        return self._target / path.relative_to(self._source)
+
+
+def repository_root(folder: Path) -> Path | None:
+    """The nearest folder from here upwards with the marks of a repository; None without one."""
+    for candidate in (folder, *folder.parents):
+        if any((candidate / mark).exists() for mark in _ROOT_MARKS):
+            return candidate
+    return None
+
+
+def _is_environment(entry: os.DirEntry[str]) -> bool:
+    return Path(entry.path, "pyvenv.cfg").exists()
+
+
+def _state(folder: Path) -> dict[str, tuple[int, ...]]:
+    """What would be different if anything in the folder had been written to."""
+    found: dict[str, tuple[int, ...]] = {}
+    waiting = [str(folder)]
+    while waiting:
+        with suppress(OSError):
+            for entry in os.scandir(waiting.pop()):
+                stat = entry.stat(follow_symlinks=False)
+                found[entry.path] = (stat.st_ino, stat.st_mode, stat.st_size, stat.st_mtime_ns)
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+    return found
