@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -155,8 +156,8 @@ TENSORS: Mapping[str, TensorArgument] = {
     "bias": TensorArgument("floating", "[V]", "added to the logits"),
     "token_weight": TensorArgument("floating", "[*batch]", "of a token in the loss"),
     "rewards": TensorArgument("real", "[T, *batch]", "time first"),
-    "values": TensorArgument("floating", "[T, *batch]", "V(s_t)"),
-    "next_values": TensorArgument("floating", "[T, *batch]", "V(s_{t+1})"),
+    "values": TensorArgument("real", "[T, *batch]", "V(s_t)"),
+    "next_values": TensorArgument("real", "[T, *batch]", "V(s_{t+1})"),
     "terminated": TensorArgument("boolean", "[T, *batch]", "True at an end of the task"),
     "truncated": TensorArgument("boolean", "[T, *batch]", "True where an episode was cut off"),
     "bootstrap": TensorArgument("real", "[T, *batch]", "V(s_{t+1}) where truncated"),
@@ -278,10 +279,52 @@ def check_flag(value: object, name: str) -> None:
         raise InvalidTypeError(f"`{name}`", described(value), "True or False", "pass one of them")
 
 
+def check_count(value: object, name: str, least: int = 1) -> None:
+    """Raise unless ``value`` is a whole number of at least ``least``."""
+    whole = None if isinstance(value, bool) else value
+    if not isinstance(whole, numbers.Integral):
+        raise InvalidTypeError(f"`{name}`", described(value), "a whole number", "pass an int")
+    if int(whole) < least:
+        raise InvalidValueError(
+            f"`{name}`", f"{value}", f"a whole number >= {least}", "leave it out for the default"
+        )
+
+
+def check_limit(value: object, name: str) -> None:
+    """Raise unless ``value`` is a finite number >= 0."""
+    if not is_number(value):
+        raise not_a_number(name, value, str(NOT_NEGATIVE))
+    if not NOT_NEGATIVE.holds(value):  # type: ignore[arg-type]  # a number
+        raise InvalidValueError(f"`{name}`", f"{value:g}", str(NOT_NEGATIVE), "say how many")
+
+
+def check_callable(value: object, name: str, remedy: str) -> None:
+    """Raise unless ``value`` can be called."""
+    if not callable(value):
+        raise InvalidTypeError(f"`{name}`", described(value), "a function", remedy)
+
+
+def check_path(value: object, name: str = "path") -> None:
+    """Raise unless ``value`` names a file or a folder."""
+    if not isinstance(value, (str, os.PathLike)):
+        raise InvalidTypeError(f"`{name}`", described(value), "a path", "pass a str or a Path")
+
+
+def check_trials(value: object) -> None:
+    """Raise unless ``value`` is a number of trials, for all rows or a tensor with one for each."""
+    if isinstance(value, Tensor):
+        check_real(value, "total_count")
+    elif not is_number(value):
+        raise not_a_number("total_count", value, "a whole number >= 0, or a tensor of such")
+
+
 def check_sizes(value: object, name: str) -> torch.Size:
     """The shape that ``value`` says; raise unless it is a tuple of whole numbers >= 0."""
+    if type(value) is torch.Size:
+        return value
     if isinstance(value, (tuple, list)) and all(
-        isinstance(size, numbers.Integral) and not isinstance(size, bool) for size in value
+        isinstance(size, (numbers.Integral, torch.SymInt)) and not isinstance(size, bool)
+        for size in value
     ):
         if all(size >= 0 for size in value):
             return torch.Size(value)

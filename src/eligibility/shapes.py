@@ -146,7 +146,9 @@ def check_boolean(tensor: Any, name: str) -> None:
             f"`{name}`",
             f"dtype {_short(tensor.dtype)}",
             "dtype bool",
-            f"convert it, for instance with {name} != 0; True means allowed",
+            f"convert it, for instance with {name} != 0; True means allowed"
+            if name.endswith("mask")
+            else f"convert it with {name}.bool()",
         )
 
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Categorical
 
+from eligibility.arguments import check_callable, check_count, check_numbers, described
 from eligibility.audit.examine import examine
 from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.matching import Constants
@@ -89,6 +90,9 @@ def audit_agent(
         Williams 1992, Theorem 2.
     """
 
+    check_callable(factory, "factory", "pass the class of the agent, or a function that makes one")
+    _check_probe(environment, episodes, discount, max_paths)
+
     def program() -> None:
         made = gymnasium.make(environment)
         agent = factory(made) if _takes_argument(factory) else factory()
@@ -143,6 +147,8 @@ def audit_loss(
     References:
         Williams 1992, Theorem 2.
     """
+    check_callable(function, "function", "pass a function that returns the loss")
+    _check_probe(environment, episodes, discount, max_paths)
     names = _parameters(function)
     unknown = [name for name in names if name not in _FILLED]
     if unknown:
@@ -208,6 +214,7 @@ def audit_module(
         raise InvalidTypeError(
             "`module`", type(module).__name__, "a torch.nn.Module", "use audit_loss for a function"
         )
+    _check_probe(environment, episodes, discount, max_paths)
     if takes_tensordict(module):
         program = training_of(module, environment, episodes)
         return _audit(program, module, None, discount, max_paths)
@@ -367,6 +374,17 @@ def _check_agent(factory: Callable[..., Any], act: str, update: str, environment
             "one of them",
             f"give `{update}` a parameter `rewards`: the list of the batch's rewards",
         )
+
+
+def _check_probe(environment: str, episodes: int, discount: float | None, max_paths: int) -> None:
+    if not isinstance(environment, str):
+        raise InvalidTypeError(
+            "`environment`", described(environment), "the id of an environment", "'CartPole-v1'"
+        )
+    check_count(episodes, "episodes")
+    check_count(max_paths, "max_paths")
+    if discount is not None:
+        check_numbers(discount=discount)
 
 
 def _return_place(function: Callable[..., Any]) -> tuple[str, int] | None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from eligibility.arguments import check_numbers, check_path, described, is_number, not_a_number
 from eligibility.audit.examine import examine
 from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.source import read_source
@@ -15,7 +16,7 @@ from eligibility.audit.notebook import in_cells, is_notebook
 from eligibility.audit.reporting.report import AuditReport
 from eligibility.audit.running.runner import ScriptRunner
 from eligibility.audit.running.survey import Progress
-from eligibility.errors import InvalidValueError
+from eligibility.errors import InvalidTypeError, InvalidValueError
 from eligibility.sandbox import GUARDS, LANDLOCK
 
 
@@ -69,7 +70,12 @@ def audit_script(
     References:
         Williams 1992, Theorem 2.
     """
+    check_path(path)
     path = Path(path)
+    if isinstance(argv, str) or not isinstance(argv, Sequence):
+        raise InvalidTypeError(
+            "`argv`", described(argv), "a list of strings", "pass for example ['--seed', '1']"
+        )
     _check_limits(discount, max_paths, samples, time_limit, memory_limit)
     source = read_source(path)
     started = time.perf_counter()
@@ -102,10 +108,8 @@ def _silent(what: str, done: int, expected: int) -> None:
 def _check_limits(
     discount: float | None, max_paths: int, samples: int, time_limit: float, memory_limit: int
 ) -> None:
-    if discount is not None and not 0.0 <= discount <= 1.0:
-        raise InvalidValueError(
-            "`discount`", f"{discount:g}", "γ in [0, 1]", "pass the program's γ"
-        )
+    if discount is not None:
+        check_numbers(discount=discount)
     limits = {
         "max_paths": max_paths,
         "samples": samples,
@@ -113,6 +117,8 @@ def _check_limits(
         "memory_limit": memory_limit,
     }
     for name, value in limits.items():
+        if not is_number(value):
+            raise not_a_number(name, value, "a positive number")
         if not (math.isfinite(value) and value > 0):
             raise InvalidValueError(
                 f"`{name}`", f"{value:g}", "a positive number", "leave it out for the default"

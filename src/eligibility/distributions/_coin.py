@@ -8,9 +8,16 @@ import torch
 from torch import Tensor
 from torch.distributions.utils import broadcast_all, lazy_property
 
+from eligibility.arguments import described, is_number
 from eligibility.distributions._drop_in import DropIn, one_of, safe_log
+from eligibility.errors import InvalidTypeError
 from eligibility.ops.sampling import fine_dtype
-from eligibility.shapes import check_floating, check_log_odds, check_unit_interval
+from eligibility.shapes import (
+    check_floating,
+    check_log_odds,
+    check_tensor,
+    check_unit_interval,
+)
 
 
 class Coin(DropIn):
@@ -22,6 +29,13 @@ class Coin(DropIn):
         """The parameter that was given, a number or a tensor, as a tensor."""
         given, from_probs = one_of(probs, logits)
         self.given_parameter = "probs" if from_probs else "logits"
+        if not isinstance(given, Tensor) and not is_number(given):
+            expected = "a number or a tensor"
+            raise InvalidTypeError(
+                f"`{self.given_parameter}`", described(given), expected, "wrap it in torch.tensor"
+            )
+        if isinstance(given, Tensor):
+            check_tensor(given, self.given_parameter)
         tensor: Tensor = broadcast_all(given)[0]
         check_floating(tensor, self.given_parameter)
         return tensor

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from eligibility.arguments import check_generator, check_sizes
 from eligibility.errors import InvalidValueError, ShapeError
 from eligibility.rules.fisher import fisher_information
 from eligibility.rules.outcomes import check_value
@@ -91,6 +92,13 @@ def check_full_shape(dist: Distribution, value: Tensor) -> None:
             f"[*samples, {', '.join(map(str, wanted))}]",
             f"pass vectors for {type(dist).__name__}, not indices; nothing is broadcast silently",
         )
+
+
+def size_of_draw(sample_shape: Any, generator: object, device: torch.device) -> torch.Size:
+    """How many to draw; raise for a shape that is none, and for a generator that is none."""
+    if generator is not None:
+        check_generator(generator, device)
+    return check_sizes(sample_shape, "sample_shape")
 
 
 def safe_log(weights: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from eligibility.distributions._coin import Coin
-from eligibility.distributions._drop_in import NO_SHAPE
+from eligibility.distributions._drop_in import NO_SHAPE, size_of_draw
 from eligibility.ops import _plain
 from eligibility.shapes import check_sample_shape, check_whole
 
@@ -64,7 +64,7 @@ class Bernoulli(Coin, torch.distributions.Bernoulli):
         self, sample_shape: Any = NO_SHAPE, *, generator: torch.Generator | None = None
     ) -> Tensor:
         """Draw 0. and 1., shape ``[*sample_shape, *batch]``; never what has probability 0."""
-        shape = self._extended_shape(sample_shape)
+        shape = self._extended_shape(size_of_draw(sample_shape, generator, self._param.device))
         with torch.no_grad():
             probs = self._chance
             drawn = torch.rand(shape, dtype=probs.dtype, device=probs.device, generator=generator)

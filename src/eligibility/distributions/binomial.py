@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 from torch.distributions.utils import broadcast_all
 
+from eligibility.arguments import check_trials
 from eligibility.distributions._coin import Coin, log_failure_and_success
-from eligibility.distributions._drop_in import NO_SHAPE
+from eligibility.distributions._drop_in import NO_SHAPE, size_of_draw
 from eligibility.ops import _plain
 from eligibility.shapes import check_sample_shape, check_shape, check_whole
 
@@ -48,6 +49,7 @@ class Binomial(Coin, torch.distributions.Binomial):
         *,
         validate_args: bool | None = None,
     ) -> None:
+        check_trials(total_count)
         given = self._take(probs, logits)
         if isinstance(total_count, Tensor) and total_count.ndim > 0 and given.ndim > 0:
             why = f"the shape of {self.given_parameter}, or a number"
@@ -72,7 +74,7 @@ class Binomial(Coin, torch.distributions.Binomial):
         self, sample_shape: Any = NO_SHAPE, *, generator: torch.Generator | None = None
     ) -> Tensor:
         """Draw counts, shape ``[*sample_shape, *batch]``."""
-        shape = self._extended_shape(sample_shape)
+        shape = self._extended_shape(size_of_draw(sample_shape, generator, self._param.device))
         with torch.no_grad():
             probs = self._chance
             count = self.total_count.to(probs.dtype)

@@ -9,7 +9,14 @@ import torch
 from torch import Tensor
 from torch.distributions.utils import lazy_property
 
-from eligibility.distributions._drop_in import NO_SHAPE, DropIn, one_of, rounded, safe_log
+from eligibility.distributions._drop_in import (
+    NO_SHAPE,
+    DropIn,
+    one_of,
+    rounded,
+    safe_log,
+    size_of_draw,
+)
 from eligibility.errors import InvalidValueError
 from eligibility.ops import _plain
 from eligibility.ops.sampling import draw_categories
@@ -19,6 +26,7 @@ from eligibility.shapes import (
     check_action,
     check_allowed,
     check_categories,
+    check_device,
     check_floating,
     check_integer,
     check_logits,
@@ -86,6 +94,7 @@ class Categorical(DropIn, torch.distributions.Categorical):
         check_categories(given, name)
         if mask is not None:
             check_mask(mask, given, of=name)
+            check_device(mask, given, "mask", name)
         self.given_parameter = name
         self._param = given
         if from_probs:
@@ -171,7 +180,8 @@ class Categorical(DropIn, torch.distributions.Categorical):
         self, sample_shape: Any = NO_SHAPE, *, generator: torch.Generator | None = None
     ) -> Tensor:
         """Draw indices, shape ``[*sample_shape, *batch]``; never one of probability 0."""
-        return draw_categories(self._to_draw_from(), torch.Size(sample_shape), generator)
+        shape = size_of_draw(sample_shape, generator, self._param.device)
+        return draw_categories(self._to_draw_from(), shape, generator)
 
     def _to_draw_from(self) -> Tensor:
         """Weights that can be drawn from: from NaN nothing can be, validated or not."""

@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from eligibility.arguments import check_trials
 from eligibility.distributions._coin import log_failure_and_success
 from eligibility.distributions._draws import Draws
-from eligibility.distributions._drop_in import NO_SHAPE, check_full_shape
+from eligibility.distributions._drop_in import NO_SHAPE, check_full_shape, size_of_draw
 from eligibility.distributions.binomial import log_mass_table
 from eligibility.distributions.categorical import Categorical
 from eligibility.errors import InvalidValueError
@@ -58,6 +59,7 @@ class Multinomial(Draws, torch.distributions.Multinomial):
         mask: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
+        check_trials(total_count)
         self.total_count = total_count
         self._categorical = Categorical(probs, logits, mask=mask, validate_args=validate_args)
         batch_shape = self._categorical.batch_shape
@@ -98,7 +100,8 @@ class Multinomial(Draws, torch.distributions.Multinomial):
         """Draw counts, shape ``[*sample_shape, *batch, K]``; 0 where the probability is."""
         weights = self._categorical._to_draw_from()
         count = self._count.expand(self._batch_shape)
-        drawn = draw_counts(weights, count, torch.Size(sample_shape), generator)
+        shape = size_of_draw(sample_shape, generator, self._param.device)
+        drawn = draw_counts(weights, count, shape, generator)
         return drawn.to(self._param.dtype)
 
     def log_prob(self, value: Tensor) -> Tensor:

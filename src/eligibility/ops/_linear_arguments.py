@@ -7,7 +7,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from eligibility.arguments import check_given, check_index, check_numbers, check_tensors
+from eligibility.arguments import (
+    check_callable,
+    check_given,
+    check_index,
+    check_numbers,
+    check_tensors,
+)
 from eligibility.errors import InvalidTypeError, InvalidValueError, ShapeError
 from eligibility.ops._linear_autograd import statistics, summed_loss, token_losses
 from eligibility.ops._linear_head import ELSEWHERE, IGNORED, Head, mask_rows
@@ -69,7 +75,7 @@ class LinearCall:
         _check_head(hidden, weight, bias, temperature, softcap)
         check_index(ignore_index, "ignore_index")
         check_given(token, "token", "pass the indices that were sampled")
-        check_tensors(hidden, "hidden", token=token)
+        check_tensors(hidden, "hidden", token=token, token_weight=token_weight)
         check_shape(token, hidden.shape[:-1], "token", "one index for each hidden state")
         hidden, weight = _autocast(hidden), _autocast(weight)
         bias = None if bias is None else _autocast(bias)
@@ -203,6 +209,7 @@ def _rows_of(
 ) -> Reference:
     """The reference, checked, over rows."""
     if not isinstance(given, LinearReference):
+        check_callable(given, "reference", "pass a LinearReference, or a function of rows")
         return Reference(None, given, vocabulary)
     hidden, bias = given.hidden, given.bias
     weight = _part(given.weight, "reference.weight", group)

@@ -26,7 +26,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from eligibility.errors import InvalidValueError, ShapeError
+from eligibility.arguments import check_choice, check_given, check_numbers, check_tensors
+from eligibility.errors import ShapeError
 
 
 class Baseline(ABC):
@@ -103,10 +104,7 @@ class MovingAverage(Baseline):
     _remembers = ("average",)
 
     def __init__(self, rate: float = 0.1) -> None:
-        if not 0 < rate <= 1:
-            raise InvalidValueError(
-                "`rate`", f"{rate:g}", "a number in (0, 1]", "it is the weight of the newest batch"
-            )
+        check_numbers(rate=rate)
         self.rate = rate
         self.average = torch.zeros((), dtype=torch.float64)
 
@@ -151,10 +149,7 @@ class LeaveOneOut(Baseline):
     """
 
     def __init__(self, rows: str = "time") -> None:
-        if rows not in ("time", "groups"):
-            raise InvalidValueError(
-                "`rows`", repr(rows), "'time' or 'groups'", "say what the rows of the returns are"
-            )
+        check_choice(rows, "rows", ("time", "groups"), "say what the rows of the returns are")
         self.rows = rows
 
     def __call__(
@@ -204,7 +199,7 @@ class StateValue(Baseline):
     nothing of the actions it is compared with: unbiased. The first batch is compared with 0.
 
     Args:
-        ridge: The penalty on |w|², relative to the mean square of the features.
+        ridge: The penalty on |w|², > 0, relative to the mean square of the features.
 
     Example:
         >>> baseline = StateValue()
@@ -222,10 +217,7 @@ class StateValue(Baseline):
     _remembers = ("weights",)
 
     def __init__(self, ridge: float = 1e-6) -> None:
-        if not 0 < ridge < float("inf"):
-            raise InvalidValueError(
-                "`ridge`", f"{ridge:g}", "a finite number > 0", "it keeps the solution unique"
-            )
+        check_numbers(ridge=ridge)
         self.ridge = ridge
         self.weights = torch.zeros(0, dtype=torch.float64)
 
@@ -234,6 +226,7 @@ class StateValue(Baseline):
     ) -> Tensor:
         """The value predicted from earlier batches; see `Baseline.__call__`."""
         alive = _check(returns, alive)
+        check_tensors(returns, "returns", observations=observations)
         if observations is None or observations.shape[:-1] != returns.shape:
             raise ShapeError(
                 "`observations`",
@@ -290,6 +283,8 @@ def _mean_of_others_in_the_row(returns: Tensor, alive: Tensor) -> Tensor:
 
 
 def _check(returns: Tensor, alive: Tensor | None) -> Tensor:
+    check_given(returns, "returns", "pass a return for each step of each episode")
+    check_tensors(returns, "returns", returns=returns, alive=alive)
     if alive is None:
         return torch.ones_like(returns, dtype=torch.bool)
     if alive.shape != returns.shape:
@@ -303,6 +298,7 @@ def _check(returns: Tensor, alive: Tensor | None) -> Tensor:
 
 
 def _check_several(returns: Tensor, alive: Tensor | None) -> Tensor:
+    alive = _check(returns, alive)
     if returns.ndim == 0 or returns.shape[-1] < 2:
         raise ShapeError(
             "`returns`",
@@ -310,7 +306,7 @@ def _check_several(returns: Tensor, alive: Tensor | None) -> Tensor:
             "at least two episodes on the last axis",
             "collect more episodes, or use MovingAverage",
         )
-    return _check(returns, alive)
+    return alive
 
 
 # The names under which the trainer and the command line know them.

@@ -6,7 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from eligibility.errors import InvalidValueError, ShapeError
+from eligibility.arguments import check_given, check_numbers, described
+from eligibility.errors import InvalidTypeError, ShapeError
 from eligibility.reinforce.weights import PerSampleEligibilities
 
 
@@ -41,16 +42,14 @@ class PerWeight:
     """
 
     def __init__(self, rate: float = 0.1) -> None:
-        if not 0 < rate <= 1:
-            raise InvalidValueError(
-                "`rate`", f"{rate:g}", "a number in (0, 1]", "it is the weight of the newest batch"
-            )
+        check_numbers(rate=rate)
         self.rate = rate
         self.rewarded_squares: dict[str, Tensor] = {}
         self.squares: dict[str, Tensor] = {}
 
     def __call__(self, eligibilities: PerSampleEligibilities) -> dict[str, Tensor]:
         """The present ``b_ij`` of every parameter, by name; 0 where nothing is known yet."""
+        _check_eligibilities(eligibilities)
         return {
             name: self._ratio(name, factors.parameter)
             for name, factors in eligibilities.factors.items()
@@ -71,6 +70,8 @@ class PerWeight:
         Raises:
             ShapeError: Another number of rewards than of samples.
         """
+        check_given(rewards, "rewards", "pass one number for each sample")
+        _check_eligibilities(eligibilities)
         if rewards.shape != eligibilities.log_prob.shape:
             raise ShapeError(
                 "`rewards`",
@@ -148,3 +149,13 @@ class PerWeight:
             for name, value in moment.items():
                 # From the first batch on, not from 0: the start cancels in the ratio.
                 average[name] = torch.lerp(average.get(name, value), value, self.rate)
+
+
+def _check_eligibilities(given: object) -> None:
+    if not isinstance(given, PerSampleEligibilities):
+        raise InvalidTypeError(
+            "`eligibilities`",
+            described(given),
+            "eligibilities of every weight",
+            "pass what eligibility.per_sample_eligibilities returns",
+        )

@@ -6,7 +6,8 @@ import torch
 from jaxtyping import Float, Num
 from torch import Tensor
 
-from eligibility.errors import InvalidTypeError, InvalidValueError, ShapeError
+from eligibility.arguments import check_given, check_numbers, check_tensors
+from eligibility.errors import ShapeError
 
 
 def rewards_to_go(
@@ -116,10 +117,13 @@ def generalized_advantages(
         Schulman et al. 2016, "High-dimensional continuous control using generalized advantage
         estimation", eq. (16).
     """
-    if not 0 <= lambda_ <= 1:
-        raise InvalidValueError(
-            "`lambda_`", f"{lambda_:g}", "a number in [0, 1]", "1 trusts the rewards alone"
-        )
+    check_numbers(lambda_=lambda_, discount=discount)
+    check_given(rewards, "rewards", "pass the rewards of each step")
+    check_tensors(rewards, "rewards", rewards=rewards)
+    for name, given in (("values", values), ("next_values", next_values)):
+        check_given(given, name, "pass an estimate for each step")
+    check_given(terminated, "terminated", "pass False where nothing ends")
+    check_tensors(rewards, "rewards", values=values, next_values=next_values, terminated=terminated)
     for name, value in (("values", values), ("next_values", next_values)):
         _check_same_shape(value, rewards, name)
     _check_same_shape(terminated, rewards, "terminated")
@@ -134,6 +138,18 @@ def _check(
     truncated: Tensor,
     bootstrap: Tensor | None,
 ) -> None:
+    check_numbers(discount=discount)
+    check_given(rewards, "rewards", "pass the rewards of each step")
+    for name, ends in (("terminated", terminated), ("truncated", truncated)):
+        check_given(ends, name, "pass False where nothing ends")
+    check_tensors(
+        rewards,
+        "rewards",
+        rewards=rewards,
+        terminated=terminated,
+        truncated=truncated,
+        bootstrap=bootstrap,
+    )
     if rewards.ndim == 0 or rewards.shape[0] == 0:
         raise ShapeError(
             "`rewards`",
@@ -143,19 +159,8 @@ def _check(
         )
     for name, flag in (("terminated", terminated), ("truncated", truncated)):
         _check_same_shape(flag, rewards, name)
-        if flag.dtype != torch.bool:
-            raise InvalidTypeError(
-                f"`{name}`",
-                f"dtype {str(flag.dtype).removeprefix('torch.')}",
-                "dtype bool",
-                f"convert it with {name}.bool()",
-            )
     if bootstrap is not None:
         _check_same_shape(bootstrap, rewards, "bootstrap")
-    if not 0 <= discount <= 1:
-        raise InvalidValueError(
-            "`discount`", f"{discount:g}", "a number in [0, 1]", "1 means no discount"
-        )
 
 
 def _check_same_shape(tensor: Tensor, rewards: Tensor, name: str) -> None:

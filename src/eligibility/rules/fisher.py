@@ -24,7 +24,7 @@ from torch.distributions import (
 from eligibility.errors import UnsupportedDistributionError
 from eligibility.rules.constructed import given_names
 from eligibility.rules.multinomial import exponentiate, sum_of_others
-from eligibility.rules.registry import constructed_parameters, find_rule, nearest_entry
+from eligibility.rules.registry import as_names, constructed_parameters, find_rule, nearest_entry
 from eligibility.rules.rule import double_precision, read_parameter
 
 Formula = Callable[[Distribution], Tensor]
@@ -63,7 +63,7 @@ def fisher_information(
     References:
         Amari 1998, Neural Computation 10:251-276.
     """
-    names = constructed_parameters(dist) if wrt is None else (wrt,) if isinstance(wrt, str) else wrt
+    names = constructed_parameters(dist) if wrt is None else as_names(wrt)
     return {name: _information(dist, name) for name in names}
 
 

@@ -15,8 +15,10 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from eligibility.arguments import described
 from eligibility.errors import (
     InvalidReinforceError,
+    InvalidTypeError,
     InvalidValueError,
     UnsupportedDistributionError,
 )
@@ -99,6 +101,16 @@ def register_eligibility(
         {'loc': tensor([ 1., -1.])}
     """
     classes = distribution if isinstance(distribution, tuple) else (distribution,)
+    for cls in classes:
+        if not (isinstance(cls, type) and issubclass(cls, Distribution)):
+            raise InvalidTypeError(
+                "`distribution`",
+                described(cls),
+                "a class of torch.distributions, or derived from one",
+                "pass the class itself, not an object or its name",
+            )
+    if parameter is not None:
+        as_names(parameter)
 
     def register(function: Function) -> Function:
         if parameter is None:
@@ -238,7 +250,7 @@ def eligibility(
     check_value(dist, value)
     if wrt is None and nearest in _CUSTOM:
         return _CUSTOM[nearest](dist, value)
-    names = constructed_parameters(dist) if wrt is None else _as_tuple(wrt)
+    names = constructed_parameters(dist) if wrt is None else as_names(wrt)
     rules = {name: find_rule(dist, name, coordinates) for name in names}
     if not allow_parameter_dependent_support:
         for rule in rules.values():
@@ -321,5 +333,11 @@ def _unsupported(cls: type[Distribution]) -> UnsupportedDistributionError:
     )
 
 
-def _as_tuple(names: str | tuple[str, ...]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
+def as_names(wrt: str | tuple[str, ...]) -> tuple[str, ...]:
+    """The parameters that ``wrt`` names; raise unless it names any."""
+    names = (wrt,) if isinstance(wrt, str) else wrt
+    if not isinstance(names, (tuple, list)) or not all(isinstance(name, str) for name in names):
+        raise InvalidTypeError(
+            "`wrt`", described(wrt), "the name of a parameter, or several", "pass for example 'loc'"
+        )
+    return tuple(names)

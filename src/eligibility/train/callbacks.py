@@ -52,7 +52,7 @@ class Callbacks:
     def __init__(self, given: Listener | Iterable[Listener] | None) -> None:
         if given is None:
             given = ()
-        elif isinstance(given, Callback) or callable(given):
+        elif isinstance(given, Callback) or not isinstance(given, Iterable):
             given = (given,)
         self._listeners = list(given)
         for listener in self._listeners:

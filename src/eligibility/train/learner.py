@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from eligibility.arguments import check_limit
 from eligibility.errors import InvalidValueError
 from eligibility.train import saving
 from eligibility.train.adam import Adam
@@ -129,6 +130,7 @@ class Reinforce:
         """
         config = self.config
         limit = config.steps if total_steps is None else total_steps
+        check_limit(limit, "total_steps")
         callbacks = Callbacks(callback)
         self.shards.prepare()  # not a part of the time of training
         with callbacks.attending(self), _threads(self.config.threads):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from eligibility.arguments import check_path
 from eligibility.errors import InvalidValueError
 from eligibility.train.checkpoint import damaged, read_checkpoint, write_checkpoint
 from eligibility.train.domains import shown
@@ -31,6 +32,7 @@ _NOT_NEGATIVE = re.compile(r"\.(step|exp_avg_sq|count|squares)(\.|$)")
 
 def save(model: Reinforce, path: str | Path) -> Path:
     """Write config, weights, optimizer, baseline and counters to one file."""
+    check_path(path)
     facts = Facts(
         model.config,
         replace(model.progress, training_seconds=0.0),  # same run, same bytes
@@ -51,6 +53,7 @@ def _tensors(model: Reinforce) -> dict[str, Tensor]:
 
 def read(path: str | Path, changes: dict[str, Any]) -> Saved:
     """What a checkpoint says, and what to give to the model that is made of it."""
+    check_path(path)
     check_changes(changes)
     tensors, found = read_checkpoint(path)
     try:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from eligibility.arguments import check_callable
 from eligibility.audit.language.arguments import bind
 from eligibility.audit.language.behaviour import behaviour_named
 from eligibility.audit.language.facts import measure
@@ -84,6 +85,7 @@ def audit_token_loss(
     References:
         Williams 1992, Theorem 1; Shao et al. 2024 (GRPO); Liu et al. 2025 (its normalisers).
     """
+    check_callable(loss, "loss", "pass the function or the module that returns the loss")
     started = time.perf_counter()
     language = Language(prompts, group_size, length, vocabulary, pad_to)
     drawn = behaviour_named(behaviour, temperature, vocabulary)

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from eligibility.errors import InvalidValueError, ShapeError
+from eligibility.arguments import check_callable, check_given, described
+from eligibility.errors import InvalidTypeError, InvalidValueError, ShapeError
 from eligibility.reinforce.weights.capture import capture
 from eligibility.reinforce.weights.factors import Dense, Factors
 from eligibility.reinforce.weights.remainder import remaining_eligibilities
@@ -166,6 +167,13 @@ def per_sample_eligibilities(
         Williams 1992, Machine Learning 8:229-256, §4. Goodfellow 2015, arXiv:1510.01799, for the
         norm of an outer product; Dangel, Kunstner and Hennig 2020, ICLR, for its second moment.
     """
+    if not isinstance(module, nn.Module):
+        raise InvalidTypeError(
+            "`module`", described(module), "a torch.nn.Module", "pass the policy"
+        )
+    check_given(action, "action", "pass what was sampled")
+    if distribution is not None:
+        check_callable(distribution, "distribution", "pass a function of the module's output")
     _check_mode(module)
     arguments = as_inputs(inputs)
     score = Score(module, distribution)
