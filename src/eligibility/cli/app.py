@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 from typing import Annotated
 
@@ -76,7 +77,11 @@ def main(arguments: list[str] | None = None) -> None:
         if error.filename is None:
             raise
         _fail(str(_unusable(error)))
+    except MemoryError as error:
+        _fail(str(_too_large(str(error))))
     except Exception as error:
+        if isinstance(error, RuntimeError) and "can't allocate memory" in str(error):  # torch's
+            _fail(str(_too_large(str(error))))
         # The usage errors of Typer have no common public type across its versions, but this method.
         if not hasattr(error, "format_message"):
             raise
@@ -91,6 +96,17 @@ def _unusable(error: OSError) -> OutputError:
         error.strerror or str(error),
         "a path that can be used",
         "check its name and its permissions",
+    )
+
+
+def _too_large(message: str) -> EligibilityError:
+    """The error for arrays that the machine has no memory for."""
+    asked = re.search(r"([\d.]+ ?[KMGTPE]?i?B|\d+ bytes)", message)
+    return EligibilityError(
+        "the memory",
+        f"a request for {asked.group()}" if asked else "a request that is too large",
+        "what this machine has free",
+        "choose smaller sizes, or fewer environments",
     )
 
 

@@ -32,8 +32,11 @@ def audit(
     """
     from eligibility.audit.running.progress import shown_progress
     from eligibility.audit.scripts import audit_script
-    from eligibility.files import write_atomically
+    from eligibility.files import check_writable, write_atomically
 
+    for path in (html, sarif, junit):
+        if path is not None:
+            check_writable(path)
     with shown_progress() as progress:
         report = audit_script(
             file,

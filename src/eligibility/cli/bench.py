@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -62,8 +63,13 @@ def bench(
         from eligibility.bench.picture import check_format, draw
 
         check_format(plot)
-    from eligibility.files import write_atomically
+    from eligibility.files import check_writable, write_atomically
 
+    for case in cases:
+        _check_memory(case.rows * case.categories)
+    for path in (out, plot):
+        if path is not None:
+            check_writable(path)
     result = measure(
         cases,
         rounds=rounds,
@@ -86,6 +92,18 @@ def bench(
         from eligibility.bench.terminal import renderable
 
         Console().print(renderable(result))
+
+
+def _check_memory(numbers: int) -> None:
+    """Raise unless logits of so many numbers, with a gradient and a copy of each, fit."""
+    needed, there = 4 * 4 * numbers, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > there:
+        raise InvalidValueError(
+            "`--sizes`",
+            f"logits that need {needed / 2**30:,.0f} GiB",
+            f"what fits into the {there / 2**30:.0f} GiB of this machine",
+            "choose smaller ones",
+        )
 
 
 def _print_backends(as_json: bool) -> None:

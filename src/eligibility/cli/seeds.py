@@ -28,24 +28,30 @@ _MOST_SEEDS = 10_000
 
 def read_seeds(text: str) -> list[int]:
     """``3`` as 0, 1, 2: so many seeds; ``0-2,7`` as 0, 1, 2, 7: these."""
-    if text.strip().isascii() and text.strip().isdecimal():
-        text = f"0-{int(text[:20]) - 1}" if int(text[:20]) else "none"
+    number = _whole(text)
+    parts = text.split(",") if number is None else [f"0-{number - 1}" if number else ""]
     seeds: list[int] = []
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        last = last if dash else first
-        numbers = [int(one[:20]) for one in (first, last) if one.isascii() and one.isdecimal()]
-        if len(numbers) < 2 or not 0 <= numbers[1] - numbers[0] < _MOST_SEEDS:
+    for part in parts:
+        first, dash, last = part.partition("-")
+        start = _whole(first)
+        end = _whole(last) if dash else start
+        if start is None or end is None or not 0 <= end - start < _MOST_SEEDS:
             raise InvalidValueError(
                 "`--seeds`",
                 shown(text),
                 f"a number of seeds up to {_MOST_SEEDS}, or which: 0-9 or 0,3,5-7",
                 "correct it; a single seed is 7-7",
             )
-        seeds += range(numbers[0], numbers[1] + 1)
+        seeds += range(start, end + 1)
     if len({*seeds}) < len(seeds):
         raise InvalidValueError("`--seeds`", shown(text), "each seed once", "correct it")
     return seeds
+
+
+def _whole(text: str) -> int | None:
+    """The number that a text is, if it is one that a seed can be."""
+    text = text.strip()
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 20 else None
 
 
 class Seeds:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib.util
 import warnings
 from functools import partial
@@ -49,8 +50,17 @@ def make_vector(env: str, environments: int) -> VectorEnv[Any, Any, Any]:
             "`env`",
             f"{env!r} ({' '.join(str(error).split()).rstrip('.')})",
             "the id of a registered Gymnasium environment",
-            "check its spelling, or import the package that registers it: package:Name-v0",
+            _remedy(gymnasium, env),
         ) from error
+
+
+def _remedy(gymnasium: Any, env: str) -> str:
+    """The registered id that was probably meant; else what an id may be."""
+    known = {name.lower(): name for name in gymnasium.registry}
+    close = difflib.get_close_matches(env.lower(), known, n=1, cutoff=0.75)
+    if close:
+        return f"did you mean {known[close[0]]}?"
+    return "check its spelling, or import the package that registers it: package:Name-v0"
 
 
 def module_of(env: str) -> str:
@@ -69,7 +79,9 @@ def _make_vector(gymnasium: Any, env: str, environments: int) -> VectorEnv[Any, 
     from eligibility.train.lockstep import OneEpisodeVector
 
     tasks.register()
-    module, _, name = env.rpartition(":")
+    module, colon, name = env.rpartition(":")
+    if colon and not module:
+        raise ValueError("no module before the colon")
     if module == "envpool":
         from eligibility.train.pool import EnvPoolVector
 

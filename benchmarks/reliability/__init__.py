@@ -1,0 +1,1 @@
+"""The product under attack; see ``python -m benchmarks.reliability``."""
