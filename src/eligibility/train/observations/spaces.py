@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from eligibility.errors import EligibilityError, InvalidTypeError, InvalidValueError
+from eligibility.train.domains import shown
 from eligibility.train.observations.boxes import BoxObservations
 from eligibility.train.observations.composite import CompositeObservations
 from eligibility.train.observations.indices import (
@@ -38,7 +39,7 @@ def observations_for(
             if key not in known:
                 raise InvalidValueError(
                     "`observation_keys`",
-                    repr(key),
+                    shown(key),
                     " or ".join(known) or "no keys: the observation space is not a Dict",
                     "choose keys of the observation space",
                 )
