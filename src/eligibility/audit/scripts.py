@@ -14,7 +14,7 @@ from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.source import read_source
 from eligibility.audit.notebook import in_cells, is_notebook
 from eligibility.audit.reporting.report import AuditReport
-from eligibility.audit.running.runner import ScriptRunner
+from eligibility.audit.running.runner import LanguageScriptError, ScriptRunner
 from eligibility.audit.running.survey import Progress
 from eligibility.errors import InvalidTypeError, InvalidValueError
 from eligibility.sandbox import GUARDS, LANDLOCK
@@ -39,6 +39,8 @@ def audit_script(
     sequence of random outcomes up to its first update, and is stopped there; its parameters never
     change. It runs in a child process without network or display, in a copy of its folder; the
     kernel lets it write nowhere else (`AuditReport.guard` says by what).
+    A program that trains a language model with TRL runs once, on a tiny model, through every group
+    of answers to its prompts.
 
     Args:
         path: The script, or a notebook: its code cells one after the other.
@@ -77,11 +79,55 @@ def audit_script(
             "`argv`", described(argv), "a list of strings", "pass for example ['--seed', '1']"
         )
     _check_limits(discount, max_paths, samples, time_limit, memory_limit)
-    source = read_source(path)
     started = time.perf_counter()
+    progress = progress or _silent
+    try:
+        report = _in_environment(
+            path, tuple(argv), discount, max_paths, samples, time_limit, memory_limit, progress
+        )
+    except LanguageScriptError:
+        report = _with_language_model(path, argv, time_limit, memory_limit, progress)
+    return replace(report, seconds=time.perf_counter() - started)
+
+
+def _with_language_model(
+    path: Path, argv: Sequence[str], time_limit: float, memory_limit: int, progress: Progress
+) -> AuditReport:
+    """The audit of a script that trains a language model; it is run once, for all outcomes."""
+    from eligibility.audit.trainers.child import train_once
+    from eligibility.audit.trainers.verdict import report_of
+
+    if is_notebook(path):
+        return AuditReport(
+            str(path),
+            "inconclusive",
+            "a notebook that trains a language model; export it as a script, and audit that",
+        )
+    record = train_once(
+        path.absolute(),
+        argv,
+        _RUNS * time_limit,
+        2 * memory_limit,
+        lambda done, expected: progress("groups of answers", done, expected),
+    )
+    return report_of(record, str(path))
+
+
+def _in_environment(
+    path: Path,
+    argv: tuple[str, ...],
+    discount: float | None,
+    max_paths: int,
+    samples: int,
+    time_limit: float,
+    memory_limit: int,
+    progress: Progress,
+) -> AuditReport:
+    """The audit of a script that acts in an environment; it is run once for every path."""
+    source = read_source(path)
     text = "\n".join(source.lines) if is_notebook(path) else None
     with ScriptRunner(
-        path.absolute(), tuple(argv), time_limit, memory_limit, source.four_tuple, text
+        path.absolute(), argv, time_limit, memory_limit, source.four_tuple, text
     ) as runner:
         constants = source.constants(argv)
         if discount is not None:
@@ -91,14 +137,16 @@ def audit_script(
             runner,
             max_paths,
             samples,
-            progress or _silent,
+            progress,
             lambda observed: Case(observed, text_of, str(path), constants),
         )
     if is_notebook(path):
         report = in_cells(report, runner.script, path)
     notes = (*report.notes, GUARDS[runner.guard]) if runner.guard != LANDLOCK else report.notes
-    seconds = time.perf_counter() - started
-    return replace(report, notes=notes, guard=runner.guard, seconds=seconds)
+    return replace(report, notes=notes, guard=runner.guard)
+
+
+_RUNS = 10  # so many runs of another script may take as long as the one of a language model
 
 
 def _silent(what: str, done: int, expected: int) -> None:

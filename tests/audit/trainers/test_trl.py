@@ -9,6 +9,7 @@ import torch
 
 pytest.importorskip("trl")
 
+from eligibility.audit import scripts
 from eligibility.audit.language.directions import decompose
 from eligibility.audit.language.measurement import true_directions
 from eligibility.audit.trainers.child import train_once
@@ -58,15 +59,21 @@ def coefficients(record: Record, *names: str) -> tuple[dict[str, float], float]:
 SINGLE = 1e-6
 
 
-def test_dr_grpo_is_the_policy_gradient_times_one_sixth(tmp_path: Path) -> None:
-    """(G−1)/G, as a group's mean contains one's own reward, and 1/3 by the longest answer."""
-    record = trained(tmp_path, "GRPO", 'loss_type="dr_grpo", scale_rewards="none"')
-    found, residual = coefficients(record, "reward")
-    assert residual < SINGLE
-    assert found["reward"] == pytest.approx(1 / 6, rel=SINGLE)
-    assert record.leak < SINGLE
-    assert record.trainer == "GRPOTrainer"
-    assert "set aside: bf16=True" in record.notes
+def test_a_script_of_trl_is_recognised_and_audited_as_it_is(tmp_path: Path) -> None:
+    """dr_grpo without scaling: (G−1)/G, as a group's mean contains one's own reward, and 1/3."""
+    script = tmp_path / "grpo.py"
+    options = 'loss_type="dr_grpo", scale_rewards="none"'
+    script.write_text(SCRIPT.format(kind="GRPO", options=options), encoding="utf-8")
+    report = scripts.audit_script(script)
+    assert report.verdict == "unbiased", report.summary
+    assert report.residual < SINGLE
+    assert report.components["reward"] == pytest.approx(1 / 6, rel=SINGLE)
+    assert {c.name for c in report.conventions} == {"centred", "constant-scale"}
+    assert not report.findings
+    assert report.paths == 400
+    assert report.probability == pytest.approx(1.0)
+    assert "set aside: bf16=True" in report.notes
+    assert report.notes[0].startswith("TRL ")
 
 
 def test_rloo_has_the_divergence_of_whole_answers_in_its_reward(tmp_path: Path) -> None:

@@ -99,6 +99,14 @@ FAULTS = (
         example="loss = -(log_probs[:, 1:] * advantages[:, None] * mask[:, 1:]).sum()",
         note="Its weight is 0 in every batch, and that of the other tokens is not.",
     ),
+    Fault(
+        id="prompt-scored",
+        title="tokens of the prompt are trained on",
+        means="the loss moves the probabilities of the prompt's own tokens, which nobody drew",
+        fix="mask = completion_mask  # 0 on the prompt and on the padding",
+        example="loss = -(log_probs * advantages[:, None]).sum()  # of prompt and answer together",
+        note="A part of the gradient lies at the logits that predict a prompt's tokens.",
+    ),
 )
 
 # The fix of faults that other programs have as well, in terms of tokens.

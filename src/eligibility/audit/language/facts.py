@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
@@ -50,12 +50,12 @@ class Facts:
         regularisers: What no reward has a part in; None: nothing is there, or nothing explains it.
         regularised: Whether something is there in which no reward has a part.
         padded: Share of the gradients that lies at padded positions.
+        sample: The batches that were read, with their whole gradients.
         reference_in_value: Whether the loss depends on the reference.
         reference_in_gradient: Whether its gradient does.
         credit_in_answer: [T, T] ∂(weight of token t)/∂(reward at token t′) of a long answer.
-        credit: M of one outcome.
-        invariances: Relative changes of the gradient.
-        sample: The batches that were read, with their whole gradients.
+        credit: M of one outcome, if the loss can be asked for it.
+        invariances: Relative changes of the gradient, likewise.
     """
 
     observed: Observed
@@ -72,33 +72,52 @@ class Facts:
     regularisers: Regularisers | None
     regularised: bool
     padded: float
-    reference_in_value: bool
-    reference_in_gradient: bool
-    credit_in_answer: Array
-    credit: Credit
-    invariances: Mapping[str, float]
     sample: Sample
+    reference_in_value: bool = False
+    reference_in_gradient: bool = False
+    credit_in_answer: Array = field(default_factory=lambda: np.eye(1))
+    credit: Credit | None = None
+    invariances: Mapping[str, float] = field(default_factory=dict)
 
 
 def measure(bound: BoundLoss, outcomes: Outcomes) -> Facts:
     """Everything that the judgement needs, of one loss."""
-    observed = observe(bound, outcomes)
+    facts = facts_of(observe(bound, outcomes), bound.micro_batch)
+    world = outcomes.worlds[0]
+    in_value, in_gradient = _reference(bound, world, outcomes.chosen)
+    outcome = mixed_outcome(world, outcomes.chosen)
+    unit = _own(facts.reading, facts.factor / outcome.numel())
+    return replace(
+        facts,
+        reference_in_value=in_value,
+        reference_in_gradient=in_gradient,
+        credit_in_answer=_credit_in_answer(bound, world),
+        credit=credit_of(bound, world, outcome, unit),
+        invariances=invariances(bound, world, outcomes.chosen),
+    )
+
+
+def facts_of(observed: Observed, micro_batch: int | None) -> Facts:
+    """What the gradients of every outcome tell, without another call of the loss.
+
+    Args:
+        observed: The gradients.
+        micro_batch: Rows of a micro-batch; None: there is one.
+    """
+    outcomes = observed.outcomes
     behaviour = outcomes.worlds[0].behaviour
     named = _wanted(observed, outcomes)
     odd, even = (np.nan_to_num(part) for part in (observed.odd, observed.even))
     reward_part, other_part = observed.expected(odd), observed.expected(even)
     expected = reward_part + other_part
     factor, residual, cosine = against(expected, named["reward"], _typical(observed))
-    whole = sample_of(observed, observed.ascent, bound.micro_batch)
+    whole = sample_of(observed, observed.ascent, micro_batch)
     rewarded = replace(whole, ascent=sample_of(observed, observed.odd, None).ascent)
     other = replace(whole, ascent=sample_of(observed, observed.even, None).ascent)
     regularised = other.size > TOLERANCE * whole.size
     reading = _first(lambda exact: read(rewarded, not behaviour.on_policy, exact))
     terms = _first(lambda exact: read_regularisers(other, reading, exact)) if regularised else None
     components, unexplained = _components(reward_part, other_part, named, _typical(observed), terms)
-    world = outcomes.worlds[0]
-    outcome = mixed_outcome(world, outcomes.chosen)
-    in_value, in_gradient = _reference(bound, world, outcomes.chosen)
     return Facts(
         observed=observed,
         directions=named,
@@ -114,11 +133,6 @@ def measure(bound: BoundLoss, outcomes: Outcomes) -> Facts:
         regularisers=terms,
         regularised=regularised,
         padded=_share(np.nan_to_num(observed.padded), np.nan_to_num(observed.ascent)),
-        reference_in_value=in_value,
-        reference_in_gradient=in_gradient,
-        credit_in_answer=_credit_in_answer(bound, world),
-        credit=credit_of(bound, world, outcome, _own(reading, factor / outcome.numel())),
-        invariances=invariances(bound, world, outcomes.chosen),
         sample=whole,
     )
 

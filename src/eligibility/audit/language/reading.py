@@ -148,9 +148,10 @@ def _linear(
     wanted = weights[sample.mask]
     found = np.linalg.lstsq(columns, wanted, rcond=1e-11)[0]
     residual = float(np.linalg.norm(wanted - columns @ found) / np.linalg.norm(wanted))
-    largest = np.abs(found).max()
+    single = EXACT < residual < EXACT_IN_SINGLE  # then coefficients are known no better
+    least = (EXACT_IN_SINGLE if single else 1e-7) * np.abs(found).max()
     kept = {
-        name: float(value) if abs(value) > 1e-7 * largest else 0.0
+        name: float(value) if abs(value) > least else 0.0
         for name, value in zip(bases, found, strict=True)
     }
     return replace(shape, coefficients=kept, residual=residual)

@@ -8,10 +8,11 @@ from collections.abc import Callable
 
 from eligibility.audit.choices import PathComplete, TooManyChoicesError
 from eligibility.audit.interception.context import intercepted
+from eligibility.audit.interception.language import LanguageProgram
 from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.job import Job
 from eligibility.audit.precision import DTYPE_WORDS
-from eligibility.audit.trace import Trace
+from eligibility.audit.trace import LANGUAGE, Trace
 from eligibility.audit.user_code import is_user_file
 
 
@@ -27,6 +28,8 @@ def execute(program: Callable[[], object], job: Job, *, four_tuple: bool = False
         outcome = "updated"
     except TooManyChoicesError:
         outcome = "choices"
+    except LanguageProgram:
+        outcome = LANGUAGE
     except SystemExit as error:
         if error.code not in (None, 0):
             outcome, detail = "error", f"the program left with exit status {error.code}"

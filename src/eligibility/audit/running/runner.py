@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import IO, Protocol
 
 from eligibility.audit.job import Job, Program, encode_job, settings_line
-from eligibility.audit.trace import Trace, parse_trace
+from eligibility.audit.trace import LANGUAGE, Trace, parse_trace
 from eligibility.errors import EligibilityError
 from eligibility.sandbox import guard_here
 
@@ -26,6 +26,10 @@ runpy.run_module("{module}", run_name="__main__")"""
 
 class WorkerError(EligibilityError, RuntimeError):
     """The process that runs the audited program could not be started or has died."""
+
+
+class LanguageScriptError(EligibilityError):
+    """A script trains a language model: another probe answers for it."""
 
 
 class Runner(Protocol):
@@ -102,9 +106,17 @@ class ScriptRunner:
         try:
             import json
 
-            return parse_trace(json.loads(answer))
+            trace = parse_trace(json.loads(answer))
         except ValueError as error:
             return Trace("error", f"the run left no readable record: {error}")
+        if trace.outcome == LANGUAGE:
+            raise LanguageScriptError(
+                "the program",
+                "one that trains a language model",
+                "one that acts in an environment",
+                "audit it by audit_script, which knows both",
+            )
+        return trace
 
     def close(self) -> None:
         """End the child process and remove its folder."""

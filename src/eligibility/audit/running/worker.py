@@ -27,6 +27,7 @@ import gymnasium
 import torch
 
 from eligibility.audit.interception.compiler import postpone_compiler
+from eligibility.audit.interception.language import notice_language
 from eligibility.audit.job import SIZES, Job, Program, decode_job
 from eligibility.audit.running.execution import execute
 from eligibility.audit.running.place import settle_in, workspace_of
@@ -140,6 +141,7 @@ def _run_and_exit(program: Program, workspace: Workspace, job: Job, writing: int
         os.setpgid(0, 0)
         limit(program.seconds, program.megabytes)
         settle_in(program, workspace)
+        notice_language(Path(program.origin))
         trace = execute(lambda: _run(Path(program.path)), job, four_tuple=program.four_tuple)
         with os.fdopen(writing, "w", encoding="utf-8") as pipe:
             pipe.write(encode(trace))

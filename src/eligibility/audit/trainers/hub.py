@@ -42,7 +42,7 @@ class Hub:
         def load(cls: Any, *args: Any, **options: Any) -> Any:
             if any(word in cls.__name__ for word in _VISION):
                 raise Refused(
-                    f"the program loads a {cls.__name__}, and the probe has no images or sound; "
+                    f"the program loads {cls.__name__}, and the probe has no images or sound; "
                     "audit its loss with audit_token_loss"
                 )
             if "SequenceClassification" in cls.__name__ or "RewardModel" in cls.__name__:

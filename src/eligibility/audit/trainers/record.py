@@ -33,7 +33,7 @@ class Record:
     Attributes:
         outcome: "measured", "refused" (``detail`` says why) or "error".
         detail: One sentence.
-        file: Where an error was raised.
+        file: Where the training began, or an error was raised.
         line: Likewise.
         trainer: What trains: "GRPOTrainer", "RLOOTrainer", …, or "a loop".
         version: Of the library that trains.

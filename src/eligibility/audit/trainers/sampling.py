@@ -15,7 +15,9 @@ from eligibility.audit.trainers.gradients import Rows, StateWeights
 from eligibility.audit.trainers.record import Policies, Record
 from eligibility.audit.trainers.tiny import END, GROUP, PROMPTS, VOCABULARY
 
-PAIRS = 2  # policies; each with its rewards and with their negatives
+_MIXED = (1, 3, 2, 0)  # an outcome in which no two answers are alike
+_SAME = 1e-5  # gradients in single precision differ by less
+PAIRS = 2
 
 
 class Finished(BaseException):
@@ -32,10 +34,13 @@ class Sampler:
     Args:
         record: Where the measurements go.
         announce: Called with the outcomes done and their number.
+        pairs: Policies, each with its rewards and with their negatives.
     """
 
-    def __init__(self, record: Record, announce: Callable[[int, int], None]) -> None:
-        self.record, self._announce = record, announce
+    def __init__(
+        self, record: Record, announce: Callable[[int, int], None], pairs: int = PAIRS
+    ) -> None:
+        self.record, self._announce, self._pairs = record, announce, pairs
         self.generate: Callable[..., Any] | None = None  # transformers' own
         self.reference: Callable[[Any], Any] | None = None
         self.rewards: Callable[[int, Tokens], float] = lambda prompt, answer: 0.0
@@ -99,9 +104,23 @@ class Sampler:
         self._rows = Rows(model)
         self._states = StateWeights(model, self._prompts)
         self.record.parameters = self._states.parameters
-        unordered = outcomes(ordered=False)
-        tasks = [(w, chosen) for w in range(2 * PAIRS) for chosen, _ in unordered]
-        self._plan, self._total = iter(tasks), len(tasks)
+        self._plan = self._tasks()
+
+    def _tasks(self) -> Iterator[tuple[int, Tokens]]:
+        """The blocks and outcomes; unordered groups, if their order is shown not to matter."""
+        yield 0, _MIXED
+        yield 0, _swapped(_MIXED)
+        self._close_outcome()
+        record = self.record
+        first, second = (torch.tensor(table) for table in record.gradients)
+        other = second[[*_swapped(tuple(range(len(_MIXED))))]]
+        change = float((other - first).norm() / first.norm().clamp(min=1e-30))
+        record.gradients.clear()
+        record.ordered = change > _SAME
+        pairs = 1 if record.ordered else self._pairs
+        every = outcomes(record.ordered)
+        self._total = 2 * pairs * len(every)
+        yield from ((w, chosen) for w in range(2 * pairs) for chosen, _ in every)
 
     def _enter(self, world: int, model: Any) -> None:
         """The next policy, or the same with the rewards of the other sign."""
@@ -172,6 +191,12 @@ _ONE_TOKEN = {
     "return_dict_in_generate": True,
     "output_scores": True,
 }
+
+
+def _swapped(rows: Tokens) -> Tokens:
+    """The rows of each group in the opposite order."""
+    starts = range(0, len(rows), GROUP)
+    return tuple(row for start in starts for row in reversed(rows[start : start + GROUP]))
 
 
 def generated(

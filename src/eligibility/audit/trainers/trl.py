@@ -16,6 +16,7 @@ from eligibility.audit.trainers.record import Record
 from eligibility.audit.trainers.sampling import Finished, Refused, Sampler
 from eligibility.audit.trainers.settings import fit
 from eligibility.audit.trainers.tiny import END, LENGTH, NAME, PROMPTS, SYMBOLS, make_tokenizer
+from eligibility.audit.user_code import user_place
 
 TRAINERS = {"GRPOTrainer": "GRPOConfig", "RLOOTrainer": "RLOOConfig"}
 _UNSUPPORTED = {
@@ -69,6 +70,7 @@ class Trainers:
         @functools.wraps(train)
         def run(self_: Any, *args: Any, **options: Any) -> None:
             self._record.trainer = type(self_).__name__
+            self._record.file, self._record.line = user_place()
             with _fixed_order():
                 train(self_)
             raise Finished

@@ -35,7 +35,7 @@ def main() -> None:
         print(json.dumps([done, expected]), file=results, flush=True)
 
     record = Record()
-    _run(program, record, Sampler(record, announce))
+    run(program, record, Sampler(record, announce))
     print(record.to_line(), file=results, flush=True)
     results.close()
     os._exit(0)
@@ -46,7 +46,8 @@ def _settings() -> dict[str, Any]:
     return settings | {"arguments": tuple(settings["arguments"])}
 
 
-def _run(program: Program, record: Record, sampler: Sampler) -> None:
+def run(program: Program, record: Record, sampler: Sampler) -> None:
+    """Run a program to the end of its training, in this process, which serves for nothing else."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     try:

@@ -1,0 +1,66 @@
+"""Notices that a program trains a language model, which another probe answers for."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+# A program that imports one of these trains a language model, or reads data for it.
+_LIBRARIES = ("trl", "datasets")
+
+
+class LanguageProgram(BaseException):
+    """The program trains a language model."""
+
+
+class _Finder:
+    """Ends the run where an installed library for language models is imported."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name in _LIBRARIES:
+            found = PathFinder.find_spec(name, path)
+            origin = Path((found and found.origin) or self._folder)
+            if found is not None and not origin.is_relative_to(self._folder):
+                raise LanguageProgram
+        return None
+
+
+def notice_language(script: Path) -> None:
+    """From now on, end the run with `LanguageProgram` where the program turns out to be one.
+
+    Args:
+        script: The program; modules in its folder are its own, whatever they are called.
+    """
+    finder: Any = _Finder(script.parent)
+    sys.meta_path.insert(0, finder)
+    loaded = sys.modules.get("transformers")
+    if loaded is not None:
+        _watch(loaded)
+
+
+def _watch(transformers: Any) -> None:
+    """Loading a model by name, or `generate`, where the library is there already."""
+
+    def noticed(*args: Any, **options: Any) -> Any:
+        raise LanguageProgram
+
+    factory = importlib.import_module("transformers.models.auto.auto_factory")
+    owners: tuple[tuple[Any, str, Callable[[Any], Any]], ...] = (
+        (factory._BaseAutoModelClass, "from_pretrained", classmethod),
+        (transformers.PreTrainedModel, "from_pretrained", classmethod),
+        (transformers.AutoTokenizer, "from_pretrained", classmethod),
+        (transformers.PreTrainedTokenizerBase, "from_pretrained", classmethod),
+        (transformers.GenerationMixin, "generate", lambda function: function),
+    )
+    for owner, name, kind in owners:
+        setattr(owner, name, kind(noticed))
