@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
+from eligibility.audit.arrays import Array
 from eligibility.audit.quadrature import COARSE
 
 
@@ -46,6 +50,9 @@ class Job:
         tensor: The parameter tensor to move before the run, or None.
         direction: Along which of its directions.
         distance: How far.
+        slopes: Differentiate the probabilities of every choice along all directions.
+        everywhere: Move every tensor, along a fixed mixture of its directions.
+        jitter: Give every observation that is shown features of its own; which ones; 0: none.
         raised: Run in double precision whatever the program asks for.
         noise: Seed of the random numbers that are not enumerated, from the first reset on; None:
             they are the same in every run.
@@ -67,6 +74,9 @@ class Job:
     tensor: int | None = None
     direction: int = 0
     distance: float = 0.0
+    slopes: bool = False
+    everywhere: bool = False
+    jitter: int = 0
     raised: bool = True
     noise: int | None = None
     held: int = 0
@@ -77,6 +87,12 @@ class Job:
     other_end: bool = False
     rewards: tuple[float, ...] = ()
     followed: bool = False
+
+
+def mixture_of(columns: Sequence[int]) -> Array:
+    """How far the job ``everywhere`` moves along each of the directions, numbered over all."""
+    mixture: Array = np.cos(1.0 + 2.0 * np.asarray(columns, dtype=float))
+    return mixture
 
 
 @dataclass(frozen=True)

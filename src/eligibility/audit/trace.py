@@ -38,6 +38,19 @@ class Draw:
 
 
 @dataclass(frozen=True)
+class Differentiated:
+    """The slopes of one choice, differentiated by the program's own graph.
+
+    Attributes:
+        draw: Its position among the choices.
+        rows: [outcomes][D] of ln p; of a normal number [2][D], of its mean and its deviation.
+    """
+
+    draw: int
+    rows: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
 class Step:
     """One transition of the probe.
 
@@ -186,6 +199,7 @@ class Trace:
         facts: What was seen in gradients and graphs.
         given: So many of the choices are conditions: the same on every path.
         made: What the user's statements made, in order, if the job asked for it.
+        slopes: Of the choices whose graph was there, if the job asked for them.
     """
 
     outcome: str
@@ -202,6 +216,7 @@ class Trace:
     facts: tuple[Fact, ...] = ()
     given: int = 0
     made: tuple[Made, ...] = ()
+    slopes: tuple[Differentiated, ...] = ()
 
     @property
     def probability(self) -> float:
@@ -228,6 +243,7 @@ def parse_trace(data: Any) -> Trace:
             notes=tuple(_text(note) for note in data["notes"]),
             facts=tuple(_record(Fact, item) for item in data["facts"]),
             made=tuple(_record(Made, item) for item in data["made"]),
+            slopes=tuple(_record(Differentiated, item) for item in data["slopes"]),
         )
     except (KeyError, TypeError, IndexError) as error:
         raise ValueError(f"not a trace: {error!r}") from error

@@ -27,6 +27,27 @@ def watch_optimizers(patches: Patches, recorder: Recorder) -> None:
     if recorder.job.inspected:
         _remember_lines(patches)
     _clipping(patches, recorder)
+    if recorder.job.slopes:
+        _keep_graphs(patches, recorder)
+
+
+def _keep_graphs(patches: Patches, recorder: Recorder) -> None:
+    """A policy that acts without gradients is differentiated nevertheless."""
+
+    def enter(self: torch.no_grad) -> None:
+        stock(self)
+        if recorder.running:
+            torch.set_grad_enabled(self.prev)
+
+    def numpy(self: torch.Tensor, *args: Any, **options: Any) -> Any:
+        return stock_numpy(self.detach(), *args, **options)
+
+    def array(self: torch.Tensor, *args: Any, **options: Any) -> Any:
+        return stock_array(self.detach(), *args, **options)
+
+    stock = patches.set(torch.no_grad, "__enter__", enter)
+    stock_numpy = patches.set(torch.Tensor, "numpy", numpy)
+    stock_array = patches.set(torch.Tensor, "__array__", array)
 
 
 def _registration(patches: Patches, recorder: Recorder) -> None:

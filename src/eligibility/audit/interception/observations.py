@@ -10,6 +10,7 @@ from gymnasium import spaces
 from eligibility.audit.interception.action_numbers import masks_of
 from eligibility.audit.job import STATES
 
+_JITTER = 0.3  # of observations that are of size 1
 MASK = "action_mask"  # the entry of a Dict that says what is allowed
 
 
@@ -65,3 +66,19 @@ def _drawn(
     shape = space.shape or (4,)
     drawn = generator.normal(size=(STATES + 1, *shape))
     return [row.round(2).astype(space.dtype) for row in drawn]
+
+
+def jittered(observation: Any, number: int, features: int) -> Any:
+    """The same with small features of its own, which a number and a choice of features decide.
+
+    No generator: the audit enumerates those. What is no real number stays as it is.
+    """
+    if isinstance(observation, dict):
+        return {key: jittered(value, number, features) for key, value in observation.items()}
+    if isinstance(observation, tuple):
+        return tuple(jittered(value, number, features) for value in observation)
+    if not isinstance(observation, np.ndarray) or observation.dtype.kind != "f":
+        return observation
+    index = np.arange(observation.size).reshape(observation.shape)
+    chaos = np.abs(np.sin(12.9898 * index + 78.233 * number + 1.7 * features)) * 43758.5453
+    return (observation + _JITTER * (2.0 * (chaos % 1.0) - 1.0)).astype(observation.dtype)

@@ -86,6 +86,7 @@ class Probe(gymnasium.Env[Any, Any]):
         masked: Where it says which actions are allowed: "info", "method" (``action_masks``), or "".
         other_end: Show the first state's observation at the end of a terminated episode.
         on_copy: Told of every copy that is made of this one.
+        shown: What becomes of every observation before the program sees it.
     """
 
     metadata = {"render_modes": ["human", "rgb_array"], "render_fps": 30}  # noqa: RUF012  # as gym has it
@@ -104,6 +105,7 @@ class Probe(gymnasium.Env[Any, Any]):
         masked: str = "",
         other_end: bool = False,
         on_copy: Callable[[Probe], None] = lambda copied: None,
+        shown: Callable[[Any], Any] = copy.deepcopy,
     ) -> None:
         self.observation_space = shown_space(observation_space, dtype)
         self.action_space = action_space
@@ -115,7 +117,7 @@ class Probe(gymnasium.Env[Any, Any]):
             self._observations = [*self._observations[:TERMINAL], self._observations[0]]
         self.numbers = numbers_of(action_space)
         self._rewards = _reward_tables(self.numbers)
-        self._masked = masked
+        self._masked, self._shown = masked, shown
         self.state = self.start = self.time = 0
         if masked == "method":
             self.action_masks = lambda: masks_of(action_space, self.state)
@@ -145,7 +147,7 @@ class Probe(gymnasium.Env[Any, Any]):
         self.state, self._started = self.start, True
         self.time, self.previous = 0, 0.0
         self._on_reset(self)
-        observation = copy.deepcopy(self._observations[self.state])
+        observation = self._shown(copy.deepcopy(self._observations[self.state]))
         return observation if self.four_tuple else (observation, self._info())
 
     def step(self, action: Any) -> Any:
@@ -165,7 +167,7 @@ class Probe(gymnasium.Env[Any, Any]):
         self.previous = float(continuous[0]) if len(continuous) else 0.0
         self.state = next_state
         reward = self._on_step(self, components, state, reward, next_state, terminated, truncated)
-        observation = copy.deepcopy(self._observations[next_state])
+        observation = self._shown(copy.deepcopy(self._observations[next_state]))
         if self.four_tuple:
             return observation, reward, terminated or truncated, {}
         return observation, reward, terminated, truncated, self._info()

@@ -5,22 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, count
 from typing import Any
 
 import numpy as np
 import torch
+from torch.autograd import grad as differentiated  # before it is patched
 
 from eligibility.audit.arrays import Array
 from eligibility.audit.choices import MAX_UPDATES, Choices, PathComplete
 from eligibility.audit.interception.groups import Group, joined
 from eligibility.audit.interception.left_over import LeftOver
+from eligibility.audit.interception.observations import jittered
 from eligibility.audit.interception.other_numbers import OtherNumbers
 from eligibility.audit.interception.probe import TERMINAL, Probe
-from eligibility.audit.job import Job
+from eligibility.audit.job import Job, mixture_of
 from eligibility.audit.noise.numbers import Noise
 from eligibility.audit.raised import precision_note
-from eligibility.audit.trace import LEFT_OVER, UNREAD, Fact, Made, Score, Step, Update
+from eligibility.audit.trace import (
+    LEFT_OVER,
+    UNREAD,
+    Differentiated,
+    Fact,
+    Made,
+    Score,
+    Step,
+    Update,
+)
 from eligibility.audit.user_code import user_place
 
 _JOLT = 0.05  # how far a jolt moves a tensor, per square root of its size
@@ -53,7 +64,9 @@ class Recorder:
         self.facts: list[Fact] = []
         self.made: list[Made] = []
         self.tensors: list[torch.Tensor] = []
+        self.slopes: list[Differentiated] = []
         self._left_over = LeftOver()
+        self._seen = 0
         self.backward_place: tuple[str, int] = ("", 0)
         self.clip = 1.0
         self._environments: list[Probe] = []
@@ -79,6 +92,13 @@ class Recorder:
     def add_environment(self, environment: Probe) -> None:
         """A new environment of the program."""
         self._environments.append(environment)
+
+    def shown(self, observation: Any) -> Any:
+        """What the program sees: by the job, with features of its own for every observation."""
+        if not self.job.jitter:
+            return observation
+        self._seen += 1
+        return jittered(observation, self._seen, self.job.jitter)
 
     def on_reset(self, environment: Probe) -> None:
         """An episode starts."""
@@ -263,11 +283,39 @@ class Recorder:
             self.tensors.append(parameter)
             self.is_parameter(parameter)
             self.note(precision_note(parameter.dtype))
-            if index == self.job.tensor:
+            mixture = self._mixture(index)
+            if mixture is not None:
                 along = probing_directions(parameter.shape, index, self.job.directions)
-                moved = self.job.distance * along[self.job.direction]
+                moved = self.job.distance * (mixture @ along)
                 with torch.no_grad():
                     parameter.add_(moved.view(parameter.shape).to(parameter))
+
+    def _mixture(self, tensor: int) -> torch.Tensor | None:
+        """[directions] how far a tensor moves along each of its directions; None: not at all."""
+        count = self.job.directions
+        if self.job.everywhere:
+            return torch.from_numpy(mixture_of(range(tensor * count, (tensor + 1) * count)))
+        if tensor != self.job.tensor:
+            return None
+        return torch.eye(count, dtype=torch.float64)[self.job.direction]
+
+    def differentiate(self, draw: int, outputs: torch.Tensor) -> None:
+        """Note the slopes of a choice whose numbers are ``outputs`` [n], if they have a graph."""
+        if not self.job.slopes or not outputs.requires_grad or not self.tensors:
+            return
+        rows = []
+        for output in outputs:
+            gradients = differentiated(output, self.tensors, retain_graph=True, allow_unused=True)
+            rows.append(tuple(chain.from_iterable(map(self._along, count(), gradients))))
+        self.slopes.append(Differentiated(draw, tuple(rows)))
+
+    def _along(self, tensor: int, gradient: torch.Tensor | None) -> list[float]:
+        """A gradient along the directions of its tensor."""
+        if gradient is None:
+            return [0.0] * self.job.directions
+        along = probing_directions(self.tensors[tensor].shape, tensor, self.job.directions)
+        numbers: list[float] = (along @ gradient.to(torch.float64).reshape(-1)).tolist()
+        return numbers
 
     def updated(self, optimizer: torch.optim.Optimizer) -> None:
         """The optimizer was asked to step: note what it was given."""

@@ -57,9 +57,23 @@ def _draw_rows(recorder: Recorder, probs: torch.Tensor, times: int) -> list[int]
     recorder.note(precision_note(probs.dtype))
     rows = probs.detach().to(torch.float64).cpu()
     shares = (rows / rows.sum(-1, keepdim=True)).tolist()
-    picked = [recorder.choices.choose(row, "action") for _ in range(times) for row in shares]
+    logs = _logs(recorder, probs)
+    picked = []
+    for number in range(times * len(shares)):
+        picked.append(recorder.choices.choose(shares[number % len(shares)], "action"))
+        recorder.differentiate(first + number, logs[number % len(shares)])
     recorder.sampled(first, [float(index) for index in picked])
     return picked
+
+
+def _logs(recorder: Recorder, weights: torch.Tensor) -> torch.Tensor:
+    """ln p of rows of weights [rows, K], with their graph, where a job asks for slopes."""
+    if not recorder.job.slopes:
+        return weights
+    with torch.enable_grad():
+        # where a log is infinite its slope is 0, and must not make the others NaN
+        positive = torch.where(weights > 0, weights, torch.ones_like(weights))
+        return positive.log() - weights.sum(-1, keepdim=True).log()
 
 
 def _counted(recorder: Recorder, rows: torch.Tensor, total: int) -> torch.Tensor:
@@ -104,13 +118,16 @@ def _categorical(patches: Patches, recorder: Recorder) -> None:
     ) -> Any:
         if not recorder.running:
             return stock_multinomial(weights, num_samples, replacement, **options)
+        logs = _logs(recorder, weights.reshape(-1, weights.shape[-1]))
         rows = weights.detach().reshape(-1, weights.shape[-1])
         first = len(recorder.choices.draws)
         picked = []
-        for row in rows.to(torch.float64):
+        for row, log in zip(rows.to(torch.float64), logs, strict=True):
             left = row.clone()
-            for _ in range(num_samples):
+            for number in range(num_samples):
                 picked.append(recorder.choices.choose((left / left.sum()).tolist(), "action"))
+                if number == 0 or replacement:
+                    recorder.differentiate(first + len(picked) - 1, log)
                 if not replacement:
                     left[picked[-1]] = 0.0
         recorder.sampled(first, [float(index) for index in picked])
@@ -137,7 +154,7 @@ def _bernoulli(patches: Patches, recorder: Recorder) -> None:
     def sample(self: distributions.Bernoulli, sample_shape: Any = ()) -> Any:
         if not recorder.running:
             return stock(self, torch.Size(sample_shape))
-        drawn = draw(self.probs.detach(), math.prod(sample_shape))
+        drawn = draw(self.probs, math.prod(sample_shape))
         return drawn.reshape(torch.Size(sample_shape) + self.batch_shape)
 
     stock = patches.set(distributions.Bernoulli, "sample", sample)
@@ -145,7 +162,7 @@ def _bernoulli(patches: Patches, recorder: Recorder) -> None:
     def bernoulli(probs: torch.Tensor, *args: Any, **options: Any) -> Any:
         if not recorder.running or args or options.get("p") is not None:
             return stock_function(probs, *args, **options)
-        return draw(probs.detach(), 1).reshape(probs.shape)
+        return draw(probs, 1).reshape(probs.shape)
 
     stock_function = patches.set(torch, "bernoulli", bernoulli)
     patches.set(torch.Tensor, "bernoulli", bernoulli)
@@ -158,9 +175,12 @@ def _gaussian(patches: Patches, recorder: Recorder) -> None:
         recorder.note(precision_note(loc.dtype))
         chosen, values = [], []
         pairs = zip(loc.reshape(-1).tolist(), scale.reshape(-1).tolist(), strict=True)
-        for mean, deviation in pairs:
+        with torch.enable_grad():
+            laws = torch.stack([loc.reshape(-1), scale.reshape(-1)], dim=-1)
+        for number, (mean, deviation) in enumerate(pairs):
             chosen.append(recorder.choices.choose_normal(mean, deviation))
             values.append(mean + deviation * chosen[-1])
+            recorder.differentiate(first + number, laws[number])
         recorder.sampled(first, values)
         return torch.tensor(chosen, dtype=loc.dtype).reshape(loc.shape)
 
@@ -169,11 +189,11 @@ def _gaussian(patches: Patches, recorder: Recorder) -> None:
             return stock_rsample(self, torch.Size(sample_shape))
         shape = torch.Size(sample_shape) + self.batch_shape
         loc, scale = self.loc.expand(shape), self.scale.expand(shape)
-        return loc + scale * nodes(loc.detach(), scale.detach())
+        return loc + scale * nodes(loc, scale)
 
     def sample(self: distributions.Normal, sample_shape: Any = ()) -> Any:
         with torch.no_grad():
-            return self.rsample(torch.Size(sample_shape))
+            return self.rsample(torch.Size(sample_shape)).detach()
 
     def vector_rsample(self: distributions.MultivariateNormal, sample_shape: Any = ()) -> Any:
         if not recorder.running:
@@ -184,7 +204,7 @@ def _gaussian(patches: Patches, recorder: Recorder) -> None:
         if (factor - torch.diag_embed(diagonal)).abs().max() > 0:
             recorder.note("correlated-gaussian")
         loc, scale = self.loc.expand(shape), diagonal.expand(shape)
-        standard = nodes(loc.detach(), scale.detach())
+        standard = nodes(loc, scale)
         return loc + (factor @ standard.unsqueeze(-1)).squeeze(-1)
 
     stock_rsample = patches.set(distributions.Normal, "rsample", rsample)
@@ -197,9 +217,9 @@ def _gaussian(patches: Patches, recorder: Recorder) -> None:
             return torch.randn(*args) * std + mean
         if not recorder.running or not tensors or args or set(options) - {"generator"}:
             return stock_normal(mean, std, *args, **options)
-        loc, scale = torch.as_tensor(mean).detach(), torch.as_tensor(std).detach()
+        loc, scale = torch.as_tensor(mean), torch.as_tensor(std)
         loc, scale = loc + torch.zeros_like(scale), scale + torch.zeros_like(loc)
-        return loc + scale * nodes(loc, scale)
+        return loc.detach() + scale.detach() * nodes(loc, scale)
 
     stock_normal = patches.set(torch, "normal", normal)
 

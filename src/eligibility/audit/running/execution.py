@@ -52,6 +52,7 @@ def execute(program: Callable[[], object], job: Job, *, four_tuple: bool = False
         tuple(recorder.notes),
         facts=tuple(recorder.facts),
         made=tuple(recorder.made),
+        slopes=tuple(recorder.slopes),
     )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from eligibility.audit.arrays import Array
-from eligibility.audit.job import Job
+from eligibility.audit.job import Job, mixture_of
 from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.sampling_calls import executed_draws
 from eligibility.audit.trace import Draw, Trace
@@ -89,6 +89,76 @@ def both_ways(
             else:
                 pairs[key] = (trace.draws[position], trace.draws[position])
     return pairs
+
+
+def from_graphs(
+    runner: Runner,
+    job: Job,
+    cover: list[tuple[Trace, dict[Key, int]]],
+    directions: Sequence[tuple[int, int]],
+    rounding: float,
+) -> dict[Key, Slope]:
+    """The slopes of the choices that the program's own graph can differentiate: one run a path.
+
+    The first path is checked by differences, along a mixture of all directions; if they disagree
+    by more than ``rounding``, nothing is taken from graphs.
+    """
+    found: dict[Key, Slope] = {}
+    columns = [tensor * job.directions + direction for tensor, direction in directions]
+    for number, (trace, keys) in enumerate(cover):
+        needed = max(keys.values()) + 1
+        prescribed = tuple(draw.picked for draw in trace.draws[:needed])
+        along = replace(job, prescribed=prescribed, stop_after=needed, noise=trace.noise)
+        run = runner.run(replace(along, slopes=True))
+        rows = {one.draw: np.array(one.rows) for one in run.slopes}
+        for key, position in keys.items():
+            own = rows.get(position)
+            if own is not None and own.shape[1] > max(columns) and position < len(run.draws):
+                found[key] = _as_slope(run.draws[position], own[:, columns])
+        if number == 0 and not _agrees(runner, along, keys, found, directions, rounding):
+            return {}
+    return found
+
+
+def _as_slope(draw: Draw, rows: Array) -> Slope:
+    if draw.loc is not None:
+        return Slope(np.zeros((0, rows.shape[1])), rows[0], rows[1])
+    still = np.zeros(rows.shape[1])
+    return Slope(np.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0), still, still)
+
+
+def _agrees(
+    runner: Runner,
+    along: Job,
+    keys: dict[Key, int],
+    found: dict[Key, Slope],
+    directions: Sequence[tuple[int, int]],
+    rounding: float,
+) -> bool:
+    """Whether the differences along a mixture of all directions are those of the graph."""
+    distance = along.distance
+    moved = [
+        runner.run(replace(along, everywhere=True, distance=sign * distance)) for sign in (1, -1)
+    ]
+    columns = [tensor * along.directions + direction for tensor, direction in directions]
+    mixture = mixture_of(columns)
+    for key, position in keys.items():
+        own = found.get(key)
+        if own is None:
+            continue
+        if any(position >= len(run.draws) for run in moved):
+            return False
+        pair = (moved[0].draws[position], moved[1].draws[position])
+        seen = slope_of(key, [pair], distance)
+        for graph, differences in (
+            (own.log_probs, seen.log_probs[:, 0]),
+            (own.loc, seen.loc),
+            (own.scale, seen.scale),
+        ):
+            size = 1.0 + float(np.abs(graph).max(initial=0.0))
+            if not np.allclose(graph @ mixture, differences, rtol=0.0, atol=rounding * size):
+                return False
+    return True
 
 
 def same_distribution(plus: Draw, minus: Draw) -> bool:

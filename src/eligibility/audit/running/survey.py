@@ -15,7 +15,14 @@ import numpy as np
 from eligibility.audit.arrays import Array
 from eligibility.audit.choices import next_path
 from eligibility.audit.job import SIZES, Job, ProbeSize
-from eligibility.audit.precision import DTYPE_WORDS, SINGLE, UNIT_DOUBLE, UNIT_SINGLE, step_length
+from eligibility.audit.precision import (
+    DTYPE_WORDS,
+    SINGLE,
+    UNIT_DOUBLE,
+    UNIT_SINGLE,
+    step_length,
+    tolerance,
+)
 from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.sampling_calls import executing_call
 from eligibility.audit.running.slopes import (
@@ -23,6 +30,7 @@ from eligibility.audit.running.slopes import (
     Slope,
     both_ways,
     covering_paths,
+    from_graphs,
     same_distribution,
     slope_of,
 )
@@ -196,49 +204,69 @@ def with_slopes(
     ran = [trace for trace in base.traces if trace.outcome in RAN]
     if not ran:
         return base
-    cover = covering_paths(ran, executing_call(base.traces), {})
     tensors = tensors or range(max(len(trace.shapes) for trace in ran))
-    distance = step_length(base.unit)
-    directions: list[tuple[int, int]] = []
-    columns: dict[Key, list[tuple[Draw, Draw]]] = {key: [] for _, keys in cover for key in keys}
-    for number, tensor in enumerate(tensors):
-        for direction in range(job.directions):
-            done = number * job.directions + direction
-            progress("directions", done, len(tensors) * job.directions)
-            moved = replace(job, tensor=tensor, direction=direction, distance=distance)
-            pairs = both_ways(runner, moved, cover)
-            directions.append((tensor, direction))
-            for key, pair in pairs.items():
-                columns[key].append(pair)
-            if all(same_distribution(plus, minus) for plus, minus in pairs.values()):
-                break  # no policy: the other directions of this tensor are as still
-    slopes = {key: slope_of(key, pairs, distance) for key, pairs in columns.items()}
+    directions = tuple((t, d) for t in tensors for d in range(job.directions))
+    slopes = _slopes(base, ran, runner, job, progress, directions, {})
     rounding = 1e-6 if base.unit == UNIT_DOUBLE else 1e-3
     shared = _shared_with_critic(runner, job, ran, directions, slopes, rounding)
-    told = replace(base, directions=tuple(directions), slopes=slopes, shared=shared)
+    told = replace(base, directions=directions, slopes=slopes, shared=shared)
     return replace(told, beyond=has_critic(told) and _looks_beyond(runner, job, told, rounding))
+
+
+def slopes_of_path(base: Survey, trace: Trace, runner: Runner, job: Job) -> dict[Key, Slope]:
+    """The slopes of one path alone, run as ``job`` says."""
+    return _slopes(base, [trace], runner, job, _silent, base.directions, {})
 
 
 def with_more_slopes(base: Survey, runner: Runner, job: Job) -> Survey:
     """The survey with the eligibilities that its ``slopes`` lack, along its ``directions``."""
     ran = [trace for trace in base.traces if trace.outcome in RAN]
-    slopes = dict(base.slopes or {})
-    cover = covering_paths(ran, executing_call(base.traces), slopes) if ran else []
-    distance = step_length(base.unit)
+    known = dict(base.slopes or {})
+    found = _slopes(base, ran, runner, job, _silent, base.directions, known) if ran else {}
+    return replace(base, slopes=known | found)
+
+
+def _silent(what: str, done: int, expected: int) -> None:
+    pass
+
+
+def _slopes(
+    base: Survey,
+    ran: list[Trace],
+    runner: Runner,
+    job: Job,
+    progress: Progress,
+    directions: tuple[tuple[int, int], ...],
+    known: dict[Key, Slope],
+) -> dict[Key, Slope]:
+    """The slopes of every choice that is not ``known``: of the graph, or else by differences."""
+    call = executing_call(base.traces)
+    cover = covering_paths(ran, call, known)
+    if not cover:
+        return {}
+    job = replace(job, distance=step_length(base.unit))
+    slopes = from_graphs(runner, job, cover, directions, tolerance(base.unit))
+    cover = covering_paths(ran, call, known | slopes)
     columns: dict[Key, list[tuple[Draw, Draw]]] = {key: [] for _, keys in cover for key in keys}
-    for tensor, direction in base.directions if cover else ():
-        moved = replace(job, tensor=tensor, direction=direction, distance=distance)
-        for key, pair in both_ways(runner, moved, cover).items():
+    still: set[int] = set()
+    for number, (tensor, direction) in enumerate(directions if cover else ()):
+        progress("directions", number, len(directions))
+        if tensor in still:  # no policy: what one direction leaves, the others do
+            pairs = {key: (pair[-1][1], pair[-1][1]) for key, pair in columns.items()}
+        else:
+            pairs = both_ways(runner, replace(job, tensor=tensor, direction=direction), cover)
+        if all(same_distribution(plus, minus) for plus, minus in pairs.values()):
+            still.add(tensor)
+        for key, pair in pairs.items():
             columns[key].append(pair)
-    slopes |= {key: slope_of(key, pairs, distance) for key, pairs in columns.items()}
-    return replace(base, slopes=slopes)
+    return slopes | {key: slope_of(key, pairs, job.distance) for key, pairs in columns.items()}
 
 
 def _shared_with_critic(
     runner: Runner,
     job: Job,
     traces: list[Trace],
-    directions: list[tuple[int, int]],
+    directions: tuple[tuple[int, int], ...],
     slopes: dict[Key, Slope],
     rounding: float,
 ) -> frozenset[int]:
@@ -279,7 +307,7 @@ def _looks_beyond(runner: Runner, job: Job, known: Survey, rounding: float) -> b
 
 
 def policy_tensors(
-    directions: tuple[tuple[int, int], ...] | list[tuple[int, int]], slopes: dict[Key, Slope]
+    directions: tuple[tuple[int, int], ...], slopes: dict[Key, Slope]
 ) -> frozenset[int]:
     """Tensors that any action's probability depends on."""
     moving = np.zeros(len(directions), dtype=bool)

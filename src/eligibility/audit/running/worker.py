@@ -46,7 +46,7 @@ _LIBRARIES = (
 def encode(trace: Trace) -> str:
     """A trace as JSON; the records inside as lists of their fields."""
     data = {field.name: getattr(trace, field.name) for field in fields(trace)}
-    for name in ("draws", "steps", "updates", "scores", "facts", "made"):
+    for name in ("draws", "steps", "updates", "scores", "facts", "made", "slopes"):
         data[name] = [astuple(record) for record in data[name]]
     return json.dumps(data)
 
