@@ -20,7 +20,7 @@ from torch.distributions import Categorical
 from eligibility.arguments import check_callable, check_count, check_numbers, described
 from eligibility.audit.examine import examine
 from eligibility.audit.judgement.case import Case
-from eligibility.audit.judgement.matching import Constants
+from eligibility.audit.judgement.matching import GIVEN, Constants
 from eligibility.audit.judgement.source import Source, read_source
 from eligibility.audit.reporting.report import AuditReport
 from eligibility.audit.running.runner import CallableRunner
@@ -242,7 +242,7 @@ def _audit(
     source = _source_of(audited)
     constants = source.constants(()) if source else Constants()
     if discount is not None:
-        constants = replace(constants, discounts=(discount,))
+        constants = replace(constants, discounts=(discount,), origin=GIVEN)
     name = getattr(audited, "__qualname__", type(audited).__name__)
     report = examine(
         CallableRunner(program),

@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.diagnosis import diagnose, diagnose_and_match, wants_test
+from eligibility.audit.judgement.discounts import with_measured
 from eligibility.audit.judgement.hotelling import EPISODES, RUNS
+from eligibility.audit.judgement.measured import measure
 from eligibility.audit.judgement.places import placed
 from eligibility.audit.judgement.refusal import inconclusive
 from eligibility.audit.judgement.resolution import has_normal_numbers, resolved, with_other_values
@@ -24,7 +26,7 @@ def examine(
     max_paths: int,
     samples: int,
     progress: Progress,
-    case_of: Callable[[Survey], Case],
+    known_of: Callable[[Survey], Case],
 ) -> AuditReport:
     """The report of a program.
 
@@ -33,9 +35,14 @@ def examine(
         max_paths: Enumerate up to so many paths.
         samples: Draw so many at random where there are more.
         progress: Told what is done.
-        case_of: What is known of the program beside a survey of its runs.
+        known_of: What is known of the program beside a survey of its runs.
     """
     plain = survey(runner, max_paths, samples, progress)
+    measured = measure(plain, runner)
+
+    def case_of(observed: Survey) -> Case:
+        return with_measured(known_of(observed), measured)
+
     report = _examined(plain, runner, max_paths, progress, case_of)
     return placed(report, plain, runner)
 

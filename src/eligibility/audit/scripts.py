@@ -11,6 +11,7 @@ from pathlib import Path
 from eligibility.arguments import check_numbers, check_path, described, is_number, not_a_number
 from eligibility.audit.examine import examine
 from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.matching import GIVEN
 from eligibility.audit.judgement.source import read_source
 from eligibility.audit.notebook import in_cells, is_notebook
 from eligibility.audit.reporting.report import AuditReport
@@ -45,8 +46,8 @@ def audit_script(
     Args:
         path: The script, or a notebook: its code cells one after the other.
         argv: Its command-line arguments.
-        discount: γ of the return; None: one of the constants in the program's text, the one that
-            its gradient fits best.
+        discount: γ of the return; None: as measured by the powers in the program's weights, or
+            else of the constants in its text the one that its gradient fits best.
         max_paths: Enumerate up to so many paths; beyond it the paths are sampled.
         samples: How many paths to sample then.
         time_limit: Seconds of the processor that one run may take; waiting may take ten times that.
@@ -131,7 +132,7 @@ def _in_environment(
     ) as runner:
         constants = source.constants(argv)
         if discount is not None:
-            constants = replace(constants, discounts=(discount,))
+            constants = replace(constants, discounts=(discount,), origin=GIVEN)
         text_of = replace(source, path=runner.script)
         report = examine(
             runner,

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from eligibility.audit.faults import FAULTS
 from eligibility.audit.judgement.location import locate
 from eligibility.audit.judgement.matching import Constants
+from eligibility.audit.judgement.measured import Measured
+from eligibility.audit.judgement.reading import Reading
 from eligibility.audit.judgement.source import Source
 from eligibility.audit.precision import tolerance
 from eligibility.audit.reporting.report import Finding
@@ -24,6 +26,8 @@ class Case:
         constants: Numbers that it may mean.
         place: File and line of the loss, where no ``backward`` of the program tells.
         critic: Whether to look for compositions with the values of a critic.
+        measured: The credit on one path, where it could be measured.
+        reading: What that credit says, where it could be read.
     """
 
     survey: Survey
@@ -32,6 +36,8 @@ class Case:
     constants: Constants = Constants()  # noqa: RUF009  # a frozen value: sharing it is harmless
     place: tuple[str, int] | None = None
     critic: bool = True
+    measured: Measured | None = None
+    reading: Reading | None = None
 
     @property
     def tolerance(self) -> float:

@@ -7,7 +7,7 @@ advantage with those values.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
@@ -27,6 +27,7 @@ from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.spread import with_epsilon
 from eligibility.audit.judgement.timeline import Timeline
 
+Decays = Callable[[float], Sequence[float]]  # the λ that may go with a γ
 # How the end of an episode enters the advantage, the right way first.
 ENDINGS = ("", "truncation-as-termination", "bootstrapped-after-termination")
 # A baseline that was moved towards the batch's own returns before it is subtracted: their mean, or
@@ -182,21 +183,19 @@ def own_returns(line: Timeline, discounts: Sequence[float]) -> Iterator[Advantag
                 yield Advantage(form, kind, 1.0)
 
 
-def bootstraps(
-    line: Timeline, discounts: Sequence[float], decays: Sequence[float]
-) -> Iterator[Advantage]:
+def bootstraps(line: Timeline, discounts: Sequence[float], decays: Decays) -> Iterator[Advantage]:
     """Generalised advantages, whose weights are affine in the values."""
     for form in _forms(line, discounts):
         plain = not form.credit.rule or form.credit.factor is not None
         if form.transform in _AFFINE and plain:
-            for ending, decay in product(ENDINGS, decays):
+            for ending, decay in product(ENDINGS, decays(form.discount)):
                 yield Advantage(form, ending, decay)
 
 
 def whitened(
     line: Timeline,
     discounts: Sequence[float],
-    decays: Sequence[float],
+    decays: Decays,
 ) -> Iterator[Advantage]:
     """Advantages over their own standard deviation: weights that are not affine in the values."""
     if line.present.shape[1] > _LONG:
@@ -205,7 +204,7 @@ def whitened(
         plain = not form.credit.rule and not form.coupling and form.scope == "batch"
         if plain and form.transform in _OVER_SPREAD:
             yield Advantage(form, "return", 1.0)
-            for ending, decay in product(ENDINGS[:2], decays):
+            for ending, decay in product(ENDINGS[:2], decays(form.discount)):
                 yield Advantage(form, ending, decay)
 
 

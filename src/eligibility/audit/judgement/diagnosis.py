@@ -21,12 +21,21 @@ from eligibility.audit.judgement.hotelling import (
     VISIBLE,
     best_test,
 )
-from eligibility.audit.judgement.matching import Match, find_match, uses, with_true_ending
+from eligibility.audit.judgement.matching import (
+    CONFIRMED,
+    MEASURED,
+    NOT_FOUND,
+    USUAL,
+    Match,
+    find_match,
+    uses,
+    with_true_ending,
+)
 from eligibility.audit.judgement.noticed import mostly_fails, noticed
 from eligibility.audit.judgement.refusal import evidence_or_refusal, inconclusive, precision_of
 from eligibility.audit.judgement.timeline import Timeline, timeline
 from eligibility.audit.judgement.unmatched import unmatched_fault
-from eligibility.audit.judgement.weight_rows import weight_rows
+from eligibility.audit.judgement.weight_rows import credit_of, weight_rows
 from eligibility.audit.reporting.report import AuditReport, Convention, Finding
 from eligibility.audit.running.sampling_calls import executed_draws, executing_call
 from eligibility.audit.running.survey import Survey, has_critic, policy_tensors
@@ -84,9 +93,23 @@ def _judge(case: Case, evidence: Evidence) -> tuple[AuditReport, Match | None]:
     if match is not None:
         evidence = evidence.restricted(dict(uses(evidence)).get(match.use, evidence.present))
         line = timeline(evidence)
-    discounts = (match.form.discount,) if match else case.constants.discounts
-    measured = least_bias(evidence, line, discounts)
+    measured = least_bias(evidence, line, _discounts(case, match))
     return _conclude(case, evidence, line, match, measured, warnings, faults), match
+
+
+def _discounts(case: Case, match: Match | None) -> tuple[float, ...]:
+    """The discounts of the returns that a gradient may be that of; 1 where nothing tells."""
+    if match is not None:
+        return (match.form.discount,)
+    return (1.0,) if case.constants.origin == USUAL else case.constants.discounts
+
+
+def _origin(case: Case, match: Match | None) -> str:
+    """Where the discount of the report comes from."""
+    told, product = case.constants.origin, case.constants.product
+    if match is not None and told == MEASURED and product not in (None, match.form.discount):
+        return CONFIRMED
+    return NOT_FOUND if told == USUAL and match is None else told
 
 
 def _critic(case: Case) -> str:
@@ -171,8 +194,10 @@ def _conclude(
         residual=measured.residual,
         cosine=measured.cosine,
         discount=measured.discount,
+        origin=_origin(case, match),
         notes=(*(() if case.survey.exhaustive else (_SAMPLED,)), *_unread(case.survey)),
         weights=weight_rows(evidence, line, match, measured),
+        credit=credit_of(case.measured, measured.discount),
         scale=match.scale if match else measured.scale,
     )
 
@@ -225,6 +250,7 @@ def _tested(
         residual=measured.residual,
         cosine=measured.cosine,
         discount=test.discount,
+        origin=case.constants.origin,
         notes=(words, *_unread(case.survey)),
         weights=weight_rows(evidence, line, None, measured),
     )

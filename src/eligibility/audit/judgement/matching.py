@@ -40,6 +40,13 @@ _SAME_DIRECTION = 1e-6  # relative size below which a direction is rounding
 _SHARE = 1e-3  # a match must come from the composition itself, not from what may be added
 
 
+# Where a discount comes from, as the report says it.
+GIVEN, MEASURED, TEXT = "as given", "measured: the powers in its weights", "of the program's text"
+CONFIRMED = "its gradients bear it out, with γλ as measured"
+USUAL, NOT_FOUND = "a usual value, which its gradients bear out", "not found: 1"
+_SAME_CONSTANT = 1e-6  # relative difference of measured constants that is none
+
+
 @dataclass(frozen=True)
 class Constants:
     """Numbers that the program may mean.
@@ -47,10 +54,21 @@ class Constants:
     Attributes:
         discounts: γ.
         decays: λ.
+        product: γλ, where it was measured.
+        origin: Where the discounts come from: one of the words above.
     """
 
     discounts: tuple[float, ...] = (0.99, 0.9, 0.95, 1.0)
     decays: tuple[float, ...] = (0.0, 1.0, 0.95)
+    product: float | None = None
+    origin: str = USUAL
+
+    def decays_at(self, discount: float) -> tuple[float, ...]:
+        """The λ that may go with a γ."""
+        if self.product is None:
+            return self.decays
+        decay = self.product / discount if discount else 2.0
+        return (min(decay, 1.0),) if decay <= 1.0 + _SAME_CONSTANT else ()
 
 
 @dataclass(frozen=True)
@@ -224,8 +242,8 @@ def _with_baseline(line: Timeline, constants: Constants) -> Iterator[Candidate |
 
 
 def _with_critic(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
-    yield from bootstraps(line, constants.discounts, constants.decays)
-    yield from whitened(line, constants.discounts, constants.decays)
+    yield from bootstraps(line, constants.discounts, constants.decays_at)
+    yield from whitened(line, constants.discounts, constants.decays_at)
 
 
 def _with_fitted_critic(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:

@@ -38,8 +38,9 @@ def moved_returns(
     if evidence.present.shape[1] > _LONG:
         return ""
     target = evidence.ascent.ravel()
-    choices = product(_MOVES, constants.discounts, constants.decays, (False, True), (False, True))
-    for (rule, move), discount, decay, dated, mean in choices:
+    pairs = [(g, decay) for g in constants.discounts for decay in constants.decays_at(g)]
+    choices = product(_MOVES, pairs, (False, True), (False, True))
+    for (rule, move), (discount, decay), dated, mean in choices:
         plain = Candidate(CREDITS[0], discount, False, "", "batch", "", "")
         outside: Array = np.asarray(discount**line.time if dated else np.ones(line.time.shape))
         if mean:

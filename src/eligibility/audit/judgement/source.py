@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from eligibility.audit.judgement.matching import Constants
+from eligibility.audit.judgement.matching import TEXT, Constants
 from eligibility.audit.notebook import is_notebook, script_of
 from eligibility.errors import InvalidValueError
 
@@ -61,6 +61,7 @@ class Source:
         return Constants(
             discounts=(*shares, 1.0) if shares else usual.discounts,
             decays=tuple(dict.fromkeys((0.0, 1.0, *shares, *usual.decays))),
+            origin=TEXT if shares else usual.origin,
         )
 
     def _constants(self, arguments: Sequence[str]) -> Iterator[float]:

@@ -1,17 +1,49 @@
-"""The table of effective weights: what one path's actions were given, beside REINFORCE's."""
+"""What one path's actions were given, and the credit behind it, beside REINFORCE's."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from eligibility.audit.arrays import Array
 from eligibility.audit.judgement.catalogue import Candidate, norm_factor
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.exact import Bias
 from eligibility.audit.judgement.matching import Match, effective_weights
+from eligibility.audit.judgement.measured import Measured
+from eligibility.audit.judgement.reading import reinforce_credit
 from eligibility.audit.judgement.timeline import Timeline
-from eligibility.audit.reporting.report import WeightRow
+from eligibility.audit.reporting.report import Credit, WeightRow
 
 _MOST = 12
+
+
+def credit_of(measured: Measured | None, discount: float) -> Credit | None:
+    """The measured credit beside REINFORCE's, each in units of its largest entry."""
+    if measured is None or measured.kind == "silent":
+        return None
+    seen = measured.evidence
+    several = len({*zip(seen.environment[0], seen.episode[0], strict=True)}) > 1
+    names = tuple(
+        f"t{time}" if not several else f"{chr(97 + int(actor))}{int(episode) + 1} t{time}"
+        for actor, episode, time in zip(
+            seen.environment[0], seen.episode[0], seen.time[0], strict=True
+        )
+    )
+    given, right = (
+        matrix / max(float(np.abs(matrix).max()), 1e-300)
+        for matrix in (measured.credit, reinforce_credit(seen, discount))
+    )
+    return Credit(
+        names,
+        tuple(f"r({n})" for n in names),
+        _rows(given),
+        _rows(right),
+        "each in units of its largest",
+    )
+
+
+def _rows(matrix: Array) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(map(float, row)) for row in matrix)
 
 
 def weight_rows(

@@ -86,20 +86,23 @@ class Credit:
     """The measured credit: how the weight of each decision moves with each reward.
 
     Attributes:
-        decisions: Name of each row: an action of a path, or a token of an answer.
+        decisions: Name of each row: an action of a path (its actor and episode, where there are
+            several, and its time), or a token of an answer.
         rewards: Name of each column.
         given: [I][J] ∂(weight of decision i)/∂(reward j), as the program has it.
         reinforce: [I][J] The same for REINFORCE.
+        unit: What both are measured in, for the title; empty: as they are.
     """
 
     decisions: tuple[str, ...]
     rewards: tuple[str, ...]
     given: tuple[tuple[float, ...], ...]
     reinforce: tuple[tuple[float, ...], ...]
+    unit: str = ""
 
     def title(self) -> str:
         """What the table of it shows."""
-        return "∂(weight of each ∇ log π)/∂(each reward)"
+        return f"∂(weight of each ∇ log π)/∂(each reward){self.unit and f', {self.unit}'}"
 
     def differs(self, row: int, column: int) -> bool:
         """Whether an entry is visibly another than REINFORCE's."""

@@ -39,11 +39,12 @@ def renderable(report: AuditReport) -> RenderableType:
     if report.components:
         parts += [Text(), _components(report)]
     if report.credit is not None:
-        parts += [Text(), _credit(report.credit)]
+        title = f"{report.credit.title()}; in brackets REINFORCE's, where it is another"
+        parts += [Text(), Text(title), _credit(report.credit)]
     if report.invariances:
         parts += [Text(), _invariances(report)]
     if report.weights:
-        parts += [Text(), _weights(report)]
+        parts += [Text(), Text(report.weights_title()), _weights(report)]
     parts += [Text(f"note: {note}", style="dim") for note in report.notes]
     return Group(*parts)
 
@@ -81,13 +82,7 @@ def _conventions(report: AuditReport) -> Table:
 
 
 def _weights(report: AuditReport) -> Table:
-    table = Table(
-        title=report.weights_title(),
-        title_justify="left",
-        box=None,
-        pad_edge=False,
-        header_style="dim",
-    )
+    table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("env", "t", "reward", "this program", "REINFORCE"):
         table.add_column(name, justify="right")
     for row in report.weights:
@@ -113,13 +108,7 @@ def _components(report: AuditReport) -> Table:
 
 
 def _credit(credit: Credit) -> Table:
-    table = Table(
-        title=f"{credit.title()}; in brackets REINFORCE's, where it is another",
-        title_justify="left",
-        box=None,
-        pad_edge=False,
-        header_style="dim",
-    )
+    table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("", no_wrap=True)
     for name in credit.rewards:
         table.add_column(name, justify="right")

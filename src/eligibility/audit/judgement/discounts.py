@@ -1,0 +1,64 @@
+"""The discount that a program is compared with: given, measured, or a constant of its text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.matching import GIVEN, MEASURED, Constants
+from eligibility.audit.judgement.measured import Measured
+from eligibility.audit.judgement.reading import Reading, read
+from eligibility.audit.running.survey import has_critic
+
+_SAME = 1e-7  # a measured number and a constant of the text that are the same
+_NONE = 1e-6  # a discount below it is none
+_RIGHT = ("", "whole-episode-return")
+_FROM_VALUES = 1e-6  # share of the weights that no reward moves, beyond which values may enter
+
+
+def with_measured(case: Case, measured: Measured | None) -> Case:
+    """The case with what was measured of the credit, and the constants that follow."""
+    if measured is None:
+        return case
+    reading = read(measured)
+    case = replace(case, measured=measured, reading=reading)
+    if reading is None or case.constants.origin == GIVEN:
+        return case
+    return replace(case, constants=_constants(case, measured, reading))
+
+
+def _constants(case: Case, measured: Measured, reading: Reading) -> Constants:
+    """γ from the powers in M; where a critic's values may enter, these are the powers of γλ."""
+    known = case.constants
+    powers, dated = (_snapped(value, known) for value in (reading.discount, reading.dated))
+    if np.isnan(powers) and dated == 1.0:
+        return known
+    if np.isnan(powers):
+        return replace(known, discounts=(dated,), origin=MEASURED)
+    if reading.rule not in _RIGHT:  # what is misplaced may count its powers otherwise
+        several = dict.fromkeys((powers, dated, *known.discounts))
+        return replace(known, discounts=tuple(several), origin=MEASURED)
+    values = bool(np.abs(measured.offset).max() > _FROM_VALUES * np.abs(measured.credit).max())
+    if not (values or has_critic(case.survey)):
+        if powers < _NONE:
+            return known
+        discounts = dict.fromkeys((powers, dated)) if dated != 1.0 else (powers,)
+        return replace(known, discounts=tuple(discounts), origin=MEASURED)
+    above = [value for value in _rounded(known.discounts) if value > powers + _SAME]
+    if powers < _NONE:
+        return replace(known, discounts=tuple(above), product=0.0)
+    return replace(known, discounts=(powers, *above), product=powers, origin=MEASURED)
+
+
+def _snapped(value: float, known: Constants) -> float:
+    """The constant of the text that a measured number is, up to rounding; else the number."""
+    return next((own for own in known.discounts if abs(own - value) < _SAME), value)
+
+
+def _rounded(values: tuple[float, ...]) -> list[float]:
+    """The values, and what they are in single precision: some programs keep them so."""
+    return [
+        number for value in values for number in dict.fromkeys((value, float(np.float32(value))))
+    ]

@@ -1,0 +1,198 @@
+"""The credit of a program, measured: M[i, j], how the weight of decision i moves with reward j.
+
+The audit owns the rewards, so it replays a path with others. The gradient is g = Σ_i w_i e_i with
+the eligibilities e_i of the path; its slope in reward j is Σ_i M[i, j] e_i, and M follows by least
+squares. Baselines, a critic's values and entropy do not depend on rewards: they drop out of M.
+
+Every observation shown gets small features of its own, so that no two decisions have the same
+eligibility; where a policy has few parameters, the same path with other features adds equations.
+
+Letters: I decisions, N rewards, D probing directions times views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from eligibility.audit.arrays import Array
+from eligibility.audit.job import Job
+from eligibility.audit.judgement.evidence import Evidence, gather
+from eligibility.audit.precision import UNIT_DOUBLE
+from eligibility.audit.running.runner import Runner
+from eligibility.audit.running.survey import RAN, Survey, slopes_of_path
+from eligibility.audit.trace import Trace
+
+_STEPS = 14  # decisions of a path beyond which it is not replayed
+_VIEWS = 4  # features that a path is shown with, at most
+_RANK = 1e-5  # relative size below which eligibilities count as dependent
+_SMALL_STEP = 1e-4  # of a reward, where the program is not linear in it
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What the replays of one path tell.
+
+    Attributes:
+        evidence: The path, as it was replayed; its arrays have one row.
+        credit: [I, N] M; of a program that rescales its weights, up to a factor.
+        offset: [I] weights without any reward; zeros where ``kind`` is not "linear".
+        kind: "linear", "rescaled" (w = s(r)·(M r + b)), "silent" (M = 0) or "other".
+        outside: Share of the slopes in the rewards outside the span of the eligibilities.
+        runs: Replays.
+    """
+
+    evidence: Evidence
+    credit: Array
+    offset: Array
+    kind: str
+    outside: float
+    runs: int
+
+
+def measure(base: Survey, runner: Runner) -> Measured | None:
+    """The credit on one path of a survey; None where it cannot be replayed or told apart."""
+    trace = _longest(base.traces)
+    if trace is None or not base.slopes:
+        return None
+    replays = _Replays(base, runner, trace)
+    while not replays.complete:
+        if len(replays.views) == _VIEWS or not replays.add_view():
+            return None
+    return _solved(replays)
+
+
+def _longest(traces: Sequence[Trace]) -> Trace | None:
+    """The path that tells most: many steps, several kinds of endings, several actions."""
+
+    def told(trace: Trace) -> int:
+        ends = {(step.terminated, step.truncated) for step in trace.steps}
+        return len(trace.steps) + 2 * len(ends) + len({step.action for step in trace.steps})
+
+    short = [
+        trace
+        for trace in traces
+        if trace.outcome in RAN and trace.updates and 1 < len(trace.steps) <= _STEPS
+    ]
+    return max(short, key=told, default=None)
+
+
+class _Replays:
+    """One path, shown with several features, and its gradients for other rewards."""
+
+    def __init__(self, base: Survey, runner: Runner, trace: Trace) -> None:
+        directions = 1 + max(direction for _, direction in base.directions)
+        picked = tuple(draw.picked for draw in trace.draws)
+        self._job = Job(picked, base.size, directions=directions, raised=base.raised)
+        self._base, self._runner, self._steps = base, runner, trace.steps
+        self.rewards = np.array([step.reward for step in trace.steps if step.executed])
+        self.views: list[tuple[Job, Survey, Evidence]] = []
+        self.runs = 0
+
+    @property
+    def unit(self) -> float:
+        """Unit roundoff of the program."""
+        return self._base.unit
+
+    @property
+    def basis(self) -> Array:
+        """[D, I] the eligibilities in all views."""
+        return np.concatenate([evidence.eligibility[0].T for _, _, evidence in self.views])
+
+    @property
+    def complete(self) -> bool:
+        """Whether the views tell all decisions apart."""
+        if not self.views:
+            return False
+        rank = int(np.linalg.matrix_rank(self.basis, rtol=_RANK))
+        return rank == int(self.basis.shape[1])
+
+    def add_view(self) -> bool:
+        """Show the path with other features; False if it is not the same path then."""
+        job = replace(self._job, jitter=len(self.views) + 1)
+        trace = self._run(job)
+        if not self._same(trace):
+            return False
+        slopes = slopes_of_path(self._base, trace, self._runner, job)
+        shown = replace(self._base, slopes=slopes, exhaustive=False, traces=(trace,))
+        evidence = gather(shown)
+        if evidence is None or not evidence.scored:
+            return False
+        self.views.append((job, shown, evidence))
+        return True
+
+    def gradient(self, rewards: Array) -> Array:
+        """[D] the program's in all views; NaN where a run goes another way."""
+        parts = []
+        for job, shown, evidence in self.views:
+            trace = self._run(replace(job, rewards=tuple(rewards.tolist())))
+            found = gather(replace(shown, traces=(trace,))) if self._same(trace) else None
+            missing = np.full(evidence.ascent.shape[1], np.nan)
+            parts.append(missing if found is None else found.ascent[0])
+        return np.concatenate(parts)
+
+    def slopes(self, at: Array, step: float) -> Array:
+        """[D, N] central differences in each reward."""
+        columns = [
+            (self.gradient(at + step * unit) - self.gradient(at - step * unit)) / (2.0 * step)
+            for unit in np.eye(len(at))
+        ]
+        return np.array(columns).T
+
+    def _run(self, job: Job) -> Trace:
+        self.runs += 1
+        return self._runner.run(job)
+
+    def _same(self, trace: Trace) -> bool:
+        kept = ("environment", "episode", "time", "state", "next_state", "executed")
+        return trace.outcome in RAN and [
+            [getattr(step, name) for name in kept] for step in trace.steps
+        ] == [[getattr(step, name) for name in kept] for step in self._steps]
+
+
+def _solved(replays: _Replays) -> Measured | None:
+    rewards = replays.rewards
+    other = rewards + np.cos(1.0 + 2.0 * np.arange(len(rewards)))
+    here, there = replays.gradient(rewards), replays.gradient(other)
+    slopes = np.array([replays.gradient(rewards + unit) - here for unit in np.eye(len(rewards))]).T
+    basis, rounding = replays.basis, 1e-7 if replays.unit == UNIT_DOUBLE else 1e-3
+    inverse = np.linalg.pinv(basis, rcond=_RANK)
+    size = max(float(np.linalg.norm(here)), float(np.linalg.norm(there)))
+    if not np.isfinite([*here, *there]).all() or not np.isfinite(slopes).all():
+        return None
+    off = float(np.linalg.norm(here + slopes @ (other - rewards) - there))
+    kind, credit = "linear", inverse @ slopes
+    if float(np.abs(slopes).max()) <= rounding * size:
+        kind = "silent"
+    elif off > rounding * size:
+        slopes = replays.slopes(rewards, _SMALL_STEP)
+        later = replays.slopes(other, _SMALL_STEP)
+        found = _rescaled(inverse @ here, inverse @ there, inverse @ slopes, inverse @ later)
+        kind, credit = ("other", inverse @ slopes) if found is None else ("rescaled", found)
+    outside = float(np.linalg.norm(slopes - basis @ (inverse @ slopes)))
+    outside /= max(float(np.linalg.norm(slopes)), 1e-300)
+    offset = inverse @ here - credit @ rewards if kind == "linear" else np.zeros(len(credit))
+    return Measured(replays.views[0][2], credit, offset, kind, outside, replays.runs)
+
+
+def _rescaled(here: Array, there: Array, slopes: Array, later: Array) -> Array | None:
+    """[I, N] X of weights w = s(r)·(X r + b), whatever s is; None if they are not of this form.
+
+    Their slopes are s X + w qᵀ at each point; what is across both points' weights is s X alone, so
+    that the ratio of the two s is known, and then X up to a factor.
+    """
+    weights = np.stack([here, there], axis=1)
+    across = np.eye(len(here)) - weights @ np.linalg.pinv(weights)
+    first, second = across @ slopes, across @ later
+    square = float((second * second).sum())
+    if square <= (1e-7 * float(np.linalg.norm(later))) ** 2:
+        return None  # too few decisions to tell
+    ratio = float((first * second).sum()) / square
+    if np.linalg.norm(first - ratio * second) > 1e-4 * np.linalg.norm(first):
+        return None
+    columns = np.stack([here, -ratio * there], axis=1)
+    along = np.linalg.lstsq(columns, slopes - ratio * later, rcond=None)[0]
+    credit: Array = slopes - np.outer(here, along[0])
+    return credit

@@ -1,0 +1,262 @@
+"""What a measured credit says: its shape, what is subtracted from it, and its discount.
+
+M_i = a_i (L_i(γ) − β m_i): L is the credit of a rule, m a mean of its rows, and the factor a_i of
+each row and β are read off. The discount γ is the one with which least is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from eligibility.audit.arrays import Array, Booleans, Integers
+from eligibility.audit.judgement.evidence import Evidence
+from eligibility.audit.judgement.measured import Measured
+
+_EXPLAINS = 1e-5  # share of M that a reading may leave
+_GRID = np.linspace(0.0, 1.0, 21)
+_PROMISING = 0.3  # share left at the grid's best discount, below which it is refined
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """One explanation of a credit.
+
+    Attributes:
+        rule: Of the catalogue's credits; empty: the reward-to-go.
+        mean: What is subtracted: "", "batch", "episode", "other-episodes" or "other-times".
+        beta: How much of it.
+        discount: γ, or γλ where values are bootstrapped; NaN if M does not depend on it.
+        dated: The γ of a factor γ^t on the rows; 1: there is none.
+        factor: [I] of each row, a_i.
+        left: Share of M that is not explained.
+    """
+
+    rule: str
+    mean: str
+    beta: float
+    discount: float
+    dated: float
+    factor: Array
+    left: float
+
+
+def read(measured: Measured) -> Reading | None:
+    """The plainest reading; None if there is none."""
+    if measured.kind not in ("linear", "rescaled") or measured.outside > _EXPLAINS:
+        return None
+    places = _Places(measured.evidence)
+    for name, shape in _SHAPES:
+        for mean, rows in _MEANS:
+            if mean and places.single and mean != "batch":
+                continue
+            reading = _fitted(measured.credit, places, name, shape, mean, rows)
+            if reading is not None:
+                return reading
+    return None
+
+
+def reinforce_credit(evidence: Evidence, discount: float) -> Array:
+    """[I, N] the credit of REINFORCE: γ^(time of the reward) for every later one of the episode."""
+    places = _Places(evidence)
+    return _to_go(places, discount) * discount ** places.time[:, None]
+
+
+class _Places:
+    """Where the decisions of a path are: [I] each."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        here = evidence.present[0]
+        both = np.stack([evidence.environment[0][here], evidence.episode[0][here]], axis=1)
+        self.segment: Integers = np.unique(both, axis=0, return_inverse=True)[1].ravel()
+        self.time: Integers = evidence.time[0][here]
+        self.environment: Integers = evidence.environment[0][here]
+        self.index: Integers = np.arange(len(self.time))
+        last = {s: self.time[self.segment == s].max() for s in set(self.segment.tolist())}
+        self.left: Integers = np.array([last[s] for s in self.segment.tolist()]) - self.time
+
+    @property
+    def single(self) -> bool:
+        """Whether there is one episode."""
+        return len(set(self.segment.tolist())) == 1
+
+    @property
+    def same(self) -> Booleans:
+        """[I, I] whether two decisions are of one episode."""
+        return np.asarray(self.segment[:, None] == self.segment[None, :])
+
+    @property
+    def lag(self) -> Integers:
+        """[I, I] how much later the second decision is."""
+        return self.time[None, :] - self.time[:, None]
+
+
+_Shape = Callable[[_Places, float], Array]
+
+
+def _power(discount: float, exponent: Integers, where: Booleans) -> Array:
+    powers: Array = np.where(where, discount ** np.where(where, exponent, 0).astype(float), 0.0)
+    return powers
+
+
+def _to_go(p: _Places, g: float) -> Array:
+    return _power(g, p.lag, p.same & (p.lag >= 0))
+
+
+def _whole(p: _Places, g: float) -> Array:
+    return _power(g, np.broadcast_to(p.time[None, :], p.lag.shape), p.same)
+
+
+def _of_rows(p: _Places, g: float, target: Integers) -> Array:
+    """The reward-to-go of another time of the same episode."""
+    base, made = _to_go(p, g), np.zeros(p.lag.shape)
+    for i, (segment, time) in enumerate(zip(p.segment, target, strict=True)):
+        found = np.flatnonzero((p.segment == segment) & (p.time == time))
+        if len(found):
+            made[i] = base[found[0]]
+    return made
+
+
+def _carried(p: _Places, g: float) -> Array:
+    own = p.environment[:, None] == p.environment[None, :]
+    rank = np.array([(own[i] & (p.index < i)).sum() for i in p.index])
+    lag = rank[None, :] - rank[:, None]
+    return _power(g, lag, own & (lag >= 0))
+
+
+def _over_actors(p: _Places, g: float) -> Array:
+    lag = p.index[None, :] - p.index[:, None]
+    return _power(g, lag, lag >= 0)
+
+
+def _next_of_batch(p: _Places, g: float) -> Array:
+    base = _to_go(p, g)
+    return np.concatenate([base[1:], np.zeros((1, len(base)))])
+
+
+# The right ones first: of several that explain M, the first is taken.
+_SHAPES: tuple[tuple[str, _Shape], ...] = (
+    ("", _to_go),
+    ("whole-episode-return", _whole),
+    ("immediate-reward", lambda p, g: np.eye(len(p.time))),
+    ("rewards-so-far", lambda p, g: _power(g, -p.lag, p.same & (p.lag <= 0))),
+    (
+        "discount-from-the-end",
+        lambda p, g: _power(
+            g, np.broadcast_to(p.left[None, :], p.lag.shape), p.same & (p.lag >= 0)
+        ),
+    ),
+    ("reversed-returns", lambda p, g: _of_rows(p, g, p.left)),
+    ("shifted-rewards", lambda p, g: _of_rows(p, g, p.time + 1)),
+    ("shifted-rewards", lambda p, g: _of_rows(p, g, p.time - 1)),
+    ("shifted-rewards", _next_of_batch),
+    ("last-reward-dropped", lambda p, g: _to_go(p, g) * (p.left > 0)[None, :]),
+    ("return-carried-over-episodes", _carried),
+    ("return-carried-over-actors", _over_actors),
+)
+_Mean = Callable[[_Places, Array], Array]
+
+
+def _others(p: _Places, rows: Array, alike: Callable[[int, int], bool]) -> Array:
+    made = np.zeros_like(rows)
+    for i in p.index:
+        kept = [k for k in p.index if p.segment[k] != p.segment[i] and alike(int(i), int(k))]
+        if kept:
+            made[i] = rows[kept].mean(axis=0)
+    return made
+
+
+_MEANS: tuple[tuple[str, _Mean], ...] = (
+    ("", lambda p, rows: np.zeros_like(rows)),
+    ("batch", lambda p, rows: np.tile(rows.mean(axis=0), (len(rows), 1))),
+    ("episode", lambda p, rows: np.array([rows[p.segment == s].mean(axis=0) for s in p.segment])),
+    ("other-episodes", lambda p, rows: _others(p, rows, lambda i, k: True)),
+    ("other-times", lambda p, rows: _others(p, rows, lambda i, k: p.time[i] == p.time[k])),
+)
+
+
+def _fitted(
+    credit: Array, places: _Places, name: str, shape: _Shape, mean: str, rows: _Mean
+) -> Reading | None:
+    """The reading by one shape and one mean, at the discount that leaves least."""
+    size = float(np.linalg.norm(credit))
+
+    def left(discount: float) -> float:
+        base = shape(places, discount)
+        return _solve(credit, base, rows(places, base))[2] / size
+
+    depends = np.abs(shape(places, 0.3) - shape(places, 0.8)).max() > 0
+    if not depends:
+        best = 1.0
+    else:
+        found = [left(float(discount)) for discount in _GRID]
+        start = float(_GRID[int(np.argmin(found))])
+        if min(found) > _PROMISING:
+            return None
+        best = min((start, *_ratios(credit), _refined(left, start)), key=left)
+    base = shape(places, best)
+    factor, beta, off = _solve(credit, base, rows(places, base))
+    if off > _EXPLAINS * size or (mean and abs(beta) < _EXPLAINS):
+        return None
+    discount = best if depends else float("nan")
+    return Reading(name, mean, beta, discount, _dated(places, factor), factor, off / size)
+
+
+def _ratios(credit: Array) -> Iterator[float]:
+    """Ratios of neighbours in M: of a linear program they are its discount without rounding."""
+    with np.errstate(all="ignore"):
+        ratios = (credit[:, 1:] / credit[:, :-1]).ravel()
+    close = ratios[np.isfinite(ratios) & (ratios > 0.01) & (ratios <= 1.0 + 1e-9)]
+    yield from np.unique(close.round(13)).tolist()
+
+
+def _refined(left: Callable[[float], float], start: float) -> float:
+    """A minimum near ``start``, by golden sections."""
+    low, high = max(start - 0.05, 0.0), min(start + 0.05, 1.0)
+    ratio = (np.sqrt(5.0) - 1.0) / 2.0
+    for _ in range(50):
+        a, b = high - ratio * (high - low), low + ratio * (high - low)
+        low, high = (low, b) if left(a) < left(b) else (a, high)
+    return (low + high) / 2.0
+
+
+def _solve(credit: Array, base: Array, mean: Array) -> tuple[Array, float, float]:
+    """a [I] and β of M_i = a_i (L_i − β m_i), and the size of what is left."""
+    beta = 0.0
+    if mean.any():
+        betas = []
+        for row, own, shared in zip(credit, base, mean, strict=True):
+            both = np.stack([own, shared], axis=1)
+            square = both.T @ both
+            if np.linalg.det(square) > 1e-9 * np.prod(np.maximum(np.diag(square), 1e-300)):
+                a, b = np.linalg.solve(square, both.T @ row)
+                if abs(a) > 1e-9:
+                    betas.append(-b / a)
+        beta = float(np.median(betas)) if betas else 0.0
+    rows = base - beta * mean
+    square = (rows * rows).sum(axis=1)
+    factor = np.divide(
+        (credit * rows).sum(axis=1), square, out=np.zeros(len(rows)), where=square > 0
+    )
+    return factor, beta, float(np.linalg.norm(credit - factor[:, None] * rows))
+
+
+def _dated(places: _Places, factor: Array) -> float:
+    """The γ by whose powers γ^t the rows' factors fall; 1 if they do not."""
+    live = np.abs(factor) > 1e-9 * np.abs(factor).max(initial=0.0)
+    if not live.any() or np.ptp(places.time[live]) == 0:
+        return 1.0
+    first = live & (places.time == places.time[live].min())
+    later = live & (places.time == places.time[live].min() + 1)
+    if not later.any():
+        return 1.0
+    with np.errstate(all="ignore"):
+        fallen = float(np.median(factor[later]) / np.median(factor[first]))
+    if not 0.0 < fallen < 1.0 - 1e-9:
+        return 1.0
+    alike = factor[live] / fallen ** places.time[live]
+    if np.ptp(alike) > _EXPLAINS * np.abs(alike).max():
+        return 1.0
+    return fallen

@@ -1,0 +1,115 @@
+"""The measured credit: M by replays against M by hand, what is read from it, and γ."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from eligibility.audit.judgement.measured import Measured, measure
+from eligibility.audit.judgement.reading import Reading, read, reinforce_credit
+from eligibility.audit.reporting.report import AuditReport
+from eligibility.audit.running.survey import survey
+from tests.audit.writing import LOSS, audit_here, write_program
+from tests.audit.zoo.inspection import running
+from tests.audit.zoo.mutations import MUTATIONS, mutate
+from tests.audit.zoo.styles import STYLES, Program
+from tests.audit.zoo.variants import variant
+
+STYLE = {style.name: style for style in STYLES}
+MUTATION = {mutation.name: mutation for mutation in MUTATIONS}
+
+
+def measured_of(program: Program | None) -> tuple[Measured, Reading | None]:
+    """The credit of a program of the zoo, and its reading."""
+    assert program is not None
+    with running(program) as (runner, _):
+        found = measure(survey(runner, 200, 20, lambda what, done, expected: None), runner)
+    assert found is not None
+    return found, read(found)
+
+
+# differentiated by the graph; by differences; two episodes; with a critic
+@pytest.mark.parametrize("style", ["flat", "numpy_sampling", "batch", "actor_critic"])
+def test_the_credit_of_a_right_program_is_that_of_reinforce(style: str) -> None:
+    found, reading = measured_of(variant(STYLE[style], "as-written", "exact"))
+    right = reinforce_credit(found.evidence, 0.9)
+    factor = float((found.credit * right).sum() / (right * right).sum())
+    np.testing.assert_allclose(found.credit, factor * right, rtol=0.0, atol=1e-8)
+    assert found.kind == "linear"
+    assert reading is not None
+    assert (reading.rule, reading.mean) == ("", "")
+    assert reading.dated == pytest.approx(0.9, abs=1e-8)
+    assert reading.discount == pytest.approx(0.9, abs=1e-8)
+
+
+def test_the_credit_of_reinforce_by_hand() -> None:
+    found, _ = measured_of(variant(STYLE["flat"], "as-written", "exact"))
+    assert reinforce_credit(found.evidence, 0.5).tolist() == [
+        [1.0, 0.5, 0.25], [0.0, 0.5, 0.25], [0.0, 0.0, 0.25],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("style", "convention", "kind", "mean"),
+    [("flat", "centred", "linear", "batch"), ("batch", "whitened", "rescaled", "batch")],
+)
+def test_what_is_subtracted_is_read(style: str, convention: str, kind: str, mean: str) -> None:
+    found, reading = measured_of(variant(STYLE[style], "as-written", convention))
+    assert found.kind == kind
+    assert reading is not None
+    assert (reading.rule, reading.mean) == ("", mean)
+    assert reading.beta == pytest.approx(1.0, abs=1e-6)
+    assert reading.discount == pytest.approx(0.9, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("style", "mutation", "rule"),
+    [
+        ("flat", "past-rewards", "rewards-so-far"),
+        ("bernoulli", "reversed-returns", "reversed-returns"),
+        ("gaussian", "shifted-rewards", "shifted-rewards"),
+    ],
+)
+def test_a_fault_is_a_shape_of_the_credit(style: str, mutation: str, rule: str) -> None:
+    _, reading = measured_of(mutate(STYLE[style], MUTATION[mutation]))
+    assert reading is not None
+    assert reading.rule == rule
+
+
+def told(folder: Path, *changes: tuple[str, str]) -> AuditReport:
+    """The report of the plain program with some of its text exchanged."""
+    path = write_program(folder)
+    text = path.read_text(encoding="utf-8")
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    path.write_text(text, encoding="utf-8")
+    return audit_here(path, 60)
+
+
+def test_the_discount_is_what_the_program_does(tmp_path: Path) -> None:
+    halved = told(
+        tmp_path, ("GAMMA = 0.9", "GAMMA = 1.0"), (LOSS, LOSS + "\n    loss = 0.5 * loss")
+    )
+    assert (halved.verdict, halved.discount) == ("unbiased", 1.0), halved.text()
+    assert halved.rule == "0.5 × reward-to-go (γ = 1)"
+    assert "γ = 1 (measured: the powers in its weights)" in halved.text(300)
+    # a factor is no discount, and neither is a constant that nothing reads
+    factor = told(
+        tmp_path, ("GAMMA = 0.9", "GAMMA = 1.0"), (LOSS, LOSS.replace("(gamma", "(0.99 * gamma"))
+    )
+    assert (factor.verdict, factor.discount) == ("unbiased", 1.0)
+    unused = told(tmp_path, ("GAMMA = 0.9", "EPS, OTHER, GAMMA = 1e-8, 0.99, 9 / 10"))
+    assert (unused.verdict, round(unused.discount, 9)) == ("unbiased", 0.9)
+
+
+def test_the_report_shows_the_credit_beside_that_of_reinforce(tmp_path: Path) -> None:
+    report = told(tmp_path, (LOSS, "loss = -(gamma_t * log_probs * torch.tensor(rewards)).sum()"))
+    assert report.verdict == "biased"
+    assert report.credit is not None
+    given, right = np.array(report.credit.given), np.array(report.credit.reinforce)
+    np.testing.assert_allclose(given, np.diag(np.diag(right)), atol=1e-9)
+    assert "0.000 (0.900)" in report.text()
+    assert "each in units of its largest" in report.html()
