@@ -16,7 +16,7 @@ from eligibility.ops import _cpu
 from eligibility.ops._categorical_call import CategoricalCall
 from eligibility.ops._loss_backends import taker_of
 from eligibility.ops._loss_node import is_small
-from eligibility.ops._summed_loss import PolicyLoss, checked_objective
+from eligibility.ops._summed_loss import PolicyLoss, checked_objective, rebuilt
 from eligibility.ops.policy_loss import Reduction
 from eligibility.shapes import are_values_readable
 
@@ -85,10 +85,18 @@ def reinforce_gradient(
         taker = taker_of(loss, at_any_size=False)
         if taker is not None:
             return taker(loss, None)
-    raw = logits.detach().requires_grad_()
-    with torch.enable_grad():
-        value = loss._replace(call=replace(call, raw=raw)).value()
-    (gradient,) = torch.autograd.grad(value, raw)
+    return _differentiated(loss)
+
+
+def _differentiated(loss: PolicyLoss) -> tuple[Tensor, Tensor]:
+    """By autograd, also where the caller is in inference mode, which records nothing."""
+    with torch.inference_mode(False), torch.enable_grad():
+        numbers, tensors = loss.parts()
+        raw, *others = (t.clone() if t is not None and t.is_inference() else t for t in tensors)
+        assert raw is not None  # the logits
+        leaf = raw.detach().requires_grad_()
+        value = rebuilt(numbers, [leaf, *others]).value()
+        (gradient,) = torch.autograd.grad(value, leaf)
     return value.detach(), gradient
 
 
