@@ -9,6 +9,9 @@ from eligibility.audit.quadrature import COARSE, off_the_nodes, rule
 from eligibility.audit.trace import Draw, Trace
 
 MAX_CHOICES = 40_000  # a batch of 10,000 steps, with the problem's own choices
+# Work is counted, not timed: what a run comes to must not depend on the machine's other work.
+MAX_STEPS = 40_000
+MAX_OPERATIONS = 500_000  # of torch
 MAX_UPDATES = 128  # of one round: a batch with 80 steps of a critic on it is customary
 
 
@@ -17,6 +20,10 @@ class TooManyChoicesError(BaseException):
 
     Not an ``Exception``: a program's own ``except Exception`` must not swallow it.
     """
+
+
+class TooMuchWorkError(BaseException):  # for the same reason
+    """The program does more before its first update than the audit follows; it says of what."""
 
 
 class PathComplete(BaseException):  # the normal end of a run, no error

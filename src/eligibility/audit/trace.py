@@ -185,7 +185,7 @@ class Trace:
 
     Attributes:
         outcome: "updated" (it went past its first update), "finished", "choices" (too many),
-            "error", "exited", "killed" or "time".
+            "work" (too much), "error", "exited", "killed" or "time".
         detail: The error's text, or what happened.
         file: Where, as a path; empty if unknown.
         line: Where.

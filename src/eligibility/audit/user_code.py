@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import sysconfig
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 
-_LIBRARIES = (
-    str(Path(__file__).parent),
-    *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
-)
+# Folders of packages carry these names, wherever they are; a package that is built where its
+# source lies is found by its own.
+_INSTALLED = ("site-packages", "dist-packages")
+_BUILT = ("torch", "numpy", "gymnasium")
 
 
 def user_place() -> tuple[str, int]:
@@ -25,4 +28,17 @@ def user_place() -> tuple[str, int]:
 
 def is_user_file(name: str) -> bool:
     """Neither the standard library, nor an installed package, nor this one."""
-    return not name.startswith("<") and not name.startswith(_LIBRARIES)
+    return not (name.startswith(("<", *_libraries())) or _installed(name))
+
+
+def _installed(name: str) -> bool:
+    return any(f"{os.sep}{folder}{os.sep}" in name for folder in _INSTALLED)
+
+
+@cache
+def _libraries() -> tuple[str, ...]:
+    own = str(Path(__file__).parent)
+    standard = (sysconfig.get_path(name) for name in ("stdlib", "platstdlib"))
+    found = (find_spec(name) for name in _BUILT)
+    built = (str(Path(spec.origin).parent) for spec in found if spec and spec.origin)
+    return tuple(folder + os.sep for folder in (own, *standard, *built))

@@ -13,7 +13,13 @@ import torch
 from torch.autograd import grad as differentiated  # before it is patched
 
 from eligibility.audit.arrays import Array
-from eligibility.audit.choices import MAX_UPDATES, Choices, PathComplete
+from eligibility.audit.choices import (
+    MAX_STEPS,
+    MAX_UPDATES,
+    Choices,
+    PathComplete,
+    TooMuchWorkError,
+)
 from eligibility.audit.interception.groups import Group, joined
 from eligibility.audit.interception.left_over import LeftOver
 from eligibility.audit.interception.observations import jittered
@@ -165,6 +171,8 @@ class Recorder:
         )  # fmt: skip
 
     def _record(self, step: Step) -> None:
+        if len(self.steps) >= MAX_STEPS:
+            raise TooMuchWorkError(f"{MAX_STEPS:,} steps of its environments")
         self.steps.append(step)
         self._last[step.environment] = step
         self._served.add(step.environment)

@@ -81,6 +81,11 @@ def what_it_needs(trace: Trace) -> str:
             "it makes too many random choices before its first update; pass arguments after `--` "
             f"that make its batches small, {_ADAPTER}"
         )
+    elif trace.outcome == "work":
+        need = (
+            f"it takes more than {trace.detail} before its first update; pass arguments after `--` "
+            f"that make its batches small, {_ADAPTER}"
+        )
     elif trace.outcome == "time":
         need = f"{trace.detail}; raise `--time-limit`, or pass arguments that make it shorter"
     else:

@@ -12,7 +12,7 @@ import numpy as np
 PASSIVE = {
     "size", "dim", "ndimension", "numel", "nelement", "stride", "is_contiguous", "element_size",
     "data_ptr", "is_floating_point", "requires_grad_", "__len__", "__repr__", "__hash__",
-    "get_device",
+    "get_device", "untyped_storage",
     "zeros_like", "ones_like", "empty_like", "new_zeros", "new_ones", "new_empty", "is_complex",
     "storage_offset", "is_same_size", "register_hook", "retain_grad", "result_type", "set_",
 }  # fmt: skip

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from eligibility.audit.arrays import Array
+from eligibility.audit.choices import MAX_OPERATIONS, TooMuchWorkError
 from eligibility.audit.noise.elements import positions_in, same_elements
 from eligibility.audit.noise.numbers import Noise
 from eligibility.audit.noise.numpy_numbers import NoiseArray, NoiseFloat, plain_view, settled
@@ -46,6 +47,7 @@ class TorchNoise(TorchFunctionMode):
     def __init__(self, noise: Noise, running: Callable[[], bool]) -> None:
         super().__init__()
         self._noise, self._running = noise, running
+        self._operations = 0
         self._symbols: dict[int, tuple[Tensor, Symbol]] = {}
         # of each storage: the tensors in it that are noise, for views that were made before
         self._stored: dict[int, list[Tensor]] = {}
@@ -55,6 +57,9 @@ class TorchNoise(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
+        self._operations += 1
+        if self._operations > MAX_OPERATIONS:
+            raise TooMuchWorkError(f"{MAX_OPERATIONS:,} operations of torch")
         if any(_is_numpy_noise(value) for value in args):
             args = tuple(map(self._from_numpy, args))
             if name in ("tensor", "as_tensor", "from_numpy"):

@@ -6,7 +6,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 
-from eligibility.audit.choices import PathComplete, TooManyChoicesError
+from eligibility.audit.choices import PathComplete, TooManyChoicesError, TooMuchWorkError
 from eligibility.audit.interception.context import intercepted
 from eligibility.audit.interception.language import LanguageProgram
 from eligibility.audit.interception.recorder import Recorder
@@ -30,6 +30,8 @@ def execute(program: Callable[[], object], job: Job, *, four_tuple: bool = False
         outcome = "choices"
     except LanguageProgram:
         outcome = LANGUAGE
+    except TooMuchWorkError as error:
+        outcome, detail = "work", str(error)
     except SystemExit as error:
         if error.code not in (None, 0):
             outcome, detail = "error", f"the program left with exit status {error.code}"
