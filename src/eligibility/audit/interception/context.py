@@ -9,7 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from eligibility.audit import raised
-from eligibility.audit.interception import environments, learning, samplers, surroundings
+from eligibility.audit.interception import (
+    environments,
+    learning,
+    processes,
+    samplers,
+    surroundings,
+)
 from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.interception.statements import follow
 from eligibility.audit.noise import numpy_numbers
@@ -35,6 +41,7 @@ def intercepted(recorder: Recorder, *, four_tuple: bool = False) -> Iterator[Non
         environments.replace_environments(patches, recorder, four_tuple)
         learning.watch_optimizers(patches, recorder)
         surroundings.quieten(patches)
+        processes.stay_in_process(patches)
         with TorchNoise(recorder.noise, lambda: recorder.running) as following:
             recorder.is_parameter = following.release
             if not recorder.job.followed:
