@@ -4,7 +4,8 @@ What a run leaves must not depend on how often it was killed. A training is kill
 command is given again, with ``--resume`` once the folder has a config, and so on until it ends; its
 config, curve, checkpoint and picture must then be byte for byte those of a run that never stopped,
 and no temporary file may be left. Checkpoints are written after every rollout, so that most moments
-are those of a write.
+are those of a write. A moment that is drawn may come after the end of a run: the last column says
+how many kills met a running process, where they were counted.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ def run() -> Iterator[Row]:
 
         def killed(attack: str, times: int, *chances: Callable[[], Moment], **how: bool) -> Row:
             runs = ([chance() for chance in chances] for _ in range(times))
-            return row_of(attack, SAME_FILES, [_killed(folder, whole, run, **how) for run in runs])
+            kills: list[int] = []
+            outcomes = [_killed(folder, whole, run, kills, **how) for run in runs]
+            return row_of(attack, SAME_FILES, outcomes, f"{len(kills)} kills met a running process")
 
         def early() -> Moment:
             return _after(dice.uniform(0, seconds))
@@ -87,9 +90,17 @@ def run() -> Iterator[Row]:
 
 
 def _killed(
-    folder: Path, whole: Path, moments: list[Moment], slow: bool = False, no_save: bool = False
+    folder: Path,
+    whole: Path,
+    moments: list[Moment],
+    kills: list[int],
+    slow: bool = False,
+    no_save: bool = False,
 ) -> str:
-    """What is wrong after a run that was killed at these moments; empty: nothing."""
+    """What is wrong after a run that was killed at these moments; empty: nothing.
+
+    A process that ended before its moment was not killed; ``kills`` gets the ids of the others.
+    """
     path, log = folder / "killed", folder / "log"
     change = _slow if slow else _never_saving if no_save else lambda: None
     for moment in moments:
@@ -102,6 +113,7 @@ def _killed(
                 return "the moment never came"
         if not _ended(child):
             os.kill(child, signal.SIGKILL)
+            kills.append(child)
         wait(child)
     return _finish(path, log) or _compare_and_remove(path, whole)
 

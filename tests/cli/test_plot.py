@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
+
+import pytest
 
 from eligibility.train.learner import Reinforce
 from eligibility.train.run_folder import RunFolder
@@ -29,4 +32,21 @@ def test_plot_of_what_is_no_run_is_one_line(eligibility: Command) -> None:
     assert errors == (
         "error: `.`: got no run folder, expected a run folder, or a folder of several; "
         "pass what eligibility train or sweep has written\n"
+    )
+
+
+def test_plot_without_matplotlib_says_what_is_missing(
+    eligibility: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name, *rest: (name != "matplotlib" and find(name, *rest)) or None,
+    )
+    assert eligibility("plot", ".", "--out", "curves.png") == (
+        2,
+        "",
+        "error: the package `matplotlib`: got no installation of it, expected eligibility with its "
+        'training extra; pip install "eligibility[train]"\n',
     )

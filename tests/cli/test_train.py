@@ -208,6 +208,28 @@ def test_a_run_is_filmed_when_trained_and_when_evaluated(
         assert (tmp_path / name).read_bytes().startswith(b"GIF89a")
 
 
+@pytest.mark.parametrize(
+    ("env", "video", "message"),
+    [
+        ("Spoken-v0", "a.gif", "the environment's picture: got str for a picture"),
+        ("Bandit-v0", "a.gif", "the environment's picture: got "),
+        ("Lamp-v0", ".", "cannot write `.`: got Is a directory"),
+    ],
+)
+def test_a_film_that_cannot_be_made_is_found_before_the_first_step(
+    env: str, video: str, message: str, tmp_path: Path, eligibility: Command
+) -> None:
+    status, _, errors = eligibility("train", HERE + env, "--out", "run", "--video", video)
+    assert (status, errors.startswith(f"error: {message}")) == (2, True), errors
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_names_with_brackets_are_shown_as_they_are(tmp_path: Path, eligibility: Command) -> None:
+    options = ("--steps", "20", "--environments", "2", "--out", "[/red]")
+    status, output, errors = eligibility("train", HERE + "Bandit-v0", *options)
+    assert (status, "everything is in [/red]" in output) == (0, True), errors
+
+
 def test_a_run_is_logged_to_weights_and_biases_if_that_is_installed(
     eligibility: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,6 +116,17 @@ from eligibility.train.presets import PRESETS
             "separate them by commas",
         ),
         (
+            {"hidden_sizes": (65_536, 65_536)},
+            "`hidden_sizes`: got 2 layers with 4,294,967,296 weights between them, expected at "
+            "most 100 layers and 268,435,456 weights; choose smaller ones, or pass a network of "
+            "your own",
+        ),
+        (
+            {"environments": 300_000},
+            "`environments`: got 300000, expected a whole number in [1, 65536]; choose a smaller "
+            "one",
+        ),
+        (
             {"baseline": "leave-one-oot"},
             "`baseline`: got 'leave-one-oot', expected none or moving-average or leave-one-out "
             "or time-dependent-leave-one-out or state-value or per-weight; did you mean "

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields
+from itertools import pairwise
 from typing import Any
 
 from eligibility.errors import InvalidValueError
@@ -35,6 +36,7 @@ _NOT_NEGATIVE = Number(0, LARGEST, "a finite number >= 0")
 _POSITIVE = Number(0, LARGEST, "a finite number > 0", above=True)
 # A file that asks for more is answered before memory is taken for it.
 _MOST_ENVIRONMENTS = _WIDEST = 2**16
+_MOST_LAYERS, _MOST_WEIGHTS = 100, 2**28
 _WIDTHS = Several(int, f"positive widths up to {_WIDEST}, such as 64,64", largest=_WIDEST)
 _SIDE_BY_SIDE = Whole(1, _MOST_ENVIRONMENTS)
 
@@ -182,7 +184,19 @@ class Config:
         for option in fields(self):
             value = option.metadata["domain"](option.name, getattr(self, option.name))
             object.__setattr__(self, option.name, value)
+        self._check_size()
         self._check_combinations()
+
+    def _check_size(self) -> None:
+        """Refuse a network that is larger than any that this trains, before it is made."""
+        weights = sum(a * b for a, b in pairwise(self.hidden_sizes))
+        if len(self.hidden_sizes) > _MOST_LAYERS or weights > _MOST_WEIGHTS:
+            raise InvalidValueError(
+                "`hidden_sizes`",
+                f"{len(self.hidden_sizes)} layers with {weights:,} weights between them",
+                f"at most {_MOST_LAYERS} layers and {_MOST_WEIGHTS:,} weights",
+                "choose smaller ones, or pass a network of your own",
+            )
 
     def _check_combinations(self) -> None:
         """Refuse options that would do nothing, or make no sense, together."""
