@@ -22,12 +22,14 @@ from eligibility.audit.examine import examine
 from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.matching import GIVEN, Constants
 from eligibility.audit.judgement.source import Source, read_source
+from eligibility.audit.language.token_loss import audit_token_loss
 from eligibility.audit.reporting.report import AuditReport
 from eligibility.audit.running.runner import CallableRunner
 from eligibility.audit.tensordicts import takes_tensordict, training_of
 from eligibility.errors import InvalidTypeError, InvalidValueError
 
 _SAMPLES = 200
+_TOKEN_PATHS = 3000  # of a loss over tokens, which cannot be sampled
 
 
 def audit_agent(
@@ -124,8 +126,9 @@ def audit_loss(
             of all episodes [T]: ``log_probs`` (or ``log_prob``), ``logits`` [T, K], ``actions``,
             ``rewards``, ``returns`` or ``advantages`` (reward-to-go), ``entropy``,
             ``old_log_probs``, ``terminated``, ``truncated``, ``dones``. With a parameter ``mask``
-            everything is [B, T], an episode a row, and ``returns`` or ``advantages`` [B] are those
-            of whole episodes, as losses over tokens have it.
+            it is a loss over tokens, [B, T] with an answer a row, and ``rewards``, ``returns`` or
+            ``advantages`` are [B]: then this is `audit_token_loss` of one prompt with ``episodes``
+            answers.
         environment: The probe takes the sizes of this environment.
         episodes: Episodes in a batch.
         discount: γ of the returns; None: 1, or found in the function's file.
@@ -150,6 +153,10 @@ def audit_loss(
     check_callable(function, "function", "pass a function that returns the loss")
     _check_probe(environment, episodes, discount, max_paths)
     names = _parameters(function)
+    if "mask" in names:
+        return audit_token_loss(
+            function, prompts=1, group_size=episodes, max_paths=max(max_paths, _TOKEN_PATHS)
+        )
     unknown = [name for name in names if name not in _FILLED]
     if unknown:
         raise InvalidTypeError(
@@ -169,7 +176,7 @@ def audit_loss(
         optimizer = torch.optim.SGD([*policy.parameters(), *extra], lr=1e-2)
         while True:
             batch = [_episode(made, policy, gamma) for _ in range(episodes)]
-            filled = _padded(batch) if "mask" in names else _concatenated(batch)
+            filled = _concatenated(batch)
             loss: Any = loss_module(**{name: filled[name] for name in names})
             optimizer.zero_grad()
             loss.backward()
@@ -311,18 +318,6 @@ _FILLED = {*_COLUMNS, *_ALIASES, "returns", "old_log_probs", "dones", "mask"}
 def _concatenated(batch: list[dict[str, Tensor]]) -> dict[str, Tensor]:
     """[T]: the steps of all episodes one after the other."""
     return _completed({name: torch.cat([e[name] for e in batch]) for name in batch[0]})
-
-
-def _padded(batch: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """[B, T]: an episode a row, padded at the end; returns are [B], of whole episodes."""
-    rows = {
-        name: nn.utils.rnn.pad_sequence([e[name] for e in batch], batch_first=True)
-        for name in batch[0]
-    }
-    lengths = torch.tensor([len(e["rewards"]) for e in batch])
-    mask = torch.arange(int(lengths.max())) < lengths[:, None]
-    whole = torch.stack([e["returns"][0] for e in batch])
-    return _completed(rows | {"returns": whole, "mask": mask.to(whole.dtype)})
 
 
 def _completed(filled: dict[str, Tensor]) -> dict[str, Tensor]:

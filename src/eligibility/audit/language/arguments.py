@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -229,6 +230,13 @@ def _wants_advantages(loss: Callable[..., Any]) -> bool:
 
 def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     """Parameters that can be given by name: those of ``forward`` for a module."""
+    return (
+        _signature(function) if isinstance(function, Hashable) else _signature.__wrapped__(function)
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def _signature(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     kinds = (
         inspect.Parameter.VAR_POSITIONAL,
         inspect.Parameter.VAR_KEYWORD,

@@ -9,6 +9,8 @@ import numpy as np
 
 from eligibility.audit.faults import CHOICES
 from eligibility.audit.language.facts import TOLERANCE, Facts, against
+from eligibility.audit.language.laws import RATIOS
+from eligibility.audit.language.places import place_of
 from eligibility.audit.language.reading import Reading, predicted
 from eligibility.audit.language.sample import sample_of
 from eligibility.audit.reporting.report import Convention
@@ -20,6 +22,12 @@ _OF_DIVISOR = {
     "tokens of the ended": "mean-over-time",
     "slice-tokens": "micro-batch-mean",
     "width": "padded-width",
+}
+_OF_RATIO = {
+    "token-ratio": "token-ratio",
+    "prefix-ratio": "token-ratio",
+    "sequence-ratio": "sequence-ratio",
+    "geometric-mean-ratio": "geometric-mean-ratio",
 }
 _OF_SCALE = {
     "group": "whitened",
@@ -35,7 +43,10 @@ def conventions_of(facts: Facts) -> tuple[Convention, ...]:
     found = [*_of_reading(facts), *_of_regularisers(facts)]
     if facts.residual < TOLERANCE and abs(facts.factor - 1.0) > TOLERANCE:
         found.append(("constant-scale", 0.0))
-    return tuple(Convention(name, CHOICES[name].means, bias) for name, bias in dict(found).items())
+    return tuple(
+        Convention(name, CHOICES[name].means, bias, 0.0, *place_of(name, facts.operations))
+        for name, bias in dict(found).items()
+    )
 
 
 def _of_reading(facts: Facts) -> Iterator[tuple[str, float | None]]:
@@ -43,6 +54,9 @@ def _of_reading(facts: Facts) -> Iterator[tuple[str, float | None]]:
     if reading is None:
         return
     plain = replace(reading, divisor="constant", scale="none")
+    if reading.factor in RATIOS:
+        yield _OF_RATIO[reading.factor], _bias(facts, plain)
+        plain = replace(plain, factor="sequence-ratio")  # which is exact
     parts = [part for part in reading.divisor.split(", ") if part in _OF_DIVISOR]
     for part in parts:
         yield _OF_DIVISOR[part], _bias(facts, replace(plain, divisor=part_alone(part)))

@@ -18,6 +18,7 @@ from eligibility.audit.language.invariances import invariances
 from eligibility.audit.language.languages import World
 from eligibility.audit.language.measurement import Observed, ascents, observe, true_directions
 from eligibility.audit.language.outcomes import Outcomes
+from eligibility.audit.language.places import Operation, operations
 from eligibility.audit.language.reading import EXACT, EXACT_IN_SINGLE, Reading, read
 from eligibility.audit.language.regularisers import (
     DIRECTION_OF,
@@ -25,6 +26,7 @@ from eligibility.audit.language.regularisers import (
     read_regularisers,
 )
 from eligibility.audit.language.sample import Sample, sample_of
+from eligibility.audit.language.token_batch import TokenBatch
 from eligibility.audit.reporting.report import Credit
 
 _Found = TypeVar("_Found")
@@ -56,6 +58,7 @@ class Facts:
         credit_in_answer: [T, T] ∂(weight of token t)/∂(reward at token t′) of a long answer.
         credit: M of one outcome, if the loss can be asked for it.
         invariances: Relative changes of the gradient, likewise.
+        operations: What the loss did on one batch, if possible one whose gradient is no number.
     """
 
     observed: Observed
@@ -78,6 +81,7 @@ class Facts:
     credit_in_answer: Array = field(default_factory=lambda: np.eye(1))
     credit: Credit | None = None
     invariances: Mapping[str, float] = field(default_factory=dict)
+    operations: tuple[Operation, ...] = ()
 
 
 def measure(bound: BoundLoss, outcomes: Outcomes) -> Facts:
@@ -94,6 +98,7 @@ def measure(bound: BoundLoss, outcomes: Outcomes) -> Facts:
         credit_in_answer=_credit_in_answer(bound, world),
         credit=credit_of(bound, world, outcome, unit),
         invariances=invariances(bound, world, outcomes.chosen),
+        operations=tuple(operations(bound, _traced(facts.observed, outcome))),
     )
 
 
@@ -135,6 +140,16 @@ def facts_of(observed: Observed, micro_batch: int | None) -> Facts:
         padded=_share(np.nan_to_num(observed.padded), np.nan_to_num(observed.ascent)),
         sample=whole,
     )
+
+
+def _traced(observed: Observed, outcome: Tensor) -> TokenBatch:
+    """The batch whose operations are recorded."""
+    worlds = observed.outcomes.worlds
+    broken = np.flatnonzero(~observed.finite)
+    if not len(broken):
+        return worlds[0].batch(outcome)
+    first = int(broken[0])
+    return worlds[int(observed.world[first])].batch(torch.as_tensor(observed.chosen[first]))
 
 
 def against(expected: Array, truth: Array, typical: float) -> tuple[float, float, float]:
@@ -220,7 +235,7 @@ def _share(part: Array, whole: Array) -> float:
 
 def _reference(bound: BoundLoss, world: World, chosen: Tensor) -> tuple[bool, bool]:
     """Whether another reference changes the loss, and whether it changes the gradient."""
-    some = chosen[:: max(len(chosen) // 8, 1)]
+    some = chosen[:: max(len(chosen) // 4, 1)][:4]
     generator = torch.Generator().manual_seed(9)
     noise = torch.randn(world.ref_logits.shape, generator=generator, dtype=torch.float64)
     moved = replace(world, ref_logits=world.ref_logits + 0.3 * noise)

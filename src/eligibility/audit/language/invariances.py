@@ -14,7 +14,7 @@ from eligibility.audit.language.languages import World, make_world
 from eligibility.audit.language.measurement import TokenLoss, ascents
 from eligibility.audit.language.token_batch import TokenBatch
 
-_OUTCOMES = 24  # on which the changes are made
+_OUTCOMES = 12  # on which the changes are made
 _WIDER = 2  # columns of padding that are added
 _SHIFT = 1.7  # what is added to every reward
 

@@ -10,12 +10,12 @@ from eligibility.audit.faults import FAULTS
 from eligibility.audit.faults.language import FIXES
 from eligibility.audit.language.conventions import convention_of_term, conventions_of
 from eligibility.audit.language.facts import TOLERANCE, Facts
+from eligibility.audit.language.places import NOWHERE, Place, place_of
 from eligibility.audit.language.wanted import wanted_components
 from eligibility.audit.reporting.report import AuditReport, Finding
 
 # Noticed, and no bias: it is said as a warning where the expectation is exact.
 _MAY_BE_EXACT = ("broadcast", "padding-counted", "mean-log-prob-times-sum-of-returns")
-Place = tuple[str, int]
 
 
 def judge(facts: Facts, program: str, place: Place) -> AuditReport:
@@ -24,7 +24,7 @@ def judge(facts: Facts, program: str, place: Place) -> AuditReport:
     Args:
         facts: What was measured.
         program: Its name.
-        place: Where it is.
+        place: Where it is, for what no operation stands for.
     """
     findings = tuple(_finding(rule, seen, place, facts) for rule, seen in _noticed(facts))
     conventions = conventions_of(facts)
@@ -160,6 +160,8 @@ def _undetached(given: Mapping[str, float]) -> str:
 
 def _finding(rule: str, seen: str, place: Place, facts: Facts) -> Finding:
     fault = FAULTS[rule]
+    found = place_of(rule, facts.operations)
+    place = place if found == NOWHERE else found
     harmless = rule in _MAY_BE_EXACT and facts.residual < TOLERANCE
     severity = "warning" if harmless else fault.severity
     means = f"{fault.means}; no bias, only more noise" if harmless else fault.means

@@ -77,10 +77,12 @@ def _shapes(sample: Sample, off_policy: bool, exact: float) -> Iterator[Reading]
     """Compositions in the order in which they are tried."""
     factors = ["one", *RATIOS, *FACTORS] if off_policy else [*FACTORS]
     for scored, factor in itertools.product(SCORED, factors):
-        pattern = _pattern(sample, scored, exact)
+        if scored != "taken" and factor != "one":
+            continue
         scales = SCALES if scored == "taken" and factor == "one" else COMMON_SCALES
         if project(sample, SCORED[scored](sample))[1] > exact:
             continue
+        pattern = _pattern(sample, scored, exact)
         for scale, divisor in itertools.product(scales, DIVISORS):
             yield Reading({}, divisor, scale, 0.0, pattern, factor, scored)
 

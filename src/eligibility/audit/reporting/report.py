@@ -47,12 +47,21 @@ class Convention:
         means: What it does.
         bias: ‖E[g] − c·∇J‖ / ‖E[g]‖ that it alone causes on the probe; None if not measured.
         error: Standard error of that bias; 0 where every path was run.
+        file: Where it is made; empty if unknown.
+        line: Where, from 1; 0 if unknown.
     """
 
     name: str
     means: str
     bias: float | None
     error: float = 0.0
+    file: str = ""
+    line: int = 0
+
+    @property
+    def place(self) -> str:
+        """Where it is made, as it is shown."""
+        return f"{Path(self.file).name}:{self.line}" if self.line else ""
 
     @property
     def size(self) -> str:
@@ -248,6 +257,7 @@ class AuditReport:
 
     def to_json(self) -> str:
         """The report as JSON: the fields that programs rely on, and the rest beside them."""
+        placed = [convention for convention in self.conventions if convention.line]
         return json.dumps(
             {
                 "verdict": self.verdict,
@@ -260,6 +270,7 @@ class AuditReport:
                 "rule": self.rule,
                 "convention_biases": {c.name: c.bias for c in self.conventions},
                 "convention_errors": {c.name: c.error for c in self.conventions},
+                "convention_places": {c.name: f"{c.file}:{c.line}" for c in placed},
                 "weights": [vars(row) for row in self.weights],
                 "scale": _number(self.scale),
                 "credit": vars(self.credit) if self.credit else None,

@@ -76,8 +76,12 @@ def _conventions(report: AuditReport) -> Table:
     table.add_column("convention")
     table.add_column("bias", justify="right")
     table.add_column("what it does")
+    placed = any(convention.place for convention in report.conventions)
+    if placed:
+        table.add_column("where")
     for convention in report.conventions:
-        table.add_row(convention.name, convention.size, convention.means)
+        place = [convention.place] if placed else []
+        table.add_row(convention.name, convention.size, convention.means, *place)
     return table
 
 

@@ -1,0 +1,257 @@
+"""Where in a loss something happens: the line of the operation, found by what the data does.
+
+A loss is run once with every operation recorded: what it read, of which fields of the batch that
+was made, and the line that called it. Names of variables play no part.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from eligibility.audit.language.arguments import BoundLoss
+from eligibility.audit.language.token_batch import TokenBatch
+
+Place = tuple[str, int]
+NOWHERE: Place = ("", 0)
+_NOT_THE_LOSS = (str(Path(torch.__file__).parent), str(Path(__file__).parent), "<")
+_POLICY = frozenset({"log_probs", "logits", "hidden", "unembedding"})
+_REWARDS = frozenset({"rewards", "token_rewards"})
+_REFERENCE = frozenset({"ref_log_probs", "ref_logits"})
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation of a loss.
+
+    Attributes:
+        name: Of torch's function.
+        place: File and line that called it.
+        read: Fields that each tensor it read was made of.
+        graded: Whether each of these carries a gradient.
+        sizes: Elements of each.
+        made: Fields that its result was made of.
+        differentiable: Whether its result carries a gradient.
+        floating: Whether its result is floating-point.
+        size: Elements of its result.
+        finite: Whether the result is, or some tensor read was not.
+    """
+
+    name: str
+    place: Place
+    read: tuple[frozenset[str], ...]
+    graded: tuple[bool, ...]
+    sizes: tuple[int, ...]
+    made: frozenset[str]
+    differentiable: bool
+    floating: bool
+    size: int
+    finite: bool
+
+
+def operations(bound: BoundLoss, batch: TokenBatch) -> list[Operation]:
+    """Every operation of a loss on a batch, in their order; none if they cannot be followed."""
+    recorder = _Recorder(batch)
+    with suppress(Exception), recorder:  # a compiled loss may not run under a recorder
+        bound(batch)
+    return [operation for operation in recorder.operations if operation.place != NOWHERE]
+
+
+class _Recorder(TorchFunctionMode):
+    """Follows which fields of the batch every tensor was made of."""
+
+    def __init__(self, batch: TokenBatch) -> None:
+        super().__init__()
+        self.operations: list[Operation] = []
+        self._kept: list[Tensor] = []  # so that no id is given twice
+        self._fields: dict[int, frozenset[str]] = {}
+        for field in fields(batch):
+            value = getattr(batch, field.name)
+            if isinstance(value, Tensor):
+                self._note(value, frozenset({field.name}))
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        read = list(_tensors((args, kwargs or {})))
+        # looked at before the call: one in place changes what it reads
+        finite = all(bool(torch.isfinite(tensor).all()) for tensor in read)
+        graded = tuple(tensor.requires_grad for tensor in read)
+        result = func(*args, **(kwargs or {}))
+        tags = tuple(self._fields.get(id(tensor), frozenset()) for tensor in read)
+        made = frozenset().union(*tags)
+        for tensor in _tensors(result):
+            self._note(tensor, made)
+            self.operations.append(
+                Operation(
+                    name=getattr(func, "__name__", ""),
+                    place=_place(),
+                    read=tags,
+                    graded=graded,
+                    sizes=tuple(tensor.numel() for tensor in read),
+                    made=made,
+                    differentiable=tensor.requires_grad,
+                    floating=tensor.is_floating_point(),
+                    size=tensor.numel(),
+                    finite=not finite or bool(torch.isfinite(tensor).all()),
+                )
+            )
+        return result
+
+    def _note(self, tensor: Tensor, made: frozenset[str]) -> None:
+        self._kept.append(tensor)
+        self._fields[id(tensor)] = made
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from _tensors(item)
+    elif isinstance(value, dict):
+        yield from _tensors(tuple(value.values()))
+
+
+def _place() -> Place:
+    """File and line of the innermost frame that is neither torch's nor the audit's."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(_NOT_THE_LOSS):
+            return frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
+    return NOWHERE
+
+
+Test = Callable[[Operation], bool]
+
+
+def place_of(rule: str, done: Sequence[Operation]) -> Place:
+    """Where a fault or a convention is; `NOWHERE` if no operation stands for it."""
+    for test in _TESTS.get(rule, ()):
+        found = [operation.place for operation in done if test(operation)]
+        if found:
+            return found[0]
+    return done[-1].place if done else NOWHERE
+
+
+def _scores_rewards(op: Operation) -> bool:
+    """A reward meets what carries a gradient."""
+    rewarded = any(tags & _REWARDS for tags in op.read)
+    return rewarded and any(op.graded) and op.differentiable
+
+
+def _compares(op: Operation) -> bool:
+    """Policy and reference meet."""
+    return len(op.read) > 1 and bool(op.made & _REFERENCE) and bool(op.made & _POLICY)
+
+
+def _named(*names: str) -> Callable[[Operation], bool]:
+    return lambda op: op.name.strip("_") in names
+
+
+def _weighs(op: Operation) -> bool:
+    """Policy and behaviour meet."""
+    behaviour = {"old_log_probs", "rollout_log_probs"}
+    return len(op.read) > 1 and bool(op.made & behaviour) and bool(op.made & _POLICY)
+
+
+def _both(*tests: Test) -> Test:
+    return lambda op: all(test(op) for test in tests)
+
+
+def _of_rewards(op: Operation) -> bool:
+    return bool(op.made & _REWARDS) and not op.differentiable
+
+
+def _of_scored_rewards(op: Operation) -> bool:
+    return bool(op.made & _REWARDS) and op.differentiable
+
+
+def _shrinks(op: Operation) -> bool:
+    return bool(op.sizes) and op.size < max(op.sizes)
+
+
+def _grows(op: Operation) -> bool:
+    return len(op.sizes) > 1 and op.size > max(op.sizes) > 1
+
+
+def _ungraded(op: Operation) -> bool:
+    return any(op.graded) and op.floating and not op.differentiable
+
+
+def _adds_terms(op: Operation) -> bool:
+    """A term with rewards and one without, both with a gradient."""
+    graded = [tags for tags, has in zip(op.read, op.graded, strict=True) if has]
+    return len(graded) > 1 and len({bool(tags & _REWARDS) for tags in graded}) > 1
+
+
+def _picks(op: Operation) -> bool:
+    return "tokens" in op.made and bool(op.made & _POLICY) and op.differentiable
+
+
+_divides = _named("div", "truediv", "true_divide", "divide", "rtruediv", "rdiv")
+_averages = _named("mean", "nanmean")
+_deviates = _named("std", "var", "std_mean", "var_mean", "sqrt", "rsqrt")
+_subtracts = _named("sub", "rsub", "subtract")
+_indexes = _named("getitem", "narrow", "select", "roll", "slice")
+
+
+def _divisor(op: Operation) -> bool:
+    """What a sum over scored rewards is divided by depends on the batch's lengths."""
+    counts = op.read[-1] & {"mask", "lengths", "tokens", "ended"} if len(op.read) > 1 else False
+    return _of_scored_rewards(op) and (_averages(op) or (_divides(op) and bool(counts)))
+
+
+# Tests in order of preference; the first operation that passes the first test that any passes.
+_TESTS: dict[str, tuple[Test, ...]] = {
+    "padding-counted": (_both(_of_scored_rewards, _shrinks), _both(_shrinks, _scores_rewards)),
+    "kl-without-gradient": (_both(_compares, _ungraded), _compares),
+    "kl-forward": (_both(_named("exp", "exp2", "expm1", "kl_div"), _compares),
+                   lambda op: op.name == "exp" and bool(op.made & _REFERENCE), _compares),
+    "kl-sign": (_adds_terms, _compares),
+    "entropy-sign": (_adds_terms,),
+    "off-policy-uncorrected": (_scores_rewards,),
+    "behaviour-not-scored": (_picks, _scores_rewards),
+    "first-token-dropped": (_both(_indexes, _shrinks, lambda op: bool(op.made & _POLICY)),),
+    "last-step-dropped": (_both(_indexes, _shrinks, lambda op: bool(op.made & _POLICY)),
+                          _scores_rewards),
+    "scored-other-action": (_picks,),
+    "most-likely-action-scored": (_named("argmax", "max", "amax", "topk"),),
+    "probability-not-log-probability": (
+        _both(_named("exp"), lambda op: op.made <= _POLICY | {"tokens", "mask"}),
+        _both(_named("softmax", "sigmoid"), lambda op: bool(op.made & _POLICY)),
+    ),
+    "broadcast": (_both(_grows, _scores_rewards), _scores_rewards),
+    "rewards-so-far": (_named("cumsum"), _scores_rewards),
+    "immediate-reward": (_scores_rewards,),
+    "advantage-not-detached": (_scores_rewards,),
+    "no-gradient": (_ungraded,),
+    "non-finite-gradient": (lambda op: not op.finite,),
+    "wrong-sign": (_scores_rewards,),
+    "mean-over-each-episode": (_divisor, _averages),
+    "mean-over-time": (_divisor, _averages),
+    "micro-batch-mean": (_divisor, _averages),
+    "padded-width": (_both(_averages, _of_scored_rewards),),
+    "whitened": (_both(_deviates, _of_rewards), _both(_divides, _of_rewards)),
+    "batch-scaled": (_both(_deviates, _of_rewards), _both(_divides, _of_rewards)),
+    "scaled": (_both(_deviates, _of_rewards), _both(_divides, _of_rewards)),
+    "centred": (_both(_subtracts, _of_rewards),),
+    "leave-one-out": (_both(_subtracts, _of_rewards),),
+    "groups-mixed": (_both(_subtracts, _of_rewards),),
+    "truncated-masked": (lambda op: "ended" in op.made and len(op.read) > 1,),
+    "token-ratio": (_weighs,),
+    "sequence-ratio": (_weighs,),
+    "geometric-mean-ratio": (_weighs,),
+    "kl-in-reward": (_compares,),
+    "kl-per-token": (_compares,),
+    "total-variation": (_compares,),
+    "entropy-bonus": (_adds_terms,),
+}  # fmt: skip

@@ -1,0 +1,118 @@
+"""The zoo of losses over tokens: every biased one is detected, and no clean one accused."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import eligibility as el
+from eligibility.audit.language.arguments import bind
+from eligibility.audit.language.behaviour import Behaviour
+from eligibility.audit.language.languages import Language, make_world
+from eligibility.audit.reporting.report import AuditReport
+from tests.audit.language.zoo.parts import Recipe, clean_recipes, faulty_recipes
+from tests.audit.language.zoo.styles import STYLES
+
+SIZES: dict[str, Any] = {"prompts": 2, "group_size": 2, "length": 2, "vocabulary": 2}
+PATHS = 170  # one policy, with its rewards and with their negatives
+
+
+@dataclass(frozen=True)
+class Scored:
+    name: str
+    rule: str
+    report: AuditReport
+
+
+def scored(pairs: Iterable[tuple[str, Recipe]]) -> list[Scored]:
+    return [
+        Scored(
+            f"{style}: {recipe.name}",
+            recipe.rule,
+            el.audit_token_loss(**STYLES[style](recipe), **SIZES, max_paths=PATHS),
+        )
+        for style, recipe in pairs
+    ]
+
+
+def in_two_styles(recipes: list[Recipe]) -> Iterator[tuple[str, Recipe]]:
+    """Each recipe in two styles, every style in its turn."""
+    names = list(STYLES)
+    for number, recipe in enumerate(recipes):
+        yield names[number % len(names)], recipe
+        yield names[(number + 2) % len(names)], recipe
+
+
+def exact_residual(arguments: dict[str, Any]) -> float:
+    """‖E[g] − c ∇E[R]‖ / ‖E[g]‖ by a plain loop over outcomes: the label, without the audit's."""
+    language = Language(**SIZES)
+    world = make_world(language, 0, Behaviour())
+    rows = range(language.prompts * language.group_size)
+    loss = bind(
+        arguments["loss"], arguments.get("advantage"), None, world.batch(torch.tensor([2, 1, 0, 2]))
+    )
+    expected = torch.zeros_like(world.logits)
+    for outcome in itertools.product(range(len(language.answers)), repeat=len(rows)):
+        leaf, (batch,) = world.batches(torch.tensor([outcome]))
+        value = loss(batch)
+        probability = np.prod(
+            [float(world.probabilities[r // 2, a]) for r, a in enumerate(outcome)]
+        )
+        if value.requires_grad:
+            (gradient,) = torch.autograd.grad(value, leaf, allow_unused=True)
+            for row in rows:
+                for place in range(leaf.shape[2]):
+                    state = language.positions[outcome[row], place]
+                    if gradient is not None:
+                        expected[row // 2, state] -= probability * gradient[0, row, place]
+    table = world.logits.clone().requires_grad_()
+    objective = torch.zeros((), dtype=torch.float64)
+    for prompt, (number, answer) in itertools.product(range(2), enumerate(language.answers)):
+        states = [language.states.index(answer[:t]) for t in range(len(answer))]
+        log_prob = sum(
+            table[prompt, s].log_softmax(0)[a] for s, a in zip(states, answer, strict=True)
+        )
+        assert isinstance(log_prob, torch.Tensor)
+        objective = objective + log_prob.exp() * world.rewards[prompt, number]
+    (truth,) = torch.autograd.grad(objective, table)
+    size = expected.norm()
+    if size < 1e-12:
+        return 1.0
+    factor = (expected * truth).sum() / truth.norm() ** 2
+    if factor < 0:
+        return 1.0
+    return float((expected - factor * truth).norm() / size)
+
+
+def test_no_clean_loss_is_accused() -> None:
+    found = scored(itertools.product(STYLES, clean_recipes()))
+    accused = [each.name for each in found if each.report.exit_status]
+    assert len(found) >= 150
+    assert accused == []
+
+
+def test_every_faulty_loss_is_detected_and_named() -> None:
+    found = scored(in_two_styles(faulty_recipes()))
+    missed = [each.name for each in found if each.report.exit_status != 1]
+    named = [each for each in found if each.rule in [f.rule for f in each.report.findings]]
+    assert missed == []
+    assert len(named) >= 0.95 * len(found), [e.name for e in found if e not in named]
+
+
+@pytest.mark.parametrize(
+    "recipe", [*clean_recipes()[::5], *faulty_recipes()[::3]], ids=lambda r: r.name
+)
+def test_the_residual_is_that_of_a_plain_loop(recipe: Recipe) -> None:
+    arguments = STYLES["flat"](recipe)
+    wanted = exact_residual(arguments)
+    report = el.audit_token_loss(**arguments, **SIZES, max_paths=170)
+    if report.verdict == "wrong-sign":
+        assert wanted == 1.0
+    else:
+        assert report.residual == pytest.approx(wanted, abs=1e-9)

@@ -1,0 +1,1 @@
+"""Losses over tokens: styles × faults × clean variants, labelled by exact gradients."""
