@@ -16,6 +16,7 @@ from eligibility.audit.language.arguments import bind
 from eligibility.audit.language.behaviour import Behaviour
 from eligibility.audit.language.languages import Language, make_world
 from eligibility.audit.reporting.report import AuditReport
+from tests.audit.language.zoo.blind import CLEAN, FAULTY
 from tests.audit.language.zoo.parts import Recipe, clean_recipes, faulty_recipes
 from tests.audit.language.zoo.styles import STYLES
 
@@ -116,3 +117,16 @@ def test_the_residual_is_that_of_a_plain_loop(recipe: Recipe) -> None:
         assert wanted == 1.0
     else:
         assert report.residual == pytest.approx(wanted, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_a_clean_loss_of_the_second_part_is_not_accused(name: str) -> None:
+    assert el.audit_token_loss(CLEAN[name], max_paths=520).exit_status == 0
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_a_faulty_loss_of_the_second_part_is_detected_and_named(name: str) -> None:
+    rule, loss = FAULTY[name]
+    report = el.audit_token_loss(loss, max_paths=520)
+    assert report.exit_status == 1
+    assert rule in [finding.rule for finding in report.findings]

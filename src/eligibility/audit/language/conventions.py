@@ -20,6 +20,7 @@ _OF_DIVISOR = {
     "batch-tokens": "mean-over-time",
     "group-tokens": "mean-over-time",
     "tokens of the ended": "mean-over-time",
+    "tokens of groups that differ": "mean-over-time",
     "slice-tokens": "micro-batch-mean",
     "width": "padded-width",
 }

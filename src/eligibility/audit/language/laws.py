@@ -44,6 +44,12 @@ def _width(sample: Sample) -> Array:
     return np.broadcast_to(1.0 / sample.width[:, None], sample.lengths.shape)
 
 
+def _differs(sample: Sample) -> Array:
+    """[M, B] 1.0 for the answers of a group whose rewards are not all the same."""
+    squares = (sample.rewards - sample.by_group(sample.rewards)) ** 2
+    return np.asarray(sample.by_group(squares) > 1e-18, dtype=float)
+
+
 # What the sum over the tokens of an answer is divided by.
 DIVISORS: dict[str, RowLaw] = {
     "constant": _ones,
@@ -52,6 +58,7 @@ DIVISORS: dict[str, RowLaw] = {
     "group-tokens": lambda s: _per(s.by_group(s.lengths.astype(float))),
     "slice-tokens": _slice_tokens,
     "width": _width,
+    "tokens of groups that differ": lambda s: _per(_batch(s.lengths * _differs(s))),
     "ended": lambda s: _of_ended(s, _ones(s)),
     "ended, own-length": lambda s: _of_ended(s, 1.0 / s.lengths),
     "ended, batch-tokens": lambda s: _of_ended(s, _per(_batch(s.lengths.astype(float)))),

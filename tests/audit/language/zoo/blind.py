@@ -1,7 +1,9 @@
 """Losses that were written down, with what should be said of them, before any of them was run.
 
-By the author of the judgement, who had not tried these shapes of code; scored once, see
-``docs/audit/zoo.md``. They are kept as they were, also where the audit was wrong.
+By the author of the judgement, who had not tried these shapes of code; committed and scored once
+after that: 14 of 14 faulty ones detected and rightly named, 9 of 10 clean ones acquitted, and
+``group_loop_with_zero_std_skipped`` "unexplained" (its divisor, the tokens of groups that differ, was
+unknown, and was added then). They are kept as they were.
 """
 
 from __future__ import annotations
@@ -55,7 +57,9 @@ def packed_into_one_row(batch):  # type: ignore[no-untyped-def]
 @clean
 def weighted_cross_entropy(batch):  # type: ignore[no-untyped-def]
     labels = batch.tokens.masked_fill(batch.mask == 0, -100)
-    each = F.cross_entropy(batch.logits.transpose(1, 2), labels, reduction="none", ignore_index=-100)
+    each = F.cross_entropy(
+        batch.logits.transpose(1, 2), labels, reduction="none", ignore_index=-100
+    )
     return (each.sum(1) * batch.rewards).sum()
 
 
