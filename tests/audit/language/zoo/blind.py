@@ -2,8 +2,8 @@
 
 By the author of the judgement, who had not tried these shapes of code; committed and scored once
 after that: 14 of 14 faulty ones detected and rightly named, 9 of 10 clean ones acquitted, and
-``group_loop_with_zero_std_skipped`` "unexplained" (its divisor, the tokens of groups that differ, was
-unknown, and was added then). They are kept as they were.
+``group_loop_with_zero_std_skipped`` "unexplained" (its divisor, the tokens of groups that differ,
+was unknown, and was added then). They are kept as they were.
 """
 
 from __future__ import annotations
