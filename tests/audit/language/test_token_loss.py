@@ -153,7 +153,11 @@ def no_scalar(batch: TokenBatch) -> Tensor:
             "the result of `loss`: got a tensor of shape [4, 3], expected a scalar tensor, or a "
             "tuple (loss, metrics); return the mean or the sum over the batch",
         ),
-        ("grpo", "`loss`: got str, expected a function; pass one"),
+        (
+            "grpo",
+            "`loss`: got 'grpo', expected a function; pass the function or the module that returns "
+            "the loss",
+        ),
     ],
 )
 def test_what_cannot_be_called_is_refused(loss: Callable[..., Tensor], message: str) -> None:
