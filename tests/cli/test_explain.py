@@ -196,7 +196,7 @@ def test_a_missing_script_is_one_line_and_status_2(eligibility: Command) -> None
 def test_questions_are_listed_and_answered(eligibility: Command) -> None:
     status, out, err = eligibility("explain", "--question")
     assert (status, err) == (0, "")
-    assert len(out.splitlines()) == 10
+    assert len(out.splitlines()) == 17
     status, out, err = eligibility("explain", "--question", "6")
     assert (status, err) == (0, "")
     assert out.startswith("6. Why is the gradient exactly 0, and my agent repeats one action?\n")
@@ -206,8 +206,8 @@ def test_questions_are_listed_and_answered(eligibility: Command) -> None:
     ("arguments", "message"),
     [
         (
-            "--question 11",
-            "`--question`: got 11, expected a number from 1 to 10; `eligibility explain "
+            "--question 18",
+            "`--question`: got 18, expected a number from 1 to 17; `eligibility explain "
             "--question` lists them",
         ),
         (

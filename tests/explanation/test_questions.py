@@ -1,4 +1,4 @@
-"""The ten questions: each answer is worked out, and its numbers are what the world says."""
+"""The worked questions: each answer is worked out, and its numbers are what the world says."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def column(explanation: Explanation, title: str) -> tuple[float | None, ...]:
     return next(c.values for c in explanation.tables[0].columns if c.title == title)
 
 
-def test_there_are_ten_numbered_from_1() -> None:
-    assert [question.number for question in QUESTIONS] == list(range(1, 11))
+def test_they_are_numbered_from_1() -> None:
+    assert [question.number for question in QUESTIONS] == list(range(1, 18))
 
 
-@pytest.mark.parametrize("number", range(1, 11))
+@pytest.mark.parametrize("number", range(1, 18))
 def test_every_answer_passes_its_checks_and_renders(number: int) -> None:
     answer = answer_question(number)
     assert answer.checks
@@ -104,11 +104,73 @@ def test_10_the_loss_value_moves_and_its_gradient_does_not() -> None:
     assert "0.9214, 0.1429, -7.403" in answer.why[1]
 
 
+def row(explanation: Explanation, label: str) -> list[float | None]:
+    (table,) = explanation.tables
+    return [column.values[table.rows.index(label)] for column in table.columns]
+
+
+def test_11_the_gradient_of_a_loss_of_0_is_that_of_reinforce() -> None:
+    # Rewards [1 0 0 1] of actions [0 0 1 2]: A = ±(1/2)/(1/√3), and Σ A = 0, so that −mean(A e) is
+    # −A/4 for each action, those of action 0 cancelling.
+    unit = math.sqrt(3) / 2 / 4
+    assert column(answer_question(11), "GRPO") == pytest.approx([0, unit, -unit], abs=1e-12)
+
+
+def test_12_the_ratio_moves_after_the_first_update() -> None:
+    # d log π(0) = −lr · (−(1 − π)) along one_hot − π, by a gradient step worked out by hand.
+    z = [0.5, 0.0, -0.5]
+    pi = [math.exp(v) / sum(map(math.exp, z)) for v in z]
+    moved = [v + 0.5 * ((k == 0) - pi[k]) for k, v in enumerate(z)]
+    after = math.exp(moved[0]) / sum(map(math.exp, moved))
+    assert column(answer_question(12), "ratio")[:2] == pytest.approx([1.0, after / pi[0]])
+
+
+def test_13_which_divergence_each_estimator_descends() -> None:
+    answer = answer_question(13)
+    z, ref = [1.0, 0.0, -1.0], [0.0, 0.5, 0.0]
+    pi = [math.exp(v) / sum(map(math.exp, z)) for v in z]
+    q = [math.exp(v) / sum(map(math.exp, ref)) for v in ref]
+    r = [math.log(a / b) for a, b in zip(pi, q, strict=True)]
+    kl = sum(a * b for a, b in zip(pi, r, strict=True))
+    reverse = [a * (b - kl) for a, b in zip(pi, r, strict=True)]
+    forward = [a - b for a, b in zip(pi, q, strict=True)]
+    assert row(answer, "k1 in the loss") == pytest.approx([0, 0, 0], abs=1e-15)
+    assert row(answer, "k2 in the loss") == pytest.approx(reverse)
+    assert row(answer, "k3 in the loss") == pytest.approx(forward)
+    assert row(answer, "k1 in the reward") == pytest.approx(reverse)
+
+
+def test_14_a_detached_weight_is_a_number() -> None:
+    answer = answer_question(14)
+    assert column(answer, "CISPO") == pytest.approx([-0.5, -1.0, -1.2, 1.2])
+    assert column(answer, "PPO") == pytest.approx([-0.5, -1.0, 0.0, 1.5])
+    not_detached = [-0.5 * (1 + math.log(0.5)), -1.0, -1.2, 1.2]
+    assert column(answer, "CISPO, not detached") == pytest.approx(not_detached)
+
+
+def test_15_the_clip_silences_one_side() -> None:
+    assert column(answer_question(15), "weight") == pytest.approx([-0.5, 0, -1, 1, 0, 1.5])
+
+
+def test_16_a_token_of_a_short_response_weighs_more() -> None:
+    answer = answer_question(16)
+    assert column(answer, "per response") == pytest.approx([-1 / 8, -1 / 32, 1 / 8, 1 / 32])
+    assert column(answer, "by a constant") == pytest.approx([-1 / 32, -1 / 32, 1 / 32, 1 / 32])
+
+
+def test_17_the_group_mean_costs_one_share_of_the_gradient() -> None:
+    answer = answer_question(17)
+    pi = 1 / (1 + math.exp(-1.0))
+    exact = pi * (1 - pi)
+    assert column(answer, "leave-one-out") == pytest.approx([exact, -exact])
+    assert column(answer, "group mean") == pytest.approx([2 / 3 * exact, -2 / 3 * exact])
+
+
 def test_an_unknown_question_is_refused() -> None:
     with pytest.raises(InvalidValueError) as raised:
-        answer_question(11)
+        answer_question(18)
     assert str(raised.value) == (
-        "`--question`: got 11, expected a number from 1 to 10; `eligibility explain --question` "
+        "`--question`: got 18, expected a number from 1 to 17; `eligibility explain --question` "
         "lists them"
     )
 

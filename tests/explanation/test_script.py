@@ -125,23 +125,86 @@ def test_autograd_grad_is_explained_and_leaves_no_grad(tmp_path: Path) -> None:
     assert item.reason.startswith("no backward pass has reached it")
 
 
+def test_what_ran_before_an_error_is_explained_and_the_error_is_whole(tmp_path: Path) -> None:
+    found = explain_script(write(tmp_path, BEFORE))
+    assert [call.line for call in found.calls] == [4]
+    assert found.failure.startswith("Traceback (most recent call last):\n")
+    assert f'{tmp_path / "program.py"}", line 5, in <module>\n    print(1 / 0)' in found.failure
+    assert found.failure.endswith("ZeroDivisionError: division by zero")
+    text = found.text()
+    assert text.index("one_hot(a) − softmax(z)") < text.index("ZeroDivisionError")
+    assert max(map(len, text.splitlines())) <= 80
+
+
+BEFORE = """import torch
+z = torch.zeros(3, requires_grad=True)
+log_prob = torch.distributions.Categorical(logits=z).log_prob(torch.tensor(1))
+log_prob.backward()
+print(1 / 0)
+"""
+LAYER = "import torch\nlayer = torch.nn.Linear(3, 2)\n"
+FAILURES = {
+    "second backward": (
+        LAYER + "p = torch.distributions.Categorical(logits=layer(torch.ones(3)))\n"
+        "for _ in range(2):\n    (-p.log_prob(torch.tensor(1))).backward()\n",
+        "line 5, `(-p.log_prob(torch.tensor(1))).backward()` goes through operations that were "
+        "computed only once and whose graph was freed by the same line, an iteration earlier: ",
+        "--question 9",
+    ),
+    "two losses": (
+        LAYER + "hidden = layer(torch.ones(3))\nfirst = hidden.exp().sum()\n"
+        "second = hidden.sin().sum()\nfirst.backward()\nsecond.backward()\n",
+        "line 7, `second.backward()` goes through operations that were computed only once and "
+        "whose graph was freed by line 6, `first.backward()`: hidden. Compute them again",
+        "--question 9",
+    ),
+    "in place": (
+        "import torch\nx = torch.ones(3, requires_grad=True)\ny = x.exp()\ny += 1\n"
+        "y.sum().backward()\n",
+        "line 5, `y.sum().backward()` needs a tensor of shape [3] as it was in the "
+        "forward pass, and line 4, `y += 1`, has written into it since.",
+        "x = x + 1",
+    ),
+    "optimizer step": (
+        "import torch\nnet = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2))\n"
+        "step = torch.optim.SGD(net.parameters(), lr=0.1).step\nout = net(torch.ones(5, 3))\n"
+        "out.sum().backward(retain_graph=True)\nstep()\nout.exp().sum().backward()\n",
+        "and line 6, `step()`, has written into it since.",
+        "compute the loss again after an optimizer step",
+    ),
+    "no graph": (
+        LAYER + "p = torch.distributions.Categorical(logits=layer(torch.ones(3)))\n"
+        "loss = p.sample() * 2.0\nloss.backward()\n",
+        "line 5, `loss.backward()` starts from loss, which has no graph",
+        "It is made in line 4, `loss = p.sample() * 2.0`.",
+    ),
+    "nan": (
+        LAYER + "x = torch.log(torch.ones(3) - 2)\nlogits = layer(x)\n"
+        "torch.distributions.Categorical(logits=logits)\n",
+        "line 5, `torch.distributions.Categorical(logits=logits)` was given a NaN",
+        "The first NaN was computed in line 3, `x = torch.log(torch.ones(3) - 2)` (log).",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_an_error_of_autograd_is_told_with_the_users_lines(tmp_path: Path, name: str) -> None:
+    program, *said = FAILURES[name]
+    failure = explain_script(write(tmp_path, program)).failure
+    assert failure.startswith("WHAT HAPPENED\n")
+    for words in said:
+        assert words in failure
+    assert "Traceback (most recent call last):" in failure
+    assert "torch/autograd" not in failure
+
+
 @pytest.mark.parametrize(
     ("program", "message"),
     [
         (
-            "import torch\nprint(1 / 0)\n",
-            "got ZeroDivisionError in line 2: division by zero, expected a script that runs to its "
-            "end; run it alone to see the traceback",
-        ),
-        (
-            "import torch\nif\n",
-            "got SyntaxError in line 2: invalid syntax (program.py, line 2), expected a script "
-            "that runs to its end; run it alone to see the traceback",
-        ),
-        (
-            "import sys\nsys.exit(3)\n",
-            "got exit status 3, expected a script that runs to its end; run it alone to see the "
-            "traceback",
+            "import sys\nprint('usage: program.py --seed N')\nsys.exit(3)\n",
+            "got exit status 3; its last line: usage: program.py --seed N, expected a script that "
+            "runs to its end; give it the arguments that it asks for, after `--`",
         ),
         (
             "import os\nos._exit(0)\n",
@@ -150,7 +213,9 @@ def test_autograd_grad_is_explained_and_leaves_no_grad(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_script_that_fails_is_one_clear_error(tmp_path: Path, program: str, message: str) -> None:
+def test_a_script_that_gives_up_is_one_clear_error(
+    tmp_path: Path, program: str, message: str
+) -> None:
     path = write(tmp_path, program)
     with pytest.raises(InvalidValueError) as raised:
         explain_script(path)
@@ -169,8 +234,9 @@ def test_a_script_that_does_not_end_is_stopped(tmp_path: Path) -> None:
 
 def test_memory_is_limited(tmp_path: Path) -> None:
     path = write(tmp_path, "data = bytearray(4 * 2**30)\n")
-    with pytest.raises(InvalidValueError, match="MemoryError in line 1"):
-        explain_script(path, memory=3)
+    failure = explain_script(path, memory=3).failure
+    assert "line 1, in <module>" in failure
+    assert "--memory" in failure
 
 
 def test_a_missing_script_is_one_clear_error(tmp_path: Path) -> None:

@@ -70,6 +70,13 @@ def explain(
         bool,
         typer.Option("--question", help="List the worked questions; with a number, answer that."),
     ] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Script: every section of every backward pass.")
+    ] = False,
+    section: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this section: table, why, steps, rule, checks, expected or notes."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the record as JSON.")] = False,
     latex: Annotated[bool, typer.Option("--latex", help="Print a LaTeX document.")] = False,
     html: Annotated[
@@ -130,7 +137,19 @@ def explain(
         found = explain_problem(problem, tuple(wrt) if wrt else None, coordinates, check_of(of))
     if html is not None:
         write_atomically(html, found.html())
-    _show(found, json, latex)
+    _show(found, json, latex, _sections(full, section))
+    if getattr(found, "failure", ""):
+        raise typer.Exit(1)
+
+
+def _sections(full: bool, chosen: list[str] | None) -> tuple[str, ...]:
+    """The sections that were asked for; nothing means those that are shown by default."""
+    from eligibility.explanation.terminal import FULL
+
+    for name in chosen or ():
+        if name not in FULL:
+            raise InvalidValueError("`--section`", repr(name), " or ".join(FULL), "choose one")
+    return FULL if full else tuple(chosen or ())
 
 
 def _refuse_idle(options: Mapping[str, object], subject: str) -> None:
@@ -171,7 +190,12 @@ def _answer(number: str | None, json: bool) -> Explanation:
     raise typer.Exit
 
 
-def _show(explanation: Explanation | ScriptExplanation, json: bool, latex: bool) -> None:
+def _show(
+    explanation: Explanation | ScriptExplanation,
+    json: bool,
+    latex: bool,
+    sections: tuple[str, ...],
+) -> None:
     """The explanation on standard output: coloured and as wide as the terminal, or plain."""
     if json:
         typer.echo(explanation.to_json())
@@ -182,6 +206,6 @@ def _show(explanation: Explanation | ScriptExplanation, json: bool, latex: bool)
 
         console = Console(highlight=False)
         if console.is_terminal:
-            console.print(explanation)
+            console.print(explanation.renderable(sections))
         else:
-            typer.echo(explanation.text(), nl=False)
+            typer.echo(explanation.text(sections=sections), nl=False)

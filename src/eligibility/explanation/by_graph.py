@@ -22,14 +22,17 @@ from eligibility.explanation.derivation import Explanation
 from eligibility.explanation.facts import Check, Leaf, RuleStatement, Subject, Table
 from eligibility.explanation.graph import Graph, graph_between, run_backward
 from eligibility.explanation.layers import Layer, layers_of
+from eligibility.explanation.matches import Match
 from eligibility.explanation.names import Names
-from eligibility.explanation.patterns import Match, recognise
+from eligibility.explanation.numbers import numbers_of
+from eligibility.explanation.patterns import recognise
 from eligibility.explanation.problem import Part, like_rows
 from eligibility.explanation.recognised import log_probs_of, parts_of
 from eligibility.explanation.recorder import Recording, latest_recording
 from eligibility.explanation.statements import statement_of
 from eligibility.explanation.steps import Writer
 from eligibility.explanation.tables import conventions_table, leaf_summary, leaf_table, table_of
+from eligibility.explanation.terms import outcomes_table, split_at, terms_of
 
 # Leaves of more entries than this, or more leaves than this, are summarised in one table.
 _FULL_TABLE_ENTRIES, _FULL_TABLES = 24, 3
@@ -51,18 +54,27 @@ def explain_tensor(
         gradients = _run(tensor, targets, start)
     recording = _recording_of(graph)
     writer = Writer(graph, names.unique(targets), recording, names.places)
-    matches = recognise(graph)
+    matches = recognise(graph, recording.calls if recording is not None else ())
     leaves = writer.leaves()
     of = names.of(tensor) or "output"
     by_tensor = dict(zip(map(id, targets), leaves, strict=True))
-    found = parts_of(graph, matches, by_tensor, names, of)
-    agreements = [_agreement(part) for part in found]
-    parts = [replace(p, agrees=c.passed) for p, c in zip(found, agreements, strict=True)]
+    with _retained_gradients_kept():
+        found = parts_of(graph, matches, by_tensor, names, of)
+        agreements = [_agreement(part) for part in found]
+        terms = terms_of(graph, matches)
+        parts = [
+            replace(part, agrees=check.passed, split=split_at(terms, part))
+            for part, check in zip(found, agreements, strict=True)
+        ]
+        outcomes = outcomes_table(graph, matches, parts, terms, of)
     layers = layers_of(graph, matches, by_tensor, of)
     return Explanation(
         title=f"∂ {of} / ∂ {_listed([leaf.name for leaf in leaves])}",
-        subject=Subject("graph", of, tuple(leaf.name for leaf in leaves)),
-        tables=_tables(parts, leaves, targets, of),
+        subject=_subject(of, leaves, parts, matches),
+        tables=(
+            *([outcomes] if outcomes is not None else ()),
+            *_tables(parts, leaves, targets, of),
+        ),
         why=_why(parts, layers, leaves, matches, _weights(graph, matches), of),
         steps=writer.steps(matches),
         leaves=leaves,
@@ -75,10 +87,37 @@ def explain_tensor(
         ),
         expected=(
             *dict.fromkeys(item for part in parts for item in expectations.expected(part)),
+            *expectations.of_ratio(outcomes, of),
             *expectations.of_graph(matches, leaves, of),
             *expectations.of_non_leaves(names, graph),
         ),
-        notes=_notes(tensor, recording, len(log_probs_of(graph, matches))),
+        notes=_notes(tensor, recording, outcomes is None and len(log_probs_of(graph, matches)) > 1),
+    )
+
+
+def _subject(
+    of: str, leaves: Sequence[Leaf], parts: Sequence[Part], matches: Sequence[Match]
+) -> Subject:
+    """What was asked: the tensor and its leaves, and the distribution that was found inside."""
+    names = tuple(leaf.name for leaf in leaves)
+    if not parts:
+        return Subject("graph", of, names)
+    problem = parts[0].problem
+    asked = next((m.call for m in matches if m.call is not None and m.kind == "log_prob"), None)
+    held = asked.dist if asked is not None else problem.distribution()
+    alone = (
+        asked is not None
+        and asked.value is not None
+        and problem.value.numel() == (asked.value.numel())
+    )
+    outcome = asked.value if alone and asked is not None and asked.value is not None else None
+    return Subject(
+        "graph",
+        of,
+        names,
+        family=type(held).__name__,
+        parameters=tuple((part.called, numbers_of(part.parameter)) for part in parts),
+        outcome=numbers_of(problem.value if outcome is None else outcome),
     )
 
 
@@ -240,7 +279,7 @@ def _agreement(part: Part) -> Check:
         f"rule = autograd, at {part.called}",
         part.result,
         part.autograd.double(),
-        rounding_of(largest, part.parameter.shape[-1], epsilon),
+        rounding_of(largest, part.parameter.shape[-1:].numel(), epsilon),
         why_autograd_differs(part),
     )
 
@@ -252,22 +291,22 @@ def _checks(part: Part) -> list[Check]:
     if part.rule.coordinates == "weights":
         products = part.parameter.double() * autograd
         found = check_zero(f"{part.called} · gradient = 0", products, epsilon)
-    elif part.name == "logits":
+    elif part.name == "logits" and part.eligibility.ndim > part.problem.log_prob().ndim:
         found = check_zero("Σ over the categories = 0", autograd, epsilon)
     return [] if found is None else [found]
 
 
-def _notes(tensor: Tensor, recording: Recording | None, distributions: int) -> tuple[str, ...]:
+def _notes(tensor: Tensor, recording: Recording | None, has_unlisted: bool) -> tuple[str, ...]:
     notes = []
     if tensor.numel() > 1:
         notes.append(
             f"The explained tensor has {tensor.numel()} entries; its gradient here is that of "
             "their sum."
         )
-    if distributions > 1:
+    if has_unlisted:
         notes.append(
-            f"The graph has {distributions} log-probabilities; the first one in the program is "
-            "explained by its rule, the others repeat it."
+            "The graph has several log-probabilities; the first one of each kind is explained by "
+            "its rule, the others repeat it."
         )
     missing = autograd_internals.missing_names()
     if missing:

@@ -12,8 +12,8 @@ import linecache
 import os
 import runpy
 import sys
-import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -25,6 +25,8 @@ from torch import Tensor
 from eligibility.errors import EligibilityError
 from eligibility.explanation.by_graph import explain_tensor
 from eligibility.explanation.derivation import Explanation
+from eligibility.explanation.evidence import evidence_in
+from eligibility.explanation.failure import History, describe_failure, line_of
 from eligibility.explanation.graph import graph_between
 from eligibility.explanation.names import Names, names_in
 from eligibility.explanation.recorder import Recording, record
@@ -53,6 +55,13 @@ class Watch:
         self._seen: dict[tuple[int, str], None] = {}
         self._reached: set[int] = set()
         self._passes = 0
+        self.history = History()
+        self.lines = Path(self._script).read_text(encoding="utf-8", errors="replace").splitlines()
+        self._evidence = evidence_in("\n".join(self.lines))
+        if self._evidence.is_compiled:
+            self._notes["torch.compile is switched off here: the eager program is explained."] = (
+                None
+            )
 
     def install(self) -> None:
         """Call through from now on."""
@@ -71,6 +80,9 @@ class Watch:
         self._reached |= leaves
         if not (given.get("retain_graph") or given.get("create_graph")):
             self._recording.forget()
+            frame = self._frame_of_script()
+            if frame is not None and not self._recording.is_paused:
+                self.history.note_freed(_listed(tensors), frame.f_lineno)
 
     def gradient(self, outputs: Any, inputs: Any, *args: Any, **options: Any) -> Any:
         """``torch.autograd.grad``, explained first; it leaves every ``.grad`` as it is."""
@@ -89,15 +101,23 @@ class Watch:
                     self._add(0, code, partial(explain_tensor, tensor, None, names))
         self.write(ended=True)
 
-    def write(self, ended: bool = False, error: str | None = None, memory: bool = False) -> None:
+    def write(
+        self,
+        ended: bool = False,
+        error: str | None = None,
+        memory: bool = False,
+        failure: str = "",
+        failing: int = 0,
+    ) -> None:
         """The report, as far as it is known; ``memory``: the error is that there was too little."""
         report: dict[str, Any] = {
             "calls": list(self._calls.values()),
             "missing": list(self._missing.values()),
-            "notes": list(self._notes),
+            "notes": [n for n in self._notes if not n.startswith(f"Line {failing} is not")],
             "seen": list(self._seen),
             "error": error,
             "memory": memory,
+            "failure": failure,
         }
         if ended:
             report["ended"] = True
@@ -109,6 +129,7 @@ class Watch:
         if frame is None:
             return set()
         names, line = names_in(frame), frame.f_lineno
+        self.history.failing = (_listed(tensors), names)
         code = linecache.getline(self._script, line).strip()
         wrt = None if inputs is None else [t for t in _listed(inputs) if isinstance(t, Tensor)]
         reached: set[int] = set()
@@ -135,7 +156,7 @@ class Watch:
             return
         self._busy = True
         try:
-            record = json.loads(explain().to_json())
+            record = json.loads(self._without_unasked(explain()).to_json())
         except (EligibilityError, RuntimeError) as error:
             self._notes[f"Line {line} is not explained: {' '.join(str(error).split())}"] = None
         else:
@@ -143,6 +164,12 @@ class Watch:
             self.write()
         finally:
             self._busy = False
+
+    def _without_unasked(self, explanation: Explanation) -> Explanation:
+        """Only those expectations that the script gives evidence of."""
+        name = explanation.subject.of
+        expected = [e for e in explanation.expected if self._evidence.supports(e.evidence, name)]
+        return replace(explanation, expected=tuple(expected))
 
     def _read_grad(self, tensor: Tensor) -> Tensor | None:
         stored: Any = torch._C.TensorBase.grad
@@ -215,22 +242,6 @@ def _results(variables: dict[str, Any]) -> list[tuple[str, Tensor]]:
     return [(name, tensor) for name, tensor in computed.items() if tensor.grad_fn not in below]
 
 
-def _describe(error: BaseException, script: str) -> str:
-    """An exception of the script in one line, with the line of the script that led to it."""
-    lines = [
-        frame.lineno
-        for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename == script
-    ]
-    where = f" in line {lines[-1]}" if lines else ""
-    if isinstance(error, SyntaxError) and error.filename == script:
-        where = f" in line {error.lineno}"
-    message = " ".join(str(error).split())
-    if len(message) > 200:
-        message = message[:200] + "…"
-    return f"{type(error).__name__}{where}: {message}"
-
-
 def main(request: dict[str, Any]) -> int:
     """Run the script and write the report; the exit status of the child."""
     script = request["script"]
@@ -251,8 +262,12 @@ def main(request: dict[str, Any]) -> int:
                 return 1
             variables = {}
         except Exception as error:
-            memory = isinstance(error, MemoryError) or "can't allocate memory" in str(error)
-            watch.write(ended=True, error=_describe(error, script), memory=memory)
+            if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+                where = f"{type(error).__name__} in line {line_of(error, script)}"
+                watch.write(ended=True, error=where, memory=True)
+                return 1
+            failure = describe_failure(error, script, recording, watch.history, watch.lines)
+            watch.write(ended=True, failure=failure, failing=line_of(error, script))
             return 1
         watch.finish(variables)
     return 0

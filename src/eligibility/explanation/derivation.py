@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,11 +64,20 @@ class Explanation:
         """The closed form of the first parameter; None if none applies."""
         return self.rules[0] if self.rules else None
 
-    def text(self, width: int = 80) -> str:
-        """The explanation as plain text, folded to ``width`` columns."""
-        from eligibility.explanation.terminal import render_text
+    def text(self, width: int = 80, sections: Sequence[str] = ()) -> str:
+        """The explanation as plain text, folded to ``width`` columns.
 
-        return render_text(self, width)
+        ``sections`` are some of table, why, steps, rule, checks, expected and notes; default: all.
+        """
+        from eligibility.explanation.terminal import to_text
+
+        return to_text(self.renderable(sections), width)
+
+    def renderable(self, sections: Sequence[str] = ()) -> Any:
+        """The same for a Rich console."""
+        from eligibility.explanation.terminal import FULL, render
+
+        return render(self, tuple(sections) or FULL)
 
     def latex(self) -> str:
         """The explanation as a complete LaTeX document."""
@@ -116,9 +126,7 @@ class Explanation:
         return self.text()
 
     def __rich__(self) -> Any:
-        from eligibility.explanation.terminal import render
-
-        return render(self)
+        return self.renderable()
 
     def _repr_html_(self) -> str:
         from eligibility.explanation.page import render_notebook

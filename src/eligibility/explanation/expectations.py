@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from torch.distributions import Bernoulli, Binomial, Categorical, Multinomial, OneHotCategorical
 
 from eligibility.explanation import reasons
-from eligibility.explanation.facts import Expectation, Leaf
+from eligibility.explanation.facts import Expectation, Leaf, Table
 from eligibility.explanation.graph import Graph
+from eligibility.explanation.matches import Match
 from eligibility.explanation.names import Names
-from eligibility.explanation.patterns import Match
 from eligibility.explanation.problem import Part, counts_of, like_rows
 from eligibility.explanation.sentences import say
 from eligibility.explanation.wording import vector
@@ -44,6 +44,24 @@ def of_non_leaves(names: Names, graph: Graph) -> tuple[Expectation, ...]:
             f"a gradient in {listed}.",
             "It stays None: only leaves keep their gradient, what was computed from them does not. "
             f"Call {held[0]}.retain_grad() before backward() to keep it; STEPS shows it anyway.",
+            evidence="intermediate",
+        ),
+    )
+
+
+def of_ratio(outcomes: Table | None, of: str) -> tuple[Expectation, ...]:
+    """That a loss of ratios has a value that tells something while they are all 1."""
+    columns = outcomes.columns if outcomes is not None else ()
+    ratios = next((column.values for column in columns if column.title == "ratio"), ())
+    if not ratios or any(ratio != 1 for ratio in ratios):
+        return ()
+    return (
+        Expectation(
+            f"{of} to be more than a constant, as every ratio is 1.",
+            "Its value is then the mean advantage whatever the policy does, 0 if those are "
+            "centred; but the derivative of a ratio of 1 is that of log π, so the gradient is the "
+            "one of REINFORCE.",
+            question=11,
         ),
     )
 
@@ -59,6 +77,7 @@ def of_graph(matches: Sequence[Match], leaves: Sequence[Leaf], of: str) -> tuple
                 "It says nothing: only its gradient is built to be the one of the expected reward. "
                 "It may be 0, negative, or go up while the policy improves.",
                 question=10,
+                evidence="value",
             )
         )
     if "divergence" in kinds:
@@ -68,6 +87,7 @@ def of_graph(matches: Sequence[Match], leaves: Sequence[Leaf], of: str) -> tuple
                 "The distributions divide their probs by the sum first, so theirs is the projected "
                 "gradient: the two differ by a constant, and agree after a softmax.",
                 question=2,
+                evidence="gradient",
             )
         )
     if any(leaf.gradient is not None and math.isnan(leaf.gradient.minimum or 0) for leaf in leaves):
@@ -99,7 +119,7 @@ def _zero_for_the_rest(part: Part) -> Expectation | None:
         summed = scaled.sum_to_size(part.parameter.shape)
         numbers = f", here {vector(summed.reshape(-1).tolist())}"
     answer = say("answer_zero", numbers=numbers)
-    return Expectation(say("expected_zero"), answer, question=1)
+    return Expectation(say("expected_zero"), answer, question=1, evidence="gradient")
 
 
 def _same_for_logits(part: Part) -> Expectation | None:
@@ -108,7 +128,8 @@ def _same_for_logits(part: Part) -> Expectation | None:
         return None
     if part.name != "logits":
         return None
-    return Expectation(say("expected_same"), say("answer_same"), question=4)
+    answer = say("answer_same")
+    return Expectation(say("expected_same"), answer, question=4, evidence="gradient")
 
 
 def _vanished(part: Part) -> Expectation | None:

@@ -238,11 +238,14 @@ class Expectation:
         expected: What one expects: "0 for what was not sampled".
         answer: Why it is otherwise, with the user's numbers.
         question: The number of the worked question in ``eligibility explain --question``; 0: none.
+        evidence: What a script must do to show that it expects this: "gradient" (look at one),
+            "value" (look at the value of the loss); "" where the numbers themselves are enough.
     """
 
     expected: str
     answer: str
     question: int = 0
+    evidence: Literal["", "gradient", "value", "intermediate"] = ""
 
 
 @dataclass(frozen=True)

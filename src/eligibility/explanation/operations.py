@@ -89,6 +89,17 @@ _OPERATIONS: dict[str, Description] = {
     "sub": Description(
         "subtraction", "x − y", r"x-y", (Factor("1", "1"), Factor("−1", "-1")), True
     ),
+    "rsub": Description(
+        "subtraction", "y − x", r"y-x", (Factor("−1", "-1"), Factor("1", "1")), True
+    ),
+    "minimum": Description(
+        "minimum", "min(x, y)", r"\min(x,y)",
+        (Factor("1 where x is less", "[x<y]"), Factor("1 where y is less", "[y<x]")), True,
+    ),
+    "maximum": Description(
+        "maximum", "max(x, y)", r"\max(x,y)",
+        (Factor("1 where x is greater", "[x>y]"), Factor("1 where y is greater", "[y>x]")), True,
+    ),
     "mul": Description(
         "multiplication", "x · y", r"x\cdot y", (Factor("y", "y"), Factor("x", "x")), True
     ),

@@ -6,17 +6,14 @@ used by nothing outside, so that folding it hides no edge; what matches nothing 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from eligibility.explanation import autograd_internals
+from eligibility.explanation.calls import Call
 from eligibility.explanation.graph import Graph, Node
+from eligibility.explanation.matches import Kind, Match, Place, matches_of_calls
 from eligibility.explanation.recorder import base_name
-
-# A place that a gradient can arrive at: an output of a node. (None, 0) is a constant.
-Place = tuple[Node, int]
-Kind = Literal["log_prob", "entropy", "divergence", "other", "loss"]
 
 # They move numbers to other places and change none; a pattern looks through them.
 _TRANSPARENT = frozenset(
@@ -26,7 +23,7 @@ _TRANSPARENT = frozenset(
     )
 )  # fmt: skip
 # Through these a loss stays a weighted sum of what goes in.
-_LINEAR = _TRANSPARENT | frozenset(
+LINEAR = _TRANSPARENT | frozenset(
     ("add", "cat", "div", "mean", "mul", "neg", "select", "slice", "stack", "sub", "sum")
 )
 
@@ -65,27 +62,6 @@ class Either:
 Pattern = Var | Op | Outside | Either
 
 
-@dataclass(frozen=True)
-class Match:
-    """A recognised subgraph.
-
-    Attributes:
-        name: What it is called: "Categorical(probs=).log_prob".
-        kind: What its value is.
-        nodes: The nodes inside, in forward order; the last one makes its value.
-        inputs: Where its named inputs come from.
-        formula: What it computes.
-        latex: The same in LaTeX.
-    """
-
-    name: str
-    kind: Kind
-    nodes: tuple[Node, ...]
-    inputs: Mapping[str, Place]
-    formula: str = ""
-    latex: str = ""
-
-
 @dataclass
 class _Trial:
     """The nodes and the variables that one attempt to match has claimed so far."""
@@ -110,6 +86,17 @@ _NORMALISED_LOGITS = _op("sub", _X, _op("logsumexp", _X))
 _NORMALISED_PROBS = _op("div", _X, _op("sum", _X))
 _CLAMPED_LOG = _op("log", _op("clamp", _X))
 _COIN = _op("sub", _CLAMPED_LOG, _op("log1p", _op("neg", _op("clamp", _X))))
+_EXP_SHARE = _op("div", _op("exp", _X), _op("sum", _op("exp", _X)))
+_ONE_MINUS = _either(_op("rsub", _X), _op("sub", None, _X))
+_LOG_OF_REST = _either(_op("log1p", _op("neg", _X)), _op("log", _ONE_MINUS))
+
+
+def _times(inner: Pattern) -> Either:
+    """A product with a constant on either side."""
+    return _either(_op("mul", inner), _op("mul", None, inner))
+
+
+_LOG_RATIO = _either(_op("sub", None, Var("l")), _op("sub", Var("l"), None))
 _SQUARE = _op("pow", _op("sub", Var("value"), _LOC))
 _LOG_PROBS = _either(
     _op("sub", Var("z"), _op("logsumexp", Var("z"))),
@@ -141,6 +128,14 @@ _PATTERNS: tuple[tuple[str, Kind, Pattern, str, str], ...] = (
     ("log of softmax and selection", "log_prob",
      _either(_selected(_op("log", _SOFTMAX)), _op("log", _selected(_SOFTMAX))),
      "log softmax(x)_a", r"\ln\operatorname{softmax}(x)_a"),
+    ("log of a share of exponentials", "log_prob",
+     _either(_op("log", _selected(_EXP_SHARE)), _selected(_op("log", _EXP_SHARE))),
+     "x_a − log Σ exp(x)", r"x_a-\ln\sum_k e^{x_k}"),
+    ("log of a share, probs", "log_prob",
+     _either(_op("log", _selected(_NORMALISED_PROBS)), _selected(_op("log", _NORMALISED_PROBS))),
+     "log(x_a / Σx)", r"\ln\frac{x_a}{\sum_k x_k}"),
+    ("nll_loss of log of softmax", "log_prob", _op("nllloss", _op("log", _SOFTMAX)),
+     "−(x_a − log Σ exp(x))", r"-x_a+\ln\sum_k e^{x_k}"),
     ("cross_entropy", "log_prob", _op("nllloss", _LOG_SOFTMAX),
      "−(x_a − log Σ exp(x))", r"-x_a+\ln\sum_k e^{x_k}"),
     ("Bernoulli(probs=).log_prob", "log_prob",
@@ -148,6 +143,11 @@ _PATTERNS: tuple[tuple[str, Kind, Pattern, str, str], ...] = (
      "y log x + (1 − y) log(1 − x)", r"y\ln x+(1-y)\ln(1-x)"),
     ("Bernoulli(logits=).log_prob", "log_prob", _op("neg", _op("binarycrossentropywithlogits", _X)),
      "y x − log(1 + eˣ)", r"yx-\ln(1+e^x)"),
+    ("binary cross-entropy of Bernoulli logits", "log_prob",
+     _op("binarycrossentropywithlogits", _X), "log(1 + eˣ) − y x", r"\ln(1+e^x)-yx"),
+    ("Bernoulli probs by hand", "log_prob",
+     _op("add", _times(_op("log", _X)), _times(_LOG_OF_REST)),
+     "y log x + (1 − y) log(1 − x)", r"y\ln x+(1-y)\ln(1-x)"),
     ("Normal.log_prob", "log_prob",
      _op("sub", _op("sub", _op("div", _op("neg", _SQUARE), _op("mul", _op("pow", _SCALE))),
                     _op("log", _SCALE)), None),
@@ -176,8 +176,15 @@ _PATTERNS: tuple[tuple[str, Kind, Pattern, str, str], ...] = (
          _op("mul", Outside("p", _op("div", Var("w"), _op("sum", Var("w")))),
              _op("sub", _op("log", _op("clamp", Var("p"))), Outside("q", _OTHER_LOG_PROBS))))))),
      "Σ p (log p − log q)", r"\sum_k p_k(\ln p_k-\ln q_k)"),
+    ("product with one-hot", "log_prob",
+     Op(("sum",), (_times(_LOG_SOFTMAX),), any_axis=True),
+     "Σ y (x − log Σ exp(x))", r"\sum_k y_k(x_k-\ln\sum_j e^{x_j})"),
     ("selected log-probability", "log_prob", _selected(Outside("logs", _LOG_PROBS)),
      "x_a", "x_a"),
+    ("KL estimate k3", "divergence",
+     _either(_op("sub", _op("sub", _op("exp", _LOG_RATIO), _LOG_RATIO)),
+             _op("sub", _op("sub", _op("exp", _LOG_RATIO)), _LOG_RATIO)),
+     "r − 1 − log r", r"r-1-\ln r"),
     ("Categorical(logits=)", "other", _NORMALISED_LOGITS,
      "x − log Σ exp(x)", r"x-\ln\sum_k e^{x_k}"),
     ("normalisation", "other", _NORMALISED_PROBS, "x / Σx", r"x/\sum_k x_k"),
@@ -189,16 +196,16 @@ _PATTERNS: tuple[tuple[str, Kind, Pattern, str, str], ...] = (
 )  # fmt: skip
 
 
-def recognise(graph: Graph) -> list[Match]:
-    """The known subgraphs of ``graph``; no node is in two of them."""
+def recognise(graph: Graph, calls: Sequence[Call] = ()) -> list[Match]:
+    """The known subgraphs of ``graph``, ``calls`` among them; no node is in two of them."""
     users = _users(graph.nodes)
     by_name: dict[str, list[Node]] = {}
     for node in reversed(graph.nodes):
         by_name.setdefault(base_name(node.name()), []).append(node)
     order = {node: index for index, node in enumerate(graph.nodes)}
     ends = {end.node for end in graph.ends}
-    taken: set[Node] = set()
-    found: list[Match] = []
+    found = matches_of_calls(graph, calls, users, order, ends)
+    taken = {node for match in found for node in match.nodes}
     for name, kind, pattern, formula, latex in _PATTERNS:
         for node in [node for root in _roots(pattern) for node in by_name.get(root, ())]:
             trial = _Trial()
@@ -299,7 +306,7 @@ def _loss(
         carrying = [target for target, _ in node.next_functions if target is not None]
         name = base_name(node.name())
         product = name in ("mul", "div") and len(carrying) != 1
-        if node not in order or name not in _LINEAR or product:
+        if node not in order or name not in LINEAR or product:
             return []
         inside.append(node)
         pending += carrying

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, cast, get_args
 
 import torch
@@ -88,6 +88,8 @@ class Part:
         bonus: ∂(what is differentiated)/∂ entropy of each row, where the entropy is used too;
             ``result`` then holds its gradient as well.
         agrees: Whether rule and autograd are the same, up to rounding.
+        place: Where its gradient arrives in the user's graph; None by rule.
+        split: The gradient by summand of a loss that has several: policy, entropy, KL.
     """
 
     problem: Problem
@@ -104,6 +106,8 @@ class Part:
     leaf: Leaf
     bonus: Tensor | None = None
     agrees: bool = True
+    place: Any = None
+    split: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
     def is_torchs(self) -> bool:
@@ -117,8 +121,15 @@ class Part:
         return self.name == "probs" and bool(vanished.any())
 
 
-def problem_of(dist: Distribution, value: Tensor, wrt: tuple[str, ...] | None = None) -> Problem:
+def problem_of(
+    dist: Distribution,
+    value: Tensor,
+    wrt: tuple[str, ...] | None = None,
+    held: Mapping[str, Tensor] | None = None,
+) -> Problem:
     """The problem that a distribution object and an outcome pose, as a function of ``wrt``.
+
+    ``held`` are the tensors that it was constructed with, where they are still known.
 
     Raises:
         UnsupportedDistributionError: There is no rule for the distribution, or its constructor
@@ -143,13 +154,21 @@ def problem_of(dist: Distribution, value: Tensor, wrt: tuple[str, ...] | None = 
             "keep it as an attribute, or explain by graph: eligibility.explain(dist.log_prob(y))",
         )
     constants = {name: getattr(dist, name) for name in needed}
-    return make_problem(family, {name: _as_given(dist, name) for name in given}, constants, value)
+    parameters = {name: _as_given(dist, name) for name in given} | {
+        name: tensor for name, tensor in (held or {}).items() if name in given
+    }
+    return make_problem(family, parameters, constants, value)
 
 
 def _family_of(cls: type[Distribution]) -> type[Distribution]:
     """The nearest class of torch, which says the most about ``cls``; else the one with rules."""
-    stock = next(c for c in cls.__mro__ if c.__module__.startswith("torch.distributions"))
+    stock = stock_family(cls)
     return nearest_entry(cls) if stock is Distribution else stock
+
+
+def stock_family(cls: type[Distribution]) -> type[Distribution]:
+    """The nearest class of torch."""
+    return next(c for c in cls.__mro__ if c.__module__.startswith("torch.distributions"))
 
 
 def _construct(family: type[Any], arguments: Mapping[str, Any]) -> Any:
@@ -215,6 +234,14 @@ def _widened(constant: Any) -> Any:
 def like_rows(factor: Tensor, rows: Tensor) -> Tensor:
     """``factor``, one number a row, shaped so that it multiplies ``rows``."""
     return factor.reshape(factor.shape + (1,) * (rows.ndim - factor.ndim))
+
+
+def entropy_gradient(logits: Tensor) -> Tensor:
+    """∂H/∂z_k = −π_k (log π_k + H), and 0 where π_k = 0."""
+    log_probs = logits.log_softmax(-1)
+    probs = log_probs.exp()
+    products = torch.where(probs > 0, probs * log_probs, torch.zeros_like(probs))
+    return -products + probs * products.sum(-1, keepdim=True)
 
 
 def log_prob_in(problem: Problem, name: str, coordinates: str | None, leaf: Tensor) -> Tensor:

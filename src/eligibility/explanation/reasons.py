@@ -54,8 +54,16 @@ def why(part: Part) -> tuple[str, ...]:
         )
     outcomes = part.problem.log_prob().numel()
     if outcomes > 1:
-        return (f"In numbers, for the first of {outcomes} outcomes:", *sentences)
+        row = first_weighted(part)
+        which = "the first" if row == 0 else f"outcome {row}, the first with a weight,"
+        return (f"In numbers, for {which} of {outcomes} outcomes:", *sentences)
     return sentences
+
+
+def first_weighted(part: Part) -> int:
+    """The first outcome whose log-probability counts; the first one if none does."""
+    weighted = part.factor.reshape(-1).nonzero().reshape(-1)
+    return int(weighted[0]) if len(weighted) else 0
 
 
 def loss(of: str, weights: Tensor) -> tuple[str, ...]:
@@ -101,16 +109,17 @@ class _Drawn:
     def __init__(self, part: Part) -> None:
         parameter = part.problem.parameters[part.name]
         width = parameter.shape[-1]
-        counts = counts_of(part.problem, width).reshape(-1, width)[0]
-        self.parameter = parameter.reshape(-1, width)[0].tolist()
+        row = first_weighted(part)
+        counts = counts_of(part.problem, width).reshape(-1, width)[row]
+        self.parameter = parameter.reshape(-1, width)[row].tolist()
         self.counts = [int(count) for count in counts.tolist()]
         self.trials = sum(self.counts)
         self.category = max(range(width), key=self.counts.__getitem__)
         self.other = next((k for k, count in enumerate(self.counts) if count == 0), None)
-        probs = part.problem.distribution().probs.reshape(-1, width)[0]
+        probs = part.problem.distribution().probs.reshape(-1, width)[row]
         self.probs = probs.tolist()
-        self.factor = float(part.factor.reshape(-1)[0])
-        first = part.eligibility.reshape(-1, part.eligibility.shape[-1])[0]
+        self.factor = float(part.factor.reshape(-1)[row])
+        first = part.eligibility.reshape(-1, part.eligibility.shape[-1])[row]
         self.result = (self.factor * first).tolist()
 
 
@@ -221,7 +230,7 @@ def _general(part: Part) -> tuple[str, ...]:
     direction = "leaves" if e == 0 else "raises" if e > 0 else "lowers"
     return (
         f"The rule is {part.rule.equation}.",
-        f"Here it gives {number(e)}: raising {where}{part.name} a little {direction} "
+        f"Here it gives {number(e)}: raising {where}{part.called} a little {direction} "
         f"{part.of} {'as it is' if e == 0 else f'at {number(abs(e))} per unit'}.",
     )
 

@@ -7,17 +7,16 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.distributions import Categorical
+from torch.distributions import Bernoulli, Categorical, Distribution, Normal
 
 from eligibility.explanation import autograd_internals
-from eligibility.explanation.facts import Contribution, Leaf
+from eligibility.explanation.asked import leaf_at, parts_of_calls, parts_of_formula
+from eligibility.explanation.facts import Leaf
 from eligibility.explanation.graph import Graph, Node
+from eligibility.explanation.matches import Match, Place
 from eligibility.explanation.names import Names
-from eligibility.explanation.numbers import numbers_of
-from eligibility.explanation.patterns import Match, Place
-from eligibility.explanation.problem import Part, like_rows, make_problem
+from eligibility.explanation.problem import Part, entropy_gradient, like_rows, make_problem
 from eligibility.explanation.recorder import base_name
-from eligibility.explanation.steps import through
 from eligibility.rules.registry import find_rule
 
 
@@ -45,13 +44,43 @@ class _Source(NamedTuple):
 def parts_of(
     graph: Graph, matches: Sequence[Match], leaves: Mapping[int, Leaf], names: Names, of: str
 ) -> list[Part]:
-    """The rule of the first distribution inside ``graph``, as a list of one or none."""
+    """The rules of the first distribution of each kind inside ``graph``."""
+    known: dict[object, list[Part]] = {}
     for match in log_probs_of(graph, matches):
-        source = _source(graph, match, matches)
-        part = source and _part(graph, match, source, leaves, names, of)
-        if part is not None:
-            return [part]
-    return []
+        if match.call is not None:
+            kind: object = type(match.call.dist)
+            found = known.get(kind) or parts_of_calls(graph, match, matches, leaves, names, of)
+        else:
+            kind = _family_of(match)
+            found = known.get(kind) or _by_hand(graph, match, matches, leaves, names, of)
+        if found:
+            known[kind] = found
+    return [part for found in known.values() for part in found]
+
+
+def _by_hand(
+    graph: Graph,
+    match: Match,
+    matches: Sequence[Match],
+    leaves: Mapping[int, Leaf],
+    names: Names,
+    of: str,
+) -> list[Part]:
+    """The rules of a log-probability that is written out, or that nothing recorded."""
+    if _family_of(match) is not Categorical:
+        return parts_of_formula(graph, match, leaves, names, of)
+    source = _source(graph, match, matches)
+    part = source and _part(graph, match, source, leaves, names, of)
+    return [part] if part is not None else []
+
+
+def _family_of(match: Match) -> type[Distribution]:
+    return next((f for word, f in _FAMILIES.items() if word in match.name), Categorical)
+
+
+_FAMILIES: dict[str, type[Distribution]] = {
+    "Bernoulli": Bernoulli, "Normal": Normal, "Gaussian": Normal,
+}  # fmt: skip
 
 
 def log_probs_of(graph: Graph, matches: Sequence[Match]) -> list[Match]:
@@ -99,8 +128,8 @@ def _part(
     bonus = _entropy_weight(graph, source)
     result = like_rows(weight, eligibility) * eligibility
     if bonus is not None:
-        result = result + like_rows(bonus, eligibility) * _entropy_gradient(rows)
-    leaf = _leaf(source.place, leaves, names, name, parameter, arrived)
+        result = result + like_rows(bonus, eligibility) * entropy_gradient(rows)
+    leaf = leaf_at(graph, source.place, leaves, names, name, parameter)
     return Part(
         problem=problem,
         name=name,
@@ -115,6 +144,7 @@ def _part(
         autograd=torch.stack([gradient for _, gradient in arrived]).sum(0),
         leaf=leaf,
         bonus=bonus,
+        place=source.place,
     )
 
 
@@ -125,14 +155,6 @@ def _entropy_weight(graph: Graph, source: _Source) -> Tensor | None:
     return torch.stack(known).sum(0) if known else None
 
 
-def _entropy_gradient(logits: Tensor) -> Tensor:
-    """∂H/∂z_k = −π_k (log π_k + H), and 0 where π_k = 0."""
-    log_probs = logits.log_softmax(-1)
-    probs = log_probs.exp()
-    products = torch.where(probs > 0, probs * log_probs, torch.zeros_like(probs))
-    return -products + probs * products.sum(-1, keepdim=True)
-
-
 def _arrived(graph: Graph, source: _Source) -> list[tuple[Node, Tensor]]:
     """The gradients that are handed on to the parameter."""
     return [
@@ -141,27 +163,6 @@ def _arrived(graph: Graph, source: _Source) -> list[tuple[Node, Tensor]]:
         for target, gradient in zip(node.next_functions, graph.flows[node].handed_on, strict=True)
         if target == source.place and gradient is not None
     ]
-
-
-def _leaf(
-    place: Place,
-    leaves: Mapping[int, Leaf],
-    names: Names,
-    name: str,
-    parameter: Tensor,
-    arrived: list[tuple[Node, Tensor]],
-) -> Leaf:
-    """The leaf at ``place``; for an intermediate result, the same facts about that."""
-    variable = autograd_internals.variable_of(place[0])
-    called, held = names.places.get(place, (name, None))
-    known = leaves.get(id(variable)) or leaves.get(id(held))
-    if known is not None:
-        return known
-    total = torch.stack([gradient for _, gradient in arrived]).sum(0)
-    contributions = tuple(
-        Contribution("", through(node), numbers_of(gradient)) for node, gradient in arrived
-    )
-    return Leaf(called, called, numbers_of(parameter), numbers_of(total), contributions)
 
 
 def _parameter(source: _Source, names: Names) -> Tensor | None:
@@ -186,13 +187,21 @@ def _saved_tensor(node: Node, name: str) -> Tensor:
     return torch.as_tensor(autograd_internals.saved_value(node, name)).detach()
 
 
+def _before_logarithm(graph: Graph, match: Match, picked: Node, weight: Tensor) -> Tensor:
+    """The weight of log π(a) where it is π(a) that is picked: the gradient into the logarithm."""
+    above = match.nodes[match.nodes.index(picked) + 1 :]
+    logarithm = next((node for node in above if base_name(node.name()) == "log"), None)
+    arrived = graph.flows[logarithm].arrived[0] if logarithm is not None else None
+    return weight if arrived is None else arrived.reshape(weight.shape)
+
+
 def _draw(graph: Graph, match: Match) -> _Draw | None:
     """What was drawn and its weight, from the node that selects it."""
     for node in match.nodes:
         kind = base_name(node.name())
-        if kind not in ("gather", "nllloss", "index", "select"):
+        if kind not in ("gather", "nllloss", "index", "select", "mul"):
             continue
-        handed = graph.flows[node].handed_on[0]
+        handed = next((g for g in graph.flows[node].handed_on if g is not None), None)
         if handed is None:
             return None
         if kind == "gather":
@@ -201,7 +210,8 @@ def _draw(graph: Graph, match: Match) -> _Draw | None:
             action = _saved_tensor(node, "target").clamp(min=0).unsqueeze(-1)
         else:
             action = handed.abs().argmax(-1, keepdim=True)
-            if not bool((handed != 0).any(-1).all()):
+            if not bool(((handed != 0).sum(-1) == 1).all()):
                 return None
-        return _Draw(action.squeeze(-1), handed.gather(-1, action).squeeze(-1))
+        weight = handed.gather(-1, action).squeeze(-1)
+        return _Draw(action.squeeze(-1), _before_logarithm(graph, match, node, weight))
     return None

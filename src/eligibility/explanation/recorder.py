@@ -5,7 +5,8 @@ from __future__ import annotations
 import linecache
 import re
 import sys
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -16,6 +17,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from eligibility.explanation import autograd_internals
+from eligibility.explanation.calls import Call, Calls
 from eligibility.explanation.facts import Numbers, Source
 from eligibility.explanation.numbers import numbers_of
 
@@ -26,6 +28,8 @@ _TELLING = tuple(f"{_TORCH}/{part}/" for part in ("distributions", "nn")) + tupl
     f"{_PACKAGE}/{part}/" for part in ("distributions", "ops", "reinforce")
 )
 
+# Writes in place that are remembered.
+_MOST_WRITTEN = 512
 
 # The recording that was made last, or nothing.
 _latest: list[Recording] = []
@@ -40,13 +44,47 @@ class Operation:
     sources: tuple[Source, ...]
 
 
+@dataclass(frozen=True)
+class Written:
+    """An operation that wrote in place: its name ("add_"), the shapes it wrote to, and where."""
+
+    name: str
+    shapes: tuple[tuple[int, ...], ...]
+    sources: tuple[Source, ...]
+
+
 class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
     """What `record` collects; made by `record`."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch
         self._operations: dict[int, list[Operation]] = {}
+        self._calls = Calls(self._is_recording)
         self.is_paused = False
+        # What wrote in place last, and the first operation whose result was NaN.
+        self.written: deque[Written] = deque(maxlen=_MOST_WRITTEN)
+        self.first_nan: Operation | None = None
+
+    @property
+    def calls(self) -> Sequence[Call]:
+        """What distributions were asked for, in order."""
+        return self._calls.found
+
+    def __enter__(self) -> Recording:
+        self._watching = self._calls.watch()
+        self._watching.__enter__()
+        return super().__enter__()  # type: ignore[no-any-return,no-untyped-call]  # torch
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)  # type: ignore[no-untyped-call]  # torch
+        self._watching.__exit__(*error)
+
+    def _is_recording(self) -> bool:
+        return (
+            not self.is_paused
+            and torch.is_grad_enabled()
+            and not autograd_internals.is_inside_backward()
+        )
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -55,25 +93,30 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
 
     def __torch_dispatch__(
         self,
-        func: Callable[..., Any],
+        func: Any,
         types: Any,
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        if (
-            not self.is_paused
-            and torch.is_grad_enabled()
-            and not autograd_internals.is_inside_backward()
-        ):
+        called = func.overloadpacket.__name__
+        if called.endswith("_") and args:
+            targets = args[0] if isinstance(args[0], (list, tuple)) else args[:1]
+            shapes = tuple(tuple(t.shape) for t in targets if isinstance(t, Tensor))
+            self.written.append(Written(called, shapes, _sources()))
+        if self._is_recording():
             number = autograd_internals.latest_sequence_number()
             if number is not None:
-                self._operations.setdefault(number, []).append(_operation(func, result))
+                operation = _operation(func, result)
+                self._operations.setdefault(number, []).append(operation)
+                if self.first_nan is None and _is_nan(operation):
+                    self.first_nan = operation
         return result
 
     def forget(self) -> None:
         """Drop what was recorded: the graphs it belongs to are gone."""
         self._operations.clear()
+        self._calls.found.clear()
 
     def find(self, node: Any) -> Operation | None:
         """The operation that made the autograd node ``node``, if it ran under this recording."""
@@ -130,6 +173,10 @@ def _operation(func: Any, result: Any) -> Operation:
     results = result if isinstance(result, (tuple, list)) else (result,)
     values = tuple(numbers_of(item) if isinstance(item, Tensor) else None for item in results)
     return Operation(name, values, _sources())
+
+
+def _is_nan(operation: Operation) -> bool:
+    return any(v is not None and v.minimum != v.minimum for v in operation.values)
 
 
 def _sources() -> tuple[Source, ...]:

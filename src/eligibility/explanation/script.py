@@ -76,6 +76,8 @@ class ScriptExplanation:
         notes: What a reader must know about the run.
         output: What the script printed, its last megabyte.
         guard: What held its writes to a scratch folder: "landlock", "namespace" or "copy".
+        failure: Why the script did not run to its end, in words, and its own traceback; "" if it
+            did.
     """
 
     script: str
@@ -84,12 +86,22 @@ class ScriptExplanation:
     notes: tuple[str, ...]
     output: str
     guard: str = ""
+    failure: str = ""
 
-    def text(self, width: int = 80) -> str:
-        """The explanations as plain text, folded to ``width`` columns."""
-        from eligibility.explanation.terminal import render_script, to_text
+    def text(self, width: int = 80, sections: Sequence[str] = ()) -> str:
+        """The explanations as plain text, folded to ``width`` columns.
 
-        return to_text(render_script(self), width)
+        Without ``sections``, what a reader wants first, on about one screen.
+        """
+        from eligibility.explanation.terminal import to_text
+
+        return to_text(self.renderable(sections), width)
+
+    def renderable(self, sections: Sequence[str] = ()) -> Any:
+        """The same for a Rich console."""
+        from eligibility.explanation.terminal import BRIEF, render_script
+
+        return render_script(self, tuple(sections) or BRIEF)
 
     def latex(self) -> str:
         """The explanations as one complete LaTeX document."""
@@ -111,9 +123,7 @@ class ScriptExplanation:
         return json.dumps(record, ensure_ascii=False, allow_nan=False)
 
     def __rich__(self) -> Any:
-        from eligibility.explanation.terminal import render_script
-
-        return render_script(self)
+        return self.renderable()
 
 
 def explain_script(
@@ -164,7 +174,7 @@ def explain_script(
         run = _run(request, timeout)
         found = _parsed(path, report) if report.exists() else None
     limits = {"time": f"{timeout:g} s", "output": f"{_OUTPUT_LIMIT >> 20} MiB of output"}
-    return _read(path, found, run, limits.get(run.stopped, ""), memory, line, tensor, guard)
+    return read_report(path, found, run, limits.get(run.stopped, ""), memory, line, tensor, guard)
 
 
 @dataclass(frozen=True)
@@ -197,6 +207,7 @@ def _run(request: dict[str, Any], timeout: float) -> _Run:
             "PYTHONDONTWRITEBYTECODE": "1",
             "HOME": scratch,
             "TMPDIR": scratch,
+            "TORCHDYNAMO_DISABLE": "1",  # compiled code shows no operations
         },
     )
     kept, stopped = bytearray(), ""
@@ -263,7 +274,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     process.stdout.close()
 
 
-def _read(
+def read_report(
     path: Path,
     found: dict[str, Any] | None,
     run: _Run,
@@ -277,7 +288,7 @@ def _read(
     report: dict[str, Any] = found or {"calls": [], "missing": [], "notes": [], "seen": []}
     error = report.get("error")
     if error is not None:
-        _raise_error(path, error, memory if report.get("memory") else None)
+        _raise_error(path, error, memory if report.get("memory") else None, run.output)
     calls = tuple(map(_call, report["calls"]))
     notes = list(report["notes"])
     if run.stopped:
@@ -298,22 +309,26 @@ def _read(
         )  # fmt: skip
     if guard != LANDLOCK:
         notes.append(f"{GUARDS[guard][0].upper()}{GUARDS[guard][1:]}.")
-    if not calls and (line is not None or tensor is not None):
+    failure = report.get("failure", "")
+    if not calls and not failure and (line is not None or tensor is not None):
         _raise_not_found(path, report["seen"], line, tensor)
     missing = tuple(MissingGradient(**item) for item in report["missing"])
-    return ScriptExplanation(str(path), calls, missing, tuple(notes), run.output, guard)
+    return ScriptExplanation(str(path), calls, missing, tuple(notes), run.output, guard, failure)
 
 
-def _raise_error(path: Path, error: str, memory: float | None) -> None:
+def _raise_error(path: Path, error: str, memory: float | None, output: str) -> None:
     """What ended the script; ``memory``: GiB that were too few for it."""
     if memory is not None:
         raise InvalidValueError(
             f"`{path}`", f"more than {memory:g} GiB of memory ({error})",
             "a script that runs to its end", "give it smaller work or a larger `--memory`",
         )  # fmt: skip
+    lines = output.strip().splitlines()
+    said = f"; its last line: {lines[-1].strip()}" if lines else ""
     raise InvalidValueError(
-        f"`{path}`", error, "a script that runs to its end", "run it alone to see the traceback"
-    )
+        f"`{path}`", f"{error}{said}", "a script that runs to its end",
+        "give it the arguments that it asks for, after `--`",
+    )  # fmt: skip
 
 
 def _call(call: dict[str, Any]) -> BackwardCall:

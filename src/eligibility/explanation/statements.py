@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import torch
 
 from eligibility.explanation.facts import RuleStatement, Term
@@ -13,7 +15,10 @@ from eligibility.explanation.problem import Part
 def statement_of(part: Part) -> RuleStatement:
     """The rule of one parameter, with the factor that multiplies it."""
     rule = part.rule
-    symbol = next((s for s, held in rule.symbols.items() if held == part.name), None)
+    symbol = next(
+        (s for s, held in rule.symbols.items() if held in (part.name, f"base_dist.{part.name}")),
+        None,
+    )
     if symbol is None:
         symbol, latex_symbol = part.name, as_text(part.name)
     else:
@@ -48,10 +53,10 @@ def _terms(part: Part, factor: str) -> tuple[Term, ...]:
     problem, given = part.problem, part.problem.as_given()
     terms = []
     for symbol, held in part.rule.symbols.items():
-        if held == part.name:
+        if held in (part.name, f"base_dist.{part.name}"):
             terms.append(Term(symbol, "symbol", part.called, numbers_of(part.parameter)))
             continue
-        tensor = problem.value if held == "value" else torch.as_tensor(getattr(given, held))
+        tensor = problem.value if held == "value" else torch.as_tensor(attrgetter(held)(given))
         terms.append(Term(symbol, "symbol", held, numbers_of(tensor)))
     if factor:
         meaning = "probability" if part.asked == "prob" else f"∂ {part.of}/∂ log p"

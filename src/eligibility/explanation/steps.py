@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,9 +13,9 @@ from torch import Tensor
 from eligibility.explanation import autograd_internals
 from eligibility.explanation.facts import Contribution, Edge, Leaf, Numbers, Step
 from eligibility.explanation.graph import Flow, Graph, Node
+from eligibility.explanation.matches import Match, Place
 from eligibility.explanation.numbers import KEPT, numbers_of
 from eligibility.explanation.operations import Description, describe
-from eligibility.explanation.patterns import Match, Place
 from eligibility.explanation.recorder import Recording
 
 # The attribute in which autograd saves the value of an input, by the number of that input.
@@ -197,14 +198,17 @@ def _fold_middle(steps: Sequence[Step]) -> tuple[Step, ...]:
 
 
 def noun(node: Node) -> str:
-    """What a node is called; its raw name if it is not listed."""
+    """What a node is called; if it is not listed, its own name without autograd's spelling."""
     description = describe(node.name())
-    return description.name if description else node.name()
+    if description is not None:
+        return description.name
+    stem = re.sub(r"Backwards?\d*$", "", node.name().rsplit("::", 1)[-1])
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", stem).lower() or node.name()
 
 
 def through(node: Node) -> str:
     """The edge that leaves a node, in a sentence."""
-    return f"through {'the ' if describe(node.name()) else ''}{noun(node)}"
+    return f"through the {noun(node)}"
 
 
 def _local_derivatives(node: Node, flow: Flow) -> tuple[Numbers | None, ...]:

@@ -88,6 +88,8 @@ def leaf_summary(leaves: Sequence[Leaf], of: str) -> Table:
 
 def conventions_table(part: Part) -> Table | None:
     """The eligibility in every convention of the parameter; None if there is only one."""
+    if part.rule.coordinates is None:
+        return None
     names = dict.fromkeys(
         rule.coordinates
         for rule in rules_of(part.problem.family)
@@ -132,6 +134,8 @@ def _summands(part: Part) -> list[Column]:
         if part.leaf.gradient is None:
             return []
         return [_numbers_column("torch's rule", "convention", part.leaf.gradient)]
+    if part.split:
+        return [_column(label, "contribution", g) for label, g in part.split.items()]
     if not 2 <= len(part.leaf.contributions) <= _MOST_SUMMANDS:
         return []
     return [

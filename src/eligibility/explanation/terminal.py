@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -24,20 +25,24 @@ from eligibility.explanation.facts import (
     Step,
     Table,
 )
-from eligibility.explanation.script import ScriptExplanation
+from eligibility.explanation.script import MissingGradient, ScriptExplanation
 from eligibility.explanation.wording import cell, number, summary
 
 # Local derivatives of at most so many numbers are shown beside their formula.
 _SHORT = 4
+# The sections of an explanation, and those that are shown of a script if nothing else is asked for.
+FULL = ("table", "why", "steps", "rule", "checks", "expected", "notes")
+BRIEF = ("table", "why", "rule", "checks", "expected", "notes")
+_HEADINGS = {
+    "why": "WHY", "steps": "STEPS", "rule": "RULE", "checks": "CHECKS",
+    "expected": "YOU EXPECTED", "notes": "NOTES",
+}  # fmt: skip
+# Rows of a table in the short form.
+_ROWS = 6
 # So many leaves and summands of a leaf are shown.
 _LEAVES, _SUMMANDS = 12, 6
 # Graphs of at most so many operations show the inside of what is folded.
 _UNFOLDED = 14
-
-
-def render_text(explanation: Explanation, width: int = 80) -> str:
-    """The explanation as plain text, no line longer than ``width``."""
-    return to_text(render(explanation), width)
 
 
 def to_text(renderable: RenderableType, width: int) -> str:
@@ -48,35 +53,97 @@ def to_text(renderable: RenderableType, width: int) -> str:
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
 
-def render_script(script: ScriptExplanation) -> RenderableType:
-    """The missing gradients of a script, then its backward passes one after the other."""
-    missing = [
-        Text(f"line {item.line}: {item.name}.grad is None: {item.reason}")
-        for item in script.missing
-    ]
-    parts = _section("WHY .grad IS None", list(missing))
-    for call in script.calls:
+def render_script(script: ScriptExplanation, sections: Sequence[str] = BRIEF) -> RenderableType:
+    """The missing gradients of a script, then its backward passes.
+
+    Of several passes the short form shows one, that of a known distribution if there is one, and
+    names the others.
+    """
+    parts = _section("WHY .grad IS None", [_missing(item) for item in script.missing])
+    chosen = list(script.calls)
+    if sections == BRIEF and len(chosen) > 1:
+        known = [call for call in chosen if call.explanation.rules]
+        chosen = (known or chosen)[:1]
+    for call in chosen:
         where = f"line {call.line}" if call.line else "never called; it would give"
         times = f", called {call.times} times, the first one" if call.times > 1 else ""
-        parts += [Rule(style="dim"), Text(f"{call.code}   ({where}{times})", style="bold cyan")]
-        parts += [render(call.explanation), Text()]
+        title = Text(f"{where}{times}: {call.code}", style="bold")
+        parts += [Rule(title, align="left", style="dim"), render(call.explanation, sections)]
+    others = [call for call in script.calls if call not in chosen]
+    parts += _section(
+        "OTHER BACKWARD PASSES",
+        [Text(f"line {call.line}: {call.code}   (--line {call.line})") for call in others],
+    )
     parts += _section("NOTES", [Text(note) for note in script.notes])
-    if not script.calls and not script.missing:
+    if script.failure:
+        parts += [Text(), *(Text(line) for line in script.failure.splitlines())]
+    if not (script.calls or script.missing or script.failure):
         parts.append(Text("The script computes nothing that has a gradient."))
+    if sections == BRIEF and script.calls:
+        parts.append(Text("--full shows every step and number, --html FILE makes a page.", "dim"))
     return Group(*parts)
 
 
-def render(explanation: Explanation) -> RenderableType:
+def _missing(item: MissingGradient) -> Text:
+    return Text(f"line {item.line}: {item.name}.grad is None: {item.reason}")
+
+
+def render(explanation: Explanation, sections: Sequence[str] = FULL) -> RenderableType:
     """The explanation for a Rich console of any width."""
     parts: list[RenderableType] = [Text(explanation.title, style="bold")]
-    parts += [_table(table) for table in explanation.tables]
-    parts += _section("WHY", [Text(sentence) for sentence in explanation.why])
-    parts += _section("STEPS", _steps(explanation))
-    parts += _section("RULE", [item for rule in explanation.rules for item in _rule(rule)])
-    parts += _section("CHECKS", [_check(check) for check in explanation.checks])
-    parts += _section("YOU EXPECTED", [_expectation(item) for item in explanation.expected])
-    parts += _section("NOTES", [Text(note) for note in explanation.notes])
+    is_short = sections == BRIEF
+    if "table" in sections:
+        parts += _tables(explanation, is_short)
+    bodies: dict[str, list[RenderableType]] = {
+        "why": [Text(sentence) for sentence in explanation.why],
+        "steps": _steps(explanation) if "steps" in sections else [],
+        "rule": [item for rule in _rules(explanation, is_short) for item in _rule(rule, is_short)],
+        "checks": _checks(explanation.checks, is_short),
+        "expected": [_expectation(item) for item in explanation.expected],
+        "notes": [Text(note) for note in explanation.notes],
+    }
+    for name, body in bodies.items():
+        parts += _section(_HEADINGS[name], body) if name in sections else []
     return Group(*parts)
+
+
+def _rules(explanation: Explanation, is_short: bool) -> Sequence[RuleStatement]:
+    """The closed forms; in the short form those of distributions, if there are any."""
+    of_distributions = [rule for rule in explanation.rules if "linear layer" not in rule.name]
+    return (of_distributions or explanation.rules)[:3] if is_short else explanation.rules
+
+
+def _tables(explanation: Explanation, is_short: bool) -> list[RenderableType]:
+    """Every table, with the name of its leaf where there are several; or the first two, cut."""
+    several = len(explanation.tables) > 1
+    if not is_short:
+        return [_table(table, several) for table in explanation.tables]
+    shown, rest = explanation.tables[:2], explanation.tables[2:]
+    found = [_table(shortened(table), several) for table in shown]
+    named = ", ".join(table.title for table in rest)
+    return found + ([Text(f"  also: {named}", style="dim")] if rest else [])
+
+
+def shortened(table: Table) -> Table:
+    """The rows that were drawn, then those with the largest numbers, at most a few."""
+    size = len(table.rows)
+    if size <= _ROWS:
+        return table
+    by_size = next((c for c in table.columns if c.role == "probability"), table.columns[-1])
+    weight = [abs(v) if v is not None else 0.0 for v in by_size.values]
+    in_order = table.axis in ("step", "outcome")
+    others = [k for k in range(size) if k not in table.selected]
+    if not in_order:
+        others.sort(key=lambda k: -weight[k] if k < len(weight) else 0.0)
+    kept = ([*table.selected, *others])[:_ROWS]
+    columns = tuple(
+        replace(c, values=tuple(c.values[k] if k < len(c.values) else None for k in kept))
+        for c in table.columns
+    )
+    selected = tuple(i for i, k in enumerate(kept) if k in table.selected)
+    rows = tuple(table.rows[k] for k in kept)
+    omitted = table.omitted + size - len(kept)
+    return replace(table, rows=rows, columns=columns, selected=selected, omitted=omitted)
 
 
 def _section(title: str, body: list[RenderableType]) -> list[RenderableType]:
@@ -85,7 +152,7 @@ def _section(title: str, body: list[RenderableType]) -> list[RenderableType]:
     return [Text(), Text(title, style="bold cyan"), Padding(Group(*body), (0, 0, 0, 2))]
 
 
-def _table(table: Table) -> RenderableType:
+def _table(table: Table, titled: bool = False) -> RenderableType:
     grid = Grid(box=box.SIMPLE, pad_edge=False, collapse_padding=True, show_edge=False)
     grid.add_column(table.axis, overflow="fold")
     for column in table.columns:
@@ -97,9 +164,10 @@ def _table(table: Table) -> RenderableType:
         entries = [_entry(column, index) for column in table.columns]
         style = "green" if index in table.selected else ""
         grid.add_row(mark + label, *entries, style=style)
-    parts: list[RenderableType] = [Text(), Padding(grid, (0, 0, 0, 2))]
+    parts: list[RenderableType] = [Text(), *([Text(f"  {table.title}")] if titled else ())]
+    parts.append(Padding(grid, (0, 0, 0, 2)))
     if table.omitted:
-        parts.append(Text(f"  … and {table.omitted} more entries", style="dim"))
+        parts.append(Text(f"  … and {table.omitted} more", style="dim"))
     if table.note:
         parts.append(Padding(Text(table.note), (0, 0, 0, 2)))
     return Group(*parts)
@@ -186,8 +254,16 @@ def _short(file: str) -> str:
     return "/".join(file.replace("\\", "/").split("/")[-2:])
 
 
-def _rule(rule: RuleStatement) -> list[RenderableType]:
+def _rule(rule: RuleStatement, is_short: bool) -> list[RenderableType]:
     lines: list[RenderableType] = [Text(rule.equation, style="bold")]
+    if is_short:
+        given = [
+            f"{t.symbol} = {f'{t.meaning} = ' if t.kind == 'factor' else ''}{summary(t.value, 4)}"
+            for t in rule.terms
+            if t.kind != "summand"
+        ]
+        numbers = f"  {', '.join(given)}: gives {summary(rule.result, 4)}"
+        return [*lines, Text(numbers), Text(f"  {rule.name}", style="dim")]
     summands = [term for term in rule.terms if term.kind == "summand"]
     for term in rule.terms:
         if term.kind != "summand":
@@ -199,6 +275,15 @@ def _rule(rule: RuleStatement) -> list[RenderableType]:
     if rule.conventions is not None:
         lines += [Text(), Text(rule.conventions.title), _table(rule.conventions)]
     return lines
+
+
+def _checks(checks: Sequence[Check], is_short: bool) -> list[RenderableType]:
+    """Each check; in the short form those that hold in one line."""
+    held = [check.statement for check in checks if check.passed]
+    if not is_short or len(held) < 2:
+        return [_check(check) for check in checks]
+    failed: list[RenderableType] = [_check(check) for check in checks if not check.passed]
+    return [*failed, Text("✓ ", style="green").append("; ".join(held), style="not bold")]
 
 
 def _check(check: Check) -> Text:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eligibility.errors import InvalidValueError
 from eligibility.explanation.derivation import Explanation
-from eligibility.explanation.questions import gradients, policies
+from eligibility.explanation.questions import gradients, policies, surrogates
 from eligibility.explanation.questions.question import Question
 
 QUESTIONS = (
@@ -28,6 +28,21 @@ QUESTIONS = (
              "pytorch#11192", gradients.second_backward),
     Question(10, "The loss is 0, or negative, or goes up: what does its value mean?",
              "many threads on REINFORCE", gradients.value_of_the_loss),
+    Question(11, "The loss of GRPO is 0: why is there a gradient?",
+             "huggingface/open-r1#239 and huggingface/trl#2703", surrogates.loss_of_zero),
+    Question(12, "The ratio is always 1: is that a bug?",
+             "tensorforce#312 and nikhilbarhate99/PPO-PyTorch#12", surrogates.ratio_of_one),
+    Question(13, "k1, k2, k3: which divergence does each descend, in the loss and in the reward?",
+             "huggingface/trl#2854 and #4967", surrogates.three_estimators),
+    Question(14, "What does detach do in CISPO, and in the ratio?",
+             "areal-project/AReaL#1421 and THUDM/slime#2067", surrogates.detached_weight),
+    Question(15, "Which tokens does the clip silence?",
+             "openai/baselines#92 and natolambert/rlhf-book#290", surrogates.silenced_tokens),
+    Question(16, "What does dividing by the length do?",
+             "sail-sg/understand-r1-zero#10 and #11, huggingface/trl#3138",
+             surrogates.divided_by_length),
+    Question(17, "(G−1)/G and leave-one-out: why are they the same?",
+             "areal-project/AReaL#354 and redai-studio/Relax#174", surrogates.leave_one_out),
 )  # fmt: skip
 
 

@@ -14,6 +14,9 @@ from eligibility.explanation.derivation import Explanation
 from eligibility.explanation.facts import Check, Column, Role, Subject, Table
 from eligibility.explanation.wording import number
 
+# The answers' numbers are of the order of 1, in float64.
+_NOISE = 1e-15
+
 
 @dataclass(frozen=True)
 class Question:
@@ -53,19 +56,24 @@ def title_of(question: Question) -> str:
     return f"{question.number}. {question.asked}"
 
 
-def table(title: str, axis: str, columns: dict[str, Tensor]) -> Table:
-    """One column a tensor, a row an entry."""
+def table(title: str, axis: str, columns: dict[str, Tensor], rows: tuple[str, ...] = ()) -> Table:
+    """One column a tensor, a row an entry; what float64 rounds to nearly 0 is 0."""
     size = max(tensor.numel() for tensor in columns.values())
     roles: dict[str, Role] = {"π": "probability", "p": "probability", "q": "probability"}
     return Table(
         title=title,
         axis=axis,
-        rows=tuple(map(str, range(size))),
+        rows=rows or tuple(map(str, range(size))),
         columns=tuple(
-            Column(name, roles.get(name, "gradient"), tuple(tensor.reshape(-1).tolist()))
+            Column(name, roles.get(name, "gradient"), _clean(tensor))
             for name, tensor in columns.items()
         ),
     )
+
+
+def _clean(tensor: Tensor) -> tuple[float, ...]:
+    values: list[float] = tensor.detach().reshape(-1).tolist()
+    return tuple(0.0 if abs(value) < _NOISE else value for value in values)
 
 
 def gradient_of(output: Tensor, leaf: Tensor) -> Tensor:

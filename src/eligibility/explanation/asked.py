@@ -1,0 +1,290 @@
+"""The rules of what distributions were asked for, and of densities written out by hand."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Bernoulli, Categorical, Distribution, Normal
+
+from eligibility.errors import EligibilityError
+from eligibility.explanation import autograd_internals
+from eligibility.explanation.calls import Call
+from eligibility.explanation.facts import Contribution, Leaf
+from eligibility.explanation.graph import End, Graph, Node
+from eligibility.explanation.matches import Match, Place, place_of
+from eligibility.explanation.names import Names
+from eligibility.explanation.numbers import numbers_of
+from eligibility.explanation.problem import (
+    Part,
+    Problem,
+    entropy_gradient,
+    like_rows,
+    make_problem,
+    problem_of,
+    stock_family,
+)
+from eligibility.explanation.recorder import base_name
+from eligibility.explanation.steps import through
+from eligibility.rules.registry import constructed_parameters, find_rule, nearest_entry
+
+
+@dataclass(frozen=True)
+class LiveProblem(Problem):
+    """The problem of a distribution that is made of others: it is asked itself, as it is."""
+
+    live: Any = None
+
+    def distribution(self, **replaced: Tensor) -> Any:
+        return self.live
+
+    def log_prob(self, **replaced: Tensor) -> Tensor:
+        with torch.no_grad():
+            result: Tensor = self.live.log_prob(self.value)
+        return result.double()
+
+    def as_given(self) -> Any:
+        return self.live
+
+
+def parts_of_calls(
+    graph: Graph,
+    match: Match,
+    matches: Sequence[Match],
+    leaves: Mapping[int, Leaf],
+    names: Names,
+    of: str,
+) -> list[Part]:
+    """The rules of one log-probability, and of all that have the same parameters and shape."""
+    first = match.call
+    assert first is not None
+    assert first.value is not None
+    calls = [m.call for m in matches if m.call is not None and _is_alike(m.call, first)]
+    weights = [_arrived_at(graph, call.result) for call in calls]
+    value, factor = first.value, weights[0].double()
+    if len(calls) > 1:
+        value = torch.stack([call.value for call in calls if call.value is not None])
+        factor = torch.stack(weights).double()
+    entropies = [
+        m.call for m in matches
+        if m.call is not None and m.call.kind == "entropy" and _same_given(m.call, first)
+    ]  # fmt: skip
+    found = []
+    for name in _names_of(first):
+        given = first.given[name]
+        try:
+            problem = _problem(first, value, name)
+            part = _part_of(problem, name, given, factor, of)
+        except (EligibilityError, RuntimeError, AttributeError, NotImplementedError):
+            continue
+        outputs = [call.result for call in calls]
+        starts = list(weights)
+        if entropies and name == "logits" and problem.family is Categorical:
+            bonus = torch.stack([_arrived_at(graph, e.result).double() for e in entropies]).sum(0)
+            rows = problem.parameters[name]
+            total = part.result + (like_rows(bonus, rows) * entropy_gradient(rows)).sum_to_size(
+                given.shape
+            )
+            part = replace(part, bonus=bonus, result=total)
+            outputs += [call.result for call in entropies]
+            starts += [_arrived_at(graph, call.result) for call in entropies]
+        (autograd,) = torch.autograd.grad(outputs, given, starts, retain_graph=True)
+        leaf = leaf_at(graph, place_of(given), leaves, names, name, given.detach())
+        found.append(
+            replace(part, called=leaf.name, autograd=autograd, leaf=leaf, place=place_of(given))
+        )
+    return found
+
+
+def _is_alike(call: Call, first: Call) -> bool:
+    """Whether ``call`` is the same question with another outcome."""
+    return (
+        call.kind == "log_prob"
+        and call.value is not None
+        and first.value is not None
+        and call.value.shape == first.value.shape
+        and type(call.dist) is type(first.dist)
+        and _same_given(call, first)
+    )
+
+
+def _same_given(call: Call, first: Call) -> bool:
+    return call.given.keys() == first.given.keys() and all(
+        call.given[name] is first.given[name] for name in first.given
+    )
+
+
+def _names_of(call: Call) -> list[str]:
+    """The parameters with a rule that were given as tensors with a gradient."""
+    try:
+        names = constructed_parameters(call.dist)
+    except EligibilityError:
+        return []
+    return [name for name in names if name in call.given and call.given[name].requires_grad]
+
+
+def _problem(call: Call, value: Tensor, name: str) -> Problem:
+    """The problem in float64 where the distribution can be made again; else the object itself."""
+    has_own_rule = nearest_entry(type(call.dist)) is not stock_family(type(call.dist))
+    if not has_own_rule and "." not in name:
+        with contextlib.suppress(EligibilityError):
+            return problem_of(call.dist, value, (name,), call.given)
+    with torch.no_grad():
+        rows = find_rule(call.dist, name)(call.dist, value)
+    given = call.given[name].detach().double().expand(rows.shape)
+    return LiveProblem(type(call.dist), {name: given}, {}, value, call.dist)
+
+
+def _part_of(problem: Problem, name: str, parameter: Tensor, factor: Tensor, of: str) -> Part:
+    """What the rule gives for a parameter; autograd's side of it is still to be filled in."""
+    rule = find_rule(problem.distribution(), name)
+    with torch.no_grad():
+        eligibility = rule(problem.as_given(), problem.value).double()
+    held = parameter.detach()
+    factor = factor.expand(eligibility.shape[: factor.ndim])
+    result = (like_rows(factor, eligibility) * eligibility).sum_to_size(held.shape)
+    leaf = Leaf(name, name, numbers_of(held), None)
+    return Part(
+        problem, name, name, rule, of, None, factor, eligibility, held, result, result, leaf
+    )
+
+
+def _arrived_at(graph: Graph, result: Tensor) -> Tensor:
+    flow = graph.flows.get(result.grad_fn)
+    arrived = flow.arrived[result.output_nr] if flow is not None else None
+    return torch.zeros_like(result) if arrived is None else arrived
+
+
+def parts_of_formula(
+    graph: Graph, match: Match, leaves: Mapping[int, Leaf], names: Names, of: str
+) -> list[Part]:
+    """The rules of a Bernoulli or Gaussian density that is written out."""
+    is_coin = "Bernoulli" in match.name
+    read = _coin if is_coin else _gaussian
+    found = read(graph, match, names)
+    if found is None:
+        return []
+    family, parameters, value, factor = found
+    parts = []
+    for name, (place, held) in parameters.items():
+        fixed = {key: tensor for key, (_, tensor) in parameters.items()}
+        try:
+            problem = make_problem(family, fixed, {}, value)
+        except (EligibilityError, RuntimeError):
+            return []
+        part = _part_of(problem, name, held, factor.double(), of)
+        arrived = [
+            gradient
+            for node in match.nodes
+            for target, gradient in zip(
+                node.next_functions, graph.flows[node].handed_on, strict=True
+            )
+            if target == place and gradient is not None
+        ]
+        if not arrived:
+            continue  # a constant
+        leaf = leaf_at(graph, place, leaves, names, name, held)
+        total = torch.stack(arrived).sum(0)
+        parts.append(replace(part, called=leaf.name, autograd=total, leaf=leaf, place=place))
+    return parts
+
+
+_Formula = tuple[type[Distribution], dict[str, tuple[Place, Tensor]], Tensor, Tensor]
+
+
+def _coin(graph: Graph, match: Match, names: Names) -> _Formula | None:
+    """A coin: its parameter, the outcome, and the weight of its log-probability."""
+    name = "probs" if "probs" in match.name else "logits"
+    place = match.inputs["x"]
+    last = match.nodes[-1]
+    arrived = graph.flows[last].arrived[0]
+    for node in match.nodes:
+        kind = base_name(node.name())
+        if kind == "binarycrossentropywithlogits":
+            given = autograd_internals.saved_value(node, "self")
+            outcome = autograd_internals.saved_value(node, "target")
+            arrived = graph.flows[node].arrived[0]
+            if arrived is not None:
+                is_mean = autograd_internals.saved_value(node, "reduction") == 1
+                arrived = -arrived.expand_as(given) / (given.numel() if is_mean else 1)
+            held = _held(place, names)
+            return _formula(
+                Bernoulli, name, place, given if held is None else held, outcome, arrived
+            )
+        if kind == "mul" and base_name(_below(node).name()) == "log":
+            given = autograd_internals.saved_value(_below(node), "self")
+            constants = [autograd_internals.saved_value(node, key) for key in ("self", "other")]
+            outcome = next((c for c in constants if isinstance(c, Tensor) and c.shape), None)
+            if _below(_below(node)) is place[0]:
+                return _formula(Bernoulli, name, place, given, outcome, arrived)
+    return None
+
+
+def _formula(
+    family: type[Distribution], name: str, place: Place, given: Any, outcome: Any, weight: Any
+) -> _Formula | None:
+    if not (isinstance(given, Tensor) and isinstance(outcome, Tensor) and weight is not None):
+        return None
+    return family, {name: (place, given.detach())}, outcome.detach().double(), weight
+
+
+def _below(node: Node) -> Node:
+    """The node that the first differentiable input of ``node`` comes from."""
+    return next((target for target, _ in node.next_functions if target is not None), node)
+
+
+def _gaussian(graph: Graph, match: Match, names: Names) -> _Formula | None:
+    """A Gaussian density: mean, standard deviation, outcome and weight."""
+    places = {name: match.inputs[name] for name in ("loc", "scale") if name in match.inputs}
+    held = {name: _held(place, names) for name, place in places.items()}
+    squares = [
+        node
+        for node in match.nodes
+        if base_name(node.name()) == "pow" and base_name(_below(node).name()) == "sub"
+    ]
+    centred = [autograd_internals.saved_value(node, "self") for node in squares]
+    arrived = graph.flows[match.nodes[-1]].arrived[0]
+    loc, scale = held.get("loc"), held.get("scale")
+    if loc is None or scale is None or arrived is None:
+        return None
+    differences = [c.detach() for c in centred if c is not None]
+    if len(differences) != 1:
+        return None
+    parameters = {"loc": (places["loc"], loc), "scale": (places["scale"], scale)}
+    return Normal, parameters, differences[0].double() + loc.double(), arrived
+
+
+def _held(place: Place, names: Names) -> Tensor | None:
+    """The tensor at a place, if the program still holds it."""
+    variable = autograd_internals.variable_of(place[0]) if place[0] is not None else None
+    held = variable if variable is not None else names.places.get(place, ("", None))[1]
+    return None if held is None else held.detach()
+
+
+def leaf_at(
+    graph: Graph,
+    place: Place,
+    leaves: Mapping[int, Leaf],
+    names: Names,
+    name: str,
+    parameter: Tensor,
+) -> Leaf:
+    """The leaf at ``place``; for an intermediate result, the same facts about that."""
+    variable = autograd_internals.variable_of(place[0])
+    called, held = names.places.get(place, (name, None))
+    known = leaves.get(id(variable)) or leaves.get(id(held))
+    if known is not None:
+        return known
+    arrivals = graph.arrivals(End(parameter, *place))
+    if not arrivals:
+        return Leaf(called, called, numbers_of(parameter), None)
+    total = torch.stack([arrival.gradient for arrival in arrivals]).sum(0)
+    contributions = tuple(
+        Contribution("", through(arrival.node), numbers_of(arrival.gradient))
+        for arrival in arrivals
+    )
+    return Leaf(called, called, numbers_of(parameter), numbers_of(total), contributions)

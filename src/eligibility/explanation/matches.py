@@ -1,0 +1,91 @@
+"""Known parts of a graph; those that a program asked a distribution for are known from the call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from eligibility.explanation.calls import Call
+from eligibility.explanation.graph import Graph, Node
+
+# A place that a gradient can arrive at: an output of a node. (None, 0) is a constant.
+Place = tuple[Node, int]
+Kind = Literal["log_prob", "entropy", "divergence", "other", "loss"]
+
+
+@dataclass(frozen=True)
+class Match:
+    """A recognised subgraph.
+
+    Attributes:
+        name: What it is called: "Categorical(probs=).log_prob".
+        kind: What its value is.
+        nodes: The nodes inside, in forward order; the last one makes its value.
+        inputs: Where its named inputs come from.
+        formula: What it computes.
+        latex: The same in LaTeX.
+        call: The question to a distribution that made it, if one was recorded.
+    """
+
+    name: str
+    kind: Kind
+    nodes: tuple[Node, ...]
+    inputs: Mapping[str, Place]
+    formula: str = ""
+    latex: str = ""
+    call: Call | None = None
+
+
+# (class, what it was given) -> the formula of its log_prob; (class, question) -> of the answer
+_FORMULAS = {
+    ("Categorical", "probs="): ("log(x_a / Σx)", r"\ln\frac{x_a}{\sum_k x_k}"),
+    ("Categorical", "logits="): ("x_a − log Σ exp(x)", r"x_a-\ln\sum_k e^{x_k}"),
+    ("Categorical", "entropy"): ("−Σ π log π", r"-\sum_k\pi_k\ln\pi_k"),
+    ("Categorical", "divergence"): ("Σ p (log p − log q)", r"\sum_k p_k(\ln p_k-\ln q_k)"),
+    ("Bernoulli", "probs="): ("y log x + (1 − y) log(1 − x)", r"y\ln x+(1-y)\ln(1-x)"),
+    ("Bernoulli", "logits="): ("y x − log(1 + eˣ)", r"yx-\ln(1+e^x)"),
+}
+
+
+def matches_of_calls(
+    graph: Graph,
+    calls: Sequence[Call],
+    users: Mapping[Node, set[Node]],
+    order: Mapping[Node, int],
+    ends: set[Node],
+) -> list[Match]:
+    """What distributions were asked for: each with the operations that serve nothing else."""
+    found: dict[Node, Match] = {}
+    for call in calls:
+        root = call.result.grad_fn
+        if root not in order or root in found or root in ends:
+            continue
+        outside = {place_of(tensor)[0] for tensor in call.given.values() if tensor.requires_grad}
+        inside: set[Node] = set()
+        for node in reversed(graph.nodes[: order[root] + 1]):
+            serves = node is root or (users.get(node) and users[node] <= inside)
+            if (
+                serves
+                and node not in outside | ends
+                and not any(node in m.nodes for m in found.values())
+            ):
+                inside.add(node)
+        name = type(call.dist).__name__
+        given = ", ".join(f"{key}=" for key, held in call.given.items() if held.requires_grad)
+        title = f"{name}({given}).{call.kind}" if call.kind != "divergence" else f"KL of {name}"
+        nodes = tuple(sorted(inside, key=order.__getitem__))
+        formula, latex = _FORMULAS.get((name, given), ("", ""))
+        if call.kind != "log_prob":
+            formula, latex = _FORMULAS.get((name, call.kind), ("", ""))
+        found[root] = Match(title, call.kind, nodes, {}, formula, latex, call)
+    return list(found.values())
+
+
+def place_of(tensor: Tensor) -> Place:
+    """Where gradients of ``tensor`` arrive."""
+    edge = torch.autograd.graph.get_gradient_edge(tensor)
+    return (edge.node, edge.output_nr)
