@@ -332,3 +332,39 @@ def test_what_nothing_would_read_or_hold_is_refused(
     arguments: str, message: str, eligibility: Command
 ) -> None:
     assert eligibility("explain", *arguments.split()) == (2, "", f"error: {message}\n")
+
+
+def test_an_option_of_the_script_belongs_after_two_hyphens(eligibility: Command) -> None:
+    status, _, err = eligibility("explain", "train.py", "--seed", "3")
+    assert status == 2
+    assert err == (
+        "error: No such option: --seed If it is an option of train.py, write it after `--`: "
+        "train.py -- …\n"
+    )
+
+
+FAILING = """import torch
+z = torch.zeros(3, requires_grad=True)
+loss = torch.distributions.Categorical(logits=z).log_prob(torch.tensor(1))
+loss.backward()
+loss.backward()
+"""
+
+
+def test_a_failing_script_is_explained_and_the_status_is_1(
+    eligibility: Command, tmp_path: Path
+) -> None:
+    script = tmp_path / "twice.py"
+    script.write_text(FAILING, encoding="utf-8")
+    status, out, _ = eligibility("explain", str(script))
+    assert status == 1
+    assert out.index("one_hot(a) − softmax(z)") < out.index("WHAT HAPPENED")
+    status, out, _ = eligibility("explain", str(script), "--section", "rule")
+    assert "RULE" in out
+    assert "CHECKS" not in out
+    status, _, err = eligibility("explain", str(script), "--section", "rules")
+    assert (status, err) == (
+        2,
+        "error: `--section`: got 'rules', expected table or why or steps or rule or checks or "
+        "expected or notes; choose one\n",
+    )

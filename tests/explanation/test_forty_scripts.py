@@ -15,7 +15,13 @@ from pathlib import Path
 import pytest
 
 from eligibility.explanation import child
-from eligibility.explanation.script import ScriptExplanation, explain_script, read_report
+from eligibility.explanation.script import (
+    LANDLOCK,
+    Run,
+    ScriptExplanation,
+    explain_script,
+    read_report,
+)
 
 SCRIPTS = Path(__file__).parent / "scripts"
 EXPECTED = {
@@ -37,14 +43,14 @@ DISAGREES = {"saturated_probs"}
 def explained(path: Path, folder: Path) -> ScriptExplanation:
     """What `explain_script` gives, from a fork instead of a new process: torch is loaded once."""
     request = {
-        "script": str(path), "argv": [], "line": None, "tensor": None,
-        "report": str(folder / "report.json"), "memory": 8 * 2**30,
+        "script": str(path), "argv": [], "line": None, "tensor": None, "import_path": [],
+        "report": str(folder / "report.json"), "megabytes": 8192, "folder": str(folder),
     }  # fmt: skip
     process = multiprocessing.get_context("fork").Process(target=_run, args=(request,))
     process.start()
     process.join(120)
     report = json.loads((folder / "report.json").read_text("utf-8"))
-    return read_report(path, report, "", True, 120, None, None)
+    return read_report(path, report, Run("", "", ""), "", 8.0, None, None, LANDLOCK)
 
 
 def _run(request: dict[str, object]) -> None:

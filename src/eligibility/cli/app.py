@@ -85,7 +85,8 @@ def main(arguments: list[str] | None = None) -> None:
         # The usage errors of Typer have no common public type across its versions, but this method.
         if not hasattr(error, "format_message"):
             raise
-        _fail(f"{error.format_message()} Try `--help`.")
+        given = sys.argv[1:] if arguments is None else arguments
+        _fail(f"{error.format_message()} {_remedy(given)}")
     sys.exit(status if isinstance(status, int) else 0)
 
 
@@ -108,6 +109,14 @@ def _too_large(message: str) -> EligibilityError:
         "what this machine has free",
         "choose smaller sizes, or fewer environments",
     )
+
+
+def _remedy(arguments: list[str]) -> str:
+    """What to do about wrong usage; a script's own options are often written as ours."""
+    script = next((word for word in arguments[1:] if word.endswith((".py", ".ipynb"))), None)
+    if script is None or "--" in arguments:
+        return "Try `--help`."
+    return f"If it is an option of {script}, write it after `--`: {script} -- …"
 
 
 def _fail(message: str) -> None:

@@ -92,7 +92,9 @@ def parts_of_calls(
             part = replace(part, bonus=bonus, result=total)
             outputs += [call.result for call in entropies]
             starts += [_arrived_at(graph, call.result) for call in entropies]
-        (autograd,) = torch.autograd.grad(outputs, given, starts, retain_graph=True)
+        (autograd,) = autograd_internals.gradients(outputs, [given], starts)
+        if autograd is None:
+            continue
         leaf = leaf_at(graph, place_of(given), leaves, names, name, given.detach())
         found.append(
             replace(part, called=leaf.name, autograd=autograd, leaf=leaf, place=place_of(given))

@@ -6,7 +6,7 @@ explanations then carry a note instead of forward values.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -55,6 +55,25 @@ def saved_value(node: Any, name: str) -> Any:
         RuntimeError: The graph was freed by an earlier backward pass.
     """
     return getattr(node, f"_saved_{name}", None)
+
+
+def gradients(
+    outputs: Sequence[Any], inputs: Sequence[Any], starts: Sequence[Tensor]
+) -> tuple[Tensor | None, ...]:
+    """∂ Σ start · output/∂ inputs, None where one is not reached; the graph stays whole.
+
+    Outputs and inputs are tensors or edges of the graph. `torch.autograd.grad` does the same, but
+    loads torch's symbolic shapes to compare ours, which takes longer than all the rest.
+    """
+    engine = getattr(torch.autograd.graph, "_engine_run_backward", None)
+    if engine is None:
+        found = torch.autograd.grad(outputs, inputs, starts, retain_graph=True, allow_unused=True)
+    else:
+        found = engine(
+            tuple(outputs), tuple(starts), True, False, tuple(inputs),
+            allow_unreachable=True, accumulate_grad=False,
+        )  # fmt: skip
+    return tuple(found)
 
 
 def is_zero_tensor(tensor: Tensor) -> bool:

@@ -12,6 +12,8 @@ from torch import Tensor
 
 from eligibility.errors import InvalidValueError
 from eligibility.explanation import autograd_internals, expectations, reasons
+from eligibility.explanation.asked import LiveProblem
+from eligibility.explanation.by_rule import explain_problem
 from eligibility.explanation.checks import (
     check_equal,
     check_zero,
@@ -26,7 +28,7 @@ from eligibility.explanation.matches import Match
 from eligibility.explanation.names import Names
 from eligibility.explanation.numbers import numbers_of
 from eligibility.explanation.patterns import recognise
-from eligibility.explanation.problem import Part, like_rows
+from eligibility.explanation.problem import Part, check_of, like_rows
 from eligibility.explanation.recognised import log_probs_of, parts_of
 from eligibility.explanation.recorder import Recording, latest_recording
 from eligibility.explanation.statements import statement_of
@@ -49,8 +51,14 @@ def explain_tensor(
     graph = graph_between(tensor.grad_fn, wrt)
     _check_reached(graph, wrt, names)
     start = torch.ones_like(tensor) if gradient is None else gradient
+    with _retained_gradients_kept():
+        return _explain_graph(tensor, graph, names, start)
+
+
+def _explain_graph(tensor: Tensor, graph: Graph, names: Names, start: Tensor) -> Explanation:
+    """Run the backward pass under watch and write down what is known of it."""
     targets = [end.tensor for end in graph.ends]
-    with graph.watch(), _retained_gradients_kept():
+    with graph.watch():
         gradients = _run(tensor, targets, start)
     recording = _recording_of(graph)
     writer = Writer(graph, names.unique(targets), recording, names.places)
@@ -58,15 +66,14 @@ def explain_tensor(
     leaves = writer.leaves()
     of = names.of(tensor) or "output"
     by_tensor = dict(zip(map(id, targets), leaves, strict=True))
-    with _retained_gradients_kept():
-        found = parts_of(graph, matches, by_tensor, names, of)
-        agreements = [_agreement(part) for part in found]
-        terms = terms_of(graph, matches)
-        parts = [
-            replace(part, agrees=check.passed, split=split_at(terms, part))
-            for part, check in zip(found, agreements, strict=True)
-        ]
-        outcomes = outcomes_table(graph, matches, parts, terms, of)
+    found = parts_of(graph, matches, by_tensor, names, of)
+    agreements = [_agreement(part) for part in found]
+    terms = terms_of(graph, matches)
+    parts = [
+        replace(part, agrees=check.passed, split=split_at(terms, part))
+        for part, check in zip(found, agreements, strict=True)
+    ]
+    outcomes = outcomes_table(graph, matches, parts, terms, of)
     layers = layers_of(graph, matches, by_tensor, of)
     return Explanation(
         title=f"∂ {of} / ∂ {_listed([leaf.name for leaf in leaves])}",
@@ -91,8 +98,24 @@ def explain_tensor(
             *expectations.of_graph(matches, leaves, of),
             *expectations.of_non_leaves(names, graph),
         ),
+        by_rule=_by_rule(parts, leaves),
         notes=_notes(tensor, recording, outcomes is None and len(log_probs_of(graph, matches)) > 1),
     )
+
+
+def _by_rule(parts: Sequence[Part], leaves: Sequence[Leaf]) -> Explanation | None:
+    """The same by rule, where the tensor is one log-probability of one leaf, or its exponential."""
+    if len(parts) != 1 or len(leaves) != 1 or parts[0].leaf.id != leaves[0].id:
+        return None
+    (part,) = parts
+    if part.split or part.factor.numel() != 1 or isinstance(part.problem, LiveProblem):
+        return None
+    factor, probability = float(part.factor), float(part.problem.log_prob().exp())
+    rounding = torch.finfo(part.autograd.dtype).eps
+    for of, wanted in (("log_prob", 1.0), ("prob", probability)):
+        if abs(factor - wanted) <= 8 * rounding * wanted:
+            return explain_problem(part.problem, (part.name,), of=check_of(of))
+    return None
 
 
 def _subject(

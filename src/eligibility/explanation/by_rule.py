@@ -29,7 +29,7 @@ from eligibility.explanation.problem import (
     log_prob_in,
     start_in,
 )
-from eligibility.explanation.recorder import record
+from eligibility.explanation.recorder import Recording
 from eligibility.explanation.statements import statement_of
 from eligibility.explanation.steps import Writer
 from eligibility.explanation.tables import conventions_table, table_of
@@ -71,7 +71,7 @@ def _torch_steps(
 ) -> tuple[tuple[Step, ...], tuple[Leaf, ...]]:
     """What torch itself does: its operations, recorded and watched."""
     leaves = {name: start_in(problem, name, None).requires_grad_() for name in names}
-    with record() as recording:
+    with Recording() as recording:  # not `record`: the user's own recording stays the latest
         output = problem.log_prob(**leaves)
         output = output.exp() if of == "prob" else output
     graph = graph_between(output.grad_fn, list(leaves.values()))

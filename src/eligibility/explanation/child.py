@@ -154,7 +154,8 @@ class Watch:
                 None
             )
             return
-        self._busy = True
+        paused = self._recording.is_paused
+        self._busy = self._recording.is_paused = True
         try:
             record = json.loads(self._without_unasked(explain()).to_json())
         except (EligibilityError, RuntimeError) as error:
@@ -163,7 +164,7 @@ class Watch:
             self._calls[line] = {"line": line, "code": code, "times": 1, "explanation": record}
             self.write()
         finally:
-            self._busy = False
+            self._busy, self._recording.is_paused = False, paused
 
     def _without_unasked(self, explanation: Explanation) -> Explanation:
         """Only those expectations that the script gives evidence of."""

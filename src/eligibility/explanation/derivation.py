@@ -37,6 +37,8 @@ class Explanation:
         checks: What was computed to hold, and whether it does.
         expected: Common wrong expectations that apply, and their answers.
         notes: What a reader must know about how this was found; usually empty.
+        by_rule: The same question by rule, where a tensor of the user is one log-probability or
+            its exponential; the page of a script is live there.
 
     Example:
         >>> import torch, eligibility as el
@@ -58,6 +60,7 @@ class Explanation:
     checks: tuple[Check, ...] = ()
     expected: tuple[Expectation, ...] = ()
     notes: tuple[str, ...] = ()
+    by_rule: Explanation | None = None
 
     @property
     def rule(self) -> RuleStatement | None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from eligibility.explanation import autograd_internals
@@ -113,7 +112,7 @@ def run_backward(
     tensor: Tensor, targets: Sequence[Tensor], gradient: Tensor
 ) -> tuple[Tensor | None, ...]:
     """∂(gradient · tensor)/∂targets, leaving every leaf's ``.grad`` and the graph as they were."""
-    return torch.autograd.grad(tensor, targets, gradient, retain_graph=True, allow_unused=True)
+    return autograd_internals.gradients([tensor], targets, [gradient])
 
 
 def _ancestors(inputs: dict[Node, list[Node]], ends: set[Node]) -> set[Node]:

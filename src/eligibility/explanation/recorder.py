@@ -103,7 +103,7 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
         if called.endswith("_") and args:
             targets = args[0] if isinstance(args[0], (list, tuple)) else args[:1]
             shapes = tuple(tuple(t.shape) for t in targets if isinstance(t, Tensor))
-            self.written.append(Written(called, shapes, _sources()))
+            self.written.append(Written(called, shapes, _sources(2)))
         if self._is_recording():
             number = autograd_internals.latest_sequence_number()
             if number is not None:
@@ -179,10 +179,10 @@ def _is_nan(operation: Operation) -> bool:
     return any(v is not None and v.minimum != v.minimum for v in operation.values)
 
 
-def _sources() -> tuple[Source, ...]:
+def _sources(above: int = 3) -> tuple[Source, ...]:
     """The user's line that is running, and the telling line of a library below it."""
     user = library = None
-    frame = sys._getframe(3)
+    frame = sys._getframe(above)
     while frame is not None:
         file = frame.f_code.co_filename
         if file.startswith(_TELLING):

@@ -178,7 +178,7 @@ def explain_script(
 
 
 @dataclass(frozen=True)
-class _Run:
+class Run:
     """How the child ended.
 
     Attributes:
@@ -192,7 +192,7 @@ class _Run:
     signal: str
 
 
-def _run(request: dict[str, Any], timeout: float) -> _Run:
+def _run(request: dict[str, Any], timeout: float) -> Run:
     """Run the child to its end, or until it has taken too long or printed too much."""
     scratch = request["scratch"]
     process = subprocess.Popen(
@@ -220,7 +220,7 @@ def _run(request: dict[str, Any], timeout: float) -> _Run:
         _stop(process)
     code = process.returncode
     name = signal.Signals(-code).name if not stopped and code < 0 else ""
-    return _Run(bytes(kept).decode("utf-8", errors="replace"), stopped, name)
+    return Run(bytes(kept).decode("utf-8", errors="replace"), stopped, name)
 
 
 def _listen(process: subprocess.Popen[bytes], kept: bytearray, deadline: float) -> str:
@@ -277,7 +277,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 def read_report(
     path: Path,
     found: dict[str, Any] | None,
-    run: _Run,
+    run: Run,
     limit: str,
     memory: float,
     line: int | None,

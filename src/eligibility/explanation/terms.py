@@ -41,11 +41,7 @@ class Terms:
             same = [weight for top, weight in tops if top == place]
             outputs = [GradientEdge(*top) for top, _ in tops if top != place]
             starts = [weight for top, weight in tops if top != place]
-            gradients = (
-                torch.autograd.grad(outputs, [target], starts, retain_graph=True, allow_unused=True)
-                if outputs
-                else (None,)
-            )
+            gradients = autograd_internals.gradients(outputs, [target], starts) if outputs else ()
             parts = [*same, *(gradient for gradient in gradients if gradient is not None)]
             if parts:
                 found[label] = torch.stack(parts).sum(0)

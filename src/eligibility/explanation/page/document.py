@@ -41,6 +41,7 @@ def render_page(explanation: Explanation) -> str:
         *_derivation(explanation),
         _footer(),
         class_=None if controls is None else "with-controls",
+        data_root=True,
     )
     return _document(explanation.title, main, None if controls is None else live.data(explanation))
 
@@ -48,25 +49,41 @@ def render_page(explanation: Explanation) -> str:
 def render_script(script: ScriptExplanation) -> str:
     """One self-contained HTML page of a script: missing gradients, then each backward pass."""
     title = Path(script.script).name
-    articles = [
-        element(
-            "article",
-            element("h2", element("code", call.code or "backward()"), class_="call"),
-            element("p", _where(call), class_="aside"),
-            *_answer(call.explanation),
-            *_derivation(call.explanation),
-        )
-        for call in script.calls
-    ]
+    known = [call.explanation.by_rule for call in script.calls]
+    lively = next((e for e in known if e is not None and live.is_live(e)), None)
+    articles = [_article(call, lively) for call in script.calls]
     main = element(
         "main",
         _header(f"The gradients of {title}"),
         sections.missing(script.missing),
         *articles,
+        sections.failure(script.failure),
         sections.notes(script.notes),
         _footer(),
     )
-    return _document(title, main)
+    return _document(title, main, None if lively is None else live.data(lively))
+
+
+def _article(call: BackwardCall, lively: Explanation | None) -> Markup:
+    """One backward pass; with controls and the answer by rule first, where it is the live one."""
+    heading = [
+        element("h2", element("code", call.code or "backward()"), class_="call"),
+        element("p", _where(call), class_="aside"),
+    ]
+    answer, derivation = _answer(call.explanation), _derivation(call.explanation)
+    if lively is None or call.explanation.by_rule is not lively:
+        return element("article", *heading, *answer, *derivation)
+    by_rule = element(
+        "div",
+        element("p", lively.title, data_live="title"),
+        *_answer(lively),
+        live.controls(lively),
+        *_derivation(lively),
+        data_root=True,
+    )
+    steps = sections.steps(call.explanation)
+    inside = element("details", element("summary", "As the script computed it"), steps)
+    return element("article", *heading, by_rule, inside, sections.notes(call.explanation.notes))
 
 
 def render_notebook(explanation: Explanation) -> str:

@@ -111,6 +111,11 @@ def missing(gradients: tuple[MissingGradient, ...]) -> Markup | None:
     return section("missing", "Why .grad is None", element("dl", *items))
 
 
+def failure(text: str) -> Markup | None:
+    """Why a script did not run to its end."""
+    return section("failure", "The script failed", element("pre", text)) if text else None
+
+
 def _keyed(numbers: Numbers | None, key: str) -> Markup:
     """Numbers that the script keeps up to date under ``key``."""
     return element("output", summary(numbers), class_="numbers", data_key=key)

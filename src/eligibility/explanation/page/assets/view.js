@@ -3,7 +3,9 @@
 
 const { record, statements, sentences } = JSON.parse(document.getElementById("explanation").textContent);
 const [parameter, given] = record.subject.parameters[0];
-const sectionOf = (name) => document.querySelector(`[data-section=${name}]`);
+/* What follows the controls: the whole page, or one backward pass of a script. */
+const root = document.getElementById("controls").closest("[data-root]");
+const sectionOf = (name) => root.querySelector(`[data-section=${name}]`);
 
 /** key -> the shape that the record gives to those numbers. */
 function shapesOf({ leaves, steps }) {
@@ -54,7 +56,7 @@ function showGradient(state, shown) {
 }
 
 function showSteps(shown) {
-  for (const node of document.querySelectorAll("[data-key]")) {
+  for (const node of root.querySelectorAll("[data-key]")) {
     const values = shown[node.dataset.key];
     const shape = SHAPES.get(node.dataset.key);
     const whole = summary(values, shape);
@@ -145,8 +147,9 @@ function show(state) {
   const shown = walk(record, state);
   const torch = shown[`${record.leaves[0].id}.gradient`];
   const heading = title(record, state);
-  document.title = heading;
-  document.querySelector("h1").textContent = heading;
+  const line = root.querySelector("h1, [data-live=title]");
+  line.textContent = heading;
+  if (line.tagName === "H1") document.title = heading;
   const sentences = why(state, torch).map((sentence) => make("p", {}, sentence));
   sectionOf("why").querySelector(".lede").replaceChildren(...sentences);
   showGradient(state, shown);
