@@ -29,7 +29,7 @@ def test_the_page_of_the_forums_script_is_live(browser: Chrome, tmp_path: Path) 
     assert gradient(browser)[:4] == pytest.approx((0.75 * own).tolist(), abs=1e-6)
     assert "π_2 = probs[2] / Σ probs" in texts(browser)["why"]
     line = browser.find_element(By.CSS_SELECTOR, "[data-live=title]").text
-    assert line == "∂ prob / ∂ probs of Categorical(probs=[0.14 0.1 0.75 0.01]) at 2"
+    assert line == "∂ prob / ∂ probs of Categorical(probs=[0.14 0.1 0.75 0.01]) at [2]"
     # What the script itself computed stays as it was.
     after = browser.find_element(By.CSS_SELECTOR, "article > details").get_attribute("outerHTML")
     assert after == scripted
