@@ -105,7 +105,7 @@ def explain(
         }  # fmt: skip
         _refuse_idle(outcome_and_parameters, "a script")
     else:
-        _refuse_idle({"--line": line, "--tensor": tensor}, "a distribution")
+        _refuse_idle({"--line": line, "--tensor": tensor, "--full": full or None}, "a distribution")
         _refuse_surplus(arguments or [])
     if html is not None:
         check_writable(html)
