@@ -26,6 +26,33 @@ FAULTS = (
         example=(
             "env.step(dist.sample())\nlog_prob = dist.log_prob(dist.sample())      # another draw"
         ),
+        note=(
+            "Where the action that is scored was executed, but made by tanh or clip from the "
+            "number that was drawn, the fault is `transformed-action-scored`."
+        ),
+        look=("log_prob",),
+    ),
+    Fault(
+        id="transformed-action-scored",
+        title="the action is scored by the distribution of what it was made from",
+        means=(
+            "the number that was drawn became the action by tanh, clip or the like, and the "
+            "action is scored as if it had been drawn"
+        ),
+        fix="log_prob = dist.log_prob(u)  # of the number drawn, u = dist.sample()",
+        example=(
+            "u = dist.sample()\n"
+            "action = 2 * torch.tanh(u)\n"
+            "env.step(action)\n"
+            "log_prob = dist.log_prob(action)      # the density of u, at another number"
+        ),
+        note=(
+            "What was drawn, what was executed and what was scored are three numbers. Here the "
+            "last two are the same, and the first is another. The score of u is right without "
+            "the volume term of the change of variables, which does not depend on the "
+            "parameters; with `TransformedDistribution(dist, [TanhTransform()])` the action "
+            "itself can be scored."
+        ),
         seen_in=(
             "[ray-project/ray#8889](https://github.com/ray-project/ray/issues/8889) and "
             "[thu-ml/tianshou#312](https://github.com/thu-ml/tianshou/issues/312): the "
@@ -139,7 +166,7 @@ FAULTS = (
         id="no-gradient",
         title="no gradient reaches the policy",
         means="the loss does not depend on the policy's parameters, so they never change",
-        fix="keep the log-probabilities as tensors: torch.stack(log_probs)",
+        fix="log_probs = torch.stack(log_probs)  # of tensors; torch.tensor(...) cuts the graph",
         example="log_probs = torch.tensor(log_probs, requires_grad=True)",
         seen_in=(
             "[kengz/SLM-Lab#133](https://github.com/kengz/SLM-Lab/issues/133) "

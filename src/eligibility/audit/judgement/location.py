@@ -44,7 +44,12 @@ _CLUES = {
     "bootstrapped-after-termination": clues.next_value_line,
     "truncation-as-termination": clues.next_value_line,
 }
-_IN_SCORING = ("scored-other-action", "most-likely-action-scored", "behaviour-not-scored")
+_IN_SCORING = (
+    "scored-other-action",
+    "transformed-action-scored",
+    "most-likely-action-scored",
+    "behaviour-not-scored",
+)
 
 
 def locate(

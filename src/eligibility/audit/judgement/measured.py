@@ -58,8 +58,10 @@ def measure(base: Survey, runner: Runner) -> Measured | None:
     if trace is None or not base.slopes:
         return None
     replays = _Replays(base, runner, trace)
+    if not replays.add_view(1) and not replays.add_view(0):  # features may forbid an action
+        return None
     while not replays.complete:
-        if len(replays.views) == _VIEWS or not replays.add_view():
+        if len(replays.views) == _VIEWS or not replays.add_view(len(replays.views) + 1):
             return None
     return _solved(replays)
 
@@ -104,14 +106,12 @@ class _Replays:
     @property
     def complete(self) -> bool:
         """Whether the views tell all decisions apart."""
-        if not self.views:
-            return False
         rank = int(np.linalg.matrix_rank(self.basis, rtol=_RANK))
         return rank == int(self.basis.shape[1])
 
-    def add_view(self) -> bool:
-        """Show the path with other features; False if it is not the same path then."""
-        job = replace(self._job, jitter=len(self.views) + 1)
+    def add_view(self, features: int) -> bool:
+        """Show the path with these features; False if it is not the same path then."""
+        job = replace(self._job, jitter=features)
         trace = self._run(job)
         if not self._same(trace):
             return False
@@ -147,7 +147,7 @@ class _Replays:
 
     def _same(self, trace: Trace) -> bool:
         kept = ("environment", "episode", "time", "state", "next_state", "executed")
-        return trace.outcome in RAN and [
+        return bool(trace.outcome in RAN and trace.probability) and [
             [getattr(step, name) for name in kept] for step in trace.steps
         ] == [[getattr(step, name) for name in kept] for step in self._steps]
 

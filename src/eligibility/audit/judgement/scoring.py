@@ -126,6 +126,15 @@ def _compare(step: Step, draw: Draw, row: _Row) -> Scoring | None:
         return Scoring(rule, f"{where} the program acted by [{left}] and scored [{right}]")
     taken = float(draw.value) if draw.value is not None else float(draw.picked)
     if row.value is not None and abs(row.value - taken) > 1e-6:
+        executed = any(
+            abs(row.value - number) <= 1e-6 * (1 + abs(number)) for number in step.action
+        )
+        if gaussian and executed:
+            return Scoring(
+                "transformed-action-scored",
+                f"{where} {taken:.3g} was drawn, became {row.value:.3g}, and that was executed and "
+                "scored",
+            )
         return Scoring(
             "scored-other-action",
             f"{where} action {taken:g} was taken and action {row.value:g} was scored",
