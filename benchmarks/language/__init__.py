@@ -1,1 +1,1 @@
-"""What losses of language-model trainers compute: the functions that are audited, and their readings."""
+"""What losses of language-model trainers compute: what is audited, and how it was read."""

@@ -16,7 +16,7 @@ import sys
 import types
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 
 class _Base:
@@ -63,7 +63,7 @@ class Anything:
 class _StandIn(types.ModuleType):
     """A module that is not installed."""
 
-    __path__: list[str] = []
+    __path__: ClassVar[list[str]] = []
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name.endswith("__"):
