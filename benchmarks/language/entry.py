@@ -28,6 +28,8 @@ class Project:
         modules: What an entry's loss is given: name -> dotted module.
         executed: Packages whose ``__init__`` is needed.
         stand_ins: Modules that answer with given values at run time, and not only at import.
+        replaced: Whether packages that are missing get stand-ins at import. Without them the
+            interpreter must be that of an environment that has what the project needs.
     """
 
     repository: str
@@ -36,6 +38,7 @@ class Project:
     modules: Mapping[str, str]
     executed: tuple[str, ...] = ()
     stand_ins: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    replaced: bool = True
 
 
 @dataclass(frozen=True)

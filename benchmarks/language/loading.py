@@ -60,6 +60,9 @@ class Anything:
         return (type("_Base", (_Base,), {}),)  # one class each: two bases of a class differ
 
 
+_TREES: set[str] = set()  # the projects' own modules that a package would have imported
+
+
 class _StandIn(types.ModuleType):
     """A module that is not installed."""
 
@@ -68,22 +71,30 @@ class _StandIn(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(name)
+        submodule = f"{self.__name__}.{name}"
+        if submodule in _TREES:  # a package whose __init__ was not executed
+            return importlib.import_module(submodule)
         return Anything()
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds a project's modules below ``root``, and a stand-in for each package that is missing."""
 
-    def __init__(self, root: Path, package: str, executed: Sequence[str] = ()) -> None:
+    def __init__(
+        self, root: Path, package: str, executed: Sequence[str] = (), replaced: bool = True
+    ) -> None:
         self.root, self.package, self.executed = root, package, set(executed)
+        self.replaced = replaced
         self.stand_ins: set[str] = set()
+        _TREES.update(executed)
 
     def find_spec(
         self, name: str, path: Any = None, target: Any = None
     ) -> importlib.machinery.ModuleSpec | None:
         top = name.partition(".")[0]
         if top != self.package:
-            if top not in self.stand_ins and (_installed(top) or not self._asked_by_the_project()):
+            asked = self.replaced and self._asked_by_the_project()
+            if not asked or (top not in self.stand_ins and _installed(top)):
                 return None
             self.stand_ins.add(top)
             return importlib.machinery.ModuleSpec(name, self, is_package=True)
@@ -99,9 +110,11 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 
     def _asked_by_the_project(self) -> bool:
-        """Whether a file of the project imports, and not a library that tries what is there."""
+        """Whether a file of the project imports; not a library, and no test of what is there."""
         frame: types.FrameType | None = sys._getframe(2)
         while frame is not None and "importlib" in frame.f_code.co_filename:
+            if frame.f_code.co_filename.endswith("util.py"):
+                return False  # it asks whether the package is there, and it is not
             frame = frame.f_back
         return frame is not None and frame.f_code.co_filename.startswith(str(self.root))
 
@@ -120,15 +133,29 @@ def _installed(package: str) -> bool:
     )
 
 
-def load(root: Path, module: str, executed: Sequence[str] = ()) -> types.ModuleType:
+def load(
+    root: Path, module: str, executed: Sequence[str] = (), replaced: bool = True
+) -> types.ModuleType:
     """The module ``module`` of the checkout at ``root``; once in a process.
 
     Args:
         root: The folder that holds the project's package.
         module: Its dotted name.
         executed: Packages whose ``__init__`` the module needs.
+        replaced: Whether packages that are missing get stand-ins.
     """
     package = module.partition(".")[0]
     if not any(isinstance(f, Finder) and f.package == package for f in sys.meta_path):
-        sys.meta_path.insert(0, Finder(root, package, executed))
+        sys.meta_path.insert(0, Finder(root, package, executed, replaced))
     return importlib.import_module(module)
+
+
+def forget(packages: set[str]) -> None:
+    """Unload the packages and their stand-ins: another commit of them comes next."""
+    gone = set(packages)
+    for finder in [f for f in sys.meta_path if isinstance(f, Finder)]:
+        if finder.package in packages:
+            gone |= finder.stand_ins
+            sys.meta_path.remove(finder)
+    for name in [name for name in sys.modules if name.partition(".")[0] in gone]:
+        del sys.modules[name]
