@@ -19,6 +19,7 @@ from torch import Tensor
 
 from eligibility.errors import InvalidTypeError, InvalidValueError
 from eligibility.shapes import (
+    TENSOR_TYPES,
     check_boolean,
     check_device,
     check_floating,
@@ -174,10 +175,18 @@ _CHECKS = {
 }
 
 
+_USUAL = {"floating": torch.float32, "integer": torch.int64, "boolean": torch.bool}
+
+
 def check_numbers(**given: object) -> None:
     """Raise unless each is a number in the domain that the table gives for its name."""
     for name, number in given.items():
         entry = NUMBERS[name]
+        # The usual case, without the cost of the calls below: what is in every domain.
+        if type(number) is float and (
+            0.0 < number <= 1.0 or (number == 0.0 and entry.domain.has_low)
+        ):
+            continue
         if number is None and entry.may_be_none:
             continue
         if not is_number(number):
@@ -228,7 +237,16 @@ def check_tensors(like: Tensor, of: str, /, **given: object) -> None:
 
     None stands for one that was left out.
     """
+    device = like.device
     for name, tensor in given.items():
+        if (
+            type(tensor) in TENSOR_TYPES
+            and tensor.dtype is _USUAL.get(TENSORS[name].kind)  # type: ignore[attr-defined]  # a tensor
+            and tensor.layout is torch.strided  # type: ignore[attr-defined]
+            and tensor.device == device  # type: ignore[attr-defined]
+            and not tensor.is_nested  # type: ignore[attr-defined]
+        ):
+            continue  # the usual case, without the cost of the calls below
         if tensor is not None:
             _CHECKS[TENSORS[name].kind](tensor, name)
             assert isinstance(tensor, Tensor)  # for the type checker
