@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -164,3 +166,55 @@ def test_what_cannot_be_called_is_refused(loss: Callable[..., Tensor], message: 
     with pytest.raises(InvalidTypeError) as error:
         el.audit_token_loss(loss)
     assert str(error.value) == message
+
+
+def with_ratio(batch: TokenBatch) -> Tensor:
+    log_ratio = ((batch.log_probs - batch.rollout_log_probs) * batch.mask).sum(1)
+    return -(log_ratio.exp() * batch.rewards).mean()
+
+
+def at_the_temperature(batch: TokenBatch) -> Tensor:
+    rows = (batch.logits / batch.temperature).log_softmax(-1)
+    log_probs = rows.gather(-1, batch.tokens[..., None])[..., 0]
+    return -((log_probs * batch.mask).sum(1) * batch.rewards).mean()
+
+
+@pytest.mark.parametrize(
+    ("loss", "options", "verdict", "rules"),
+    [
+        (reinforce, {"temperature": 0.7}, "biased", ["behaviour-not-scored"]),
+        (at_the_temperature, {"temperature": 0.7}, "unbiased", []),
+        (reinforce, {"behaviour": "top-p"}, "biased", ["behaviour-not-scored"]),
+        (reinforce, {"behaviour": "old"}, "biased", ["off-policy-uncorrected"]),
+        (with_ratio, {"temperature": 0.7}, "unbiased", []),
+        (with_ratio, {"behaviour": "old"}, "unbiased", []),
+        (with_ratio, {"behaviour": "rollout"}, "unbiased", []),
+    ],
+)
+def test_what_is_drawn_must_be_what_is_scored(
+    loss: Callable[..., Tensor], options: dict[str, Any], verdict: str, rules: list[str]
+) -> None:
+    report = el.audit_token_loss(loss, max_paths=FEW, **options)
+    assert report.verdict == verdict
+    assert [finding.rule for finding in report.findings] == rules
+
+
+def test_what_a_sampler_cuts_off_is_no_number_out_of_range() -> None:
+    report = el.audit_token_loss(with_ratio, behaviour="top-p", max_paths=FEW)
+    assert report.verdict != "unbiased"  # answers that are never drawn cannot be corrected for
+    assert "non-finite-gradient" not in [finding.rule for finding in report.findings]
+
+
+def test_a_fault_stands_on_its_line() -> None:
+    def loss(batch: TokenBatch) -> Tensor:
+        delta = batch.ref_log_probs - batch.log_probs
+        kl = delta.exp() - delta - 1  # here
+        gains = batch.log_probs * batch.rewards[:, None]
+        return ((0.1 * kl - gains) * batch.mask).sum(1).mean()
+
+    (finding,) = el.audit_token_loss(loss, max_paths=FEW).findings
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    assert (finding.file, lines[finding.line - 1].strip()) == (
+        __file__,
+        "kl = delta.exp() - delta - 1  # here",
+    )

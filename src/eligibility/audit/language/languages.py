@@ -226,7 +226,10 @@ class World:
         """[N, B, ...] the fields that carry no gradient."""
         language = self.language
         tokens, lengths = language.tokens[chosen, :width], language.lengths[chosen]
-        rollout = _taken(self.drawn[where], tokens).clamp(min=-1e4)  # padding may be cut off
+        # what is never drawn stands on padding all the same, as something finite
+        drawn = self.drawn[where]
+        possible = torch.where(drawn.isinf(), self.logits[where].log_softmax(-1), drawn)
+        rollout = _taken(possible, tokens)
         rewards = self.rewards[prompt, chosen]
         return {
             "tokens": tokens,

@@ -157,6 +157,8 @@ class Observed:
 def observe(loss: TokenLoss, outcomes: Outcomes) -> Observed:
     """Run a loss on every outcome of every world."""
     measured = torch.stack([ascents(loss, world, outcomes.chosen) for world in outcomes.worlds])
+    for world, found in zip(outcomes.worlds, measured, strict=True):
+        found[outcomes.probabilities(world) == 0] = 0.0  # a sampler that cuts off draws it never
     return observed_of(outcomes, measured)
 
 
