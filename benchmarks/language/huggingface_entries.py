@@ -110,7 +110,7 @@ def _liger(loss_type: str, **options: Any) -> Any:
     def loss(m: Any, batch: Any) -> Any:
         fused = m.grpo.LigerFusedLinearGRPOLoss(
             compiled=False,
-            use_ref_model=False,
+            use_ref_model="beta" in options,
             loss_type=loss_type,
             max_completion_length=batch.max_length,
             epsilon_high=5.0 if loss_type == "cispo" else 0.2,

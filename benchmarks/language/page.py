@@ -42,8 +42,6 @@ _NOTES = """
   given no axis, so GRPOCompletionLoss has one ratio for all answers; and that a ratio times k2
   (NeMo-RL) is not k2's gradient: k2 is no estimate of the divergence, and its value is now
   differentiated as well.
-- **This benchmark is at fault** for Liger's two rows with a KL: its call switches the reference
-  off.
 - **Not understood yet**: NeMo-RL #1423, by the reading a factor that one's own answer has no part
   in.
 - **A matter of taste**: verl's OPO, whose baseline has one's own length in it.
