@@ -12,8 +12,12 @@ from eligibility.audit.scripts import audit_script
 
 HEAD = "from datasets import load_dataset\nfrom trl import GRPOConfig, GRPOTrainer\n"
 REFUSED = {
-    "the program made no update with a trainer of TRL or after a call of `generate`; audit the "
-    "loss that it trains with by audit_token_loss": "print(load_dataset)",
+    "the program trained with neither GRPOTrainer nor RLOOTrainer of TRL; audit its loss with "
+    "audit_token_loss": "print(load_dataset)",
+    "the program samples by `generate` in a loop of its own, whose rewards the audit cannot set; "
+    "audit its loss with audit_token_loss": "import torch\n"
+    "from transformers import AutoModelForCausalLM\n"
+    "AutoModelForCausalLM.from_pretrained('gpt2').generate(torch.tensor([[1]]))",
     "the program loads AutoModelForImageTextToText, and the probe has no images or sound; audit "
     "its loss with audit_token_loss": "from transformers import AutoModelForImageTextToText\n"
     "AutoModelForImageTextToText.from_pretrained('x')",

@@ -203,6 +203,11 @@ def generated(
     sampler: Sampler, model: Any, arguments: tuple[Any, ...], options: dict[str, Any]
 ) -> Any:
     """In place of transformers' ``generate``: the prompts, and the answers of the next outcome."""
+    if not sampler.record.trainer:
+        raise Refused(
+            "the program samples by `generate` in a loop of its own, whose rewards the audit "
+            "cannot set; audit its loss with audit_token_loss"
+        )
     given = dict(options)
     ids = arguments[0] if arguments else given.pop("input_ids", given.pop("inputs", None))
     if ids is None:

@@ -78,8 +78,8 @@ def _nothing_trained(record: Record) -> str:
     if record.gradients:
         return "the program ended before every group of answers had been trained on"
     return (
-        "the program made no update with a trainer of TRL or after a call of `generate`; audit the "
-        "loss that it trains with by audit_token_loss"
+        "the program trained with neither GRPOTrainer nor RLOOTrainer of TRL; audit its loss with "
+        "audit_token_loss"
     )
 
 
