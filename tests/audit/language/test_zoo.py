@@ -115,8 +115,10 @@ def test_the_residual_is_that_of_a_plain_loop(recipe: Recipe) -> None:
     report = el.audit_token_loss(**arguments, **SIZES, max_paths=170)
     if report.verdict == "wrong-sign":
         assert wanted == 1.0
-    else:
+    elif recipe.extra is None and recipe.shaped is None:
         assert report.residual == pytest.approx(wanted, abs=1e-9)
+    else:  # the report's is over the rewards and their negatives, of which this has no part
+        assert (report.residual > 1e-6) == (wanted > 1e-6)
 
 
 @pytest.mark.parametrize("name", CLEAN)
