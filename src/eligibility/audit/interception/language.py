@@ -10,8 +10,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-# A program that imports one of these trains a language model, or reads data for it.
-_LIBRARIES = ("trl", "datasets")
+# A program that imports it trains a language model; one that imports `datasets` only reads data.
+_LIBRARY = "trl"
 
 
 class LanguageProgram(BaseException):
@@ -19,7 +19,7 @@ class LanguageProgram(BaseException):
 
 
 class _Finder:
-    """Ends the run where an installed library for language models is imported."""
+    """Ends the run where the installed library that trains language models is imported."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -27,7 +27,7 @@ class _Finder:
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name in _LIBRARIES:
+        if name == _LIBRARY:
             found = PathFinder.find_spec(name, path)
             origin = Path((found and found.origin) or self._folder)
             if found is not None and not origin.is_relative_to(self._folder):
