@@ -46,6 +46,18 @@ def test_k3_in_the_loss_is_the_forward_kl() -> None:
     assert dict(report.components) == pytest.approx({"reward": 1.0, "kl-forward": -0.25})
 
 
+def k1(batch: TokenBatch) -> Tensor:
+    return ((batch.log_probs - batch.ref_log_probs) * batch.mask).sum(1).mean()
+
+
+def test_a_loss_with_a_fault_is_not_unbiased_though_the_reward_has_its_gradient() -> None:
+    report = el.audit_token_loss(lambda batch: reinforce(batch) + 0.25 * k1(batch), max_paths=FEW)
+    assert report.residual < 1e-14
+    assert [finding.rule for finding in report.findings] == ["kl-without-gradient"]
+    assert (report.verdict, report.exit_status) == ("biased", 1)
+    assert report.summary == report.findings[0].means
+
+
 def test_a_forgotten_mask_shows() -> None:
     report = el.audit_token_loss(
         lambda batch: -(batch.log_probs.sum(1) * batch.rewards).mean(), max_paths=FEW

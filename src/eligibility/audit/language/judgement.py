@@ -174,17 +174,17 @@ def _verdict(facts: Facts, findings: tuple[Finding, ...]) -> str:
     for verdict in ("no-gradient", "wrong-sign"):
         if verdict in faults:
             return verdict
-    if facts.residual < TOLERANCE and "non-finite-gradient" not in faults:
-        return "unbiased"  # whatever else is wrong has no part in the expectation
     if faults:
-        return "biased"
+        return "biased"  # also where E[R] has its gradient: a divergence without one was asked for
+    if facts.residual < TOLERANCE:
+        return "unbiased"
     read = facts.reading is not None and (facts.regularisers is not None or not facts.regularised)
     return "convention" if read and facts.padded < TOLERANCE else "unexplained"
 
 
 def _summary(verdict: str, facts: Facts, findings: tuple[Finding, ...], biasing: list[str]) -> str:
     faults = [finding for finding in findings if finding.severity == "fault"]
-    if verdict == "unbiased" and not faults:
+    if verdict == "unbiased":
         return f"the expected gradient is {facts.factor:.4g} × ∇E[R], exactly"
     if verdict == "convention":
         return f"the gradient of a loss with known choices: {', '.join(biasing)}"
