@@ -294,11 +294,11 @@ def test_one_category_is_explained(eligibility: Command) -> None:
         ),
         (
             "categorical --probs 1,1 --action 0 --line 4",
-            "`--line`: got 4, expected no such option for a distribution; leave it away",
+            "`--line`: got 4, expected no such option for a distribution; omit it",
         ),
         (
             "program.py --probs 1,1",
-            "`--probs`: got 1,1, expected no such option for a script; leave it away",
+            "`--probs`: got 1,1, expected no such option for a script; omit it",
         ),
         (
             "binomial --probs 0.5 --value 1 --total-count 1e99",

@@ -61,7 +61,7 @@ from eligibility.train.presets import PRESETS
         (
             {"credit": "next-reward", "discount_updates": True},
             "`discount_updates`: got True, expected False with credit next-reward; "
-            "the discount starts anew after each reward",
+            "the discount restarts after each reward",
         ),
         (
             {"credit": "whole-return", "discount_updates": True},
@@ -86,12 +86,12 @@ from eligibility.train.presets import PRESETS
         (
             {"baseline_rate": 0.5},
             "`baseline_rate`: got 0.5, expected no value where nothing uses it; add --baseline "
-            "moving-average, or leave it away",
+            "moving-average, or omit it",
         ),
         (
             {"damping": 0.5},
             "`damping`: got 0.5, expected no value where nothing uses it; add --natural-gradient "
-            "0.01, or leave it away",
+            "0.01, or omit it",
         ),
         (
             {"gae_lambda": 0.9},

@@ -156,7 +156,7 @@ def test_what_makes_no_environments_is_refused(env: Any, text: str) -> None:
 def test_the_size_of_a_vector_environment_is_its_own() -> None:
     text = (
         "`environments`: got 5, expected 4, as many as the vector environment has in each shard; "
-        "leave it away"
+        "omit it"
     )
     with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):
         Reinforce(SyncVectorEnv([Walk] * 4), environments=5)

@@ -122,7 +122,7 @@ def test_what_does_not_fit_is_refused(network: Any, text: str) -> None:
 
 def test_options_of_the_default_network_are_refused_beside_it() -> None:
     text = (
-        "`hidden_sizes`: got (8,), expected no value beside a network of your own; leave it away, "
+        "`hidden_sizes`: got (8,), expected no value beside a network of your own; omit it, "
         "or build it into the network"
     )
     with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):
@@ -138,7 +138,7 @@ def test_a_checkpoint_needs_the_network_that_it_was_made_with(tmp_path: Path) ->
     )
     with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):
         Reinforce.load(own)
-    text = "`network`: got one for a model that was made without, expected none; leave it away"
+    text = "`network`: got one for a model that was made without, expected none; omit it"
     with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):
         Reinforce.load(usual, network=small)
     text = "^`network`: got another network than the checkpoint's .*; pass the same module or"

@@ -57,7 +57,7 @@ def audit_agent(
         environment: The probe takes the sizes of this environment.
         episodes: Episodes before each update.
         discount: γ of the return; None: found in the agent's file.
-        max_paths: Enumerate up to so many paths; beyond it they are sampled.
+        max_paths: Maximum number of paths to enumerate; beyond it, paths are sampled.
 
     Returns:
         The report.
@@ -132,7 +132,7 @@ def audit_loss(
         environment: The probe takes the sizes of this environment.
         episodes: Episodes in a batch.
         discount: γ of the returns; None: 1, or found in the function's file.
-        max_paths: Enumerate up to so many paths; beyond it they are sampled.
+        max_paths: Maximum number of paths to enumerate; beyond it, paths are sampled.
 
     Returns:
         The report.
@@ -202,7 +202,7 @@ def audit_module(
         environment: The probe takes the sizes of this environment.
         episodes: Episodes in a batch.
         discount: γ of the returns; None: 1.
-        max_paths: Enumerate up to so many paths; beyond it they are sampled.
+        max_paths: Maximum number of paths to enumerate; beyond it, paths are sampled.
 
     Returns:
         The report.

@@ -36,7 +36,7 @@ class Choices:
     Args:
         prescribed: Outcomes of the first choices.
         seed: Draw the later ones at random instead, with this seed.
-        stop_after: End the run after so many choices.
+        stop_after: Stop the run after this many choices.
         nodes: Values that stand for a normal number.
         off_nodes: Give normal numbers other values instead, at random.
     """

@@ -32,8 +32,8 @@ def examine(
 
     Args:
         runner: Runs it.
-        max_paths: Enumerate up to so many paths.
-        samples: Draw so many at random where there are more.
+        max_paths: Maximum number of paths to enumerate.
+        samples: Number of paths to sample where there are more.
         progress: Told what is done.
         known_of: What is known of the program beside a survey of its runs.
     """
@@ -71,7 +71,7 @@ def _examined(
 def _tested(
     observed: Survey, runner: Runner, progress: Progress, case_of: Callable[[Survey], Case]
 ) -> AuditReport:
-    """The statistical test on runs of its own, if they are not too long for so many of them."""
+    """The statistical test on runs of its own, if they are short enough for that."""
     episodes = [len({(s.environment, s.episode) for s in t.steps}) for t in observed.traces]
     each = max(sum(episodes) / len(episodes), 1.0)
     runs = max(RUNS, math.ceil(1.1 * EPISODES / each))

@@ -46,7 +46,7 @@ class Job:
         size: How much of the probe there is.
         directions: Probing directions of each parameter tensor.
         seed: Draw the choices after the prescribed ones at random; None: take the first outcome.
-        stop_after: End after so many choices.
+        stop_after: Stop after this many choices.
         tensor: The parameter tensor to move before the run, or None.
         direction: Along which of its directions.
         distance: How far.
@@ -57,7 +57,7 @@ class Job:
         noise: Seed of the random numbers that are not enumerated, from the first reset on; None:
             they are the same in every run.
         held: Optimizer steps before the update that is looked at; the run ends after that one.
-        jolt: Move every parameter a little after so many optimizer steps; None: never.
+        jolt: Move every parameter a little after this many optimizer steps; None: never.
         inspected: Look into the graph of every loss, and remember the line of each of its nodes.
         nodes: Values that stand for a normal number.
         off_nodes: Give normal numbers other values, at random; with a seed.

@@ -48,7 +48,7 @@ def audit_script(
         argv: Its command-line arguments.
         discount: γ of the return; None: as measured by the powers in the program's weights, or
             else of the constants in its text the one that its gradient fits best.
-        max_paths: Enumerate up to so many paths; beyond it the paths are sampled.
+        max_paths: Maximum number of paths to enumerate; beyond it, paths are sampled.
         samples: How many paths to sample then.
         time_limit: Seconds of the processor that one run may take; waiting may take ten times that.
         memory_limit: Megabytes that one run may take, beyond what the libraries do.

@@ -18,9 +18,10 @@ def audit(
     sarif: Annotated[Path | None, typer.Option(help="Write SARIF, for editors and CI.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Write JUnit XML, for CI.")] = None,
     discount: Annotated[
-        float | None, typer.Option(help="γ of the return; default: found in the script.")
+        float | None,
+        typer.Option(help="γ of the return; default: measured in what the program does."),
     ] = None,
-    max_paths: Annotated[int, typer.Option(help="Enumerate up to so many paths.")] = 600,
+    max_paths: Annotated[int, typer.Option(help="Maximum number of paths to enumerate.")] = 600,
     samples: Annotated[int, typer.Option(help="Paths to sample where there are more.")] = 200,
     time_limit: Annotated[float, typer.Option(help="Seconds that one run may take.")] = 20.0,
     memory_limit: Annotated[int, typer.Option(help="Megabytes that one run may take.")] = 2048,

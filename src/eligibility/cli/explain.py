@@ -157,7 +157,7 @@ def _refuse_idle(options: Mapping[str, object], subject: str) -> None:
     for name, value in options.items():
         if value is not None:
             raise InvalidValueError(
-                f"`{name}`", str(value), f"no such option for {subject}", "leave it away"
+                f"`{name}`", str(value), f"no such option for {subject}", "omit it"
             )
 
 

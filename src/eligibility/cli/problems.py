@@ -266,5 +266,5 @@ def _refuse_total_count(family: str, total_count: str | None) -> None:
             "`--total-count`",
             total_count,
             f"none: {family} has no number of trials",
-            "leave it away, or explain binomial or multinomial",
+            "omit it, or explain binomial or multinomial",
         )

@@ -127,7 +127,7 @@ def _is_restart(out: Path | None) -> bool:
         raise InvalidValueError(
             "`--out`",
             "none, with --max-restarts",
-            "a folder in which processes that are started anew find the run",
+            "a folder in which processes that are restarted find the run",
             "add --out FOLDER",
         )
     restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0

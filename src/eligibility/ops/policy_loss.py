@@ -73,7 +73,7 @@ def reinforce_loss(
             weights); of no rows it is 0. "sum"; "sequence" sums over the last axis of ``[*batch]``
             only; "none".
         reuse_logits: Write the gradient over the logits, so that no memory is needed beyond theirs.
-            Afterwards ``logits`` holds numbers of no use. A node of the graph that needs what they
+            Afterwards ``logits`` holds meaningless numbers. A graph node that needs what they
             were makes the backward pass raise, and there is one backward pass, of first order.
 
     Returns:

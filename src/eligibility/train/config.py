@@ -223,7 +223,7 @@ class Config:
                 f"False with credit {self.credit}",
                 "the whole discounted return has γ^t in it already"
                 if self.credit == "whole-return"
-                else "the discount starts anew after each reward",
+                else "the discount restarts after each reward",
             )
         predicted = "state-value" in names and self.credit == "reward-to-go"
         if (self.gae_lambda < 1 or self.bootstrap) and not predicted:
@@ -248,7 +248,7 @@ class Config:
                         f"`{option.name}`",
                         str(value),
                         "no value beside a network of your own",
-                        "leave it away, or build it into the network",
+                        "omit it, or build it into the network",
                     )
 
     def _check_idle(self, name: str, used: bool, remedy: str) -> None:
@@ -259,7 +259,7 @@ class Config:
                 f"`{name}`",
                 str(getattr(self, name)),
                 "no value where nothing uses it",
-                f"add {remedy}, or leave it away",
+                f"add {remedy}, or omit it",
             )
 
     @classmethod

@@ -14,7 +14,7 @@ class EnvPoolVector(VectorEnv[Any, Any, Any]):
 
     EnvPool seeds a pool when it is made and goes on from there, so that a rollout would depend on
     all before it, and a resumed run would not be the one that was stopped. Here a reset with a
-    seed makes the pool anew: 5 ms for 100 CartPoles.
+    seed rebuilds the pool: 5 ms for 100 CartPoles.
 
     Args:
         task: EnvPool's name of the environment.
@@ -49,7 +49,7 @@ class EnvPoolVector(VectorEnv[Any, Any, Any]):
         return self._pool.reset()  # type: ignore[no-any-return]
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Step everywhere; an episode that ended begins anew instead."""
+        """Step everywhere; an episode that ended starts over instead."""
         return self._pool.step(actions)  # type: ignore[no-any-return]
 
     def close_extras(self, **options: Any) -> None:

@@ -87,7 +87,7 @@ class RunFolder:
             self._lock.release()
             raise
         self._events: Events | None = None
-        # With several processes, at once: a worker that is started anew finds where to go on.
+        # With several processes, at once: a worker that is restarted finds where to go on.
         self._saved = -math.inf if model.config.shards > 1 else time.monotonic()
 
     def _read_record(self) -> list[Progress]:

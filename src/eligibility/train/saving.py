@@ -103,7 +103,7 @@ class Saved:
                 )
         if network is not None and not self._facts.own_network:
             raise InvalidValueError(
-                "`network`", "one for a model that was made without", "none", "leave it away"
+                "`network`", "one for a model that was made without", "none", "omit it"
             )
         if env is None:
             check_trusted(self._facts.config.env, allow_modules, f"the checkpoint `{self._path}`")

@@ -70,7 +70,7 @@ def interval(statistic: Callable[[Array], Array], scores: Array, seed: int) -> I
 
 
 def difference(statistic: Callable[[Array], Array], a: Array, b: Array, seed: int) -> Interval:
-    """The statistic of b minus that of a, both drawn anew."""
+    """The statistic of b minus that of a, both resampled."""
     generator = np.random.default_rng(seed)
     repeated = [statistic(units(resampled(scores, generator))) for scores in (a, b)]
     value = float(statistic(units(b)) - statistic(units(a)))

@@ -49,7 +49,7 @@ class Supply:
                 "`environments`",
                 str(options["environments"]),
                 f"{number}, as many as the vector environment has in each shard",
-                "leave it away",
+                "omit it",
             )
         return {**options, "environments": number}
 

@@ -182,7 +182,7 @@ FAULTS = (
         id="ratio-always-one",
         title="the ratio is always 1",
         means=(
-            "the old log-probabilities are computed anew after each step, so nothing "
+            "the old log-probabilities are recomputed after each step, so nothing "
             "corrects for the steps before, and nothing is ever clipped"
         ),
         fix="old_log_probs = log_probs.detach()  # once, before the first epoch",

@@ -261,7 +261,7 @@ def _unread(survey: Survey) -> tuple[str, ...]:
     notes = {n.removeprefix(UNREAD).strip() for t in survey.traces for n in t.notes if UNREAD in n}
     if not notes:
         return ()
-    anew = "drawn anew in every run" if survey.traces[0].noise is not None else "the same each run"
+    anew = "redrawn in every run" if survey.traces[0].noise is not None else "the same each run"
     return (f"random numbers that are not enumerated, {anew}: {', '.join(sorted(notes))}",)
 
 

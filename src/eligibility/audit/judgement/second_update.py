@@ -95,7 +95,7 @@ def _follows(case: Case, later: Survey, match: Match) -> bool:
 
 
 def _from_zero(later: Survey) -> Survey:
-    """As seen by a program whose count of steps begins anew at the update."""
+    """As seen by a program whose count of steps restarts at the update."""
     traces = []
     for trace in later.traces:
         first: dict[tuple[int, int], int] = {}

@@ -89,8 +89,8 @@ def survey(runner: Runner, max_paths: int, samples: int, progress: Progress) -> 
 
     Args:
         runner: Runs it.
-        max_paths: Enumerate up to so many paths.
-        samples: Draw so many at random where there are more.
+        max_paths: Maximum number of paths to enumerate.
+        samples: Number of paths to sample where there are more.
         progress: Told what is done.
     """
     raised, first = _first_run(runner)
@@ -124,7 +124,7 @@ def survey(runner: Runner, max_paths: int, samples: int, progress: Progress) -> 
 
 
 def resampled(base: Survey, runner: Runner, runs: int, progress: Progress) -> Survey:
-    """Independent runs of the same program, everything random in them drawn anew.
+    """Independent runs of the same program, everything random in them redrawn.
 
     The eligibilities are taken along one direction of each of a few tensors of the policy: where
     other random numbers make all runs different, nothing that is known of one helps another.

@@ -50,7 +50,7 @@ def table_html(table: Table) -> Markup:
 
 
 def _without_most_summands(table: Table) -> tuple[Table, int]:
-    """The table with at most so many columns of summands, and how many were left out."""
+    """The table with at most this many columns of summands, and how many were left out."""
     summands = [column for column in table.columns if column.role == "contribution"]
     left_out = summands[_MOST_SUMMANDS:]
     kept = tuple(column for column in table.columns if column not in left_out)

@@ -98,7 +98,7 @@ def second_backward(question: Question) -> Explanation:
         (
             "backward() frees what the forward pass had saved, so the same graph serves once. The "
             "usual reason is a distribution or a hidden state that is built once and used in every "
-            "iteration: compute it anew inside the loop, or detach() what carries over.",
+            "iteration: recompute it inside the loop, or detach() what carries over.",
             "If two losses share a part, call backward() once, on their sum. retain_graph=True "
             "keeps the graph, and each further call adds to .grad: here twice the gradient.",
         ),

@@ -55,7 +55,7 @@ class Policy(ABC):
             "the action mask",
             "one for numbers of a Box",
             "none: there is nothing to choose from",
-            "leave it away, or None for this part of a Dict or Tuple",
+            "omit it, or None for this part of a Dict or Tuple",
         )
 
     def stuck(self, codes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -1,4 +1,4 @@
-/* The checks, computed anew for the reader's numbers. torch is not here, so the first one compares
+/* The checks, recomputed for the reader's numbers. torch is not here, so the first one compares
    the rule with the recorded steps, walked backwards. */
 
 const MOST_OUTCOMES = 4096;
