@@ -58,6 +58,25 @@ def test_a_loss_with_a_fault_is_not_unbiased_though_the_reward_has_its_gradient(
     assert report.summary == report.findings[0].means
 
 
+def test_a_gradient_that_is_rounding_alone_is_none() -> None:
+    def one_ratio_for_the_batch(batch: TokenBatch) -> Tensor:
+        groups = batch.rewards.view(-1, batch.group_size)
+        advantages = (groups - groups.mean(1, keepdim=True)).flatten()
+        ratio = ((batch.log_probs - batch.old_log_probs) * batch.mask).sum().exp()
+        return -(ratio * advantages).mean()  # advantages add up to 0, or to 1e-17
+
+    report = el.audit_token_loss(one_ratio_for_the_batch, max_paths=FEW)
+    assert (report.verdict, report.exit_status) == ("no-gradient", 1)
+    assert [finding.rule for finding in report.findings] == ["no-gradient"]
+    assert set(report.invariances.values()) == {0.0}
+
+
+def test_a_small_gradient_is_one() -> None:
+    report = el.audit_token_loss(lambda batch: 1e-10 * reinforce(batch), max_paths=FEW)
+    assert report.verdict == "unbiased"
+    assert dict(report.components) == pytest.approx({"reward": 1e-10})
+
+
 def test_a_forgotten_mask_shows() -> None:
     report = el.audit_token_loss(
         lambda batch: -(batch.log_probs.sum(1) * batch.rewards).mean(), max_paths=FEW

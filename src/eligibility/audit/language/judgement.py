@@ -64,7 +64,7 @@ def _noticed(facts: Facts) -> Iterator[tuple[str, str]]:
         share = f"{broken} of {len(facts.observed.finite)} batches"
         yield "non-finite-gradient", f"NaN or infinite in {share}"
     if not np.nan_to_num(facts.observed.ascent).any():
-        yield "no-gradient", "the gradient is 0 in every batch"
+        yield "no-gradient", "the gradient is 0 in every batch, up to rounding"
         return
     if facts.padded > TOLERANCE:
         yield "padding-counted", f"{facts.padded:.1%} of the gradients lies at padded positions"

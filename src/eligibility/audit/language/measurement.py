@@ -17,6 +17,8 @@ from eligibility.audit.language.outcomes import Outcomes
 from eligibility.audit.language.token_batch import TokenBatch
 
 TokenLoss = Callable[[TokenBatch], Tensor]
+# Beside the rewards: what terms of about 1 that cancel leave of a gradient in double precision.
+_ROUNDING = 1e-14
 
 
 def ascents(loss: TokenLoss, world: World, chosen: Tensor) -> Tensor:
@@ -41,7 +43,8 @@ def ascents(loss: TokenLoss, world: World, chosen: Tensor) -> Tensor:
 def ascents_at(loss: TokenLoss, leaf: Tensor, batches: Sequence[TokenBatch]) -> Tensor:
     """The same for batches that are there already, by the leaf where their graphs begin.
 
-    One backward pass serves all: no two of them share an element of the leaf.
+    One backward pass serves all: no two of them share an element of the leaf. Gradients that are
+    all rounding, beside the rewards, are 0.
     """
     values = [loss(batch) for batch in batches]
     differentiable = [value for value in values if value.requires_grad]
@@ -49,7 +52,10 @@ def ascents_at(loss: TokenLoss, leaf: Tensor, batches: Sequence[TokenBatch]) -> 
         return torch.zeros_like(leaf)
     total = torch.stack(differentiable).sum()
     (gradient,) = torch.autograd.grad(total, leaf, allow_unused=True)
-    return torch.zeros_like(leaf) if gradient is None else -gradient
+    rewards = max(float(batch.rewards.abs().max()) for batch in batches)
+    if gradient is None or float(gradient.abs().max()) <= _ROUNDING * rewards:
+        return torch.zeros_like(leaf)
+    return -gradient
 
 
 @dataclass(frozen=True, eq=False)
