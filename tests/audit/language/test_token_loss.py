@@ -77,6 +77,23 @@ def test_a_small_gradient_is_one() -> None:
     assert dict(report.components) == pytest.approx({"reward": 1e-10})
 
 
+def leave_one_out(batch: TokenBatch) -> Tensor:
+    groups = batch.rewards.view(-1, batch.group_size)
+    advantages = (groups - groups.flip(1)).flatten()[:, None]
+    return -(batch.log_probs * advantages * batch.mask).sum() / batch.mask.sum()
+
+
+@pytest.mark.parametrize(
+    ("micro_batch", "divisor"), [(2, "micro-batch-mean"), (None, "mean-over-time")]
+)
+def test_a_masked_mean_is_that_of_what_is_called_together(
+    micro_batch: int | None, divisor: str
+) -> None:
+    report = el.audit_token_loss(leave_one_out, micro_batch=micro_batch, max_paths=FEW)
+    biases = {c.name: c.bias for c in report.conventions}
+    assert biases == {divisor: pytest.approx(report.residual), "centred": 0.0}
+
+
 def test_a_forgotten_mask_shows() -> None:
     report = el.audit_token_loss(
         lambda batch: -(batch.log_probs.sum(1) * batch.rewards).mean(), max_paths=FEW

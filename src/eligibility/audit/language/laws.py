@@ -55,8 +55,8 @@ DIVISORS: dict[str, RowLaw] = {
     "constant": _ones,
     "own-length": lambda s: 1.0 / s.lengths,
     "batch-tokens": lambda s: _per(_batch(s.lengths.astype(float))),
+    "slice-tokens": _slice_tokens,  # before the groups', which micro-batches may be as large as
     "group-tokens": lambda s: _per(s.by_group(s.lengths.astype(float))),
-    "slice-tokens": _slice_tokens,
     "width": _width,
     "tokens of groups that differ": lambda s: _per(_batch(s.lengths * _differs(s))),
     "ended": lambda s: _of_ended(s, _ones(s)),
@@ -123,15 +123,20 @@ def _block_max(values: Array, sample: Sample) -> Array:
     return np.repeat(np.maximum.reduceat(values, starts, axis=1), sample.group_size, axis=1)
 
 
-def baseline_columns(sample: Sample) -> dict[str, Array]:
-    """[M, B] each: what an advantage is a sum of."""
+def baseline_columns(sample: Sample, by_length: bool = True) -> dict[str, Array]:
+    """[M, B] each: what an advantage is a sum of.
+
+    Args:
+        sample: With the rewards.
+        by_length: Whether means over tokens are among them, in which a long answer counts more.
+    """
     rewards = sample.rewards
     columns = {"own": rewards}
     if sample.group_size > 1:
         columns["group"] = sample.by_group(rewards)
     if rewards.shape[1] > sample.group_size:
         columns["batch"] = _batch(rewards)
-    if rewards.shape[1] > 1:
+    if by_length and rewards.shape[1] > 1:
         columns["tokens"] = token_weighted_mean(sample, rewards)
         columns["group tokens"] = sample.by_group(rewards * sample.lengths) / sample.by_group(
             sample.lengths.astype(float)

@@ -32,7 +32,7 @@ class Reading:
     """The composition of a token's weight.
 
     Attributes:
-        coefficients: Of the baseline's columns: "own", "group", "batch", "tokens".
+        coefficients: Of the baseline's columns, by their names.
         divisor: Key of `DIVISORS`.
         scale: Key of `SCALES`.
         epsilon: What is added to the deviation.
@@ -64,10 +64,12 @@ def read(sample: Sample, off_policy: bool = False, exact: float = EXACT) -> Read
         return None
     step = max(len(sample.rewards) // _SEARCHED, 1)
     few = sample.take(np.arange(0, len(sample.rewards), step))
-    for shape in _shapes(few, off_policy, exact):
-        found = _fitted(few, shape)
+    shapes = list(_shapes(few, off_policy, exact))
+    # baselines weighted by length last: with them a divisor can pass for another one
+    for by_length, shape in itertools.product((False, True), shapes):
+        found = _fitted(few, shape, by_length)
         if found.residual < exact:
-            found = _fitted(sample, shape)
+            found = _fitted(sample, shape, by_length)
             if found.residual < exact:
                 return found
     return None
@@ -97,13 +99,13 @@ def _pattern(sample: Sample, scored: str, exact: float) -> str:
     return max(fitting, key=lambda name: left_out[name].sum())
 
 
-def _fitted(sample: Sample, shape: Reading) -> Reading:
+def _fitted(sample: Sample, shape: Reading, by_length: bool) -> Reading:
     """A composition with the coefficients and the ε that fit best."""
     scores = SCORED[shape.scored](sample)
     weights, _ = project(sample, scores)
     law = DIVISORS[shape.divisor](sample)[..., None] * PATTERNS[shape.pattern](sample)
     law = law * (FACTORS | RATIOS)[shape.factor](sample)
-    bases = baseline_columns(sample)
+    bases = baseline_columns(sample, by_length)
     deviation = SCALES[shape.scale](sample)
     if shape.scale == "none":
         return _linear(sample, shape, weights, law, bases, np.ones_like(deviation))
@@ -173,7 +175,7 @@ def predicted(sample: Sample, reading: Reading) -> Array:
     law = DIVISORS[reading.divisor](sample)[..., None] * PATTERNS[reading.pattern](sample)
     law = law * (FACTORS | RATIOS)[reading.factor](sample)
     bases = baseline_columns(sample)
-    advantage = np.asarray(sum(reading.coefficients[name] * bases[name] for name in bases))
+    advantage = np.asarray(sum(v * bases[name] for name, v in reading.coefficients.items()))
     if reading.scale != "none":
         deviation = SCALES[reading.scale](sample)
         inverse = np.divide(

@@ -151,4 +151,4 @@ def _credited(sample: Sample, reading: Reading | None, values: Array) -> Array:
         return values
     bases = baseline_columns(replace(sample, rewards=values))
     own = reading.coefficients["own"]
-    return np.asarray(sum(reading.coefficients[n] / own * bases[n] for n in bases))
+    return np.asarray(sum(v / own * bases[n] for n, v in reading.coefficients.items()))
