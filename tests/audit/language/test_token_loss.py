@@ -94,6 +94,26 @@ def test_a_masked_mean_is_that_of_what_is_called_together(
     assert biases == {divisor: pytest.approx(report.residual), "centred": 0.0}
 
 
+@pytest.mark.parametrize("group_means", [False, True])
+@pytest.mark.parametrize("correction", [0, 1])
+def test_whitening_over_the_tokens_of_the_batch_is_a_scale_of_the_batch(
+    group_means: bool, correction: int
+) -> None:
+    def reinforce_plus_plus(batch: TokenBatch) -> Tensor:
+        groups = batch.rewards.view(-1, batch.group_size)
+        rewards = groups - groups.mean(1, keepdim=True) if group_means else groups
+        each = rewards.flatten()[:, None].expand_as(batch.mask)
+        tokens = each[batch.mask > 0]
+        advantages = (each - tokens.mean()) / (tokens.var(correction=correction) + 1e-8).sqrt()
+        return -(batch.log_probs * advantages * batch.mask).sum(1).mean()
+
+    report = el.audit_token_loss(reinforce_plus_plus, max_paths=FEW)
+    biases = {c.name: c.bias for c in report.conventions}
+    assert report.verdict == "convention"
+    assert set(biases) == {"batch-scaled", "centred", "groups-mixed"}
+    assert biases["batch-scaled"] == pytest.approx(report.residual, rel=1e-6)
+
+
 def test_a_forgotten_mask_shows() -> None:
     report = el.audit_token_loss(
         lambda batch: -(batch.log_probs.sum(1) * batch.rewards).mean(), max_paths=FEW

@@ -204,6 +204,7 @@ def _rule(facts: Facts) -> str:
         "group": "mean of the group",
         "batch": "mean of the batch",
         "tokens": "mean over the batch's tokens",
+        "tokens of group means": "mean of the groups' means over the batch's tokens",
         "group tokens": "mean over the group's tokens",
     }
     parts = [f"{value:+.4g} × {names[name]}" for name, value in given.items()]

@@ -82,6 +82,17 @@ def _deviation(values: Array, mean: Callable[[Array], Array]) -> Array:
     return np.sqrt(np.maximum(mean((values - mean(values)) ** 2), 0.0))
 
 
+def _of_tokens(sample: Sample, values: Array) -> Array:
+    """[M, B] the deviation over the tokens of the batch."""
+    return _deviation(values, lambda v: token_weighted_mean(sample, v))
+
+
+def _bessel(sample: Sample) -> Array:
+    """[M, 1] √(n/(n−1)) for n tokens in the batch: no constant, unlike that for n rows."""
+    count = sample.lengths.sum(1, keepdims=True).astype(float)
+    return np.asarray(np.sqrt(count / np.maximum(count - 1.0, 1.0)))
+
+
 def _others_deviation(sample: Sample) -> Array:
     """The deviation of the other answers of the group."""
     size = sample.group_size
@@ -95,15 +106,17 @@ def _others_deviation(sample: Sample) -> Array:
     return np.sqrt(np.maximum((squares - sample.rewards**2) / (size - 1) - mean**2, 0.0))
 
 
-# What the advantages are divided by, up to a constant factor: with Bessel's correction or without.
+# What the advantages are divided by, up to a constant factor: Bessel's correction is one for rows.
 SCALES: dict[str, RowLaw] = {
     "none": _ones,
     "group": lambda s: _deviation(s.rewards, s.by_group),
     "batch": lambda s: _deviation(s.rewards, _batch),
     "batch of the centred": lambda s: _deviation(s.rewards - s.by_group(s.rewards), _batch),
-    "tokens": lambda s: _deviation(s.rewards, lambda v: token_weighted_mean(s, v)),
-    "tokens of the centred": lambda s: _deviation(
-        s.rewards - s.by_group(s.rewards), lambda v: token_weighted_mean(s, v)
+    "tokens": lambda s: _of_tokens(s, s.rewards),
+    "tokens, corrected": lambda s: _of_tokens(s, s.rewards) * _bessel(s),
+    "tokens of the centred": lambda s: _of_tokens(s, s.rewards - s.by_group(s.rewards)),
+    "tokens of the centred, corrected": lambda s: (
+        _of_tokens(s, s.rewards - s.by_group(s.rewards)) * _bessel(s)
     ),
     "others of the group": _others_deviation,
     "largest of the group": lambda s: _block_max(np.abs(s.rewards - s.by_group(s.rewards)), s),
@@ -138,6 +151,8 @@ def baseline_columns(sample: Sample, by_length: bool = True) -> dict[str, Array]
         columns["batch"] = _batch(rewards)
     if by_length and rewards.shape[1] > 1:
         columns["tokens"] = token_weighted_mean(sample, rewards)
+        if 1 < sample.group_size < rewards.shape[1]:
+            columns["tokens of group means"] = token_weighted_mean(sample, sample.by_group(rewards))
         columns["group tokens"] = sample.by_group(rewards * sample.lengths) / sample.by_group(
             sample.lengths.astype(float)
         )
