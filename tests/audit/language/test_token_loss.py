@@ -267,6 +267,20 @@ def test_what_is_drawn_must_be_what_is_scored(
     assert [finding.rule for finding in report.findings] == rules
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"behaviour": "top-p"}, {"behaviour": "repetition-penalty"}, {"temperature": 0.7}],
+    ids=str,
+)
+def test_the_bias_of_the_draw_is_no_convention_s(options: dict[str, Any]) -> None:
+    on_policy = el.audit_token_loss(leave_one_out, max_paths=FEW)
+    report = el.audit_token_loss(leave_one_out, max_paths=FEW, **options)
+    assert [finding.rule for finding in report.findings] == ["behaviour-not-scored"]
+    assert abs(report.residual - on_policy.residual) > 1e-3
+    biases = {c.name: c.bias for c in report.conventions}
+    assert biases == {c.name: pytest.approx(c.bias) for c in on_policy.conventions}
+
+
 def test_what_a_sampler_cuts_off_is_no_number_out_of_range() -> None:
     report = el.audit_token_loss(with_ratio, behaviour="top-p", max_paths=FEW)
     assert report.verdict != "unbiased"  # answers that are never drawn cannot be corrected for

@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+import torch
 
 from eligibility.audit.faults import CHOICES
+from eligibility.audit.language.behaviour import Behaviour
 from eligibility.audit.language.facts import TOLERANCE, Facts, against
 from eligibility.audit.language.laws import RATIOS
+from eligibility.audit.language.measurement import true_directions
 from eligibility.audit.language.places import place_of
 from eligibility.audit.language.reading import Reading, predicted
 from eligibility.audit.language.sample import sample_of
@@ -57,7 +60,8 @@ def _of_reading(facts: Facts) -> Iterator[tuple[str, float | None]]:
     plain = replace(reading, divisor="constant", scale="none")
     if reading.factor in RATIOS:
         yield _OF_RATIO[reading.factor], _bias(facts, plain)
-        plain = replace(plain, factor="sequence-ratio")  # which is exact
+    # what the draw does to the others has a name of its own
+    facts, plain = _on_policy(facts), replace(plain, factor=_without_ratio(reading.factor))
     parts = [part for part in reading.divisor.split(", ") if part in _OF_DIVISOR]
     for part in parts:
         yield _OF_DIVISOR[part], _bias(facts, replace(plain, divisor=part_alone(part)))
@@ -69,6 +73,27 @@ def _of_reading(facts: Facts) -> Iterator[tuple[str, float | None]]:
         name = _OF_SCALE.get(reading.scale, "batch-scaled") if centred else "scaled"
         yield name, _bias(facts, scaled)
     yield from _of_baseline(facts, plain)
+
+
+def _without_ratio(factor: str) -> str:
+    return "one" if factor in RATIOS else factor
+
+
+def _on_policy(facts: Facts) -> Facts:
+    """The same outcomes with the probabilities, and the direction, of the policy that is scored."""
+    observed = facts.observed
+    if observed.outcomes.worlds[0].behaviour.on_policy:
+        return facts
+    worlds = tuple(
+        replace(world, behaviour=Behaviour(), measured=None) for world in observed.outcomes.worlds
+    )
+    outcomes = replace(observed.outcomes, worlds=worlds)
+    drawn = torch.cat([outcomes.probabilities(world) for world in worlds]).numpy()
+    return replace(
+        facts,
+        observed=replace(observed, outcomes=outcomes, probability=drawn, drawn=observed.log_probs),
+        directions=true_directions(outcomes),
+    )
 
 
 def part_alone(part: str) -> str:
