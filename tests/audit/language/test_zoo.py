@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,31 +14,10 @@ import eligibility as el
 from eligibility.audit.language.arguments import bind
 from eligibility.audit.language.behaviour import Behaviour
 from eligibility.audit.language.languages import Language, make_world
-from eligibility.audit.reporting.report import AuditReport
 from tests.audit.language.zoo.blind import CLEAN, FAULTY
 from tests.audit.language.zoo.parts import Recipe, clean_recipes, faulty_recipes
+from tests.audit.language.zoo.scoring import PATHS, SIZES, scored
 from tests.audit.language.zoo.styles import STYLES
-
-SIZES: dict[str, Any] = {"prompts": 2, "group_size": 2, "length": 2, "vocabulary": 2}
-PATHS = 170  # one policy, with its rewards and with their negatives
-
-
-@dataclass(frozen=True)
-class Scored:
-    name: str
-    rule: str
-    report: AuditReport
-
-
-def scored(pairs: Iterable[tuple[str, Recipe]]) -> list[Scored]:
-    return [
-        Scored(
-            f"{style}: {recipe.name}",
-            recipe.rule,
-            el.audit_token_loss(**STYLES[style](recipe), **SIZES, max_paths=PATHS),
-        )
-        for style, recipe in pairs
-    ]
 
 
 def in_two_styles(recipes: list[Recipe]) -> Iterator[tuple[str, Recipe]]:
@@ -48,6 +26,11 @@ def in_two_styles(recipes: list[Recipe]) -> Iterator[tuple[str, Recipe]]:
     for number, recipe in enumerate(recipes):
         yield names[number % len(names)], recipe
         yield names[(number + 2) % len(names)], recipe
+
+
+def in_one_style(recipes: list[Recipe]) -> Iterator[tuple[str, Recipe]]:
+    """Each recipe in one style, in turn; `benchmarks.audit_language_zoo` takes all pairs."""
+    return zip(itertools.cycle(STYLES), recipes, strict=False)
 
 
 def exact_residual(arguments: dict[str, Any]) -> float:
@@ -92,19 +75,17 @@ def exact_residual(arguments: dict[str, Any]) -> float:
 
 
 def test_no_clean_loss_is_accused() -> None:
-    found = scored(itertools.product(STYLES, clean_recipes()))
+    found = scored(in_one_style(clean_recipes()))
     accused = [each.name for each in found if each.report.exit_status]
-    assert len(found) >= 150
     assert accused == []
 
 
 def test_every_faulty_loss_is_detected_and_named() -> None:
     found = scored(in_two_styles(faulty_recipes()))
     missed = [each.name for each in found if each.report.exit_status != 1]
-    named = [each for each in found if each.rule in [f.rule for f in each.report.findings]]
     assert missed == []
     assert [each.name for each in found if each.report.verdict == "unbiased"] == []
-    assert len(named) >= 0.95 * len(found), [e.name for e in found if e not in named]
+    assert [each.name for each in found if not each.named] == []
 
 
 @pytest.mark.parametrize(
@@ -113,7 +94,7 @@ def test_every_faulty_loss_is_detected_and_named() -> None:
 def test_the_residual_is_that_of_a_plain_loop(recipe: Recipe) -> None:
     arguments = STYLES["flat"](recipe)
     wanted = exact_residual(arguments)
-    report = el.audit_token_loss(**arguments, **SIZES, max_paths=170)
+    report = el.audit_token_loss(**arguments, **SIZES, max_paths=PATHS)
     if report.verdict == "wrong-sign":
         assert wanted == 1.0
     elif recipe.extra is None and recipe.shaped is None:
