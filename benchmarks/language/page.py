@@ -37,6 +37,8 @@ _NOTES = """
   wrong group (OpenRLHF #1250), the KL of masked tokens in the returns (slime #1372), two divisors
   at once (ROLL). It finds that they are off. It calls a gradient of rounding alone unexplained
   (torchtune's GRPOCompletionLoss).
+- **The tables are older than the audit**: since they were made, it names the first two of these,
+  calls rounding alone `no-gradient`, and a loss whose KL has no gradient `biased`.
 - **The reading had overlooked** that verl's `k3+` raises at this commit, because the function that
   it calls does not know the name; that torchtune's `masked_sum` adds up the whole batch when it is
   given no axis, so GRPOCompletionLoss has one ratio for all answers; and that a ratio times k2
