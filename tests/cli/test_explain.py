@@ -311,8 +311,8 @@ def test_one_category_is_explained(eligibility: Command) -> None:
         ),
         (
             "bernoulli --probs 0.5 --value 1 --total-count 2",
-            "`--total-count`: got 2, expected none: bernoulli has no number of trials; leave it "
-            "away, or explain binomial or multinomial",
+            "`--total-count`: got 2, expected none: bernoulli has no number of trials; omit it, "
+            "or explain binomial or multinomial",
         ),
         (
             "normal --param loc=0 --param loc=1 --param scale=1 --value 0",

@@ -52,7 +52,7 @@ def cross_entropy(z: Tensor, action: Tensor, advantage: Tensor, beta: float) -> 
 
 def trl(z: Tensor, action: Tensor, advantage: Tensor, beta: float) -> Tensor:
     """The functions that TRL's trainers call on logits."""
-    from trl.trainer.utils import (  # type: ignore[import-not-found]  # optional peer
+    from trl.trainer.utils import (  # optional peer
         entropy_from_logits,
         selective_log_softmax,
     )

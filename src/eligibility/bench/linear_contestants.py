@@ -94,7 +94,7 @@ def liger(h: Tensor, w: Tensor, token: Tensor, advantage: Tensor, beta: float) -
 
 def trl_chunked(h: Tensor, w: Tensor, token: Tensor, advantage: Tensor, beta: float) -> Tensor:
     """The function behind TRL's fused head, by its torch path, in tiles of 4096 x 32768."""
-    from trl.kernels import (  # type: ignore[import-not-found]  # optional peer
+    from trl.kernels import (  # optional peer
         ChunkedLogProbFunction,
     )
 
