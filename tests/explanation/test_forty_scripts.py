@@ -50,7 +50,7 @@ def explained(path: Path, folder: Path) -> ScriptExplanation:
     process.start()
     process.join(120)
     report = json.loads((folder / "report.json").read_text("utf-8"))
-    return read_report(path, report, Run("", "", ""), "", 8.0, None, None, LANDLOCK)
+    return read_report(path, report, Run("", "", ""), "", None, None, LANDLOCK)
 
 
 def _run(request: dict[str, object]) -> None:

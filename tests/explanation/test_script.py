@@ -11,6 +11,7 @@ from eligibility.errors import InvalidValueError
 from eligibility.explanation.script import explain_script
 
 SCRIPTS = Path(__file__).parent / "scripts"
+SMALL = "import torch\nx = torch.ones(2, requires_grad=True)\n(x * x).sum().backward()\n"
 
 
 def write(folder: Path, program: str) -> Path:
@@ -232,11 +233,37 @@ def test_a_script_that_does_not_end_is_stopped(tmp_path: Path) -> None:
     )
 
 
-def test_memory_is_limited(tmp_path: Path) -> None:
-    path = write(tmp_path, "data = bytearray(4 * 2**30)\n")
-    failure = explain_script(path, memory=3).failure
-    assert "line 1, in <module>" in failure
-    assert "--memory" in failure
+@pytest.mark.parametrize(
+    "greedy", ["bytearray(4 * 2**30)", "torch.zeros(2**30, dtype=torch.float64)"]
+)
+def test_memory_is_limited_and_what_came_before_is_explained(tmp_path: Path, greedy: str) -> None:
+    path = write(tmp_path, f"{SMALL}data = {greedy}\n")
+    found = explain_script(path, memory=3)
+    at = 1 + SMALL.count("\n")
+    said = (
+        f"WHAT HAPPENED\nline {at}, `data = {greedy}` wants more memory than `--memory` allows.\n"
+    )
+    assert found.failure.startswith(said)
+    assert f"line {at}, in <module>" in found.failure
+    assert [call.line for call in found.calls] == [at - 1]
+
+
+def test_a_script_that_prints_without_end_is_stopped(tmp_path: Path) -> None:
+    path = write(tmp_path, "while True:\n    print('x' * 4095)\n")
+    with pytest.raises(InvalidValueError) as raised:
+        explain_script(path)
+    assert str(raised.value) == (
+        f"`{path}`: got no backward pass within 64 MiB of output, expected a script that reaches "
+        "one in time; give it smaller work or fewer prints"
+    )
+
+
+def test_what_was_explained_before_a_limit_is_shown(tmp_path: Path) -> None:
+    path = write(tmp_path, f"{SMALL}while True:\n    print('x' * 4095)\n")
+    found = explain_script(path)
+    assert len(found.calls) == 1
+    assert found.notes == ("The script was stopped after 64 MiB of output.",)
+    assert len(found.output) <= 1_000_000
 
 
 def test_a_missing_script_is_one_clear_error(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def kernels(looped: bool = False, rows: int = 8, block: int = 16) -> Iterator[No
         mock.patch.multiple(torch, empty=_poisoned(torch.empty)),
         mock.patch.multiple(torch, empty_like=_poisoned(torch.empty_like)),
         mock.patch.object(_triton, "_tiling", tiling),
-        mock.patch.object(_cpu, "serves", return_value=False),
+        mock.patch.object(_cpu, "knows", return_value=False),
         np.errstate(all="ignore"),
     ):
         if IS_INTERPRETED:

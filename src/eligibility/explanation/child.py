@@ -105,18 +105,16 @@ class Watch:
         self,
         ended: bool = False,
         error: str | None = None,
-        memory: bool = False,
         failure: str = "",
         failing: int = 0,
     ) -> None:
-        """The report, as far as it is known; ``memory``: the error is that there was too little."""
+        """The report, as far as it is known."""
         report: dict[str, Any] = {
             "calls": list(self._calls.values()),
             "missing": list(self._missing.values()),
             "notes": [n for n in self._notes if not n.startswith(f"Line {failing} is not")],
             "seen": list(self._seen),
             "error": error,
-            "memory": memory,
             "failure": failure,
         }
         if ended:
@@ -263,10 +261,6 @@ def main(request: dict[str, Any]) -> int:
                 return 1
             variables = {}
         except Exception as error:
-            if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
-                where = f"{type(error).__name__} in line {line_of(error, script)}"
-                watch.write(ended=True, error=where, memory=True)
-                return 1
             failure = describe_failure(error, script, recording, watch.history, watch.lines)
             watch.write(ended=True, failure=failure, failing=line_of(error, script))
             return 1

@@ -174,7 +174,7 @@ def explain_script(
         run = _run(request, timeout)
         found = _parsed(path, report) if report.exists() else None
     limits = {"time": f"{timeout:g} s", "output": f"{_OUTPUT_LIMIT >> 20} MiB of output"}
-    return read_report(path, found, run, limits.get(run.stopped, ""), memory, line, tensor, guard)
+    return read_report(path, found, run, limits.get(run.stopped, ""), line, tensor, guard)
 
 
 @dataclass(frozen=True)
@@ -279,7 +279,6 @@ def read_report(
     found: dict[str, Any] | None,
     run: Run,
     limit: str,
-    memory: float,
     line: int | None,
     tensor: str | None,
     guard: str,
@@ -288,7 +287,7 @@ def read_report(
     report: dict[str, Any] = found or {"calls": [], "missing": [], "notes": [], "seen": []}
     error = report.get("error")
     if error is not None:
-        _raise_error(path, error, memory if report.get("memory") else None, run.output)
+        _raise_error(path, error, run.output)
     calls = tuple(map(_call, report["calls"]))
     notes = list(report["notes"])
     if run.stopped:
@@ -316,13 +315,8 @@ def read_report(
     return ScriptExplanation(str(path), calls, missing, tuple(notes), run.output, guard, failure)
 
 
-def _raise_error(path: Path, error: str, memory: float | None, output: str) -> None:
-    """What ended the script; ``memory``: GiB that were too few for it."""
-    if memory is not None:
-        raise InvalidValueError(
-            f"`{path}`", f"more than {memory:g} GiB of memory ({error})",
-            "a script that runs to its end", "give it smaller work or a larger `--memory`",
-        )  # fmt: skip
+def _raise_error(path: Path, error: str, output: str) -> None:
+    """What ended the script."""
     lines = output.strip().splitlines()
     said = f"; its last line: {lines[-1].strip()}" if lines else ""
     raise InvalidValueError(
