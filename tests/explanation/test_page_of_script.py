@@ -12,7 +12,7 @@ from torch.distributions import Categorical
 
 import eligibility as el
 from eligibility.explanation.script import explain_script
-from tests.explanation.test_page_browser import choose, enter, gradient, texts
+from tests.explanation.test_page_browser import choose, enter, gradient, numbers, texts
 
 
 def test_the_page_of_the_forums_script_is_live(browser: Chrome, tmp_path: Path) -> None:
@@ -34,3 +34,28 @@ def test_the_page_of_the_forums_script_is_live(browser: Chrome, tmp_path: Path) 
     after = browser.find_element(By.CSS_SELECTOR, "article > details").get_attribute("outerHTML")
     assert after == scripted
     assert browser.title == "forum_with_backward.py"
+
+
+def test_the_log_probability_inside_a_loss_is_live(browser: Chrome, tmp_path: Path) -> None:
+    script = tmp_path / "reinforce.py"
+    script.write_text(
+        "import torch\n"
+        "probs = torch.tensor([0.1, 0.2, 0.7], requires_grad=True)\n"
+        "policy = torch.distributions.Categorical(probs)\n"
+        "reward = 2.0\n"
+        "loss = -policy.log_prob(torch.tensor(1)) * reward\n"
+        "loss.backward()\n"
+    )
+    page = tmp_path / "page.html"
+    page.write_text(explain_script(script).html(), encoding="utf-8")
+    browser.get(page.as_uri())
+    article = browser.find_element(By.TAG_NAME, "article")
+    assert "loss is -2 times this log-probability" in article.text
+    of_loss = article.find_element(By.CSS_SELECTOR, "section").get_attribute("outerHTML")
+    enter(browser, "own-0", 0.5)
+    weights = torch.tensor([0.5, 0.2, 0.7], dtype=torch.float64, requires_grad=True)
+    (own,) = torch.autograd.grad(Categorical(weights).log_prob(torch.tensor(1)), weights)
+    shown = numbers(browser, "[data-root] [data-section=gradient] td.gradient data")
+    assert shown[:3] == pytest.approx(own.tolist(), abs=1e-6)
+    after = article.find_element(By.CSS_SELECTOR, "section").get_attribute("outerHTML")
+    assert after == of_loss

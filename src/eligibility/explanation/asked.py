@@ -95,11 +95,30 @@ def parts_of_calls(
         (autograd,) = autograd_internals.gradients(outputs, [given], starts)
         if autograd is None:
             continue
+        through_outcome = _through_outcomes(calls, weights, given)
+        if through_outcome is not None:
+            autograd = autograd - through_outcome
+            part = replace(part, through_outcome=through_outcome)
         leaf = leaf_at(graph, place_of(given), leaves, names, name, given.detach())
         found.append(
             replace(part, called=leaf.name, autograd=autograd, leaf=leaf, place=place_of(given))
         )
     return found
+
+
+def _through_outcomes(
+    calls: Sequence[Call], weights: Sequence[Tensor], given: Tensor
+) -> Tensor | None:
+    """What arrives at ``given`` through outcomes that kept their graph; None if nothing does."""
+    found = []
+    for call, weight in zip(calls, weights, strict=True):
+        if call.attached is None:
+            continue
+        (arrived,) = autograd_internals.gradients([call.result], [call.attached], [weight])
+        if arrived is not None:
+            (handed,) = autograd_internals.gradients([call.attached], [given], [arrived])
+            found += [] if handed is None else [handed]
+    return torch.stack(found).sum(0) if found else None
 
 
 def _is_alike(call: Call, first: Call) -> bool:
@@ -189,8 +208,10 @@ def parts_of_formula(
         ]
         if not arrived:
             continue  # a constant
-        leaf = leaf_at(graph, place, leaves, names, name, held)
         total = torch.stack(arrived).sum(0)
+        if not torch.allclose(part.result, total.double(), rtol=1e-2, atol=1e-6):
+            return []  # of the same shape, with other constants: another density
+        leaf = leaf_at(graph, place, leaves, names, name, held)
         parts.append(replace(part, called=leaf.name, autograd=total, leaf=leaf, place=place))
     return parts
 
@@ -246,18 +267,19 @@ def _gaussian(graph: Graph, match: Match, names: Names) -> _Formula | None:
     squares = [
         node
         for node in match.nodes
-        if base_name(node.name()) == "pow" and base_name(_below(node).name()) == "sub"
+        if base_name(node.name()) == "pow" and base_name(_below(node).name()) in ("sub", "div")
     ]
-    centred = [autograd_internals.saved_value(node, "self") for node in squares]
     arrived = graph.flows[match.nodes[-1]].arrived[0]
     loc, scale = held.get("loc"), held.get("scale")
-    if loc is None or scale is None or arrived is None:
+    if loc is None or scale is None or arrived is None or len(squares) != 1:
         return None
-    differences = [c.detach() for c in centred if c is not None]
-    if len(differences) != 1:
+    squared = autograd_internals.saved_value(squares[0], "self")
+    if squared is None:
         return None
+    is_score = base_name(_below(squares[0]).name()) == "div"
+    difference = squared.detach().double() * (scale.double() if is_score else 1.0)
     parameters = {"loc": (places["loc"], loc), "scale": (places["scale"], scale)}
-    return Normal, parameters, differences[0].double() + loc.double(), arrived
+    return Normal, parameters, difference + loc.double(), arrived
 
 
 def _held(place: Place, names: Names) -> Tensor | None:

@@ -75,6 +75,7 @@ def _explain_graph(tensor: Tensor, graph: Graph, names: Names, start: Tensor) ->
     ]
     outcomes = outcomes_table(graph, matches, parts, terms, of)
     layers = layers_of(graph, matches, by_tensor, of)
+    by_rule, multiple = _by_rule(parts, leaves)
     return Explanation(
         title=f"∂ {of} / ∂ {_listed([leaf.name for leaf in leaves])}",
         subject=_subject(of, leaves, parts, matches),
@@ -98,24 +99,27 @@ def _explain_graph(tensor: Tensor, graph: Graph, names: Names, start: Tensor) ->
             *expectations.of_graph(matches, leaves, of),
             *expectations.of_non_leaves(names, graph),
         ),
-        by_rule=_by_rule(parts, leaves),
+        by_rule=by_rule,
+        multiple=multiple,
         notes=_notes(tensor, recording, outcomes is None and len(log_probs_of(graph, matches)) > 1),
     )
 
 
-def _by_rule(parts: Sequence[Part], leaves: Sequence[Leaf]) -> Explanation | None:
-    """The same by rule, where the tensor is one log-probability of one leaf, or its exponential."""
+def _by_rule(parts: Sequence[Part], leaves: Sequence[Leaf]) -> tuple[Explanation | None, float]:
+    """The probability or log-probability of one leaf that the tensor is a multiple of."""
     if len(parts) != 1 or len(leaves) != 1 or parts[0].leaf.id != leaves[0].id:
-        return None
+        return None, 1.0
     (part,) = parts
-    if part.split or part.factor.numel() != 1 or isinstance(part.problem, LiveProblem):
-        return None
+    if part.split or part.through_outcome is not None or isinstance(part.problem, LiveProblem):
+        return None, 1.0
+    if part.factor.numel() != 1 or part.bonus is not None:
+        return None, 1.0
     factor, probability = float(part.factor), float(part.problem.log_prob().exp())
     rounding = torch.finfo(part.autograd.dtype).eps
-    for of, wanted in (("log_prob", 1.0), ("prob", probability)):
-        if abs(factor - wanted) <= 8 * rounding * wanted:
-            return explain_problem(part.problem, (part.name,), of=check_of(of))
-    return None
+    is_probability = abs(factor - probability) <= 8 * rounding * probability
+    of = check_of("prob" if is_probability else "log_prob")
+    inside = explain_problem(part.problem, (part.name,), of=of)
+    return inside, 1.0 if is_probability else factor
 
 
 def _subject(
@@ -296,7 +300,10 @@ def _widened(tensor: Tensor) -> Tensor:
 def _agreement(part: Part) -> Check:
     """The rule against autograd."""
     scale = (like_rows(part.factor, part.eligibility) * part.eligibility).abs()
-    largest = scale.sum_to_size(part.parameter.shape).amax(-1, keepdim=True)
+    scale = scale.sum_to_size(part.parameter.shape)
+    if part.through_outcome is not None:  # autograd's side is what is left without it
+        scale = scale + part.through_outcome.abs()
+    largest = scale.amax(-1, keepdim=True)
     epsilon = torch.finfo(part.autograd.dtype).eps
     return check_equal(
         f"rule = autograd, at {part.called}",

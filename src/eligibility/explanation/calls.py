@@ -31,6 +31,8 @@ class Call:
         given: The tensors that it was constructed with, by the names of its parameters.
         value: The outcome whose log-probability was asked for; else None.
         result: The answer.
+        attached: The outcome itself, where it has a graph: nothing cut it off from what it was
+            computed from; else None.
     """
 
     kind: Literal["log_prob", "entropy", "divergence"]
@@ -38,6 +40,7 @@ class Call:
     given: Mapping[str, Tensor]
     value: Tensor | None
     result: Tensor
+    attached: Tensor | None = None
 
 
 # What holds a distribution inside another one, by the argument of its constructor -> the prefix
@@ -102,8 +105,9 @@ class Calls:
                 if is_outermost and isinstance(result, Tensor) and result.grad_fn is not None:
                     value = next((item for item in (*args, *options.values())), None)
                     outcome = value.detach() if isinstance(value, Tensor) else None
+                    attached = value if isinstance(value, Tensor) and value.requires_grad else None
                     given = self._given.get(dist, {})
-                    self.found.append(Call(kind, dist, given, outcome, result))
+                    self.found.append(Call(kind, dist, given, outcome, result, attached))
                 return result
 
             return asked

@@ -37,8 +37,9 @@ class Explanation:
         checks: What was computed to hold, and whether it does.
         expected: Common wrong expectations that apply, and their answers.
         notes: What a reader must know about how this was found; usually empty.
-        by_rule: The same question by rule, where a tensor of the user is one log-probability or
-            its exponential; the page of a script is live there.
+        by_rule: The log-probability or probability inside by rule, where a tensor of the user is
+            a multiple of one; the page of a script is live there.
+        multiple: What ``by_rule`` is multiplied by to give the tensor of the user.
 
     Example:
         >>> import torch, eligibility as el
@@ -61,6 +62,7 @@ class Explanation:
     expected: tuple[Expectation, ...] = ()
     notes: tuple[str, ...] = ()
     by_rule: Explanation | None = None
+    multiple: float = 1.0
 
     @property
     def rule(self) -> RuleStatement | None:

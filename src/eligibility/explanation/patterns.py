@@ -98,6 +98,15 @@ def _times(inner: Pattern) -> Either:
 
 _LOG_RATIO = _either(_op("sub", None, Var("l")), _op("sub", Var("l"), None))
 _SQUARE = _op("pow", _op("sub", Var("value"), _LOC))
+_SQUARED_SCORE = _op("pow", _op("div", _op("sub", Var("value"), _LOC), _SCALE))
+_HALF_SQUARE = _either(
+    _op("div", _op("neg", _SQUARE), _op("mul", _op("pow", _SCALE))),
+    _op("neg", _op("div", _SQUARE, _op("mul", _op("pow", _SCALE)))),
+    _times(_SQUARED_SCORE),
+    _op("div", _op("neg", _SQUARED_SCORE)),
+    _op("neg", _op("div", _SQUARED_SCORE)),
+)
+_LOG_SCALE = _op("log", _SCALE)
 _LOG_PROBS = _either(
     _op("sub", Var("z"), _op("logsumexp", Var("z"))),
     _op("logsoftmax", Var("z")),
@@ -149,8 +158,9 @@ _PATTERNS: tuple[tuple[str, Kind, Pattern, str, str], ...] = (
      _op("add", _times(_op("log", _X)), _times(_LOG_OF_REST)),
      "y log x + (1 − y) log(1 − x)", r"y\ln x+(1-y)\ln(1-x)"),
     ("Normal.log_prob", "log_prob",
-     _op("sub", _op("sub", _op("div", _op("neg", _SQUARE), _op("mul", _op("pow", _SCALE))),
-                    _op("log", _SCALE)), None),
+     _either(_op("sub", _op("sub", _HALF_SQUARE, _LOG_SCALE), None),
+             _op("sub", _op("sub", _HALF_SQUARE, None), _LOG_SCALE),
+             _op("sub", _HALF_SQUARE, _LOG_SCALE)),
      "−(y − μ)²/(2σ²) − log σ − log √(2π)",
      r"-\frac{(y-\mu)^2}{2\sigma^2}-\ln\sigma-\ln\sqrt{2\pi}"),
     ("Gaussian log-density of fixed scale", "log_prob",

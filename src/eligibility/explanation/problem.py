@@ -89,6 +89,8 @@ class Part:
             ``result`` then holds its gradient as well.
         agrees: Whether rule and autograd are the same, up to rounding.
         place: Where its gradient arrives in the user's graph; None by rule.
+        through_outcome: What arrives through outcomes that were computed from the parameter, as
+            `rsample` does; ``autograd`` is without it. None where the outcomes are constants.
         split: The gradient by summand of a loss that has several: policy, entropy, KL.
     """
 
@@ -107,6 +109,7 @@ class Part:
     bonus: Tensor | None = None
     agrees: bool = True
     place: Any = None
+    through_outcome: Tensor | None = None
     split: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property

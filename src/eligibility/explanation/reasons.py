@@ -47,6 +47,7 @@ def why(part: Part) -> tuple[str, ...]:
     """The reason for the gradient of one parameter; a sentence an entry."""
     reason = _REASONS.get((part.problem.family, part.name, part.rule.coordinates))
     sentences = (*_disagreement(part), *(_general(part) if reason is None else reason(part)))
+    sentences += _outcome_with_graph(part)
     if part.bonus is not None:
         sentences += (
             "The entropy bonus adds −h π (log π + H) to that, which pulls towards equal "
@@ -131,6 +132,22 @@ def _disagreement(part: Part) -> tuple[str, ...]:
     if part.is_clamped:
         return (say("clamped", torch=torch, rule=rule, **precision_of(part)),)
     return (f"torch gives {torch}, and the rule {rule}: torch's own log_prob is less accurate.",)
+
+
+def _outcome_with_graph(part: Part) -> tuple[str, ...]:
+    """That the outcome was computed from the parameter, and what arrives through it."""
+    if part.through_outcome is None:
+        return ()
+    shown = [
+        summary(numbers_of(tensor))
+        for tensor in (part.through_outcome, part.result, part.autograd + part.through_outcome)
+    ]
+    return (
+        f"The outcome was computed from {part.called} and kept its graph, as rsample does, so a "
+        f"second gradient arrives through the outcome: {shown[0]}. With the rule's {shown[1]} that "
+        f"makes {shown[2]}. REINFORCE takes the outcome as a constant: draw it with sample(), or "
+        "detach it.",
+    )
 
 
 def precision_of(part: Part) -> dict[str, str]:
@@ -227,11 +244,12 @@ def _coin_logits(part: Part) -> tuple[str, ...]:
 def _general(part: Part) -> tuple[str, ...]:
     e = float(part.result.reshape(-1)[0])
     where = "" if part.result.numel() == 1 else "the first entry of "
+    held = "" if part.through_outcome is None else ", the outcome held fixed"
     direction = "leaves" if e == 0 else "raises" if e > 0 else "lowers"
     return (
         f"The rule is {part.rule.equation}.",
         f"Here it gives {number(e)}: raising {where}{part.called} a little {direction} "
-        f"{part.of} {'as it is' if e == 0 else f'at {number(abs(e))} per unit'}.",
+        f"{part.of} {'as it is' if e == 0 else f'at {number(abs(e))} per unit'}{held}.",
     )
 
 

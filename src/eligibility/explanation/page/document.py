@@ -13,6 +13,7 @@ from eligibility.explanation.page import live, sections
 from eligibility.explanation.page.markup import Markup, element, join
 from eligibility.explanation.page.tables import table_html
 from eligibility.explanation.script import BackwardCall, ScriptExplanation
+from eligibility.explanation.wording import number
 
 _SCRIPTS = (
     "numbers.js",
@@ -65,14 +66,14 @@ def render_script(script: ScriptExplanation) -> str:
 
 
 def _article(call: BackwardCall, lively: Explanation | None) -> Markup:
-    """One backward pass; with controls and the answer by rule first, where it is the live one."""
+    """One backward pass; with controls where its probability or log-probability is the live one."""
+    found = call.explanation
     heading = [
         element("h2", element("code", call.code or "backward()"), class_="call"),
         element("p", _where(call), class_="aside"),
     ]
-    answer, derivation = _answer(call.explanation), _derivation(call.explanation)
-    if lively is None or call.explanation.by_rule is not lively:
-        return element("article", *heading, *answer, *derivation)
+    if lively is None or found.by_rule is not lively:
+        return element("article", *heading, *_answer(found), *_derivation(found))
     by_rule = element(
         "div",
         element("p", lively.title, data_live="title"),
@@ -81,9 +82,22 @@ def _article(call: BackwardCall, lively: Explanation | None) -> Markup:
         *_derivation(lively),
         data_root=True,
     )
-    steps = sections.steps(call.explanation)
-    inside = element("details", element("summary", "As the script computed it"), steps)
-    return element("article", *heading, by_rule, inside, sections.notes(call.explanation.notes))
+    steps = element(
+        "details", element("summary", "As the script computed it"), sections.steps(found)
+    )
+    if found.multiple != 1:
+        of, times = found.subject.of, number(found.multiple)
+        by_rule = join(
+            *_answer(found),
+            element("h2", "The log-probability inside"),
+            element(
+                "p",
+                f"{of} is {times} times this log-probability, and each entry of its gradient is "
+                f"{times} times the one here. Change a number, and all of this part follows.",
+            ),
+            by_rule,
+        )
+    return element("article", *heading, by_rule, steps, sections.notes(found.notes))
 
 
 def render_notebook(explanation: Explanation) -> str:
