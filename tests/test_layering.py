@@ -17,7 +17,7 @@ ORDER = [
     {"rules"},
     {"ops"},
     {"distributions", "reinforce"},
-    {"explanation", "audit", "train", "bench"},
+    {"explanation", "audit", "train", "bench", "integrations"},
     {"cli"},
     {"__main__"},
 ]

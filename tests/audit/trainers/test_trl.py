@@ -81,3 +81,21 @@ def test_rloo_has_the_divergence_of_whole_answers_in_its_reward(tmp_path: Path) 
     found, residual = coefficients(record, "reward", "kl-reverse", "kl-states", "kl-forward")
     assert residual < SINGLE
     assert found == pytest.approx({"reward": 1.0, "kl-reverse": -0.5}, rel=10 * SINGLE)
+
+
+def test_the_recipe_is_acquitted_as_trls_own_trainer_is(tmp_path: Path) -> None:
+    """With the loss of eligibility under it, in one pass: the same gradient of every outcome."""
+    script = tmp_path / "recipe.py"
+    text = SCRIPT.format(kind="GRPO", options='loss_type="dr_grpo", scale_rewards="none"')
+    recipe = (
+        "from eligibility.integrations.trl import LinearLoss\n"
+        "class Recipe(LinearLoss, GRPOTrainer): ...\n"
+        "trainer = Recipe("
+    )
+    script.write_text(text.replace("trainer = GRPOTrainer(", recipe), encoding="utf-8")
+    report = scripts.audit_script(script)
+    assert report.verdict == "unbiased", report.summary
+    assert report.residual < SINGLE
+    assert report.components["reward"] == pytest.approx(1 / 6, rel=SINGLE)
+    assert {c.name for c in report.conventions} == {"centred", "constant-scale"}
+    assert "Recipe: trained once" in report.notes[0]

@@ -1,0 +1,1 @@
+"""Recipes that put this library's operations under other people's trainers."""
