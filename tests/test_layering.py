@@ -12,7 +12,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "eligibility"
 # From the bottom to the top; those on one line do not import each other.
 ORDER = [
     {"errors"},
-    {"files", "sandbox", "shapes"},
+    {"files", "notebooks", "sandbox", "shapes"},
     {"arguments"},
     {"rules"},
     {"ops"},
@@ -30,7 +30,6 @@ AUDIT_ORDER = [
     {"interception"},
     {"running"},
     {"reporting"},
-    {"notebook"},
     {"judgement"},
     {"examine", "language", "tensordicts"},
     {"trainers"},

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import eligibility as el
-from eligibility.audit.notebook import script_of
 from eligibility.errors import InvalidValueError
+from eligibility.notebooks import script_of
 from tests.audit.writing import LOSS, PROGRAM
 
 

@@ -23,10 +23,10 @@ from eligibility.audit.interception.compiler import _Postponed
 from eligibility.audit.interception.surroundings import Inert, _InertModule
 from eligibility.audit.job import SIZES, Job
 from eligibility.audit.judgement.hotelling import _survival
-from eligibility.audit.notebook import script_of
 from eligibility.audit.running.runner import ScriptRunner, WorkerError, pipe
 from eligibility.audit.trace import Draw, Step, parse_trace
 from eligibility.errors import InvalidTypeError, InvalidValueError, MissingDependencyError
+from eligibility.notebooks import script_of
 
 _FORBIDDEN = """
 import os, shutil, socket, subprocess, sys, pathlib

@@ -44,7 +44,8 @@ def explained(path: Path, folder: Path) -> ScriptExplanation:
     """What `explain_script` gives, from a fork instead of a new process: torch is loaded once."""
     request = {
         "script": str(path), "argv": [], "line": None, "tensor": None, "import_path": [],
-        "report": str(folder / "report.json"), "megabytes": 8192, "folder": str(folder),
+        "home": str(path.parent), "report": str(folder / "report.json"), "megabytes": 8192,
+        "folder": str(folder),
     }  # fmt: skip
     process = multiprocessing.get_context("fork").Process(target=_run, args=(request,))
     process.start()

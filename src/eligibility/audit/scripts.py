@@ -13,11 +13,11 @@ from eligibility.audit.examine import examine
 from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.matching import GIVEN
 from eligibility.audit.judgement.source import read_source
-from eligibility.audit.notebook import in_cells, is_notebook
-from eligibility.audit.reporting.report import AuditReport
+from eligibility.audit.reporting.report import AuditReport, Finding
 from eligibility.audit.running.runner import LanguageScriptError, ScriptRunner
 from eligibility.audit.running.survey import Progress
 from eligibility.errors import InvalidTypeError, InvalidValueError
+from eligibility.notebooks import is_notebook, script_of
 from eligibility.sandbox import GUARDS, LANDLOCK
 
 
@@ -142,9 +142,22 @@ def _in_environment(
             lambda observed: Case(observed, text_of, str(path), constants),
         )
     if is_notebook(path):
-        report = in_cells(report, runner.script, path)
+        report = _in_cells(report, runner.script, path)
     notes = (*report.notes, GUARDS[runner.guard]) if runner.guard != LANDLOCK else report.notes
     return replace(report, notes=notes, guard=runner.guard)
+
+
+def _in_cells(report: AuditReport, script: Path, notebook: Path) -> AuditReport:
+    """The report of a notebook's script, with each finding on its line of its cell."""
+    _, places = script_of(notebook)
+
+    def moved(finding: Finding) -> Finding:
+        if finding.file != str(script) or not 0 < finding.line <= len(places):
+            return finding
+        cell, line = places[finding.line - 1]
+        return replace(finding, file=f"{notebook}#cell-{cell}", line=line)
+
+    return replace(report, findings=tuple(map(moved, report.findings)))
 
 
 _RUNS = 10  # so many runs of another script may take as long as the one of a language model

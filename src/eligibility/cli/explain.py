@@ -21,8 +21,8 @@ def explain(
     subject: Annotated[
         str | None,
         typer.Argument(
-            metavar="DISTRIBUTION|SCRIPT.py",
-            help="categorical, multinomial, bernoulli, binomial, normal, … or a Python script.",
+            metavar="DISTRIBUTION|SCRIPT|NOTEBOOK",
+            help="categorical, multinomial, bernoulli, normal, … or a Python script or notebook.",
         ),
     ] = None,
     arguments: Annotated[
@@ -85,8 +85,8 @@ def explain(
 ) -> None:
     """Show where every entry of a gradient comes from.
 
-    For a script, it runs the script unmodified and explains each of its backward passes, and why
-    a .grad that it reads is None. What the script prints goes to standard error.
+    A script or notebook is run unmodified; each of its backward passes is explained, and why a
+    .grad that it reads is None. What it prints goes to standard error.
 
     A question from the list of worked ones is answered by its number.
 
@@ -96,7 +96,7 @@ def explain(
     """
     if json and latex:
         raise InvalidValueError("`--json`, `--latex`", "both", "one of them", "choose one format")
-    is_script = subject is not None and subject.endswith(".py") and not question
+    is_script = subject is not None and subject.endswith((".py", ".ipynb")) and not question
     if is_script:
         outcome_and_parameters = {
             "--probs": probs, "--logits": logits, "--action": action, "--counts": counts,

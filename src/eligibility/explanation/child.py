@@ -24,6 +24,7 @@ from torch import Tensor
 
 from eligibility.errors import EligibilityError
 from eligibility.explanation.by_graph import explain_tensor
+from eligibility.explanation.cells import place_in_words
 from eligibility.explanation.derivation import Explanation
 from eligibility.explanation.evidence import evidence_in
 from eligibility.explanation.failure import History, describe_failure, line_of
@@ -113,7 +114,7 @@ class Watch:
             "calls": list(self._calls.values()),
             "missing": list(self._missing.values()),
             "notes": [n for n in self._notes if not n.startswith(f"Line {failing} is not")],
-            "seen": list(self._seen),
+            "seen": [(place_in_words(line), name) for line, name in self._seen],
             "error": error,
             "failure": failure,
         }
@@ -247,7 +248,7 @@ def main(request: dict[str, Any]) -> int:
     if sys.platform != "win32":
         limit(None, request["megabytes"])
     sys.argv = [script, *request["argv"]]
-    sys.path[0] = str(Path(script).parent)
+    sys.path[0] = request["home"]
     sys.path += request["import_path"]
     os.chdir(request["folder"])
     with record() as recording:

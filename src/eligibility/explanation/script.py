@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from eligibility.errors import InvalidValueError
+from eligibility.explanation.cells import in_cells, place_in_words
 from eligibility.explanation.derivation import Explanation
+from eligibility.notebooks import is_notebook, script_of
 from eligibility.sandbox import COPY, GUARDS, LANDLOCK, Workspace, guard_here
 
 # How much of the child's output is kept, and how much is too much, in bytes.
@@ -39,15 +41,23 @@ class BackwardCall:
 
     Attributes:
         line: Where the script called it; 0 if it never did, and this shows what it would give.
+            In a notebook, the line of the cell.
         code: That line.
         times: How often that line called it; the first call is explained.
         explanation: What the call did.
+        cell: The cell of a notebook, from 1; 0 in a script.
     """
 
     line: int
     code: str
     times: int
     explanation: Explanation
+    cell: int = 0
+
+    @property
+    def place(self) -> str:
+        """Where it was called, in words; "" if it never was."""
+        return place_in_words(self.line, self.cell) if self.line else ""
 
 
 @dataclass(frozen=True)
@@ -58,11 +68,18 @@ class MissingGradient:
         line: Where it was read.
         name: What the script calls the tensor.
         reason: Why it was None at that moment, and what to do.
+        cell: The cell of a notebook, from 1; 0 in a script.
     """
 
     line: int
     name: str
     reason: str
+    cell: int = 0
+
+    @property
+    def place(self) -> str:
+        """Where it was read, in words."""
+        return place_in_words(self.line, self.cell)
 
 
 @dataclass(frozen=True)
@@ -140,7 +157,7 @@ def explain_script(
     It runs in a copy of its folder, without network, and the kernel lets it write nowhere else.
 
     Args:
-        path: The script.
+        path: The script, or a notebook: its code cells one after the other.
         argv: Its arguments.
         line: Explain only the backward pass that this line of the script calls.
         tensor: Explain only backward passes of the variable with this name.
@@ -159,22 +176,41 @@ def explain_script(
         raise InvalidValueError(
             f"`{path}`", "no such file", "a Python script", "check the name and the folder"
         )
+    if line is not None and is_notebook(path):
+        raise InvalidValueError(
+            "`line`", f"{line} with a notebook", "a script, whose lines are counted in one file",
+            "choose a backward pass by `tensor`, the name of its variable",
+        )  # fmt: skip
     guard = guard_here()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         scratch, report = Path(folder), Path(folder) / "report.json"
         copied = scratch / "run"
         copied.mkdir()
         workspace = Workspace(path.resolve(), Path.cwd(), copied, links=guard != COPY)
+        script, cells = _as_script(path, scratch)
         request = {
-            "script": str(path.resolve()), "argv": list(argv), "line": line, "tensor": tensor,
+            "script": str(script), "home": str(path.resolve().parent),
+            "argv": list(argv), "line": line, "tensor": tensor,
             "report": str(report), "megabytes": int(memory * 1024), "scratch": folder,
             "guard": guard, "folder": str(workspace.folder),
             "import_path": list(map(str, workspace.import_path)),
         }  # fmt: skip
         run = _run(request, timeout)
         found = _parsed(path, report) if report.exists() else None
+        if found is not None and cells:
+            found = in_cells(found, str(script), path.name, cells)
     limits = {"time": f"{timeout:g} s", "output": f"{_OUTPUT_LIMIT >> 20} MiB of output"}
     return read_report(path, found, run, limits.get(run.stopped, ""), line, tensor, guard)
+
+
+def _as_script(path: Path, scratch: Path) -> tuple[Path, tuple[tuple[int, int], ...]]:
+    """The file that is run; of a notebook, its cells in one file, and where each line stands."""
+    if not is_notebook(path):
+        return path.resolve(), ()
+    text, cells = script_of(path)
+    script = scratch / "cells.py"
+    script.write_text(text, encoding="utf-8")
+    return script, cells
 
 
 @dataclass(frozen=True)
@@ -327,14 +363,15 @@ def _raise_error(path: Path, error: str, output: str) -> None:
 
 def _call(call: dict[str, Any]) -> BackwardCall:
     explanation = Explanation.from_json(json.dumps(call["explanation"]))
-    return BackwardCall(call["line"], call["code"], call["times"], explanation)
+    cell = call.get("cell", 0)
+    return BackwardCall(call["line"], call["code"], call["times"], explanation, cell)
 
 
 def _raise_not_found(
     path: Path, seen: Sequence[Sequence[Any]], line: int | None, tensor: str | None
 ) -> None:
     asked = f"line {line}" if line is not None else f"the tensor {tensor!r}"
-    known = ", ".join(f"{name}.backward() in line {at}" for at, name in seen) or "none at all"
+    known = ", ".join(f"{name}.backward() in {at}" for at, name in seen) or "none at all"
     raise InvalidValueError(
         f"`{path}`",
         f"no backward pass of {asked}",

@@ -25,7 +25,7 @@ from eligibility.explanation.facts import (
     Step,
     Table,
 )
-from eligibility.explanation.script import MissingGradient, ScriptExplanation
+from eligibility.explanation.script import BackwardCall, MissingGradient, ScriptExplanation
 from eligibility.explanation.wording import cell, number, summary
 
 # Local derivatives of at most so many numbers are shown beside their formula.
@@ -65,14 +65,14 @@ def render_script(script: ScriptExplanation, sections: Sequence[str] = BRIEF) ->
         known = [call for call in chosen if call.explanation.rules]
         chosen = (known or chosen)[:1]
     for call in chosen:
-        where = f"line {call.line}" if call.line else "never called; it would give"
+        where = call.place or "never called; it would give"
         times = f", called {call.times} times, the first one" if call.times > 1 else ""
         title = Text(f"{where}{times}: {call.code}", style="bold")
         parts += [Rule(title, align="left", style="dim"), render(call.explanation, sections)]
     others = [call for call in script.calls if call not in chosen]
     parts += _section(
         "OTHER BACKWARD PASSES",
-        [Text(f"line {call.line}: {call.code}   (--line {call.line})") for call in others],
+        [Text(_other(call)) for call in others],
     )
     parts += _section("NOTES", [Text(note) for note in script.notes])
     if script.failure:
@@ -84,8 +84,14 @@ def render_script(script: ScriptExplanation, sections: Sequence[str] = BRIEF) ->
     return Group(*parts)
 
 
+def _other(call: BackwardCall) -> str:
+    """A backward pass that is not shown, and how to ask for it."""
+    option = "" if call.cell or not call.line else f"   (--line {call.line})"
+    return f"{call.place or 'never called'}: {call.code}{option}"
+
+
 def _missing(item: MissingGradient) -> Text:
-    return Text(f"line {item.line}: {item.name}.grad is None: {item.reason}")
+    return Text(f"{item.place}: {item.name}.grad is None: {item.reason}")
 
 
 def render(explanation: Explanation, sections: Sequence[str] = FULL) -> RenderableType:

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 
 from eligibility.audit.judgement.matching import TEXT, Constants
-from eligibility.audit.notebook import is_notebook, script_of
 from eligibility.errors import InvalidValueError
+from eligibility.notebooks import is_notebook, script_of
 
 
 @dataclass(frozen=True)

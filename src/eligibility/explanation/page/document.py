@@ -159,10 +159,10 @@ def _derivation(explanation: Explanation) -> list[Markup | None]:
 
 
 def _where(call: BackwardCall) -> str:
-    if not call.line:
+    if not call.place:
         return "never called; this is what it would give"
     times = f", called {call.times} times; this is the first" if call.times > 1 else ""
-    return f"line {call.line}{times}"
+    return f"{call.place}{times}"
 
 
 def _footer() -> Markup:

@@ -104,7 +104,7 @@ def missing(gradients: tuple[MissingGradient, ...]) -> Markup | None:
         part
         for gradient in gradients
         for part in (
-            element("dt", element("code", f"{gradient.name}.grad"), f", line {gradient.line}"),
+            element("dt", element("code", f"{gradient.name}.grad"), f", {gradient.place}"),
             element("dd", _code(gradient.reason)),
         )
     ]

@@ -1,16 +1,16 @@
-"""Notebooks as scripts: their code cells one after the other, without what is no Python."""
+"""Notebooks as scripts: their code cells one after the other, without what is not Python."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from eligibility.audit.reporting.report import AuditReport, Finding
 from eligibility.errors import InvalidValueError
 
 _MAGIC = ("%", "!")
+# Magics of a whole cell whose body is still Python.
+_PYTHON_CELLS = ("%%time", "%%timeit", "%%capture", "%%prun", "%%python")
 
 
 def is_notebook(path: Path) -> bool:
@@ -21,7 +21,10 @@ def is_notebook(path: Path) -> bool:
 def script_of(path: Path) -> tuple[str, tuple[tuple[int, int], ...]]:
     """The text of a notebook's code cells, and of each line its cell and its line there, from 1.
 
-    Magics and shell commands become comments: they start no training.
+    Magics and shell commands become comments, as do whole cells of another language.
+
+    Raises:
+        InvalidValueError: The file cannot be read, or is not a notebook.
     """
     lines: list[str] = []
     places: list[tuple[int, int]] = []
@@ -29,25 +32,18 @@ def script_of(path: Path) -> tuple[str, tuple[tuple[int, int], ...]]:
         if cell.get("cell_type") != "code":
             continue
         text = "".join(cell.get("source", cell.get("input", "")))
+        start = text.lstrip()
+        is_python = not start.startswith("%%") or start.startswith(_PYTHON_CELLS)
         for line, content in enumerate(text.splitlines(), 1):
             bare = content.lstrip()
             indent = content[: len(content) - len(bare)]
-            lines.append(f"{indent}pass  # {bare}" if bare.startswith(_MAGIC) else content)
+            if not is_python:
+                content = f"# {content}"
+            elif bare.startswith(_MAGIC):
+                content = f"{indent}pass  # {bare}"
+            lines.append(content)
             places.append((number, line))
     return "\n".join(lines) + "\n", tuple(places)
-
-
-def in_cells(report: AuditReport, script: Path, notebook: Path) -> AuditReport:
-    """The report of a notebook's script, with each finding on its line of its cell."""
-    _, places = script_of(notebook)
-
-    def moved(finding: Finding) -> Finding:
-        if finding.file != str(script) or not 0 < finding.line <= len(places):
-            return finding
-        cell, line = places[finding.line - 1]
-        return replace(finding, file=f"{notebook}#cell-{cell}", line=line)
-
-    return replace(report, findings=tuple(map(moved, report.findings)))
 
 
 def _cells(path: Path) -> list[dict[str, Any]]:
