@@ -240,6 +240,12 @@ def written_out() -> Iterator[Call]:
         "per sample, action=[0]": lambda: el.per_sample_eligibilities(layer, inputs, [0]),
         "per sample, action=None": lambda: el.per_sample_eligibilities(layer, inputs, None),
         "per sample, meta action": lambda: el.per_sample_eligibilities(layer, inputs, a.to("meta")),
+        "per sample, meta action of a Normal": lambda: el.per_sample_eligibilities(
+            layer,
+            inputs,
+            z.to("meta"),
+            distribution=lambda mean: torch.distributions.Normal(mean, 1.0),
+        ),
         "per sample, distribution=3": lambda: el.per_sample_eligibilities(
             layer, inputs, a, distribution=3
         ),

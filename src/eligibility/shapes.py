@@ -180,7 +180,11 @@ def are_values_readable(*tensors: Tensor) -> bool:
     if torch.compiler.is_compiling() or _is_transforming():
         return False
     for tensor in tensors:
-        if tensor.is_meta or _is_batched(tensor):
+        if _is_batched(tensor):
+            return False
+        if tensor.is_cpu and type(tensor) in TENSOR_TYPES:
+            continue  # the usual case
+        if tensor.is_meta:
             return False
         if type(tensor) not in TENSOR_TYPES and _is_fake(tensor):
             return False

@@ -5,10 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
 
+import eligibility as el
+from eligibility.errors import InvalidTypeError
 from eligibility.ops import _cpu
 
 ROOT = Path(__file__).parents[2]
@@ -48,3 +54,38 @@ def test_memory_that_is_gone_is_refused() -> None:
         "storage is there; gather a parameter that FSDP has freed; resize_ no storage that is "
         "still in use"
     ]
+
+
+Call = Callable[[Tensor], Any]
+CALLS: dict[str, Call] = {
+    "short": lambda z: el.reinforce_loss(z, ACTION, ONES),
+    "long": lambda z: el.reinforce_loss(z, ACTION, ONES, weight=ONES),
+    "gradient": lambda z: el.reinforce_gradient(z, ACTION, ONES)[0],
+    "statistics": lambda z: el.categorical_statistics(z, ACTION).entropy,
+    "sample": lambda z: el.categorical_sample(z, generator=torch.Generator().manual_seed(0))[1],
+}
+ACTION, ONES = torch.tensor([0, 1]), torch.ones(2)
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=[*CALLS])
+@pytest.mark.parametrize("wants_gradient", [False, True])
+def test_what_a_transform_left_behind_is_the_tensor_in_it(call: Call, wants_gradient: bool) -> None:
+    left: list[Tensor] = []
+    z = torch.randn(2, 3, requires_grad=wants_gradient)
+
+    def remember(logits: Tensor) -> Tensor:
+        left.append(logits)
+        return logits.sum()
+
+    torch.func.grad(remember)(z)
+    # Where none is wanted, torch's own operations serve the one and the kernel the other.
+    torch.testing.assert_close(call(left[0]), call(z), rtol=4e-7, atol=2e-7)
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=[*CALLS])
+def test_a_layout_without_addresses_is_refused_by_its_name(call: Call) -> None:
+    with pytest.raises(InvalidTypeError) as raised:
+        call(torch.randn(2, 3).to_mkldnn())
+    assert str(raised.value) == (
+        "`logits`: got a tensor of layout _mkldnn, expected a dense tensor; call logits.to_dense()"
+    )

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from eligibility.errors import InvalidTypeError
 from eligibility.ops import _cpu, _triton
 from eligibility.shapes import are_values_readable, check_action
 
@@ -37,6 +41,19 @@ def pays(logits: Tensor, one_pass: bool) -> bool:
     if not _cpu.knows(logits):
         return logits.numel() >= _SMALL_FOR_PLAIN
     return one_pass or logits.numel() >= _SMALL_FOR_NATIVE
+
+
+def direct(node: type[torch.autograd.Function]) -> Callable[..., Any]:
+    """``node.apply`` without its care for torch.func's transforms, which `pays` excludes."""
+    quick = super(torch.autograd.Function, node).apply  # type: ignore[misc]  # in C
+
+    def apply(*arguments: Any) -> Any:
+        try:
+            return quick(*arguments)
+        except InvalidTypeError:  # perhaps a wrapper that a transform left behind: torch unwraps it
+            return node.apply(*arguments)  # type: ignore[no-untyped-call]  # torch
+
+    return apply
 
 
 def is_only_traced() -> bool:

@@ -94,7 +94,12 @@ def knows(logits: Tensor) -> bool:
 
 def serves(logits: Tensor, *others: Tensor | None) -> bool:
     """Whether this backend can take ``logits``, and the address of each of the tensors."""
-    return knows(logits) and all(part is None or is_plain(part) for part in (logits, *others))
+    if not (knows(logits) and is_plain(logits)):
+        return False
+    for part in others:  # noqa: SIM110  # a generator takes longer than all that it asks
+        if not (part is None or is_plain(part)):
+            return False
+    return True
 
 
 def is_plain(tensor: Tensor) -> bool:
@@ -106,12 +111,11 @@ def is_plain(tensor: Tensor) -> bool:
 
 
 def is_contiguous(tensor: Tensor) -> bool:
-    """Whether the numbers of ``tensor``, here and of torch's own type, follow each other."""
-    # A sparse tensor may refuse to answer the last question.
-    return tensor.layout is _STRIDED and not tensor.is_neg() and tensor.is_contiguous()
-
-
-_STRIDED = torch.strided
+    """Whether the numbers of ``tensor``, here and of torch's own type, follow its address."""
+    try:
+        return not tensor.is_neg() and tensor.is_contiguous() and tensor.data_ptr() != 0
+    except RuntimeError:  # a sparse tensor has no order, another layout no address
+        return False
 
 
 def column_dtype(logits: Tensor) -> torch.dtype:
@@ -158,10 +162,12 @@ def run(
         log_normalizer=_new((rows,), dtype) if log_normalizer else None,
         loss=_new((rows,), dtype) if losses else None,
         gradient=out,
-        value=torch.zeros((), dtype=dtype, device="cpu") if value else None,
+        value=torch.empty_like(_SCALAR, dtype=dtype) if value else None,
         impossible=False,
     )
     if rows == 0:
+        if results.value is not None:
+            results.value.zero_()
         return results
     columns = (loss.advantage, loss.weight, loss.bonus, loss.normalizer, loss.old, loss.reference)
     arguments = (
@@ -202,10 +208,10 @@ def small_loss(
     All tensors are contiguous, of the dtypes that the library takes.
     """
     assert _library is not None  # the caller asked `serves`
-    gradient = memory.empty_like(logits)
     value = torch.empty_like(_SCALAR, dtype=column_dtype(logits))
     categories, rows = logits.shape[-1], action.numel()
     try:
+        gradient = torch.empty_like(logits)
         refused = _library.loss(
             *(_DTYPES[logits.dtype], _instruction_set(categories)),
             *(value, logits, action, advantage, gradient),
@@ -221,7 +227,7 @@ def small_loss(
 def small_gradient(logits: Tensor, action: Tensor, grad_log_prob: Tensor) -> Tensor:
     """``g (y − π)``, with as little as possible around it; tensors as those of `small_loss`."""
     assert _library is not None  # the caller asked `serves`
-    gradient = memory.empty_like(logits)
+    gradient = torch.empty_like(logits)
     categories = logits.shape[-1]
     try:
         _library.loss(
@@ -253,12 +259,13 @@ def small_sample(logits: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor, bool]
     return action, log_prob, is_fine
 
 
-_SCALAR = torch.empty((), device="cpu")
+DEVICE = torch.device("cpu")  # also where torch's default is another
+_SCALAR = torch.empty((), device=DEVICE)
 
 
 def _new(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Memory for results, here even where torch's default device is another."""
-    return torch.empty(shape, dtype=dtype, device="cpu")
+    """Memory for results."""
+    return torch.empty(shape, dtype=dtype, device=DEVICE)
 
 
 def row_objective(
@@ -319,6 +326,7 @@ def _in_threads(
 
     found = list(_threads(threads).map(part, bounds[:-1], bounds[1:], values))
     if value is not None:
+        value.zero_()
         for addend in values:
             value += 0.0 if addend is None else addend
     first_refused = max(refused for refused, _ in found)

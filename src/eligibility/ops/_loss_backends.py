@@ -35,7 +35,7 @@ def taker_of(loss: PolicyLoss, at_any_size: bool) -> Taker | None:
         return native if _cpu.knows(call.raw) and call.shape.numel() > 0 else None
     if not (at_any_size or _backend.pays(call.raw, one_pass=True)):
         return None
-    if call.is_native and all(_cpu.is_plain(part) for part in loss.objective.tensors):
+    if call.is_native and _cpu.serves(call.raw, *loss.objective.tensors):
         return native
     is_bare = call.temperature == 1.0 and call.softcap is None
     is_single = call.action is not None and call.shape == call.raw.shape[:-1]
@@ -129,7 +129,8 @@ def plain(loss: PolicyLoss, out: Tensor | None) -> tuple[Tensor, Tensor]:
 
 
 def _column(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else tensor.detach().reshape(-1)
+    """Its numbers in a row; nothing is recorded here, so they need no detaching."""
+    return tensor if tensor is None or tensor.ndim == 1 else tensor.reshape(-1)
 
 
 def _shaped(gradient: Tensor, logits: Tensor) -> Tensor:

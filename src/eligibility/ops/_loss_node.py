@@ -12,9 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from eligibility.errors import InvalidTypeError
 from eligibility.ops import _backend, _cpu, _triton
 from eligibility.ops._categorical_call import CategoricalCall
-from eligibility.ops._loss_backends import Taker
+from eligibility.ops._loss_backends import Taker, native
 from eligibility.ops._native_op import traced_loss
 from eligibility.ops._policy_objective import PolicyObjective
 from eligibility.ops._summed_loss import PolicyLoss, rebuilt
@@ -30,8 +31,10 @@ def taken_loss(loss: PolicyLoss, taker: Taker, reuse_logits: bool) -> Tensor:
     """The loss, differentiable in the logits alone, with its gradient taken by ``taker``."""
     if _backend.is_only_traced():
         return traced_loss(loss)
-    node = _LossInPlace if reuse_logits else _Loss
-    result: Tensor = node.apply(loss, taker, *loss.parts()[1])  # type: ignore[no-untyped-call]  # torch
+    apply: Any = _LossInPlace.apply if reuse_logits else _Loss.apply
+    if taker is native and not reuse_logits:
+        apply = _apply_native
+    result: Tensor = apply(loss, taker, *loss.parts()[1])
     return result
 
 
@@ -57,6 +60,9 @@ class _Loss(torch.autograd.Function):
                 gradient = ctx.taker(rebuilt(ctx.numbers, ctx.saved_tensors), None)[1]
             _scale(gradient, upstream)
         return (None, None, gradient, *_NOTHING_BEHIND)
+
+
+_apply_native = _backend.direct(_Loss)
 
 
 class _LossInPlace(torch.autograd.Function):
@@ -98,15 +104,18 @@ def small_loss(
         and torch.is_grad_enabled()
     ):
         return None
-    result: Tensor = _apply_small(logits, action, advantage, entropy_coef)
+    try:
+        result: Tensor = _apply_small(logits, action, advantage, entropy_coef)
+    except InvalidTypeError:  # no numbers at an address: the long way finds out why
+        return None
     return result
 
 
 def is_small(logits: Tensor, action: Tensor, advantage: Tensor, entropy_coef: float) -> bool:
-    """Whether `_cpu.small_loss` can take these."""
+    """Whether `_cpu.small_loss` can take these, or raises where a layout has no address."""
     try:
         return _is_small(logits, action, advantage, entropy_coef)
-    except RuntimeError:  # a nested tensor has no shape
+    except RuntimeError:  # a nested tensor has no shape, a sparse one no order
         return False
 
 
@@ -129,9 +138,8 @@ def _is_small(logits: Tensor, action: Tensor, advantage: Tensor, entropy_coef: f
         0 < size <= _MOST_SMALL
         and (size <= _MOST_IN_ONE_THREAD or torch.get_num_threads() == 1)
         and _backend.pays(logits, one_pass=True)
-        and _cpu.is_contiguous(logits)
-        and _cpu.is_contiguous(action)
-        and _cpu.is_contiguous(advantage)
+        and not (logits.is_neg() or action.is_neg() or advantage.is_neg())
+        and (logits.is_contiguous() and action.is_contiguous() and advantage.is_contiguous())
         and action.shape == advantage.shape == logits.shape[:-1]
     )
 

@@ -23,9 +23,7 @@ def native_sample(
     batch = call.raw.shape[:-1]
     uniform = _uniform((batch.numel(), sample_shape.numel()), generator)
     shaping = (call.temperature, call.softcap)
-    action, log_prob = _Sample.apply(  # type: ignore[no-untyped-call]  # torch
-        call.raw, call.mask, shaping, uniform, sample_shape + batch
-    )
+    action, log_prob = _apply(call.raw, call.mask, shaping, uniform, sample_shape + batch)
     return action, log_prob
 
 
@@ -59,6 +57,9 @@ class _Sample(torch.autograd.Function):
         logits, action, mask = ctx.saved_tensors
         call = CategoricalCall(logits, action, None, mask, None, *ctx.shaping)
         return native_gradient(call, upstream, None), None, None, None, None
+
+
+_apply = _backend.direct(_Sample)
 
 
 def small_sample(logits: Tensor, generator: torch.Generator | None) -> tuple[Tensor, Tensor] | None:
@@ -124,7 +125,7 @@ def _drawn(logits: Tensor, generator: torch.Generator | None) -> tuple[Tensor, T
 
 def _uniform(shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
     """Numbers in [0, 1) with 53 bits, as `draw_categories` takes them."""
-    return torch.rand(shape, dtype=torch.float64, generator=generator, device="cpu")
+    return torch.rand(shape, dtype=torch.float64, generator=generator, device=_cpu.DEVICE)
 
 
 def _refuse(logits: Tensor, mask: Tensor | None) -> None:

@@ -109,18 +109,11 @@ class _RowStatistics(torch.autograd.Function):
 class _NativeStatistics(torch.autograd.Function):
     """(log π(a), entropy) by the native kernel, also of samples and counts; None: neither."""
 
-    @classmethod
-    def run(cls, call: CategoricalCall, with_entropy: bool) -> Any:
+    @staticmethod
+    def run(call: CategoricalCall, with_entropy: bool) -> Any:
         """As the operation that torch records."""
-        result: Any = cls.apply(  # type: ignore[no-untyped-call]  # torch
-            call.raw,
-            call.action,
-            call.counts,
-            call.mask,
-            (call.temperature, call.softcap),
-            with_entropy,
-        )
-        return result
+        shaping = (call.temperature, call.softcap)
+        return _apply_native(call.raw, call.action, call.counts, call.mask, shaping, with_entropy)
 
     @staticmethod
     def forward(
@@ -153,6 +146,9 @@ class _NativeStatistics(torch.autograd.Function):
         return (native_gradient(call, grad_log_prob, grad_entropy), *(None,) * 5)
 
 
+_apply_native = _backend.direct(_NativeStatistics)
+
+
 def native_gradient(
     call: CategoricalCall, grad_log_prob: Tensor | None, grad_entropy: Tensor | None
 ) -> Tensor | None:
@@ -160,7 +156,7 @@ def native_gradient(
     upstream = [grad for grad in (grad_log_prob, grad_entropy) if grad is not None]
     if not upstream:
         return None
-    is_plain = all(_cpu.is_plain(grad) for grad in upstream)
+    is_plain = _cpu.serves(call.raw, *upstream)
     if torch.is_grad_enabled() or not (is_plain and are_values_readable(*upstream)):
         return _differentiable(call, grad_log_prob, grad_entropy)
     loss = _cpu.linear_loss(

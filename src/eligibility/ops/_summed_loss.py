@@ -128,8 +128,11 @@ def checked_objective(
     entropy_coef: float,
     old_log_prob: Tensor | None = None,
     ref_log_prob: Tensor | None = None,
+    clip: tuple[float, float] = (0.2, 0.2),
+    kl_coef: float = 0.0,
+    kl_estimator: str = "k3",
 ) -> PolicyObjective:
-    """The loss of a row, from arguments that fit; what stands in rows that do not count is 0."""
+    """The loss of a row, from tensors that fit; what stands in rows that do not count is 0."""
     check_given(advantage, "advantage", "pass ones to maximise the log-probability itself")
     given: dict[str, Tensor | None] = {
         "advantage": advantage,
@@ -139,18 +142,20 @@ def checked_objective(
     }
     check_numbers(entropy_coef=entropy_coef)
     check_tensors(call.raw, "logits", **given)
-    for name in ("advantage", "weight"):
-        tensor = given[name]
-        if tensor is not None and tensor.shape == call.raw.shape[:-1]:
-            given[name] = tensor.expand(call.shape)  # the same for all samples of a row
+    shape = call.shape
     for name, tensor in given.items():
-        if tensor is not None:
-            check_shape(tensor, call.shape, name, "one number for each row of logits")
+        if tensor is None or tensor.shape == shape:
+            continue
+        if name in ("advantage", "weight") and tensor.shape == call.raw.shape[:-1]:
+            given[name] = tensor.expand(shape)  # the same for all samples of a row
+        else:
+            check_shape(tensor, shape, name, "one number for each row of logits")
     counts = call.counting(weight)
     if counts is not None:
-        given = {
-            name: None if tensor is None else torch.where(counts, tensor, 0.0)
-            for name, tensor in given.items()
-        }
-    given["token_weight"] = given.pop("weight")
-    return PolicyObjective(entropy_coef=entropy_coef, **given)  # type: ignore[arg-type]  # advantage is given
+        for name, tensor in given.items():
+            if tensor is not None and not (tensor is weight and call.kept is None):
+                given[name] = torch.where(counts, tensor, 0.0)
+    advantage, weight, old_log_prob, ref_log_prob = given.values()  # type: ignore[assignment]  # advantage is given
+    return PolicyObjective(
+        advantage, weight, entropy_coef, old_log_prob, clip, ref_log_prob, kl_coef, kl_estimator
+    )

@@ -17,7 +17,6 @@ from eligibility.ops._linear_arguments import LinearCall
 from eligibility.ops._linear_reference import LinearReference, ReferenceChunks
 from eligibility.ops._policy_objective import (
     PolicyObjective,
-    check_clip,
     check_estimated,
     check_policy_coefficients,
     check_unread,
@@ -171,7 +170,7 @@ def linear_clipped_policy_loss(
         Schulman 2020, Approximating KL divergence (the estimators k1, k2, k3).
     """
     check_numbers(entropy_coef=entropy_coef, z_loss_coef=z_loss_coef)
-    check_policy_coefficients(clip, kl_coef, kl_estimator)
+    clip = check_policy_coefficients(clip, kl_coef, kl_estimator)
     exact = _reference_of_use(reference, kl_coef, kl_estimator)
     if kl_estimator == "exact":
         check_unread(ref_log_prob, "ref_log_prob", kl_estimator, "reference")
@@ -188,7 +187,7 @@ def linear_clipped_policy_loss(
         entropy_coef=entropy_coef,
         z_loss_coef=z_loss_coef,
         old_log_prob=call.per_token(old_log_prob, "old_log_prob"),
-        clip=check_clip(clip),
+        clip=clip,
         ref_log_prob=call.per_token_or_none(ref_log_prob, "ref_log_prob"),
         kl_coef=kl_coef,
         kl_estimator=kl_estimator,

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from eligibility.arguments import check_choice, check_numbers
+from eligibility.errors import InvalidTypeError
 from eligibility.ops import _cpu
 from eligibility.ops._categorical_call import CategoricalCall
 from eligibility.ops._loss_backends import taker_of
@@ -73,7 +74,10 @@ def reinforce_gradient(
         and (reduction == "mean" and isinstance(action, Tensor))
         and is_small(logits, action, advantage, entropy_coef)
     ):
-        return _cpu.small_loss(logits, action, advantage, entropy_coef)
+        try:
+            return _cpu.small_loss(logits, action, advantage, entropy_coef)
+        except InvalidTypeError:  # no numbers at an address: the long way finds out why
+            pass
     check_choice(reduction, "reduction", ("mean", "sum"), "a gradient is that of one number")
     call = CategoricalCall.check(logits, action, counts, mask, temperature, softcap, ignore_index)
     objective = checked_objective(call, advantage, weight, entropy_coef)

@@ -11,7 +11,6 @@ whatever its action, its advantage and its reference are; its logits need be num
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 from torch import Tensor
@@ -23,7 +22,6 @@ from eligibility.ops._categorical_call import CategoricalCall, check_logits_argu
 from eligibility.ops._loss_backends import taker_of
 from eligibility.ops._loss_node import small_loss, taken_loss
 from eligibility.ops._policy_objective import (
-    check_clip,
     check_estimated,
     check_policy_coefficients,
     check_reduction,
@@ -177,13 +175,15 @@ def clipped_policy_loss(
         "pass those of the policy that sampled, or use reinforce_loss, which needs none",
     )
     call = CategoricalCall.check(logits, action, None, mask, temperature, softcap, ignore_index)
-    objective = checked_objective(call, advantage, weight, entropy_coef, old_log_prob, ref_log_prob)
-    check_policy_coefficients(clip, kl_coef, kl_estimator)
-    objective = replace(objective, clip=check_clip(clip))
-    if kl_estimator != "exact":
+    clip = check_policy_coefficients(clip, kl_coef, kl_estimator)
+    is_exact = kl_estimator == "exact"
+    objective = checked_objective(
+        *(call, advantage, weight, entropy_coef, old_log_prob, ref_log_prob, clip),
+        *((0.0, "k3") if is_exact else (kl_coef, kl_estimator)),
+    )
+    if not is_exact:
         check_estimated(kl_coef, ref_log_prob)
         check_unread(ref_logits, "ref_logits", kl_estimator, "ref_logits")
-        objective = replace(objective, kl_coef=kl_coef, kl_estimator=kl_estimator)
         return _result(PolicyLoss(call, objective, reduction, z_loss_coef), reuse_logits)
     check_unread(ref_log_prob, "ref_log_prob", kl_estimator, "ref_logits")
     reference = _checked_reference(call, ref_logits)

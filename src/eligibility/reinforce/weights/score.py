@@ -11,7 +11,7 @@ from torch.distributions import Categorical, Distribution
 
 from eligibility.errors import InvalidTypeError, ShapeError
 from eligibility.rules.outcomes import check_value
-from eligibility.shapes import check_action
+from eligibility.shapes import check_action, check_device
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,9 @@ class Score:
                 f"{list(policy.batch_shape)} and event shape {list(policy.event_shape)}; "
                 "its first axis must be that of the samples",
             )
+        # An index of another device reads memory that holds nothing.
+        like = policy.logits if isinstance(policy, Categorical) else inputs[0]
+        check_device(action, like, "action", "logits" if like is not inputs[0] else "inputs")
         if isinstance(policy, Categorical):
             check_action(action, policy.probs.shape[-1])
         check_value(policy, action)
