@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 from eligibility.audit.quadrature import COARSE, off_the_nodes, rule
 from eligibility.audit.trace import Draw, Trace
@@ -87,6 +88,12 @@ class Choices:
             value = self._nodes[picked]
         self.draws.append(Draw("action", probs, picked, loc, scale, loc + scale * value))
         return value
+
+    def settle(self, position: int) -> None:
+        """Nothing depends on this choice: its other outcomes are not visited."""
+        draw = self.draws[position]
+        certain = tuple(float(outcome == draw.picked) for outcome in range(len(draw.probs)))
+        self.draws[position] = replace(draw, probs=certain)
 
     def _next_position(self) -> int:
         position = len(self.draws)

@@ -16,7 +16,7 @@ _DOUBLE, _SINGLE = torch.float64, torch.float32
 
 def raise_precision(patches: Patches) -> None:
     """Make every name of a shorter float mean the 64-bit one."""
-    _know_storages()
+    _know_dtypes()
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     patches.later(lambda: torch.set_default_dtype(before))
@@ -31,8 +31,12 @@ def raise_precision(patches: Patches) -> None:
         patches.set(np, name, np.float64)
 
 
-def _know_storages() -> None:
-    """torch makes its tables of storages once, at first use; they need the names as they are."""
+def _know_dtypes() -> None:
+    """Tables of dtypes are made once, ours and torch's: they need the names as they are."""
+    import eligibility.arguments
+    import eligibility.ops._cpu
+    import eligibility.rules  # noqa: F401
+
     torch.storage._dtype_to_storage_type_map()
     torch.storage._storage_type_to_dtype_map()
     torch._weights_only_unpickler._get_allowed_globals()

@@ -114,6 +114,7 @@ def probe_of(
             masked,
             recorder.job.other_end,
             recorder.add_environment,
+            recorder.on_close,
             shown=recorder.shown,
         )
     except NotImplementedError as error:

@@ -86,6 +86,7 @@ class Probe(gymnasium.Env[Any, Any]):
         masked: Where it says which actions are allowed: "info", "method" (``action_masks``), or "".
         other_end: Show the first state's observation at the end of a terminated episode.
         on_copy: Told of every copy that is made of this one.
+        on_close: Told when it is closed.
         shown: What becomes of every observation before the program sees it.
     """
 
@@ -105,13 +106,14 @@ class Probe(gymnasium.Env[Any, Any]):
         masked: str = "",
         other_end: bool = False,
         on_copy: Callable[[Probe], None] = lambda copied: None,
+        on_close: Callable[[Probe], None] = lambda closed: None,
         shown: Callable[[Any], Any] = copy.deepcopy,
     ) -> None:
         self.observation_space = shown_space(observation_space, dtype)
         self.action_space = action_space
         self.size, self.four_tuple = size, four_tuple
         self._choose, self._on_reset, self._on_step = choose, on_reset, on_step
-        self._on_copy = on_copy
+        self._on_copy, self._on_close = on_copy, on_close
         self._observations = observations_of(self.observation_space, action_space)
         if other_end:
             self._observations = [*self._observations[:TERMINAL], self._observations[0]]
@@ -171,6 +173,10 @@ class Probe(gymnasium.Env[Any, Any]):
         if self.four_tuple:
             return observation, reward, terminated or truncated, {}
         return observation, reward, terminated, truncated, self._info()
+
+    def close(self) -> None:
+        """It is not needed any more."""
+        self._on_close(self)
 
     def render(self, *args: Any, **kwargs: Any) -> Any:
         """Nothing to see."""

@@ -78,6 +78,11 @@ class Recorder:
         self._environments: list[Probe] = []
         self._episodes: dict[int, int] = {}
         self._between_episodes: dict[int, bool] = {}
+        self._closed: set[int] = set()
+        self._starts: dict[int, int] = {}  # by environment: the draw of its first state
+        self._chosen: int | None = (
+            None  # the draw of a problem that has not told yet what it is for
+        )
         self.noise = Noise(self)
         self.is_parameter: Callable[[torch.Tensor], None] = lambda tensor: None
         self._others: OtherNumbers | None = None
@@ -117,10 +122,25 @@ class Recorder:
         elif self._others is not None and not self.steps:
             self._others.mark()  # the program may have set its seed after an earlier reset
         index = self._index(environment)
-        self._episodes[index] = self._episodes.get(index, -1) + 1
+        self._closed.discard(index)
+        if self._chosen is not None:
+            self._starts[index], self._chosen = self._chosen, None
+        last = self._last.get(index)
+        # a second reset before any step starts the same episode
+        self._episodes[index] = 0 if last is None else last.episode + 1
         self._between_episodes[index] = True
         if index in self._last and self._groups and index not in self._served:
             self._ignore(environment, index)
+
+    def on_close(self, environment: Probe) -> None:
+        """No action is for it any more; one that was only looked at has never been there."""
+        index = self._index(environment)
+        self._closed.add(index)
+        if index not in self._last:
+            self._episodes.pop(index, None)
+            self._between_episodes.pop(index, None)
+            if index in self._starts:
+                self.choices.settle(self._starts.pop(index))
 
     def on_step(
         self,
@@ -134,6 +154,7 @@ class Recorder:
     ) -> float:
         """A transition was made; what it earns, by the job or else by the problem."""
         self._stop_if_complete()
+        self._chosen = None
         number = sum(step.executed for step in self.steps)
         if number < len(self.job.rewards) and state != TERMINAL:
             reward = self.job.rewards[number]
@@ -183,6 +204,7 @@ class Recorder:
         if self._lacks_last_update() and not self.choices.closed:
             return 0  # the start of an episode that is never played
         self._stop_if_complete()
+        self._chosen = len(self.choices.draws)
         return self.choices.choose(probs, "environment")
 
     def _index(self, environment: Probe) -> int:
@@ -243,7 +265,7 @@ class Recorder:
         self, environment: Probe, index: int, components: Array
     ) -> tuple[tuple[tuple[int, ...], ...], tuple[bool, ...]]:
         """Of each call that may have drawn this action: its choices, and whether the values fit."""
-        active = sorted(self._episodes)
+        active = sorted(self._episodes.keys() - (self._closed - {index}))
         position = active.index(index)
         widths = {len(components), environment.numbers.draws}
         groups, matches = [], []

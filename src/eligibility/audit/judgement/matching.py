@@ -43,6 +43,7 @@ _SHARE = 1e-3  # a match must come from the composition itself, not from what ma
 # Where a discount comes from, as the report says it.
 GIVEN, MEASURED, TEXT = "as given", "measured: the powers in its weights", "of the program's text"
 CONFIRMED = "its gradients bear it out, with γλ as measured"
+FITTED = "measured: with it the expected gradient is exact"
 USUAL, NOT_FOUND = "a usual value, which its gradients bear out", "not found: 1"
 _SAME_CONSTANT = 1e-6  # relative difference of measured constants that is none
 
@@ -341,7 +342,7 @@ def uses(evidence: Evidence) -> Iterator[tuple[str, Booleans]]:
     if (complete != present).any():
         yield "complete-episodes", complete
     first = present & (evidence.episode == 0)
-    if (first != present).any() and (first != complete).any():
+    if first.any() and (first != present).any() and (first != complete).any():
         yield "first-episodes", first
 
 
