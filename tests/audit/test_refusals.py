@@ -88,7 +88,7 @@ def test_choices_end_where_there_are_none_too_many_or_enough(
 
 _TRACE: dict[str, Any] = {
     "outcome": "updated", "detail": "", "file": "", "line": 0, "steps": [], "updates": [],
-    "scores": [], "shapes": [[2, 3]], "notes": [], "facts": [],
+    "scores": [], "shapes": [[2, 3]], "notes": [], "facts": [], "made": [], "slopes": [],
     "draws": [["action", [0.5, 0.5], 1, None, None, None]],
 }  # fmt: skip
 
@@ -153,7 +153,7 @@ def test_an_agent_without_the_method_that_was_named_is_refused() -> None:
         el.audit_agent(lambda: SimpleNamespace(learn=learn), update="learn")
     with pytest.raises(InvalidTypeError, match="`module`: got function, expected"):
         el.audit_module(lambda states: states)  # type: ignore[arg-type]
-    with pytest.raises(InvalidValueError, match="`max_paths`: got 0, expected a positive number"):
+    with pytest.raises(InvalidValueError, match="`max_paths`: got 0, expected a whole number >= 1"):
         el.audit_loss(lambda log_prob, returns: -(log_prob * returns).sum(), max_paths=0)
 
 
@@ -161,3 +161,33 @@ def test_every_field_of_a_step_survives_its_way_through_json() -> None:
     step = Step(0, 0, 1, 2, 0.5, 3, True, False, ((1, 2), (3,)), (True, False), False, (1.0,))
     record = json.loads(json.dumps(astuple(step)))
     assert parse_trace(_TRACE | {"steps": [record]}).steps == (step,)
+
+
+_CONSOLE = """
+import torch
+import eligibility as el
+
+class Agent:
+    def __init__(self):
+        self.net = torch.nn.Linear(4, 2)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        self.log_probs = []
+    def act(self, observation):
+        dist = torch.distributions.Categorical(logits=self.net(torch.as_tensor(observation)))
+        action = dist.sample()
+        self.log_probs.append(dist.log_prob(action))
+        return int(action)
+    def update(self, rewards):
+        loss = -(torch.stack(self.log_probs) * sum(rewards)).sum()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        self.log_probs.clear()
+
+print(el.audit_agent(Agent, discount=1.0, max_paths=40).verdict)
+"""
+
+
+def test_an_agent_that_was_typed_in_a_console_is_audited() -> None:
+    done = subprocess.run([sys.executable, "-c", _CONSOLE], capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["unbiased"], done.stderr[-800:]

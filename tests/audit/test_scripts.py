@@ -71,7 +71,7 @@ def test_the_command_names_the_fault_its_line_and_its_fix(tmp_path: Path) -> Non
         ),
         (
             ["fine.py", "--discount", "2"],
-            "error: `discount`: got 2, expected γ in [0, 1]; pass the program's γ",
+            "error: `discount`: got 2, expected a number in [0, 1]; 1 means no discount",
         ),
     ],
 )

@@ -398,7 +398,7 @@ def _source_of(audited: Callable[..., Any]) -> Source | None:
     target = type(audited) if isinstance(audited, nn.Module) else audited
     try:
         file = inspect.getsourcefile(target)
-    except TypeError:
+    except (OSError, TypeError):  # a class of a console has no file
         file = None
     if file is None or not file.endswith(".py") or not Path(file).is_file():
         return None  # typed in a console, or a block of a page

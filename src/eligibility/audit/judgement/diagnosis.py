@@ -13,7 +13,7 @@ from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.conventions import HARMLESS, conventions_of, describe
 from eligibility.audit.judgement.critic import OWN_RETURN
 from eligibility.audit.judgement.evidence import Evidence, gather
-from eligibility.audit.judgement.exact import Bias, bias, least_bias
+from eligibility.audit.judgement.exact import Bias, bias, fitted_bias, least_bias
 from eligibility.audit.judgement.hotelling import (
     EPISODES,
     FALSE_POSITIVES,
@@ -23,6 +23,7 @@ from eligibility.audit.judgement.hotelling import (
 )
 from eligibility.audit.judgement.matching import (
     CONFIRMED,
+    FITTED,
     MEASURED,
     NOT_FOUND,
     USUAL,
@@ -93,15 +94,24 @@ def _judge(case: Case, evidence: Evidence) -> tuple[AuditReport, Match | None]:
     if match is not None:
         evidence = evidence.restricted(dict(uses(evidence)).get(match.use, evidence.present))
         line = timeline(evidence)
-    measured = least_bias(evidence, line, _discounts(case, match))
+    case, measured = _measured_bias(case, evidence, line, match)
     return _conclude(case, evidence, line, match, measured, warnings, faults), match
 
 
-def _discounts(case: Case, match: Match | None) -> tuple[float, ...]:
-    """The discounts of the returns that a gradient may be that of; 1 where nothing tells."""
+def _measured_bias(
+    case: Case, evidence: Evidence, line: Timeline, match: Match | None
+) -> tuple[Case, Bias]:
+    """The bias at the discount that is known; else at the one with which there is none, or at 1."""
     if match is not None:
-        return (match.form.discount,)
-    return (1.0,) if case.constants.origin == USUAL else case.constants.discounts
+        return case, bias(evidence, line, match.form.discount)
+    if case.constants.origin != USUAL:
+        return case, least_bias(evidence, line, case.constants.discounts)
+    plain = bias(evidence, line, 1.0)
+    found = fitted_bias(evidence, line) if case.survey.exhaustive else plain
+    if found.residual >= case.tolerance or plain.residual < case.tolerance:
+        return case, plain
+    constants = replace(case.constants, discounts=(found.discount,), origin=FITTED)
+    return replace(case, constants=constants), found
 
 
 def _origin(case: Case, match: Match | None) -> str:
@@ -273,9 +283,9 @@ def wants_test(case: Case, report: AuditReport) -> bool:
 
 
 def _matters(convention: Convention) -> bool:
-    """Whether a convention biases the gradient, as far as is known."""
+    """Whether a convention biases the gradient, as far as is known; a sample may not tell."""
     unmeasured = convention.bias is None and convention.name not in HARMLESS
-    return bool(convention.bias) or unmeasured
+    return bool(convention.bias or convention.error) or unmeasured
 
 
 def _faults_of_shape(case: Case, match: Match | None, measured: Bias) -> list[Finding]:

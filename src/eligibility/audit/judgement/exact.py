@@ -9,7 +9,10 @@ import numpy as np
 
 from eligibility.audit.arrays import Array
 from eligibility.audit.judgement.evidence import Evidence
+from eligibility.audit.judgement.sections import refined
 from eligibility.audit.judgement.timeline import Timeline
+
+_GRID: Array = np.linspace(0.0, 1.0, 21)
 
 
 @dataclass(frozen=True)
@@ -60,3 +63,13 @@ def bias(evidence: Evidence, line: Timeline, discount: float) -> Bias:
 def least_bias(evidence: Evidence, line: Timeline, discounts: Sequence[float]) -> Bias:
     """The discount that the program's expected gradient fits best; the first of equals."""
     return min((bias(evidence, line, discount) for discount in discounts), key=lambda b: b.residual)
+
+
+def fitted_bias(evidence: Evidence, line: Timeline) -> Bias:
+    """The discount of all in [0, 1] that the program's expected gradient fits best."""
+
+    def residual(discount: float) -> float:
+        return bias(evidence, line, discount).residual
+
+    start = float(min(_GRID, key=residual))
+    return bias(evidence, line, refined(residual, start, _GRID[1]))

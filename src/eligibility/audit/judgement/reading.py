@@ -14,6 +14,7 @@ import numpy as np
 from eligibility.audit.arrays import Array, Booleans, Integers
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.measured import Measured
+from eligibility.audit.judgement.sections import refined
 
 _EXPLAINS = 1e-5  # share of M that a reading may leave
 _GRID = np.linspace(0.0, 1.0, 21)
@@ -195,7 +196,7 @@ def _fitted(
         start = float(_GRID[int(np.argmin(found))])
         if min(found) > _PROMISING:
             return None
-        best = min((start, *_ratios(credit), _refined(left, start)), key=left)
+        best = min((start, *_ratios(credit), refined(left, start, _GRID[1])), key=left)
     base = shape(places, best)
     factor, beta, off = _solve(credit, base, rows(places, base))
     if off > _EXPLAINS * size or (mean and abs(beta) < _EXPLAINS):
@@ -210,16 +211,6 @@ def _ratios(credit: Array) -> Iterator[float]:
         ratios = (credit[:, 1:] / credit[:, :-1]).ravel()
     close = ratios[np.isfinite(ratios) & (ratios > 0.01) & (ratios <= 1.0 + 1e-9)]
     yield from np.unique(close.round(13)).tolist()
-
-
-def _refined(left: Callable[[float], float], start: float) -> float:
-    """A minimum near ``start``, by golden sections."""
-    low, high = max(start - 0.05, 0.0), min(start + 0.05, 1.0)
-    ratio = (np.sqrt(5.0) - 1.0) / 2.0
-    for _ in range(50):
-        a, b = high - ratio * (high - low), low + ratio * (high - low)
-        low, high = (low, b) if left(a) < left(b) else (a, high)
-    return (low + high) / 2.0
 
 
 def _solve(credit: Array, base: Array, mean: Array) -> tuple[Array, float, float]:

@@ -72,7 +72,7 @@ def with_second_update(
     if later.verdict in _PASSED and not _differs(report, later):
         report = _with_conventions(report, later)
         return _with_findings(_with_cut(report, rounds), found, 2)
-    if later.verdict == "inconclusive" or not later.findings:
+    if later.verdict == "inconclusive" or not (later.findings or later.verdict in _PASSED):
         note = f"the second update was not judged: {later.summary}"
         return _with_findings(replace(report, notes=(*report.notes, note)), found, 1)
     if _again(case, second, case_of(rounds.whole), match):
