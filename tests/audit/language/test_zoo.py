@@ -12,7 +12,7 @@ import torch
 
 import eligibility as el
 from eligibility.audit.language.arguments import bind
-from eligibility.audit.language.behaviour import Behaviour
+from eligibility.audit.language.behaviour import behaviour_named
 from eligibility.audit.language.languages import Language, make_world
 from tests.audit.language.zoo.blind import CLEAN, FAULTY
 from tests.audit.language.zoo.parts import Recipe, clean_recipes, faulty_recipes
@@ -33,10 +33,10 @@ def in_one_style(recipes: list[Recipe]) -> Iterator[tuple[str, Recipe]]:
     return zip(itertools.cycle(STYLES), recipes, strict=False)
 
 
-def exact_residual(arguments: dict[str, Any]) -> float:
+def exact_residual(arguments: dict[str, Any], behaviour: str = "policy") -> float:
     """‖E[g] − c ∇E[R]‖ / ‖E[g]‖ by a plain loop over outcomes: the label, without the audit's."""
     language = Language(**SIZES)
-    world = make_world(language, 0, Behaviour())
+    world = make_world(language, 0, behaviour_named(behaviour, 1.0, language.vocabulary))
     rows = range(language.prompts * language.group_size)
     loss = bind(
         arguments["loss"], arguments.get("advantage"), None, world.batch(torch.tensor([2, 1, 0, 2]))

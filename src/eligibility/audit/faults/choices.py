@@ -135,6 +135,14 @@ CHOICES = (
         "ratios beyond a bound are replaced by it: less variance, some bias",
     ),
     Choice(
+        "masked-importance",
+        "tokens whose ratio is beyond a bound do not count: less variance, some bias",
+    ),
+    Choice(
+        "soft-clipped",
+        "the further a token's ratio is from 1, the less it counts, as in SAPO",
+    ),
+    Choice(
         "micro-batch-mean",
         "the normaliser is the micro-batch's: answers in one with fewer tokens count more",
     ),

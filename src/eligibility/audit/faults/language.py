@@ -123,3 +123,34 @@ FIXES = {
     "advantage-not-detached": "advantages = (rewards - beta * kl.detach()) - baseline",
     "entropy-sign": "loss = pg_loss - entropy_coef * entropy",
 }
+
+# What to write instead of a convention, where one does not want what it does.
+INSTEAD = {
+    "mean-over-each-episode": "(terms * mask).sum(1).mean(), or divided by a constant length",
+    "mean-over-time": "(terms * mask).sum() / (rows * max_length): the same divisor in every batch",
+    "micro-batch-mean": "divide each micro-batch's sum by the number of rows of the whole batch",
+    "padded-width": "(terms * mask).sum() / (rows * max_length): a constant, not the batch's width",
+    "whitened": "rewards minus the group's mean, without the division by its deviation",
+    "batch-scaled": "advantages without the division, or divided by a running deviation",
+    "scaled": "rewards without the division, or divided by a running deviation",
+    "centred": "a choice without a bias: the factor (G-1)/G is a learning rate's",
+    "leave-one-out": "a choice without a bias",
+    "constant-scale": "a choice without a bias: the factor is a learning rate's",
+    "groups-mixed": "subtract the mean of the answers to the same prompt",
+    "truncated-masked": "keep answers that were cut, with the reward that they deserve",
+    "kl-in-reward": "a choice: leave it out, and the objective is E[R] alone",
+    "kl-per-token": (
+        "for the KL of whole answers: rewards - beta * (log_probs - ref_log_probs).detach().sum(1)"
+    ),
+    "total-variation": "kl = 0.5 * (log_probs - ref_log_probs) ** 2",
+    "entropy-bonus": "a choice: leave it out, and the objective is E[R] alone",
+    "token-ratio": "ratio = ((log_probs - old_log_probs) * mask).sum(1, keepdim=True).exp()",
+    "sequence-ratio": "a choice without a bias; the token's ratio has less variance and a bias",
+    "geometric-mean-ratio": (
+        "ratio = ((log_probs - old_log_probs) * mask).sum(1, keepdim=True).exp()"
+    ),
+    "clipped": "one step for each batch of answers, so that no ratio reaches the bound",
+    "truncated-importance": "a larger bound: the bias falls, and the variance rises",
+    "masked-importance": "truncate instead: ratio.clamp(max=bound), which keeps every token",
+    "soft-clipped": "ratio * advantages, without the gate, and few steps for each batch",
+}

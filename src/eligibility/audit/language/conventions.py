@@ -9,10 +9,12 @@ import numpy as np
 import torch
 
 from eligibility.audit.faults import CHOICES
-from eligibility.audit.language.behaviour import Behaviour
+from eligibility.audit.faults.language import INSTEAD
 from eligibility.audit.language.facts import TOLERANCE, Facts, against
+from eligibility.audit.language.gates import NO_GATE
 from eligibility.audit.language.laws import RATIOS
 from eligibility.audit.language.measurement import true_directions
+from eligibility.audit.language.off_policy import on_policy
 from eligibility.audit.language.places import place_of
 from eligibility.audit.language.reading import Reading, predicted
 from eligibility.audit.language.sample import sample_of
@@ -33,6 +35,12 @@ _OF_RATIO = {
     "sequence-ratio": "sequence-ratio",
     "geometric-mean-ratio": "geometric-mean-ratio",
 }
+_OF_GATE = {
+    "clipped": "clipped",
+    "truncated": "truncated-importance",
+    "masked": "masked-importance",
+    "soft": "soft-clipped",
+}
 _OF_SCALE = {
     "group": "whitened",
     "others of the group": "whitened",
@@ -48,7 +56,14 @@ def conventions_of(facts: Facts) -> tuple[Convention, ...]:
     if facts.residual < TOLERANCE and abs(facts.factor - 1.0) > TOLERANCE:
         found.append(("constant-scale", 0.0))
     return tuple(
-        Convention(name, CHOICES[name].means, bias, 0.0, *place_of(name, facts.operations))
+        Convention(
+            name,
+            CHOICES[name].means,
+            bias,
+            0.0,
+            *place_of(name, facts.operations),
+            instead=INSTEAD[name],
+        )
         for name, bias in dict(found).items()
     )
 
@@ -57,9 +72,12 @@ def _of_reading(facts: Facts) -> Iterator[tuple[str, float | None]]:
     reading = facts.reading
     if reading is None:
         return
-    plain = replace(reading, divisor="constant", scale="none")
+    plain = replace(reading, divisor="constant", scale="none", gate=NO_GATE)
     if reading.factor in RATIOS:
         yield _OF_RATIO[reading.factor], _bias(facts, plain)
+    if reading.gate.kind != "none":  # on weights that have no bias but for it
+        gated = replace(plain, factor="sequence-ratio", gate=reading.gate)
+        yield _OF_GATE[reading.gate.kind], _bias(facts, gated)
     # what the draw does to the others has a name of its own
     facts, plain = _on_policy(facts), replace(plain, factor=_without_ratio(reading.factor))
     parts = [part for part in reading.divisor.split(", ") if part in _OF_DIVISOR]
@@ -84,11 +102,8 @@ def _on_policy(facts: Facts) -> Facts:
     observed = facts.observed
     if observed.outcomes.worlds[0].behaviour.on_policy:
         return facts
-    worlds = tuple(
-        replace(world, behaviour=Behaviour(), measured=None) for world in observed.outcomes.worlds
-    )
-    outcomes = replace(observed.outcomes, worlds=worlds)
-    drawn = torch.cat([outcomes.probabilities(world) for world in worlds]).numpy()
+    outcomes = on_policy(observed.outcomes)
+    drawn = torch.cat([outcomes.probabilities(world) for world in outcomes.worlds]).numpy()
     return replace(
         facts,
         observed=replace(observed, outcomes=outcomes, probability=drawn, drawn=observed.log_probs),

@@ -17,6 +17,7 @@ from eligibility.audit.language.directions import decompose
 from eligibility.audit.language.invariances import invariances
 from eligibility.audit.language.languages import World
 from eligibility.audit.language.measurement import Observed, ascents, observe, true_directions
+from eligibility.audit.language.off_policy import on_policy, tempered, weighed
 from eligibility.audit.language.outcomes import Outcomes
 from eligibility.audit.language.places import Operation, operations
 from eligibility.audit.language.reading import EXACT, EXACT_IN_SINGLE, Reading, read
@@ -83,10 +84,21 @@ class Facts:
     invariances: Mapping[str, float] = field(default_factory=dict)
     operations: tuple[Operation, ...] = ()
 
+    @property
+    def explained(self) -> bool:
+        """Whether every part of the gradient was read."""
+        return self.reading is not None and (self.regularisers is not None or not self.regularised)
+
 
 def measure(bound: BoundLoss, outcomes: Outcomes) -> Facts:
     """Everything that the judgement needs, of one loss."""
-    facts = facts_of(observe(bound, outcomes), bound.micro_batch)
+    drawn = not outcomes.worlds[0].behaviour.on_policy
+    plain = observe(bound, on_policy(outcomes)) if drawn else None
+    observed = observe(bound, outcomes)
+    facts = facts_of(observed, bound.micro_batch, plain)
+    if facts.reading is None and outcomes.worlds[0].behaviour.temperature != 1.0:
+        scored = facts_of(tempered(observed), bound.micro_batch, plain)
+        facts = facts if scored.reading is None else scored
     world = outcomes.worlds[0]
     in_value, in_gradient = _reference(bound, world, outcomes.chosen)
     outcome = mixed_outcome(world, outcomes.chosen)
@@ -102,27 +114,25 @@ def measure(bound: BoundLoss, outcomes: Outcomes) -> Facts:
     )
 
 
-def facts_of(observed: Observed, micro_batch: int | None) -> Facts:
+def facts_of(observed: Observed, micro_batch: int | None, plain: Observed | None = None) -> Facts:
     """What the gradients of every outcome tell, without another call of the loss.
 
     Args:
         observed: The gradients.
         micro_batch: Rows of a micro-batch; None: there is one.
+        plain: Of the same answers, drawn from the policy that is scored; None: unknown.
     """
-    outcomes = observed.outcomes
-    behaviour = outcomes.worlds[0].behaviour
-    named = _wanted(observed, outcomes)
-    odd, even = (np.nan_to_num(part) for part in (observed.odd, observed.even))
-    reward_part, other_part = observed.expected(odd), observed.expected(even)
-    expected = reward_part + other_part
-    factor, residual, cosine = against(expected, named["reward"], _typical(observed))
-    whole = sample_of(observed, observed.ascent, micro_batch)
-    rewarded = replace(whole, ascent=sample_of(observed, observed.odd, None).ascent)
-    other = replace(whole, ascent=sample_of(observed, observed.even, None).ascent)
-    regularised = other.size > TOLERANCE * whole.size
-    reading = _first(lambda exact: read(rewarded, not behaviour.on_policy, exact))
-    terms = _first(lambda exact: read_regularisers(other, reading, exact)) if regularised else None
-    components, unexplained = _components(reward_part, other_part, named, _typical(observed), terms)
+    named = _wanted(observed, observed.outcomes)
+    read = plain and _read_off_policy(observed, plain, micro_batch)
+    found = read or _read(observed, micro_batch)
+    other_part = observed.expected(np.nan_to_num(found.other))
+    expected = observed.expected(np.nan_to_num(observed.ascent))
+    reward_part = expected - other_part
+    typical = _typical(observed)
+    factor, residual, cosine = against(expected, named["reward"], typical)
+    components, unexplained = _components(
+        reward_part, other_part, named, typical, found.regularisers
+    )
     return Facts(
         observed=observed,
         directions=named,
@@ -134,12 +144,42 @@ def facts_of(observed: Observed, micro_batch: int | None) -> Facts:
         cosine=cosine,
         components=components,
         unexplained=unexplained,
-        reading=reading,
-        regularisers=terms,
-        regularised=regularised,
+        reading=found.reading,
+        regularisers=found.regularisers,
+        regularised=found.regularised,
         padded=_share(np.nan_to_num(observed.padded), np.nan_to_num(observed.ascent)),
-        sample=whole,
+        sample=sample_of(observed, observed.ascent, micro_batch),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Read:
+    """The reading of a loss, and what no reward has a part in."""
+
+    reading: Reading | None
+    regularisers: Regularisers | None
+    regularised: bool
+    other: Array
+
+
+def _read(observed: Observed, micro_batch: int | None) -> _Read:
+    whole = sample_of(observed, observed.ascent, micro_batch)
+    rewarded = replace(whole, ascent=sample_of(observed, observed.odd, None).ascent)
+    other = replace(whole, ascent=sample_of(observed, observed.even, None).ascent)
+    regularised = other.size > TOLERANCE * whole.size
+    off_policy = not observed.outcomes.worlds[0].behaviour.on_policy
+    reading = _first(lambda exact: read(rewarded, off_policy, exact))
+    terms = _first(lambda exact: read_regularisers(other, reading, exact)) if regularised else None
+    return _Read(reading, terms, regularised, observed.even)
+
+
+def _read_off_policy(observed: Observed, plain: Observed, micro_batch: int | None) -> _Read | None:
+    """With the help of the same answers on policy."""
+    known = _read(plain, micro_batch)
+    if known.reading is None or not observed.finite.all():
+        return None
+    found = weighed(observed, plain, known.reading)
+    return found and replace(known, reading=found[0], other=found[1])
 
 
 def _traced(observed: Observed, outcome: Tensor) -> TokenBatch:

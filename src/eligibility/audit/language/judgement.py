@@ -10,7 +10,7 @@ from eligibility.audit.faults import FAULTS
 from eligibility.audit.faults.language import FIXES
 from eligibility.audit.language.conventions import convention_of_term, conventions_of
 from eligibility.audit.language.facts import TOLERANCE, Facts
-from eligibility.audit.language.places import NOWHERE, Place, place_of
+from eligibility.audit.language.places import NOWHERE, Place, place_of, ratio_of_one
 from eligibility.audit.language.wanted import wanted_components
 from eligibility.audit.reporting.report import AuditReport, Finding
 
@@ -107,9 +107,15 @@ def _of_reading(facts: Facts) -> Iterator[tuple[str, str]]:
         yield _credit_fault(facts), f"only the last token has a weight {every}"
     behaviour = facts.observed.outcomes.worlds[0].behaviour
     if reading.factor == "one" and not behaviour.on_policy and facts.residual > TOLERANCE:
-        drawn = behaviour.source in ("old", "rollout")
-        rule = "off-policy-uncorrected" if drawn else "behaviour-not-scored"
-        yield rule, f"the weights do not depend on the ratio {every}"
+        yield _uncorrected(facts), f"the weights do not depend on the ratio {every}"
+
+
+def _uncorrected(facts: Facts) -> str:
+    """What answers of another policy without a ratio come from."""
+    if any(ratio_of_one(operation) for operation in facts.operations):
+        return "ratio-always-one"
+    source = facts.observed.outcomes.worlds[0].behaviour.source
+    return "off-policy-uncorrected" if source in ("old", "rollout") else "behaviour-not-scored"
 
 
 def _own_share(facts: Facts) -> float:
@@ -178,8 +184,7 @@ def _verdict(facts: Facts, findings: tuple[Finding, ...]) -> str:
         return "biased"  # also where E[R] has its gradient: a divergence without one was asked for
     if facts.residual < TOLERANCE:
         return "unbiased"
-    read = facts.reading is not None and (facts.regularisers is not None or not facts.regularised)
-    return "convention" if read and facts.padded < TOLERANCE else "unexplained"
+    return "convention" if facts.explained and facts.padded < TOLERANCE else "unexplained"
 
 
 def _summary(verdict: str, facts: Facts, findings: tuple[Finding, ...], biasing: list[str]) -> str:
@@ -216,6 +221,8 @@ def _rule(facts: Facts) -> str:
         said.append(f"divided by: {reading.divisor}")
     if reading.factor != "one":
         said.append(f"times the {reading.factor}")
+    if reading.gate.kind != "none":
+        said.append(str(reading.gate))
     if reading.pattern != "all":
         said.append(reading.pattern)
     if facts.regularisers is not None:

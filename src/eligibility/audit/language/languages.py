@@ -17,7 +17,9 @@ from eligibility.errors import InvalidValueError
 
 END = 0  # the token that ends an answer, and pads
 # Standard deviations of the probe's logits, and of what the other policies differ by.
-_SPREAD, _REFERENCE, _DRIFT, _MISMATCH = 0.8, 0.5, 0.3, 0.1
+_SPREAD, _REFERENCE = 0.8, 0.5
+# State after state: most differ a little, some by so much that bounds of a ratio are passed.
+_DRIFT, _MISMATCH = (0.4, 1.2, 0.1), (0.05, 0.2, 1.2)
 
 
 @dataclass(frozen=True)
@@ -257,13 +259,14 @@ def make_world(language: Language, seed: int, behaviour: Behaviour) -> World:
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
     shape = (language.prompts, language.table_rows, language.vocabulary)
+    turns = torch.arange(shape[0])[:, None, None] + torch.arange(shape[1])[:, None]
     logits = _SPREAD * numbers(*shape)
     return World(
         language=language,
         logits=logits,
         ref_logits=logits + _REFERENCE * numbers(*shape),
-        old_logits=logits + _DRIFT * numbers(*shape),
-        rollout_logits=logits + _MISMATCH * numbers(*shape),
+        old_logits=logits + torch.tensor(_DRIFT)[turns % 3] * numbers(*shape),
+        rollout_logits=logits + torch.tensor(_MISMATCH)[turns % 3] * numbers(*shape),
         rewards=numbers(language.prompts, len(language.answers)) + 0.3,
         unembedding=torch.eye(language.vocabulary, dtype=torch.float64)
         + 0.3 * numbers(language.vocabulary, language.vocabulary),

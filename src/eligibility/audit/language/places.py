@@ -27,6 +27,7 @@ _NOT_THE_LOSS = (str(Path(torch.__file__).parent), str(Path(__file__).parent), "
 _POLICY = frozenset({"log_probs", "logits", "hidden", "unembedding"})
 _REWARDS = frozenset({"rewards", "token_rewards"})
 _REFERENCE = frozenset({"ref_log_probs", "ref_logits"})
+_BEHAVIOUR = frozenset({"old_log_probs", "rollout_log_probs"})
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Operation:
         floating: Whether its result is floating-point.
         size: Elements of its result.
         finite: Whether the result is, or some tensor read was not.
+        ones: Whether its result is 1 everywhere.
     """
 
     name: str
@@ -56,6 +58,7 @@ class Operation:
     floating: bool
     size: int
     finite: bool
+    ones: bool
 
 
 def operations(bound: BoundLoss, batch: TokenBatch) -> list[Operation]:
@@ -101,6 +104,7 @@ class _Recorder(TorchFunctionMode):
                     floating=tensor.is_floating_point(),
                     size=tensor.numel(),
                     finite=not finite or bool(torch.isfinite(tensor).all()),
+                    ones=bool((tensor == 1).all()),
                 )
             )
         return result
@@ -159,8 +163,18 @@ def _named(*names: str) -> Callable[[Operation], bool]:
 
 def _weighs(op: Operation) -> bool:
     """Policy and behaviour meet."""
-    behaviour = {"old_log_probs", "rollout_log_probs"}
-    return len(op.read) > 1 and bool(op.made & behaviour) and bool(op.made & _POLICY)
+    return len(op.read) > 1 and bool(op.made & _BEHAVIOUR) and bool(op.made & _POLICY)
+
+
+def _bounds(op: Operation) -> bool:
+    """A ratio of policy and behaviour is compared with something."""
+    names = ("clamp", "clip", "minimum", "maximum", "min", "max", "where", "gt", "ge", "lt", "le")
+    return _named(*names)(op) and bool(op.made & _BEHAVIOUR) and not op.made & _REWARDS
+
+
+def ratio_of_one(op: Operation) -> bool:
+    """A ratio of the policy and itself, which is 1 and has the gradient of one."""
+    return _named("exp")(op) and op.ones and op.differentiable and not op.made & _BEHAVIOUR
 
 
 def _both(*tests: Test) -> Test:
@@ -250,6 +264,11 @@ _TESTS: dict[str, tuple[Test, ...]] = {
     "token-ratio": (_weighs,),
     "sequence-ratio": (_weighs,),
     "geometric-mean-ratio": (_weighs,),
+    "clipped": (_bounds, _weighs),
+    "truncated-importance": (_bounds, _weighs),
+    "masked-importance": (_bounds, _weighs),
+    "soft-clipped": (_both(_named("sigmoid"), _weighs), _weighs),
+    "ratio-always-one": (ratio_of_one,),
     "kl-in-reward": (_compares,),
     "kl-per-token": (_compares,),
     "total-variation": (_compares,),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from eligibility.audit.arrays import Array
+from eligibility.audit.language.gates import NO_GATE, Gate
 from eligibility.audit.language.laws import (
     COMMON_SCALES,
     DIVISORS,
@@ -39,6 +40,7 @@ class Reading:
         pattern: Key of `PATTERNS`.
         factor: Key of `FACTORS` or `RATIOS`.
         scored: Key of `SCORED`.
+        gate: What becomes of ratios beyond bounds.
         residual: ‖what is not explained‖ / ‖weights‖ over every batch.
     """
 
@@ -49,6 +51,7 @@ class Reading:
     pattern: str = "all"
     factor: str = "one"
     scored: str = "taken"
+    gate: Gate = NO_GATE
     residual: float = 1.0
 
 
@@ -183,4 +186,5 @@ def predicted(sample: Sample, reading: Reading) -> Array:
         )
         advantage = advantage * inverse
     weights = np.where(sample.mask, law * advantage[..., None], 0.0)
+    weights = weights * reading.gate(sample, weights)
     return np.asarray(weights[..., None] * SCORED[reading.scored](sample))

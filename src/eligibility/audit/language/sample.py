@@ -83,10 +83,20 @@ class Sample:
         return Sample(**kept)
 
 
-def sample_of(observed: Observed, ascent: Array, slice_rows: int | None) -> Sample:
-    """The finite outcomes of the worlds with the rewards as they are, with some of the gradient."""
+def sample_of(
+    observed: Observed, ascent: Array, slice_rows: int | None, negated: bool = False
+) -> Sample:
+    """The finite outcomes of the worlds with the rewards as they are, with some of the gradient.
+
+    Args:
+        observed: The outcomes.
+        ascent: [N, B, W, V] the part of the gradient that is looked at.
+        slice_rows: Rows of a micro-batch; None: all.
+        negated: Whether the worlds with the negated rewards are in it as well.
+    """
     finite = np.isfinite(observed.odd).all(axis=(1, 2, 3))  # in both worlds of a pair
-    kept = np.flatnonzero(finite & (observed.world % 2 == 0) & (observed.probability > 0))
+    wanted = negated | (observed.world % 2 == 0)
+    kept = np.flatnonzero(finite & wanted & (observed.probability > 0))
     reference = np.exp(observed.ref_logits - observed.ref_logits.max(-1, keepdims=True))
     rows = observed.rewards.shape[1]
     return Sample(

@@ -68,12 +68,13 @@ def _conventions(report: AuditReport) -> str:
     rows = "".join(
         f'<tr><td class="what">{escape(c.name)}</td>'
         f"<td>{c.size}</td>"
-        f'<td class="what">{escape(c.means)}</td><td class="what">{escape(c.place)}</td></tr>'
+        f'<td class="what">{escape(c.means)}</td><td class="what">{escape(c.instead)}</td>'
+        f'<td class="what">{escape(c.place)}</td></tr>'
         for c in report.conventions
     )
     head = (
         '<tr><th class="what">convention</th><th>bias</th><th class="what">what it does</th>'
-        "<th></th></tr>"
+        '<th class="what">without it</th><th></th></tr>'
     )
     return f'<div class="wide"><table>{head}{rows}</table></div>'
 

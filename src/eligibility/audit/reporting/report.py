@@ -49,6 +49,7 @@ class Convention:
         error: Standard error of that bias; 0 where every path was run.
         file: Where it is made; empty if unknown.
         line: Where, from 1; 0 if unknown.
+        instead: What to write if it is not wanted; empty if unknown.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Convention:
     error: float = 0.0
     file: str = ""
     line: int = 0
+    instead: str = ""
 
     @property
     def place(self) -> str:
@@ -271,6 +273,7 @@ class AuditReport:
                 "convention_biases": {c.name: c.bias for c in self.conventions},
                 "convention_errors": {c.name: c.error for c in self.conventions},
                 "convention_places": {c.name: f"{c.file}:{c.line}" for c in placed},
+                "convention_alternatives": {c.name: c.instead for c in self.conventions},
                 "weights": [vars(row) for row in self.weights],
                 "scale": _number(self.scale),
                 "credit": vars(self.credit) if self.credit else None,

@@ -36,6 +36,11 @@ def renderable(report: AuditReport) -> RenderableType:
         parts += [Text(), Text(f"RULE   {report.rule}")]
     if report.conventions:
         parts += [Text(), _conventions(report)]
+        parts += [
+            Text(f"without {c.name}: {c.instead}", style="dim")
+            for c in report.conventions
+            if c.bias and c.instead
+        ]
     if report.components:
         parts += [Text(), _components(report)]
     if report.credit is not None:
