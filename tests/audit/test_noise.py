@@ -173,6 +173,7 @@ def test_a_normal_action_that_keeps_its_graph_is_biased() -> None:
         Attached, environment="MountainCarContinuous-v0", discount=1.0, max_paths=40
     )
     assert report.verdict == "biased", report.text()
+    assert [finding.rule for finding in report.findings] == ["action-keeps-its-graph"]
 
 
 @pytest.mark.parametrize("chain", [("log", "neg", "log", "neg"), ("logit",)])

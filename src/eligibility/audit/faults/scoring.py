@@ -62,6 +62,21 @@ FAULTS = (
         look=("log_prob",),
     ),
     Fault(
+        id="action-keeps-its-graph",
+        title="the action that is scored carries a gradient",
+        means=(
+            "the action is drawn as mean + scale × noise and keeps its graph, so that the mean "
+            "cancels in its own log-probability: only the scale is trained"
+        ),
+        fix="action = dist.sample()  # or dist.rsample().detach()",
+        example="action = dist.rsample()\nlog_prob = dist.log_prob(action)      # ∂/∂mean is 0",
+        note=(
+            "ln N(m + σz; m, σ²) is −ln σ − z²/2: its gradient is −∂ ln σ for every action. The "
+            "audit finds that this vector in place of each eligibility explains every path."
+        ),
+        look=("rsample", "log_prob"),
+    ),
+    Fault(
         id="component-not-scored",
         title="a component of the action is not scored",
         means=(

@@ -27,6 +27,10 @@ _PROBABILITY = Scoring(
     "probability-not-log-probability",
     "each eligibility comes with the probability of its action as a factor",
 )
+_ATTACHED = Scoring(
+    "action-keeps-its-graph",
+    "each action, whichever it is, comes with the gradient of −ln σ alone",
+)
 
 
 @dataclass(frozen=True)
@@ -82,17 +86,25 @@ def _right_forms(line: Timeline, constants: Constants) -> Iterator[Candidate]:
 def _of_density(
     evidence: Evidence, line: Timeline, constants: Constants, volumes: Array
 ) -> Scoring | None:
-    """Of real actions: whether each eligibility comes with the density of its action."""
+    """Of real actions: what comes in the place of each eligibility ∂ ln p.
+
+    It is p ∂ ln p where the density is scored, and −∂ ln σ where the action keeps its graph.
+    """
     size = float(np.linalg.norm(evidence.ascent))
-    density = np.exp(evidence.log_prob - volumes)
+    density = np.exp(evidence.log_prob - volumes)[..., None]
+    scored = (
+        (_PROBABILITY, density * evidence.eligibility),
+        (_ATTACHED, -evidence.entropy * evidence.present[..., None]),
+    )
     for form in _right_forms(line, constants):
         with np.errstate(all="ignore"):
-            weights = form.weights(line) * density
-        column = np.einsum("pi,pid->pd", weights, evidence.eligibility)
-        square = float((column**2).sum())
-        factor = float((column * evidence.ascent).sum()) / square if square else 0.0
-        if np.linalg.norm(evidence.ascent - factor * column) < _AGREES * size:
-            return _PROBABILITY
+            weights = form.weights(line)
+        for scoring, scores in scored:
+            column = np.einsum("pi,pid->pd", weights, scores)
+            square = float((column**2).sum())
+            factor = float((column * evidence.ascent).sum()) / square if square else 0.0
+            if np.linalg.norm(evidence.ascent - factor * column) < _AGREES * size:
+                return scoring
     return None
 
 
