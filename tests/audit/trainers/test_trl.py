@@ -83,6 +83,34 @@ def test_rloo_has_the_divergence_of_whole_answers_in_its_reward(tmp_path: Path) 
     assert found == pytest.approx({"reward": 1.0, "kl-reverse": -0.5}, rel=10 * SINGLE)
 
 
+def test_the_second_update_of_each_batch_has_the_ratio_to_the_policy_that_drew(
+    tmp_path: Path,
+) -> None:
+    """dr_grpo: the first is exact; in the second each token has its own ratio, which is a bias."""
+    script = tmp_path / "twice.py"
+    options = 'loss_type="dr_grpo", scale_rewards="none", num_iterations=2'
+    script.write_text(SCRIPT.format(kind="GRPO", options=options), encoding="utf-8")
+    report = scripts.audit_script(script)
+    assert report.verdict == "convention"
+    assert report.summary.startswith("in the second update, ")
+    assert report.updates == 2
+    assert report.residual < SINGLE  # of the first
+    biases = {c.name: c.bias for c in report.conventions}
+    assert biases.keys() == {"centred", "constant-scale", "token-ratio"}
+    assert biases["token-ratio"] > 1e-3
+    assert any("times the token-ratio" in note for note in report.notes)
+
+
+def test_rloos_second_update_is_exact_as_the_first(tmp_path: Path) -> None:
+    """It has the ratio of whole answers, which turns one expectation into the other."""
+    script = tmp_path / "twice.py"
+    options = "beta=0.0, num_iterations=2"
+    script.write_text(SCRIPT.format(kind="RLOO", options=options), encoding="utf-8")
+    report = scripts.audit_script(script)
+    assert (report.verdict, report.updates) == ("unbiased", 2), report.summary
+    assert any("times the sequence-ratio" in note for note in report.notes)
+
+
 def test_the_recipe_is_acquitted_as_trls_own_trainer_is(tmp_path: Path) -> None:
     """With the loss of eligibility under it, in one pass: the same gradient of every outcome."""
     script = tmp_path / "recipe.py"

@@ -96,24 +96,48 @@ class StateWeights:
         )
         self.parameters = sum(p.numel() for p in self._trained)
         self._slopes = torch.empty(0)
+        self._kept: list[tuple[list[Tensor], Tensor]] = []  # parameters and slopes of each policy
         self._visits: list[tuple[int, int, int]] = []  # row, position, state
 
-    def fit(self, seed: int) -> None:
-        """Give the states generic logits, by Levenberg and Marquardt's method.
+    def fit(self, seed: int, drift: float = 0.0) -> None:
+        """Give the states generic logits; with a drift, also those of a later policy.
 
         Parameters that are 0 stay it. Where no parameters give these logits, the nearest are kept.
+
+        Args:
+            seed: Of the logits.
+            drift: By how much log π(token) of the later policy differs at most.
         """
         generator = torch.Generator().manual_seed(seed)
         count = len(self._prompts) * len(states())
         wanted = _SPREAD * torch.randn(count, generator=generator, dtype=torch.float64)
+        self._kept = [self._approached(wanted, _CLOSE)]
+        if drift:
+            change = 2 * torch.rand(count, generator=generator, dtype=torch.float64) - 1
+            wanted = self._differentiated()[0] + 0.8 * drift * change
+            self._kept.append(self._approached(wanted, 0.1 * drift))
+        self.take(0)
+
+    @torch.no_grad()
+    def take(self, policy: int) -> None:
+        """Be the policy of the rollout, 0, or the later one, 1."""
+        values, self._slopes = self._kept[policy]
+        for parameter, value in zip(self._trained, values, strict=True):
+            parameter.copy_(value)
+
+    def _approached(self, wanted: Tensor, close: float) -> tuple[list[Tensor], Tensor]:
+        """Parameters that give these differences of logits, and the slopes there.
+
+        By Levenberg and Marquardt's method.
+        """
         moved = torch.cat([(p != 0).flatten() for p in self._trained])
         damping = 1.0
         differences, slopes = self._differentiated()
         for _ in range(_TRIALS):
             free, missing = slopes * moved, wanted - differences
-            if float(missing.norm()) < _CLOSE:
+            if float(missing.norm()) < close:
                 break
-            inner = free @ free.T + damping * torch.eye(count, dtype=torch.float64)
+            inner = free @ free.T + damping * torch.eye(len(wanted), dtype=torch.float64)
             change = free.T @ torch.linalg.solve(inner, missing)
             self._move(change)
             found = self._differentiated()
@@ -122,7 +146,7 @@ class StateWeights:
             else:
                 self._move(-change)
                 damping *= 5
-        self._slopes = self._differentiated()[1]
+        return [p.detach().clone() for p in self._trained], self._differentiated()[1]
 
     @torch.no_grad()
     def _move(self, change: Tensor) -> None:

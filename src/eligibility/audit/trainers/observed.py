@@ -13,15 +13,18 @@ from eligibility.audit.trainers.record import Policies, Record, Table
 from eligibility.audit.trainers.tiny import GROUP, LENGTH, PROMPTS, VOCABULARY
 
 
-def observed_from(record: Record, temperature: float) -> Observed:
+def observed_from(record: Record, temperature: float, again: bool = False) -> Observed:
     """The gradients by the logits divided by a temperature, with what they belong to.
 
     Args:
         record: A measured one.
         temperature: At which the policy is the softmax of its logits.
+        again: Of the second time that the answers were trained on, by a later policy.
     """
     language = Language(len(PROMPTS), GROUP, LENGTH, VOCABULARY)
-    worlds = tuple(_world(language, policies, temperature) for policies in record.policies)
+    now = record.later if again else record.policies
+    pairs = zip(now, record.policies, strict=True)
+    worlds = tuple(_world(language, new, old, temperature, again) for new, old in pairs)
     listed = outcomes(record.ordered)
     chosen = torch.tensor([answers for answers, _ in listed])
     run = Outcomes(
@@ -31,24 +34,28 @@ def observed_from(record: Record, temperature: float) -> Observed:
         orders=torch.tensor([orders for _, orders in listed]).double(),
         ordered=record.ordered,
     )
-    gradients = torch.tensor(record.gradients, dtype=torch.float64)
+    measured = record.gradients_again if again else record.gradients
+    gradients = torch.tensor(measured, dtype=torch.float64)
     ascent = -temperature * gradients.reshape(len(worlds), *chosen.shape, LENGTH, VOCABULARY)
     return observed_of(run, ascent)
 
 
-def _world(language: Language, policies: Policies, temperature: float) -> World:
-    logits = _table(language, policies.logits) / temperature
-    reference = policies.reference or policies.logits
+def _world(
+    language: Language, now: Policies, old: Policies, temperature: float, again: bool
+) -> World:
+    logits = _table(language, now.logits) / temperature
+    old_logits = _table(language, old.logits) / temperature
+    reference = now.reference or now.logits
     return World(
         language=language,
         logits=logits,
         ref_logits=_table(language, reference) / temperature,
-        old_logits=logits,
-        rollout_logits=logits,
-        rewards=torch.tensor(policies.rewards, dtype=torch.float64),
+        old_logits=old_logits,
+        rollout_logits=old_logits,
+        rewards=torch.tensor(now.rewards, dtype=torch.float64),
         unembedding=torch.eye(VOCABULARY, dtype=torch.float64),
-        behaviour=Behaviour(),
-        measured=_table(language, policies.drawn).log(),
+        behaviour=Behaviour("old" if again else "policy"),
+        measured=_table(language, now.drawn).log(),
     )
 
 

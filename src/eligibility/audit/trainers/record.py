@@ -41,13 +41,16 @@ class Record:
             rewards of the other sign.
         ordered: Whether groups were run in every order of their answers.
         gradients: [N, B, W, V] of the loss at the logits of each row's positions, block by block.
+        later: The policies after some steps, if a group of answers is trained on again.
+        gradients_again: As ``gradients``, of those policies.
         leak: Largest relative part of a parameters' gradient that ``gradients`` do not explain.
         prompt_share: Largest part of a gradient that is at the logits of a prompt.
         temperature: That the program's configuration names; 1 otherwise.
         kl_coefficient: Likewise; 0 if there is none.
         micro_batches: Into how many an update is split.
         parameters: Trained numbers.
-        steps: Optimizer steps on each group of answers.
+        steps: Optimizer steps on each group of answers, each time that it is trained on.
+        drift: By how much log π(token) differs when it trains on them again; 0 if it does not.
         seconds: Of the training.
         notes: What was set aside.
     """
@@ -61,6 +64,8 @@ class Record:
     policies: list[Policies] = field(default_factory=list)
     ordered: bool = False
     gradients: Any = field(default_factory=list)
+    later: list[Policies] = field(default_factory=list)
+    gradients_again: Any = field(default_factory=list)
     leak: float = 0.0
     prompt_share: float = 0.0
     temperature: float = 1.0
@@ -68,6 +73,7 @@ class Record:
     micro_batches: int = 1
     parameters: int = 0
     steps: int = 1
+    drift: float = 0.0
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
 
@@ -84,5 +90,6 @@ class Record:
 def read_record(line: str) -> Record:
     """The record in a line of JSON."""
     data = json.loads(line)
-    data["policies"] = [Policies(**each) for each in data["policies"]]
+    for name in ("policies", "later"):
+        data[name] = [Policies(**each) for each in data[name]]
     return Record(**data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -52,6 +53,7 @@ class Sampler:
         self._states: StateWeights | None = None
         self._options: dict[str, Any] = {}
         self._steps: list[Tensor] = []
+        self._again = False  # whether the answers are those that have been trained on before
         register_optimizer_step_pre_hook(self._before_step)
 
     def answer(self, model: Any, rows: list[Tokens], options: dict[str, Any]) -> list[Tokens]:
@@ -116,6 +118,7 @@ class Sampler:
         other = second[[*_swapped(tuple(range(len(_MIXED))))]]
         change = float((other - first).norm() / first.norm().clamp(min=1e-30))
         record.gradients.clear()
+        record.gradients_again.clear()
         record.ordered = change > _SAME
         pairs = 1 if record.ordered else self._pairs
         every = outcomes(record.ordered)
@@ -130,7 +133,7 @@ class Sampler:
             reference = self.reference(model) if self.reference is not None else None
             if isinstance(reference, torch.nn.Module):
                 StateWeights(reference, self._prompts).fit(seed=world + 1)
-            self._states.fit(seed=world)
+            self._states.fit(seed=world, drift=self.record.drift)
         made = Policies(self._states.logits(model))
         made.drawn = [[self._drawn_with(model, (*p, *s)) for s in states()] for p in self._prompts]
         if self.reference is not None:
@@ -139,6 +142,10 @@ class Sampler:
             [self.reward(p, answer) for answer in answers()] for p in range(len(self._prompts))
         ]
         self.record.policies.append(made)
+        if self.record.drift:
+            self._states.take(1)
+            self.record.later.append(replace(made, logits=self._states.logits(model)))
+            self._states.take(0)
 
     def _drawn_with(self, model: Any, tokens: Tokens) -> list[float]:
         """The probabilities of the next token as transformers draws it, by its own scores."""
@@ -160,27 +167,45 @@ class Sampler:
         return probabilities[:VOCABULARY]
 
     def _before_step(self, optimizer: Any, args: Any, options: Any) -> None:
-        """Read the gradient; without one, no optimizer moves a parameter."""
+        """Read the gradient; without one, no optimizer moves a parameter.
+
+        Once a group of answers has been trained on, the policy is the later one until the next.
+        """
         if self._states is None or not self.record.policies:
             return
         self._steps.append(self._states.gradient())
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 parameter.grad = None
+        record = self.record
+        if record.drift and not self._again and len(self._steps) == record.steps:
+            self._keep(record.gradients)
+            self._states.take(1)
+            self._again = True
 
     def _close_outcome(self) -> None:
-        """The mean gradient of the steps on the answers that were given last."""
-        if not self._steps or self._states is None or self._rows is None:
+        """What the steps on the answers that were given last leave, and the first policy again."""
+        if self._states is None:
             return
+        if self._steps:
+            self._keep(self.record.gradients_again if self._again else self.record.gradients)
+        if self._again:
+            self._states.take(0)
+            self._again = False
+        self._announce(len(self.record.gradients), self._total)
+
+    def _keep(self, gradients: Any) -> None:
+        """Add the mean gradient of the steps so far."""
+        assert self._rows is not None
+        assert self._states is not None
         record, gradient = self.record, torch.stack(self._steps).mean(0)
         table, prompt_share = self._rows.collected(len(self._steps))
         table, leak = self._states.as_trained(gradient, table)
         record.steps = len(self._steps)
         record.leak = max(record.leak, leak)
         record.prompt_share = max(record.prompt_share, prompt_share)
-        record.gradients.append(table.tolist())
+        gradients.append(table.tolist())
         self._steps.clear()
-        self._announce(len(record.gradients), self._total)
 
 
 _ONE_TOKEN = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -79,6 +80,7 @@ def fit(settings: Any, record: Record) -> None:
     record.note(GENERAL)
 
 
+_FARTHEST = 0.2  # log of an answer's ratio
 _OWN_DEFAULT = {"fsdp", "parallelism_config"}
 
 
@@ -97,7 +99,7 @@ def _make_small(settings: Any, record: Record) -> None:
     accumulation = min(getattr(settings, "gradient_accumulation_steps", 1) or 1, 2)
     several = _steps_per_generation(settings)
     micro_batches = 2 if accumulation > 1 or several > 1 else 1
-    values = {
+    values: dict[str, Any] = {
         "num_generations": GROUP,
         "num_generations_eval": GROUP,
         "max_completion_length": LENGTH,
@@ -112,8 +114,23 @@ def _make_small(settings: Any, record: Record) -> None:
         if hasattr(settings, name):
             setattr(settings, name, value)
     record.micro_batches = micro_batches
+    record.steps = micro_batches if several > 1 else 1
+    record.drift = _drift(settings) if values["num_iterations"] > 1 else 0.0
     record.temperature = float(getattr(settings, "temperature", None) or 1.0)
     record.kl_coefficient = float(getattr(settings, "beta", None) or 0.0)
+
+
+def _drift(settings: Any) -> float:
+    """How far a later policy may be: so that the ratio of no answer is clipped.
+
+    What clipping does depends on how far a program's policy has moved; its ratios do not.
+    """
+    low = getattr(settings, "epsilon", None) or 0.2
+    high = getattr(settings, "epsilon_high", None) or low
+    bounds = [-math.log1p(-min(low, 0.9)), math.log1p(high)]
+    if (delta := getattr(settings, "delta", None)) is not None and delta > 1:
+        bounds.append(math.log(delta))
+    return min(*bounds, _FARTHEST) / LENGTH
 
 
 def _steps_per_generation(settings: Any) -> int:

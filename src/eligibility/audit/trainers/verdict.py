@@ -21,8 +21,12 @@ def report_of(record: Record, program: str) -> AuditReport:
     """What is said of a program that was run."""
     if record.outcome != "measured":
         return _refusal(record, program)
-    facts = _facts(record)
-    report = judge(facts, program, (record.file or program, record.line))
+    facts, temperature = _facts(record)
+    place = (record.file or program, record.line)
+    report = judge(facts, program, place)
+    if record.drift and len(record.gradients_again) == len(record.gradients):
+        again = judge(_facts_at(record, temperature, again=True), program, place)
+        report = _with_second(report, again, record.drift)
     notes = (*_described(record), *report.notes, *record.notes)
     findings = report.findings
     if record.prompt_share > _SINGLE:
@@ -36,12 +40,62 @@ def report_of(record: Record, program: str) -> AuditReport:
     )
 
 
-def _facts(record: Record) -> Facts:
+def _with_second(first: AuditReport, again: AuditReport, drift: float) -> AuditReport:
+    """The report of both updates: what the second has besides stands beside what the first has.
+
+    One that no name explains, of a loss whose first update has one, is told and not judged.
+    """
+    known = {finding.rule for finding in first.findings} | {"unexplained"}
+    faults = tuple(
+        replace(finding, evidence=f"in the second update: {finding.evidence}")
+        for finding in again.findings
+        if finding.rule not in known
+    )
+    worse = any(finding.severity == "fault" for finding in faults)
+    named = {convention.name for convention in first.conventions}
+    others = tuple(c for c in again.conventions if c.name not in named)
+    verdict = "convention" if first.verdict == "unbiased" and any(c.bias for c in others) else ""
+    read = again.rule or "a weight that no composition of the known laws gives"
+    note = (
+        f"second update, by a policy whose log π(token) differs by up to {drift:.2g} (so little "
+        f"that nothing is clipped; a bias of the ratio grows with it): {read}"
+    )
+    base = again if worse else first
+    return replace(
+        first,
+        verdict=again.verdict if worse else verdict or first.verdict,
+        summary=f"in the second update, {again.summary}" if worse or verdict else base.summary,
+        findings=(*first.findings, *faults),
+        conventions=(*first.conventions, *others),
+        paths=first.paths + again.paths,
+        predicted_paths=first.predicted_paths + again.predicted_paths,
+        updates=2,
+        notes=(note, *first.notes),
+    )
+
+
+def _facts(record: Record) -> tuple[Facts, float]:
     """The facts of the policy at the configured temperature; or at 1, if only that is scored."""
-    facts = _facts_at(record, record.temperature)
-    if facts.reading is None and record.temperature != 1.0:
+    facts, temperature = _facts_at(record, record.temperature), record.temperature
+    if facts.reading is None and temperature != 1.0:
         plain = _facts_at(record, 1.0)
-        facts = plain if plain.reading is not None else facts
+        facts, temperature = (plain, 1.0) if plain.reading is not None else (facts, temperature)
+    return facts, temperature
+
+
+def _facts_at(record: Record, temperature: float, again: bool = False) -> Facts:
+    observed = observed_from(record, temperature, again)
+    worlds = observed.outcomes.worlds
+    sampled = worlds[0].old_logits if again else worlds[0].logits
+    scored = sampled.softmax(-1)[:, : len(observed.language.states)]
+    drawn = worlds[0].drawn.exp()[:, : len(observed.language.states)]
+    if float((scored - drawn).abs().max()) > _DRAWN_AS_SCORED:
+        # what the sampler did to the logits is in the drawn probabilities; here its name is enough
+        named = Behaviour(worlds[0].behaviour.source, top_p=0.5)
+        marked = tuple(replace(world, behaviour=named) for world in worlds)
+        observed = replace(observed, outcomes=replace(observed.outcomes, worlds=marked))
+    rows = GROUP * len(PROMPTS)
+    facts = facts_of(observed, rows // record.micro_batches if record.micro_batches > 1 else None)
     return replace(
         facts,
         reference_in_value=bool(record.kl_coefficient and record.policies[0].reference),
@@ -49,24 +103,9 @@ def _facts(record: Record) -> Facts:
     )
 
 
-def _facts_at(record: Record, temperature: float) -> Facts:
-    observed = observed_from(record, temperature)
-    worlds = observed.outcomes.worlds
-    scored = worlds[0].logits.softmax(-1)[:, : len(observed.language.states)]
-    drawn = worlds[0].drawn.exp()[:, : len(observed.language.states)]
-    if float((scored - drawn).abs().max()) > _DRAWN_AS_SCORED:
-        # what the sampler did to the logits is in the drawn probabilities; here its name is enough
-        named = Behaviour(top_p=0.5)
-        marked = tuple(replace(world, behaviour=named) for world in worlds)
-        observed = replace(observed, outcomes=replace(observed.outcomes, worlds=marked))
-    rows = GROUP * len(PROMPTS)
-    return facts_of(observed, rows // record.micro_batches if record.micro_batches > 1 else None)
-
-
 def _described(record: Record) -> tuple[str, ...]:
-    steps = (
-        "" if record.steps == 1 else f", {record.steps} steps on each (the policy does not move)"
-    )
+    times = ", each twice" if record.drift else ""
+    steps = f"{times}" if record.steps == 1 else f"{times}, {record.steps} steps on each"
     parts = "" if record.micro_batches == 1 else f", in {record.micro_batches} micro-batches"
     return (
         f"{record.version} {record.trainer}: trained once on every group of answers{steps}{parts}, "
