@@ -45,8 +45,14 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
         name = PurePosixPath(_notebook(page.file.src_uri)).name
         link = f"[Download it as a notebook]({name}){{ download }}"
         markdown = _FIRST_WORDS.sub(lambda found: f"{found[0]} {link}", markdown, count=1)
-    markdown = _FORMULA.sub(lambda found: convert(found[1].strip(), display="block"), markdown)
+    markdown = _FORMULA.sub(_formula, markdown)
     return _HELP.sub(lambda found: f"```text\n{_output_of(found[1])}```", markdown)
+
+
+def _formula(found: re.Match[str]) -> str:
+    """A formula; one that is wider than the page scrolls by itself."""
+    drawn = convert(found[1].strip(), display="block")
+    return f'<div class="formula">{drawn}</div>'
 
 
 def on_post_page(output: str, *, page: Any, **_: Any) -> str:
