@@ -168,3 +168,21 @@ def test_credit_components_and_invariances_are_drawn_on_the_page() -> None:
     data = json.loads(LANGUAGE.to_json())
     assert data["components"] == {"reward": 0.25, "kl-forward": -0.125}
     assert data["wanted"] == {"reward": 0.25, "kl-reverse": -0.125}
+
+
+def test_a_place_is_relative_and_comes_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "agent.py"
+    program.write_text("import torch\nloss = -log_prob * total\n", encoding="utf-8")
+    found = replace(FINDING, file=str(program), line=2)
+    assert found.place == f"{program.as_posix()}:2"
+    monkeypatch.chdir(tmp_path)
+    assert found.place == "agent.py:2"
+    report = replace(REPORT, findings=(found,))
+    assert "WHERE  agent.py:2\n       loss = -log_prob * total\n" in report.text()
+    assert "loss = -log_prob * total" in report.html()
+    cells = [{"cell_type": "code", "source": "a = 1\nb = 2"}]
+    (tmp_path / "n.ipynb").write_text(json.dumps({"cells": cells}), encoding="utf-8")
+    assert replace(FINDING, file="n.ipynb#cell-1", line=2).code == "b = 2"
+    assert replace(FINDING, file="gone.py").code == ""

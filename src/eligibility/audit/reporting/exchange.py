@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree
 
 import eligibility
-from eligibility.audit.reporting.report import AuditReport, Finding
+from eligibility.audit.reporting.report import AuditReport, Finding, relative_to_here
 
 
 def render_sarif(report: AuditReport) -> str:
@@ -50,15 +49,8 @@ def _result(finding: Finding) -> dict[str, Any]:
 
 def _address(file: str) -> str:
     """A reference as SARIF wants it: relative to the working folder, or a file address."""
-    path = _relative(file)
+    path = relative_to_here(file)
     return path.as_uri() if path.is_absolute() else quote(path.as_posix(), safe="/#")
-
-
-def _relative(file: str) -> Path:
-    """Relative to the working folder, if it is within."""
-    path = Path(file)
-    inside = path.is_absolute() and path.is_relative_to(Path.cwd())
-    return path.relative_to(Path.cwd()) if inside else path
 
 
 def render_junit(report: AuditReport) -> str:
@@ -82,15 +74,14 @@ def render_junit(report: AuditReport) -> str:
     elif failed:
         faults = report.faults
         for fault in faults[:1]:
-            case.set("file", str(_relative(fault.file)))
+            case.set("file", str(relative_to_here(fault.file)))
             case.set("line", str(max(fault.line, 1)))
         # a test case has one failure: those who read it look at the first only
         message = "; ".join(finding.title for finding in faults) or report.summary
         kinds = " ".join(finding.rule for finding in faults) or report.verdict
         failure = ElementTree.SubElement(case, "failure", message=message, type=kinds)
         failure.text = "\n\n".join(
-            f"{finding.file}:{finding.line}\n{finding.means}\nFix: {finding.fix}"
-            for finding in faults
+            f"{finding.place}\n{finding.means}\nFix: {finding.fix}" for finding in faults
         )
     ElementTree.SubElement(case, "system-out").text = report.text()
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)

@@ -50,11 +50,11 @@ def render_html(report: AuditReport) -> str:
 
 
 def _finding(finding: Finding) -> str:
-    place = f"{finding.file}:{finding.line}" if finding.line else finding.file
     rows = {
         finding.severity: f"<strong>{escape(finding.title)}</strong>",
         "means": escape(finding.means),
-        "where": f"<code>{escape(place)}</code>",
+        "where": f"<code>{escape(finding.place)}</code>"
+        + (f"<br><code>{escape(finding.code)}</code>" if finding.code else ""),
         "seen": escape(finding.evidence),
         "fix": f"<code>{escape(finding.fix)}</code>",
     }

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import linecache
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from eligibility.errors import EligibilityError
+from eligibility.notebooks import script_of
 
 FAULTY = ("biased", "wrong-sign", "no-gradient")
 # Without a judgement: nothing could be measured; or what was measured follows no known rule.
@@ -36,6 +41,32 @@ class Finding:
     line: int
     fix: str
     severity: str = "fault"
+
+    @property
+    def place(self) -> str:
+        """File and line as they are shown: relative to the working folder, if within."""
+        file = relative_to_here(self.file).as_posix() if self.file else ""
+        return f"{file}:{self.line}" if self.line else file
+
+    @property
+    def code(self) -> str:
+        """The text of the line as it stands in the file or cell; "" if it cannot be read."""
+        path, _, cell = self.file.partition("#cell-")
+        if not cell:
+            return linecache.getline(path, self.line).strip()
+        with suppress(EligibilityError):
+            lines, places = script_of(Path(path))
+            for text, place in zip(lines.splitlines(), places, strict=False):
+                if place == (int(cell), self.line):
+                    return text.strip()
+        return ""
+
+
+def relative_to_here(file: str) -> Path:
+    """The path relative to the working folder, if it is within."""
+    path = Path(file)
+    inside = path.is_absolute() and path.is_relative_to(Path.cwd())
+    return path.relative_to(Path.cwd()) if inside else path
 
 
 @dataclass(frozen=True)

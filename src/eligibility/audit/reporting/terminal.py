@@ -68,8 +68,9 @@ def _finding(finding: Finding) -> Table:
     style = "bold red" if finding.severity == "fault" else "bold yellow"
     grid.add_row(Text(finding.severity.upper(), style=style), Text(finding.title, style="bold"))
     grid.add_row("MEANS", Text(finding.means))
-    place = f"{finding.file}:{finding.line}" if finding.line else finding.file
-    grid.add_row("WHERE", Text(place))
+    grid.add_row("WHERE", Text(finding.place))
+    if finding.code:
+        grid.add_row("", Text(finding.code, style="cyan"))
     grid.add_row("SEEN", Text(finding.evidence))
     grid.add_row("FIX", Text(finding.fix))
     grid.add_row("RULE", Text(finding.rule, style="dim"))
