@@ -297,3 +297,14 @@ def test_a_rollout_without_memory_is_refused() -> None:
     )
     with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):
         _longer(np.empty((0, 10**18), np.int64), 1024)
+
+
+def test_training_ends_after_its_seconds_and_goes_on_from_there() -> None:
+    options = {"seed": 4, "environments": 4, "stop_at": float("inf")}
+    stopped = Reinforce("CartPole-v1", **options).learn(max_seconds=0)
+    assert stopped.progress.updates == 1
+    whole = Reinforce("CartPole-v1", **options).learn(total_steps=400)
+    stopped.learn(total_steps=400)
+    assert stopped.progress.steps == whole.progress.steps
+    for one, other in zip(stopped.network.parameters(), whole.network.parameters(), strict=True):
+        assert torch.equal(one, other)

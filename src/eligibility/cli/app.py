@@ -25,6 +25,7 @@ from eligibility.cli.plot import plot
 from eligibility.cli.sweep import sweep
 from eligibility.cli.train import train
 from eligibility.errors import EligibilityError, OutputError
+from eligibility.train.domains import HABITS
 
 app = typer.Typer(
     name="eligibility",
@@ -85,8 +86,8 @@ def main(arguments: list[str] | None = None) -> None:
         # The usage errors of Typer have no common public type across its versions, but this method.
         if not hasattr(error, "format_message"):
             raise
-        given = sys.argv[1:] if arguments is None else arguments
-        _fail(f"{error.format_message()} {_remedy(given)}")
+        given = sys.argv[1:] if arguments is None else list(arguments)
+        _fail(_usage(error.format_message(), given))
     sys.exit(status if isinstance(status, int) else 0)
 
 
@@ -109,6 +110,16 @@ def _too_large(message: str) -> EligibilityError:
         "what this machine has free",
         "choose smaller sizes, or fewer environments",
     )
+
+
+def _usage(message: str, arguments: list[str]) -> str:
+    """Wrong usage in one line, with what to do about it."""
+    unknown = re.match(r"No such option: --([\w-]+)", message)
+    if unknown and arguments[:1] in (["train"], ["sweep"]):
+        ours = HABITS.get(unknown[1].replace("-", "_"))
+        if ours is not None:
+            return f"No such option: --{unknown[1]}; here it is --{ours.replace('_', '-')}."
+    return f"{message} {_remedy(arguments)}"
 
 
 def _remedy(arguments: list[str]) -> str:

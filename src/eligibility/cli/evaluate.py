@@ -43,7 +43,8 @@ def evaluate(
 ) -> None:
     """Play fresh episodes with trained policies and report the return.
 
-    Each action is the most probable one, unless --stochastic. Runs that differ in nothing but
+    Each action is the most probable one; then the same episodes again with actions drawn from the
+    policy, as in training. With --stochastic these only. Runs that differ in nothing but
     their seed are one result. Intervals are 95 %, by percentile bootstrap over the runs and the
     episodes within them; IQM is the mean of the middle half of the runs' means, or of the episodes
     of a single run.
@@ -60,22 +61,26 @@ def evaluate(
     if video is not None:
         _film(folders, load, video, seed, stochastic)
     groups = {load(folders[0]).config.env: folders} if len(folders) == 1 else group_runs(folders)
+    ways = ("sampled",) if stochastic else ("greedy", "sampled")
     results = {
-        name: play_runs(
-            members, episodes, seed, not stochastic, env=env, allow_modules=allow_module or ()
-        )
+        name: {
+            way: play_runs(
+                members, episodes, seed, way == "greedy", env=env, allow_modules=allow_module or ()
+            )
+            for way in ways
+        }
         for name, members in groups.items()
     }
     if json_:
-        found = [
-            _as_json(groups[name], evaluation, returns)
-            for name, (evaluation, returns) in results.items()
-        ]
+        found = [_as_json(groups[name], played) for name, played in results.items()]
         named = [{"name": name, **one} for name, one in zip(groups, found, strict=True)]
         content: Any = found[0] if len(folders) == 1 else {"groups": named}
         sys.stdout.write(json.dumps(content) + "\n")
-    for name, (evaluation, _) in results.items():
-        typer.echo(_sentence(name, evaluation), err=json_)
+    for name, played in results.items():
+        for way, (evaluation, _) in played.items():
+            typer.echo(_sentence(name, way, evaluation), err=json_)
+        if not stochastic:
+            typer.echo(_difference(*(played[way][0] for way in ways)), err=json_, nl=False)
 
 
 def _film(
@@ -98,19 +103,36 @@ def _film(
     typer.echo(f"filmed an episode of return {total:g} in {video}", err=True)
 
 
-def _as_json(members: list[Path], evaluation: Evaluation, returns: Any) -> dict[str, Any]:
+def _as_json(members: list[Path], played: dict[str, tuple[Evaluation, Any]]) -> dict[str, Any]:
+    """The first way of playing, and the other one, if there is one, under its name."""
+    (_, (evaluation, returns)), *others = played.items()
     where: dict[str, Any] = {"run": str(members[0])}
     if len(members) > 1:
         where = {"folders": [str(run) for run in members], "run_means": returns.mean(1).tolist()}
-    return {**asdict(evaluation), **where}
+    return {**asdict(evaluation), **where} | {way: asdict(found) for way, (found, _) in others}
 
 
-def _sentence(name: str, found: Evaluation) -> str:
+def _difference(greedy: Evaluation, sampled: Evaluation) -> str:
+    """What it means that the two ways of playing differ, if they certainly do."""
+    if greedy.confidence_95[0] > sampled.confidence_95[1]:
+        return (
+            "Drawing the actions costs return: the policy is still undecided where it matters. "
+            "Training is judged by drawn actions; train on, or lower --entropy-coef.\n"
+        )
+    if greedy.confidence_95[1] < sampled.confidence_95[0]:
+        return (
+            "The most probable actions alone do worse: this policy needs its chance, as where "
+            "states look alike. Play it with --stochastic (in Python deterministic=False).\n"
+        )
+    return ""
+
+
+def _sentence(name: str, way: str, found: Evaluation) -> str:
     low, high = found.confidence_95
     start, end = found.interquartile_confidence_95
     number = f"{found.runs} runs, " if found.runs > 1 else ""
     return (
-        f"{name}, {number}{found.episodes} episodes: mean return {found.mean_return:.1f} "
+        f"{name}, {way}, {number}{found.episodes} episodes: mean return {found.mean_return:.1f} "
         f"(95 % interval {low:.1f} to {high:.1f}), IQM {found.interquartile_mean:.1f} "
         f"({start:.1f} to {end:.1f}), standard deviation {found.standard_deviation:.1f}, "
         f"from {found.minimum:g} to {found.maximum:g}"

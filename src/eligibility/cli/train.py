@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import signal
@@ -45,6 +46,7 @@ def train(
     wandb: str | None,
     video: Path | None,
     allow_module: list[str] | None,
+    max_seconds: float | None,
     json_: bool,
     **options: Any,
 ) -> int:
@@ -58,6 +60,11 @@ def train(
     On several processes: torchrun --nproc-per-node 2 -m eligibility train ENV --out FOLDER.
     """
     options, allowed = given(options), allow_module or []
+    seconds = math.inf if max_seconds is None else max_seconds
+    if not seconds > 0:
+        raise InvalidValueError(
+            "`--max-seconds`", f"{seconds:g}", "a number > 0", "leave it out for no limit"
+        )
     if config is not None:
         options = {**read_options(config), **options}
     configured = options.pop("env", None)
@@ -85,7 +92,7 @@ def train(
     received: list[int] = []
     if not model.leads:  # another process keeps the record
         with _stopping_on_signals(received):
-            model.learn(callback=lambda progress: not received)
+            model.learn(callback=lambda progress: not received, max_seconds=seconds)
         return 128 + received[0] if received else 0
     listeners: list[Any] = []
     if wandb is not None:
@@ -108,7 +115,7 @@ def train(
 
     try:
         with display, _stopping_on_signals(received):
-            model.learn(callback=[callback, *listeners])
+            model.learn(callback=[callback, *listeners], max_seconds=seconds)
     except EligibilityError:
         folder.finish()
         raise
@@ -205,6 +212,7 @@ OWN = (
         Path,
         "Go on with the run in this folder; only --steps, --stop-at, --threads may change.",
     ),
+    option("max_seconds", float, "Stop after this many seconds of training. Default: no limit."),
     parameter("allow_module", AllowModule, None),
     option("video", Path, "Film an episode of the trained policy afterwards: .gif, or .mp4."),
     option("wandb", str, "Also log to this project of Weights & Biases."),

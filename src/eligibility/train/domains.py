@@ -165,8 +165,21 @@ def is_number(domain: Domain) -> bool:
     return isinstance(domain.domain if isinstance(domain, Maybe) else domain, Number)
 
 
+# Names that other libraries have for an option.
+HABITS = {
+    "lr": "learning_rate", "gamma": "discount", "ent_coef": "entropy_coef",
+    "total_timesteps": "steps", "timesteps": "steps", "num_envs": "environments",
+    "n_envs": "environments", "batch_size": "environments", "lam": "gae_lambda",
+    "net_arch": "hidden_sizes", "env_id": "env",
+    "normalize_advantage": "normalize", "max_steps": "steps", "max_time": "max_seconds",
+    "target_kl": "natural_gradient",
+}  # fmt: skip
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """What the user probably meant."""
+    if HABITS.get(name) in (known := list(known)):
+        return f"here it is called {HABITS[name]}"
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"did you mean {close[0]}?" if close else "choose one of these"
 

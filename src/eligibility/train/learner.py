@@ -111,12 +111,17 @@ class Reinforce:
         self,
         total_steps: int | None = None,
         callback: Listener | Iterable[Listener] | None = None,
+        *,
+        max_seconds: float = math.inf,
     ) -> Reinforce:
-        """Train until solved or until ``total_steps``; a second call goes on from there.
+        """Train until solved, or until a limit is reached; a second call goes on from there.
 
         Args:
             total_steps: Environment steps in all; default: the config's ``steps``. The rollout
-                that reaches them is finished and learned from.
+                that reaches them is finished and learned from; one rollout is an episode of each
+                environment, so that a few thousand steps more are usual.
+            max_seconds: Seconds of training in all, those before a resumption included. Where
+                they end depends on the machine; up to there the run is the same, bit for bit.
             callback: A function that is called with the `Progress` after each rollout and ends the
                 training by returning False; or a `Callback`, which also hears of the start and
                 the end; or a list of these.
@@ -131,6 +136,8 @@ class Reinforce:
         config = self.config
         limit = config.steps if total_steps is None else total_steps
         check_limit(limit, "total_steps")
+        if max_seconds != math.inf:
+            check_limit(max_seconds, "max_seconds")
         callbacks = Callbacks(callback)
         self.shards.prepare()  # not a part of the time of training
         with callbacks.attending(self), _threads(self.config.threads):
@@ -153,7 +160,8 @@ class Reinforce:
                 if progress.solved:  # for the record only: the weights that did it stay
                     progress = self._differentiate(rollout, whole, progress)
                 self.recent, self.progress = recent, progress
-                if self._processes.any(not callbacks.rollout_ended(progress)):
+                stopped = not callbacks.rollout_ended(progress) or seconds >= max_seconds
+                if self._processes.any(stopped):
                     break
         return self
 
