@@ -61,7 +61,7 @@ def on_post_page(output: str, *, page: Any, **_: Any) -> str:
 
 
 def on_post_template(output: str, *, template_name: str, **_: Any) -> str:
-    """The same for what is no page: 404.html."""
+    """The same for what is not a page: 404.html."""
     return _with_own_shim(output, "") if template_name.endswith(".html") else output
 
 

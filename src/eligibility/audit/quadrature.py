@@ -25,5 +25,5 @@ def rule(nodes: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 
 def off_the_nodes(uniform: float) -> float:
-    """A value of a standard normal number that is no node, from one that is uniform on (0, 1)."""
+    """A value of a standard normal number between the nodes, from one that is uniform on (0, 1)."""
     return _FAR * (2.0 * uniform - 1.0)

@@ -61,7 +61,7 @@ def audit_script(
         InvalidValueError: No such file, no Python, or a limit without sense.
 
     Notes:
-        Conventions such as dropping γ^t are named with the size of their bias and are no faults.
+        Conventions such as dropping γ^t are named with the size of their bias, and are not faults.
 
     Example:
         >>> import tempfile
@@ -160,7 +160,7 @@ def _in_cells(report: AuditReport, script: Path, notebook: Path) -> AuditReport:
     return replace(report, findings=tuple(map(moved, report.findings)))
 
 
-_RUNS = 10  # so many runs of another script may take as long as the one of a language model
+_RUNS = 10  # runs of another script that may take as long as the one of a language model
 
 
 def _silent(what: str, done: int, expected: int) -> None:

@@ -220,7 +220,7 @@ class Trace:
 
     @property
     def probability(self) -> float:
-        """The probability of this run: the product over its choices that are no conditions."""
+        """The probability of this run: the product over its choices, conditions left out."""
         product = 1.0
         for draw in self.draws[self.given :]:
             product *= draw.probs[draw.picked]

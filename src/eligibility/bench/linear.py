@@ -28,10 +28,10 @@ from eligibility.bench.linear_process import (
 )
 from eligibility.errors import InvalidValueError
 
-# A method that takes more than so many times the bare products, and seconds, is measured once.
+# A method that takes more than this many times the bare products, and seconds, is measured once.
 _SLOW, _SLOW_SECONDS = 3.0, 5.0
-# Below so many logits a process for each method costs more than all its steps, and the resident
-# size of a process says nothing: then all are measured here, without their memory.
+# Below this number of logits a process for each method costs more than all its steps, and the
+# resident size of a process says nothing: then all are measured here, without their memory.
 _FEW_LOGITS = 1 << 20
 
 

@@ -95,7 +95,7 @@ def bench(
 
 
 def _check_memory(numbers: int) -> None:
-    """Raise unless logits of so many numbers, with a gradient and a copy of each, fit."""
+    """Raise unless that number of logits, with a gradient and a copy of each, fit."""
     needed, there = 4 * 4 * numbers, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if needed > there:
         raise InvalidValueError(

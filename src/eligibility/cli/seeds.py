@@ -27,7 +27,7 @@ _MOST_SEEDS = 10_000
 
 
 def read_seeds(text: str) -> list[int]:
-    """``3`` as 0, 1, 2: so many seeds; ``0-2,7`` as 0, 1, 2, 7: these."""
+    """``3`` as 0, 1, 2: that number of seeds; ``0-2,7`` as 0, 1, 2, 7: these."""
     number = _whole(text)
     parts = text.split(",") if number is None else [f"0-{number - 1}" if number else ""]
     seeds: list[int] = []

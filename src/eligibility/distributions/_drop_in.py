@@ -80,7 +80,7 @@ def one_of(probs: Any, logits: Any) -> tuple[Any, bool]:
 def check_full_shape(dist: Distribution, value: Tensor) -> None:
     """Raise unless ``value`` is ``[*samples, *batch, *event]``.
 
-    One event for the whole batch is no choice here: with as many rows as categories, indices
+    One event for the whole batch is not offered here: with as many rows as categories, indices
     ``[B]`` would pass for an event ``[K]``.
     """
     check_tensor(value, "value")

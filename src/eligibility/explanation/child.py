@@ -34,9 +34,9 @@ from eligibility.explanation.recorder import Recording, record
 from eligibility.files import write_atomically
 from eligibility.sandbox import limit
 
-# Backward passes that are explained: the first of each line, of so many lines.
+# Lines whose first backward pass is explained, at most.
 _MOST_CALLS = 8
-# After so many passes a training loop repeats itself, and runs on unrecorded.
+# Passes after which a training loop repeats itself, and runs on unrecorded.
 _MOST_RECORDED = 20
 _backward, _gradient = torch.autograd.backward, torch.autograd.grad
 

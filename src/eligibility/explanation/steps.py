@@ -20,7 +20,7 @@ from eligibility.explanation.recorder import Recording
 
 # The attribute in which autograd saves the value of an input, by the number of that input.
 _SAVED_INPUTS = {"self": 0, "other": 1}
-# Of a long graph, so many steps next to the leaves and next to the output are not folded.
+# Steps of a long graph that are not folded next to the leaves, and next to the output.
 _SHOWN_FIRST, _SHOWN_LAST = 6, 12
 
 

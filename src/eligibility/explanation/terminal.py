@@ -28,7 +28,7 @@ from eligibility.explanation.facts import (
 from eligibility.explanation.script import BackwardCall, MissingGradient, ScriptExplanation
 from eligibility.explanation.wording import cell, number, summary
 
-# Local derivatives of at most so many numbers are shown beside their formula.
+# The most numbers of a local derivative that are shown with its formula.
 _SHORT = 4
 # The sections of an explanation, and those that are shown of a script if nothing else is asked for.
 FULL = ("table", "why", "steps", "rule", "checks", "expected", "notes")
@@ -41,7 +41,7 @@ _HEADINGS = {
 _ROWS = 6
 # So many leaves and summands of a leaf are shown.
 _LEAVES, _SUMMANDS = 12, 6
-# Graphs of at most so many operations show the inside of what is folded.
+# The most operations of a graph that shows the inside of what is folded.
 _UNFOLDED = 14
 
 

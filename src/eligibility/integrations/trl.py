@@ -36,8 +36,8 @@ class LinearLoss:
     computed, and such a step takes TRL's own loss.
 
     Raises:
-        InvalidTypeError: The class behind it is no such trainer, or the model's last layer is not
-            a plain linear layer.
+        InvalidTypeError: The class behind it is not such a trainer, or the model's last layer is
+            not a plain linear layer.
         InvalidValueError: The model scales its logits, is prompt-tuned, or has a router's loss; or
             a batch has images.
 
@@ -50,7 +50,7 @@ class LinearLoss:
         if not hasattr(super(), "_get_per_token_logps_and_entropies"):
             raise InvalidTypeError(
                 f"`{type(self).__name__}`",
-                "LinearLoss before a class that is no trainer of TRL",
+                "LinearLoss before a class that is not a trainer of TRL",
                 "GRPOTrainer or RLOOTrainer of trl >= 1.16 after it",
                 "write class Trainer(LinearLoss, GRPOTrainer)",
             )

@@ -13,7 +13,7 @@ from eligibility.errors import InvalidTypeError
 from eligibility.ops import _cpu, _triton
 from eligibility.shapes import are_values_readable, check_action
 
-# Below so many logits the time goes into calls, and torch's own nodes cost less than a Python one.
+# Below this number of logits the time goes into calls, and torch's nodes cost less than Python's.
 _SMALL_FOR_NATIVE = 1 << 16
 _SMALL_FOR_PLAIN = 1 << 20
 
@@ -33,7 +33,7 @@ def pays(logits: Tensor, one_pass: bool) -> bool:
     """Whether a node of our own can take ``logits`` and is worth its overhead.
 
     ``one_pass``: it yields the gradient or the entropy along with log π(a); the native kernel then
-    replaces so many calls that it always is.
+    replaces enough calls that it always is.
     """
     # torch asks the same of itself before every operation; there is no public name.
     if forward_ad._current_level >= 0 or not are_values_readable(logits) or _modes() > 0:

@@ -6,7 +6,7 @@ second time, backwards, for the gradient: what was read last is still in the cac
 ``group`` neighbours sums for itself, so that nothing but registers takes part until the row ends.
 
 Everything is computed in float32; offsets are 64 bits wide. No sum depends on the order in which
-programs run. An argument that is None is no argument: what it would do is not compiled.
+programs run. An argument that is None counts as absent: what it would do is not compiled.
 """
 
 import triton

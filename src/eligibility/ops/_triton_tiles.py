@@ -1,6 +1,6 @@
 """How a tile of logits is read, shaped and written; every function is for a Triton kernel.
 
-An argument that is None is no argument: what it would do is not compiled.
+An argument that is None counts as absent: what it would do is not compiled.
 """
 
 import triton

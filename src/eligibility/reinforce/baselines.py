@@ -1,8 +1,8 @@
 """What is subtracted from a return: less variance, and, if it ignores the own action, no bias.
 
 A baseline is called with the returns of independent episodes, time first and episodes last, and
-answers with what to subtract from each: ``advantage = returns − baseline(returns, alive)``. Who
-has several answers to each of several prompts has rows that are no time: `LeaveOneOut` can be told.
+answers with what to subtract from each: ``advantage = returns − baseline(returns, alive)``. The
+rows need not be times: with several answers to each of several prompts, `LeaveOneOut` can be told.
 
 ============================  ================================================  ====
 baseline of episode i         value                                             bias

@@ -73,7 +73,7 @@ def read_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]
 
 
 def _check_size(path: Path) -> None:
-    """Raise ``ValueError`` for what is no file, or has a header that is too large to be one."""
+    """Raise ``ValueError`` for what is not a file, or has a header that is too large to be one."""
     if not path.is_file():  # to open a pipe would wait for ever
         raise ValueError("no regular file")
     with path.open("rb") as file:

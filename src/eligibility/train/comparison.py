@@ -26,7 +26,7 @@ class Comparison:
         mean_difference: The mean of B minus that of A.
         interquartile_difference: The same of the interquartile means.
         probability_of_improvement: That a run of B, drawn at random, beats one of A; an episode,
-            where A and B are one run each. A draw counts half, so that 0.5 is no difference.
+            where A and B are one run each. A draw counts half, so that 0.5 means no difference.
     """
 
     a: Evaluation

@@ -193,5 +193,5 @@ def shown(value: object) -> str:
     """A value as an error shows it: in part, if it is long or deep."""
     try:
         return _SHORT.repr(value)
-    except ValueError:  # a number of so many digits that Python does not write them
+    except ValueError:  # a number with more digits than Python writes
         return f"a {type(value).__name__} of thousands of digits"

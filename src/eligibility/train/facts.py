@@ -78,7 +78,7 @@ def read_config(found: Any, *, own_environment: bool = False) -> Config:
         raise _wrong("`env`", env, "the id of an environment")
     try:
         return Config(**content)
-    except TypeError:  # a keyword that is no option
+    except TypeError:  # a keyword that is not an option
         known = {field.name for field in fields(Config)}
         raise _wrong("`config`", sorted({*content} - known), "options of this version") from None
     except EligibilityError as error:

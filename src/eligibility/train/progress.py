@@ -50,7 +50,7 @@ class Progress:
     training_seconds: float = 0.0
 
     def after(self, returns: Collection[float], steps: int, recent: Collection[float]) -> Progress:
-        """The same with a rollout of so many steps, before anything was learned from it.
+        """The same with a rollout of that number of steps, before anything was learned from it.
 
         Episodes count in the order of their environments, not of their ends: else the mean over
         the last 100 would drop the short episodes of a rollout and keep its long ones.

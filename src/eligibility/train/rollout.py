@@ -101,7 +101,7 @@ class Collector:
         self._grow(min(horizon, _FIRST_ROWS))
 
     def _grow(self, rows: int) -> None:
-        """Make room for so many rows; those that there are stay."""
+        """Make room for that number of rows; the present ones stay."""
         self._notes = _longer(self._notes, rows)
         self._actions = torch.from_numpy(self._notes)
         self._observations = _longer(self._observations, rows + 1)
@@ -210,7 +210,7 @@ class Collector:
 
 
 def _longer(array: np.ndarray[Any, Any], rows: int) -> np.ndarray[Any, Any]:
-    """A copy with room for so many rows.
+    """A copy with room for that number of rows.
 
     Raises:
         InvalidValueError: There is no memory for them.

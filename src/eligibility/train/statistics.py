@@ -1,7 +1,7 @@
 """How certain is a result over seeds and episodes? Interquartile means and bootstrap intervals.
 
 Scores are a matrix ``[R, E]``: R runs, which differ in their seed, with E episodes each. The unit
-that is drawn anew is the run and, within it, the episode: an interval over seeds, not over the
+that is drawn again is the run and, within it, the episode: an interval over seeds, not over the
 episodes of one lucky seed.
 
 References:

@@ -31,7 +31,7 @@ def check_video(path: Path, env: str) -> None:
     """Raise unless a film of ``env`` can be made and written here: one picture is taken.
 
     Raises:
-        InvalidValueError: The suffix is no film's.
+        InvalidValueError: The suffix is not that of a film.
         MissingDependencyError: What writes such films is not installed.
         OutputError: Nothing can be written there.
         EligibilityError: The environment cannot show itself.

@@ -153,7 +153,7 @@ FAULTS = (
         example="returns = np.zeros_like(actions)      # an integer array",
         note=(
             "Beside a critic the integer has V(s) subtracted from it, and the weights "
-            "are no integers: then the weights of the same state differ by whole numbers."
+            "are not integers: then the weights of the same state differ by whole numbers."
         ),
         seen_in="[MorvanZhou/Reinforcement-learning-with-tensorflow#128](https://github.com/MorvanZhou/Reinforcement-learning-with-tensorflow/issues/128).",
         look=(

@@ -1,4 +1,4 @@
-"""Programs that stop or whose gradient is no number, and what no rule explains."""
+"""Programs that stop, or whose gradient is not a number, and what no rule explains."""
 
 from __future__ import annotations
 

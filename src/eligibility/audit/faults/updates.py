@@ -81,7 +81,7 @@ FAULTS = (
         title="the graph of an earlier update is used again",
         means=(
             "the second `backward` goes through operations of the first update, and "
-            "fails or computes at parameters that are no more"
+            "fails, or computes at parameters that no longer exist"
         ),
         fix="log_probs.clear()  # after optimizer.step(); detach what is carried over",
         example=(

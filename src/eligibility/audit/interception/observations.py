@@ -71,7 +71,7 @@ def _drawn(
 def jittered(observation: Any, number: int, features: int) -> Any:
     """The same with small features of its own, which a number and a choice of features decide.
 
-    No generator: the audit enumerates those. What is no real number stays as it is.
+    No generator: the audit enumerates those. What is not a real number stays as it is.
     """
     if isinstance(observation, dict):
         return {key: jittered(value, number, features) for key, value in observation.items()}

@@ -145,7 +145,7 @@ def _value(frame: FrameType, target: ast.expr) -> Any:
 
 
 def _collect(value: Any, numbers: list[float], depth: int) -> bool:
-    """Append the numbers in a value; False if there are too many, or it is no data."""
+    """Append the numbers in a value; False if there are too many, or it is not data."""
     if isinstance(value, (bool, int, float, np.number)):
         numbers.append(float(value))
     elif isinstance(value, (torch.Tensor, np.ndarray)):

@@ -149,7 +149,7 @@ def bind(
         example: A batch whose number of rows is not its width.
 
     Raises:
-        InvalidTypeError: Something is no function, has a parameter that cannot be filled, or
+        InvalidTypeError: Something is not a function, has a parameter that cannot be filled, or
             returns no scalar.
     """
     for name, function in (("`loss`", loss), ("`advantage`", advantage)):

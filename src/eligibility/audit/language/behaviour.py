@@ -22,7 +22,7 @@ class Behaviour:
         source: "policy"; "old", the policy of some steps ago; or "rollout", an inference engine
             whose log-probabilities differ a little from the trainer's.
         temperature: Logits are divided by it.
-        top_k: Only so many tokens; 0: all.
+        top_k: The number of most probable tokens that are kept; 0: all.
         top_p: Only the likeliest tokens that together have this probability.
         min_p: Only tokens with this share of the likeliest one's probability.
         repetition_penalty: Logits of tokens seen before are divided by it if positive, else

@@ -59,7 +59,7 @@ class Facts:
         credit_in_answer: [T, T] ∂(weight of token t)/∂(reward at token t′) of a long answer.
         credit: M of one outcome, if the loss can be asked for it.
         invariances: Relative changes of the gradient, likewise.
-        operations: What the loss did on one batch, if possible one whose gradient is no number.
+        operations: What the loss did on one batch, if possible one whose gradient is not a number.
     """
 
     observed: Observed

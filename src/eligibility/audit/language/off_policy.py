@@ -62,7 +62,7 @@ def weighed(drawn: Observed, plain: Observed, reading: Reading) -> tuple[Reading
 
     Returns:
         The reading with its ratio, and [N, B, W, V] of what no reward has a part in; None: the
-        quotient of the weights is no such function.
+        quotient of the weights is not such a function.
     """
     for exact in (EXACT, EXACT_IN_SINGLE):
         for rewarded, other in _split(drawn, plain, exact):

@@ -69,7 +69,7 @@ def audit_token_loss(
         each token's weight moves with each reward.
 
     Raises:
-        InvalidTypeError: A parameter cannot be filled, or the result is no scalar.
+        InvalidTypeError: A parameter cannot be filled, or the result is not a scalar.
         InvalidValueError: A size or a name is out of its domain, or there are too many batches.
 
     Example:

@@ -99,7 +99,7 @@ class TorchNoise(TorchFunctionMode):
         return tensor
 
     def release(self, tensor: Tensor) -> None:
-        """What lies in this storage is no noise: parameters, or numbers that are overwritten."""
+        """What lies in this storage is not noise: parameters, or numbers that are overwritten."""
         for whole in self._stored.pop(tensor.untyped_storage().data_ptr(), []):
             self._symbols.pop(id(whole), None)
 

@@ -163,7 +163,7 @@ class AuditReport:
         summary: The verdict in one sentence.
         rule: The rule that explains every path, in words; empty if none does.
         findings: Faults and warnings, each with its line.
-        conventions: Choices that are no faults, each with the size of its bias.
+        conventions: Choices, which are not faults, each with the size of its bias.
         weights: The weights that each action of one path got, beside REINFORCE's.
         scale: The program's constant factor, by which these weights are divided; NaN if unknown.
         credit: The measured credit of each decision, if it was measured.

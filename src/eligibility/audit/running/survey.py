@@ -270,7 +270,7 @@ def _shared_with_critic(
     slopes: dict[Key, Slope],
     rounding: float,
 ) -> frozenset[int]:
-    """Policy tensors that move the gradient of tensors which are no policy: a shared trunk."""
+    """Policy tensors that move the gradient of tensors outside the policy: a shared trunk."""
     policy = policy_tensors(directions, slopes)
     long = [trace for trace in traces if len(trace.steps) <= _HOPELESS]
     trace = max(long or traces[:1], key=lambda item: len(item.steps))
@@ -323,7 +323,7 @@ def has_critic(survey: Survey) -> bool:
 
 
 def _critic_gradient(trace: Trace, policy: frozenset[int]) -> Array:
-    """The gradient of all tensors that are no policy, along their directions."""
+    """The gradient of all tensors outside the policy, along their directions."""
     return _gradient(trace, lambda tensor: tensor not in policy)
 
 

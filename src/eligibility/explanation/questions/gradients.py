@@ -37,8 +37,9 @@ def all_actions(question: Question) -> Explanation:
             "Probabilities sum to 1 whatever the parameters are, so their gradients sum to 0: "
             "Σ π_a e_a = Σ ∂π_a = ∂1 = 0. Adding up every action with its probability as the "
             "weight, and the same reward for all, leaves nothing.",
-            "That is no fault but what makes baselines free: only differences of rewards count. "
-            f"With rewards {vector(rewards.tolist())} the same sum is {vector(useful.tolist())}, "
+            "That is not a fault. It is what makes baselines free: only differences of rewards "
+            f"count. With rewards {vector(rewards.tolist())} the same sum is "
+            f"{vector(useful.tolist())}, "
             "the exact gradient of the expected reward.",
         ),
         table("eligibility of each action, ∂ log π(a) / ∂ logits", "category", {"π": pi,

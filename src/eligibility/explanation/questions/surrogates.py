@@ -153,9 +153,9 @@ def detached_weight(question: Question) -> Explanation:
             "and its own clamp cannot silence anything. In CISPO the token with ratio 1.5 and A = 1"
             f" keeps the weight {number(-float(cispo[2]))}, where the min of PPO gives "
             f"{number(-float(ppo[2]))}.",
-            "Without detach() the product rule adds log π · ∂ ratio, which is no policy gradient. "
-            "In exp(log π − log π.detach()) the value is 1 and the gradient that of log π: detach()"
-            " chooses what is differentiated, not what it is worth.",
+            "Without detach() the product rule adds log π · ∂ ratio, which is not a policy "
+            "gradient. In exp(log π − log π.detach()) the value is 1 and the gradient that of "
+            "log π: detach() chooses what is differentiated, not what it is worth.",
         ),
         table("weight of each token, ∂ loss/∂ log π", "token", {"ratio": ratios,
                "advantage": advantage, "PPO": ppo, "CISPO": cispo, "CISPO, not detached": without,

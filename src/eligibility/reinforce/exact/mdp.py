@@ -1,6 +1,6 @@
 """Tabular Markov decision processes: every trajectory with its probability, and the exact return.
 
-The expected return is had by two routes that share no code: `TabularMDP.law` lists the
+The expected return comes by two routes that share no code: `TabularMDP.law` lists the
 trajectories, `TabularMDP.expected_return` solves the Bellman equation.
 """
 

@@ -135,7 +135,7 @@ def per_sample_eligibilities(
         ``module.named_parameters()``, multiplied out when asked for.
 
     Raises:
-        ShapeError, InvalidTypeError, InvalidValueError: The action is no outcome of the policy;
+        ShapeError, InvalidTypeError, InvalidValueError: The action is not an outcome of the policy;
             the module mixes its samples (batch norm in training mode) or is random (dropout next
             to layers without a closed form).
 
