@@ -2,20 +2,53 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("trl")
 
+import transformers
+
 from eligibility.audit.scripts import audit_script
+from eligibility.audit.trainers.sampling import OWN_LOOP, in_user_loop
 
 HEAD = "from datasets import load_dataset\nfrom trl import GRPOConfig, GRPOTrainer\n"
+LINE = (
+    'python -c "import eligibility as el; print(el.audit_token_loss('
+    'lambda log_probs, rewards, mask: -(log_probs * rewards[:, None] * mask).sum()))"'
+)
+BY_HAND = """
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+def policy_loss(log_probs, rewards, mask):
+    return -(log_probs * rewards[:, None] * mask).sum()
+
+def main():
+    model = AutoModelForCausalLM.from_pretrained("gpt2")
+    tokenizer = AutoTokenizer.from_pretrained("gpt2")
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+    while True:
+        ids = tokenizer("Once", return_tensors="pt")["input_ids"]
+        logits = model(input_ids=ids).logits[:, -1]
+        token = torch.multinomial(logits.softmax(-1), 1)
+        log_probs = logits.log_softmax(-1).gather(1, token)
+        loss = policy_loss(log_probs, torch.ones(1), torch.ones(1, 1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+if __name__ == "__main__":
+    main()
+"""
 REFUSED = {
     "the program trained with neither GRPOTrainer nor RLOOTrainer of TRL; audit its loss with "
     "audit_token_loss": "print(load_dataset)",
-    "the program samples by `generate` in a loop of its own, whose rewards the audit cannot set; "
-    "audit its loss with audit_token_loss": "import torch\n"
+    OWN_LOOP: "import torch\n"
     "from transformers import AutoModelForCausalLM\n"
     "AutoModelForCausalLM.from_pretrained('gpt2').generate(torch.tensor([[1]]))",
     "the program loads AutoModelForImageTextToText, and the probe has no images or sound; audit "
@@ -34,7 +67,30 @@ def test_what_cannot_be_audited_is_refused_in_one_sentence(said: str, tmp_path: 
     script = tmp_path / "script.py"
     script.write_text(HEAD + REFUSED[said] + "\n", encoding="utf-8")
     report = audit_script(script)
-    assert (report.verdict, report.summary) == ("inconclusive", said)
+    shown = f"{said}: {LINE}" if said.endswith("audit_token_loss") else said
+    assert (report.verdict, report.summary) == ("inconclusive", shown)
+
+
+def test_the_line_in_a_refusal_audits_the_loss_of_a_loop_by_hand(tmp_path: Path) -> None:
+    """Token by token, with an optimizer of its own, which is stopped at its first step."""
+    (tmp_path / "by_hand.py").write_text(BY_HAND, encoding="utf-8")
+    report = audit_script(tmp_path / "by_hand.py")
+    head, _, line = report.summary.partition(": ")
+    assert (report.verdict, head) == ("inconclusive", OWN_LOOP)
+    assert "from by_hand import policy_loss;" in line
+    options = {"shell": True, "cwd": tmp_path, "capture_output": True, "text": True}
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(line, **options, env=os.environ | {"PATH": path})  # type: ignore[call-overload]
+    assert done.stdout.startswith("UNBIASED  policy_loss"), done.stderr
+
+
+def test_a_trainer_of_transformers_before_trl_is_no_loop_of_the_program() -> None:
+    """The optimizer's caller decides: this test is a user's file, a library is none."""
+    assert in_user_loop()
+    namespace = {"__name__": "transformers.trainer", "in_user_loop": in_user_loop}
+    step = compile("answer = in_user_loop()", transformers.trainer.__file__, "exec")
+    exec(step, namespace)
+    assert not namespace["answer"]
 
 
 def test_an_error_of_the_program_is_reported_with_its_line(tmp_path: Path) -> None:

@@ -54,13 +54,21 @@ def _watch(transformers: Any) -> None:
     def noticed(*args: Any, **options: Any) -> Any:
         raise LanguageProgram
 
-    factory = importlib.import_module("transformers.models.auto.auto_factory")
-    owners: tuple[tuple[Any, str, Callable[[Any], Any]], ...] = (
-        (factory._BaseAutoModelClass, "from_pretrained", classmethod),
+    owners: list[tuple[Any, str, Callable[[Any], Any]]] = [
+        *((owner, "from_pretrained", classmethod) for owner in model_loaders()),
         (transformers.PreTrainedModel, "from_pretrained", classmethod),
         (transformers.AutoTokenizer, "from_pretrained", classmethod),
         (transformers.PreTrainedTokenizerBase, "from_pretrained", classmethod),
         (transformers.GenerationMixin, "generate", lambda function: function),
-    )
+    ]
     for owner, name, kind in owners:
         setattr(owner, name, kind(noticed))
+
+
+def model_loaders() -> list[Any]:
+    """The classes of transformers that load a model by name, each with a method of its own."""
+    module = importlib.import_module("transformers.models.auto.modeling_auto")
+    base = module._BaseAutoModelClass
+    owners = [each for each in vars(module).values() if isinstance(each, type)]
+    own = [o for o in owners if issubclass(o, base) and "from_pretrained" in vars(o)]
+    return list(dict.fromkeys([base, *own]))

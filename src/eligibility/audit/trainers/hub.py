@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from eligibility.audit.interception.language import model_loaders
 from eligibility.audit.trainers.record import Record
 from eligibility.audit.trainers.rows import AnyRows
 from eligibility.audit.trainers.sampling import Refused
@@ -33,7 +34,6 @@ class Hub:
     def install(self) -> None:
         """Put them in place; the process is the audited program's own."""
         transformers: Any = importlib.import_module("transformers")
-        factory: Any = importlib.import_module("transformers.models.auto.auto_factory")
         note = self._record.note
         note(
             "models, tokenizers and data sets loaded by name are the probe's; nothing is downloaded"
@@ -55,7 +55,7 @@ class Hub:
         def config(cls: Any, *args: Any, **options: Any) -> Any:
             return make_model(POLICY_SEED).config
 
-        for owner in (factory._BaseAutoModelClass, transformers.PreTrainedModel):
+        for owner in (*model_loaders(), transformers.PreTrainedModel):
             owner.from_pretrained = classmethod(load)
         tokens = transformers.PreTrainedTokenizerBase
         for owner in (tokens, transformers.AutoTokenizer, transformers.AutoProcessor):

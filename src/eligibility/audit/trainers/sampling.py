@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import FrameType
 from typing import Any
 
 import torch
@@ -15,7 +17,12 @@ from eligibility.audit.trainers.answers import Tokens, answers, outcomes, parsed
 from eligibility.audit.trainers.gradients import Rows, StateWeights
 from eligibility.audit.trainers.record import Policies, Record
 from eligibility.audit.trainers.tiny import END, GROUP, PROMPTS, VOCABULARY
+from eligibility.audit.user_code import is_user_file
 
+OWN_LOOP = (
+    "the program trains in a loop of its own, whose rewards the audit cannot set; audit its loss "
+    "with audit_token_loss"
+)
 _MIXED = (1, 3, 2, 0)  # an outcome in which no two answers are alike
 _SAME = 1e-5  # gradients in single precision differ by less
 PAIRS = 2
@@ -171,6 +178,8 @@ class Sampler:
 
         Once a group of answers has been trained on, the policy is the later one until the next.
         """
+        if not self.record.trainer and in_user_loop():
+            raise Refused(OWN_LOOP)
         if self._states is None or not self.record.policies:
             return
         self._steps.append(self._states.gradient())
@@ -208,6 +217,18 @@ class Sampler:
         self._steps.clear()
 
 
+def in_user_loop() -> bool:
+    """Whether the user's own code, and no trainer, has called the optimizer."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _of_package(frame.f_globals.get("__name__", "")):
+        frame = frame.f_back
+    return frame is not None and is_user_file(frame.f_code.co_filename)
+
+
+def _of_package(module: str) -> bool:
+    return module.partition(".")[0] in ("eligibility", "torch", "accelerate")
+
+
 _ONE_TOKEN = {
     "max_new_tokens": 1,
     "max_length": None,
@@ -229,10 +250,7 @@ def generated(
 ) -> Any:
     """In place of transformers' ``generate``: the prompts, and the answers of the next outcome."""
     if not sampler.record.trainer:
-        raise Refused(
-            "the program samples by `generate` in a loop of its own, whose rewards the audit "
-            "cannot set; audit its loss with audit_token_loss"
-        )
+        raise Refused(OWN_LOOP)
     given = dict(options)
     ids = arguments[0] if arguments else given.pop("input_ids", given.pop("inputs", None))
     if ids is None:

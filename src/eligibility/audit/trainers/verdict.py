@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import replace
+from pathlib import Path
 
 from eligibility.audit.faults import FAULTS
 from eligibility.audit.language.behaviour import Behaviour
@@ -13,6 +15,7 @@ from eligibility.audit.trainers.observed import observed_from
 from eligibility.audit.trainers.record import Record
 from eligibility.audit.trainers.tiny import GROUP, PROMPTS
 
+_LOSS_ALONE = "audit its loss with audit_token_loss"
 _SINGLE = 1e-5  # rewards, a model's norm and rotary angles are in single precision
 _DRAWN_AS_SCORED = 1e-5  # of probabilities
 
@@ -124,4 +127,29 @@ def _refusal(record: Record, program: str) -> AuditReport:
     if record.outcome == "error":
         place = f" at {record.file}:{record.line}" if record.line else ""
         reason = f"the program stopped{place}: {record.detail}"
+    elif reason.endswith(_LOSS_ALONE):
+        reason = f"{reason}: {_command(Path(program))}"
     return AuditReport(program, "inconclusive", reason, notes=tuple(record.notes))
+
+
+def _command(script: Path) -> str:
+    """A line for the shell that audits the script's loss function; or one that shows how."""
+    name = _loss_function(script)
+    if not name:
+        given = "lambda log_probs, rewards, mask: -(log_probs * rewards[:, None] * mask).sum()"
+        return f'python -c "import eligibility as el; print(el.audit_token_loss({given}))"'
+    return (
+        f'python -c "import eligibility as el; from {script.stem} import {name}; '
+        f'print(el.audit_token_loss({name}))"'
+    )
+
+
+def _loss_function(script: Path) -> str:
+    """The first function with a loss in its name, of a script that can be imported."""
+    tree = ast.parse(script.read_bytes())
+    guarded = any(
+        isinstance(node, ast.If) and "__name__" in ast.unparse(node.test) for node in tree.body
+    )
+    names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    losses = [name for name in names if "loss" in name.lower()]
+    return losses[0] if guarded and losses and script.stem.isidentifier() else ""
