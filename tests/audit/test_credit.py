@@ -27,7 +27,7 @@ def measured_of(program: Program | None) -> tuple[Measured, Reading | None]:
     with running(program) as (runner, _):
         found = measure(survey(runner, 200, 20, lambda what, done, expected: None), runner)
     assert found is not None
-    return found, read(found)
+    return found, next(read(found), None)
 
 
 # differentiated by the graph; by differences; two episodes; with a critic

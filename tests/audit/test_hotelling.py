@@ -196,6 +196,6 @@ optimizer.step()
 def test_a_few_long_runs_are_no_sample(tmp_path: Path) -> None:
     program = tmp_path / "lengthy.py"
     program.write_text(LENGTHY)
-    report = el.audit_script(program, max_paths=4, samples=2)
+    report = el.audit_script(program, discount=1.0, max_paths=4, samples=2)
     assert report.verdict == "inconclusive", report.text()
     assert "100 runs of 1001 steps; shorten the rollout" in report.summary

@@ -304,8 +304,46 @@ def _mean_of_others(credit: Array, line: Timeline, what: str) -> Array:
     return mean
 
 
-def candidates(line: Timeline, discounts: Sequence[float], parts: int = 3) -> Iterator[Candidate]:
-    """Compositions from the plainest to the most involved, with at most so many unusual parts."""
+@dataclass(frozen=True)
+class Told:
+    """What a measured credit says of the compositions that can have made it.
+
+    Attributes:
+        rules: Of their credits.
+        means: What may be subtracted, in the words of `reading.Reading`.
+        divides: Whether they divide by a standard deviation.
+        coupled: Whether all actions may have got the same sum.
+    """
+
+    rules: frozenset[str]
+    means: frozenset[str]
+    divides: bool
+    coupled: bool
+
+    def allows(self, credit: Credit, transform: str, coupling: str) -> bool:
+        """Whether a composition of these parts has such a credit."""
+        fits = credit.rule in self.rules and bool(self.means & set(_means(transform)))
+        return fits and _divides(transform) == self.divides and (self.coupled or not coupling)
+
+
+def _means(transform: str) -> tuple[str, ...]:
+    """What a transform subtracts."""
+    if transform.startswith("leave-one-out-of-"):
+        return (f"other-{transform.removeprefix('leave-one-out-of-').partition('+')[0]}",)
+    return ("batch", "episode") if transform and not transform.startswith("scaled") else ("",)
+
+
+def candidates(
+    line: Timeline, discounts: Sequence[float], parts: int = 3, told: Told | None = None
+) -> Iterator[Candidate]:
+    """Compositions from the plainest to the most involved, with at most so many unusual parts.
+
+    Args:
+        line: The decisions.
+        discounts: γ.
+        parts: How many parts may be unusual.
+        told: What is known of them; None: nothing.
+    """
     scopes = SCOPES[:1] if line.single else SCOPES
     norms = NORMS[:2] if line.single else NORMS
     transforms = (*TRANSFORMS, *_LATE[:1]) if line.single else (*TRANSFORMS, *_OTHERS, *_LATE)
@@ -314,6 +352,8 @@ def candidates(line: Timeline, discounts: Sequence[float], parts: int = 3) -> It
         for credit, transform, coupling, norm in product(credits, transforms, COUPLINGS, NORMS):
             unusual = [bool(credit.rule), bool(transform), bool(coupling), bool(norm)]
             if sum(unusual) != involved or norm not in norms:
+                continue
+            if told is not None and not told.allows(credit, transform, coupling):
                 continue
             if bool(coupling) and credit.rule not in ("", "whole-episode-return"):
                 continue

@@ -19,6 +19,7 @@ from eligibility.audit.job import STATES
 from eligibility.audit.judgement.catalogue import (
     TRANSFORMS,
     Candidate,
+    Told,
     candidates,
     entropy_norms,
     norm_factor,
@@ -158,34 +159,38 @@ class Fit:
     residual: float
 
 
-def _forms(line: Timeline, discounts: Sequence[float]) -> Iterator[Candidate]:
+def _forms(line: Timeline, discounts: Sequence[float], told: Told | None) -> Iterator[Candidate]:
     """Compositions that a critic's values may enter; of long batches only those without a fault."""
     long = line.present.shape[1] > _LONG
-    for form in candidates(line, discounts, parts=2):
+    for form in candidates(line, discounts, parts=2, told=told):
         if not long or not form.faults:
             yield form
 
 
-def baselines(line: Timeline, discounts: Sequence[float]) -> Iterator[Advantage]:
+def baselines(line: Timeline, discounts: Sequence[float], told: Told | None) -> Iterator[Advantage]:
     """Compositions minus V(s), whose weights are affine in the values."""
-    for form in _forms(line, discounts):
+    for form in _forms(line, discounts, told):
         if form.transform in _AFFINE:
             yield Advantage(form, "return", 1.0)
         if form.transform in TRANSFORMS[1:]:
             yield Advantage(form, "return-after-transform", 1.0)
 
 
-def own_returns(line: Timeline, discounts: Sequence[float]) -> Iterator[Advantage]:
+def own_returns(
+    line: Timeline, discounts: Sequence[float], told: Told | None
+) -> Iterator[Advantage]:
     """Compositions without a fault, minus a share of what the batch itself returned."""
-    for form in _forms(line, discounts):
+    for form in _forms(line, discounts, told):
         if not form.transform and not form.faults:
             for kind in _OWN:
                 yield Advantage(form, kind, 1.0)
 
 
-def bootstraps(line: Timeline, discounts: Sequence[float], decays: Decays) -> Iterator[Advantage]:
+def bootstraps(
+    line: Timeline, discounts: Sequence[float], decays: Decays, told: Told | None
+) -> Iterator[Advantage]:
     """Generalised advantages, whose weights are affine in the values."""
-    for form in _forms(line, discounts):
+    for form in _forms(line, discounts, told):
         plain = not form.credit.rule or form.credit.factor is not None
         if form.transform in _AFFINE and plain:
             for ending, decay in product(ENDINGS, decays(form.discount)):
@@ -196,11 +201,12 @@ def whitened(
     line: Timeline,
     discounts: Sequence[float],
     decays: Decays,
+    told: Told | None,
 ) -> Iterator[Advantage]:
     """Advantages over their own standard deviation: weights that are not affine in the values."""
     if line.present.shape[1] > _LONG:
         return
-    for form in _forms(line, discounts):
+    for form in _forms(line, discounts, told):
         plain = not form.credit.rule and not form.coupling and form.scope == "batch"
         if plain and form.transform in _OVER_SPREAD:
             yield Advantage(form, "return", 1.0)

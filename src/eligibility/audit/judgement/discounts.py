@@ -9,7 +9,7 @@ import numpy as np
 from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.matching import GIVEN, MEASURED, Constants
 from eligibility.audit.judgement.measured import Measured
-from eligibility.audit.judgement.reading import Reading, read
+from eligibility.audit.judgement.reading import Reading, read, told_by
 from eligibility.audit.running.survey import has_critic
 
 _SAME = 1e-7  # a measured number and a constant of the text that are the same
@@ -22,8 +22,10 @@ def with_measured(case: Case, measured: Measured | None) -> Case:
     """The case with what was measured of the credit, and the constants that follow."""
     if measured is None:
         return case
-    reading = read(measured)
-    case = replace(case, measured=measured, reading=reading)
+    readings = tuple(read(measured))
+    constants = replace(case.constants, told=told_by(measured, readings))
+    reading = readings[0] if readings else None
+    case = replace(case, measured=measured, reading=reading, constants=constants)
     if reading is None or case.constants.origin == GIVEN:
         return case
     return replace(case, constants=_constants(case, measured, reading))

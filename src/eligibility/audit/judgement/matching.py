@@ -10,7 +10,7 @@ from itertools import product
 import numpy as np
 
 from eligibility.audit.arrays import Array, Booleans
-from eligibility.audit.judgement.catalogue import Candidate, candidates
+from eligibility.audit.judgement.catalogue import Candidate, Told, candidates
 from eligibility.audit.judgement.critic import (
     ENDINGS,
     Advantage,
@@ -31,7 +31,7 @@ from eligibility.audit.judgement.timeline import Timeline, timeline
 _Search = Callable[[Timeline, "Constants"], Iterator[Candidate | Advantage]]
 _Accept = Callable[["Match", Timeline], bool]
 # Paths that a composition must explain before all of them are tried: so many, or fewer long ones.
-_SAMPLE, _SAMPLED_STEPS = 16, 2000
+_SAMPLE, _SAMPLED_STEPS = 16, 1000
 _LARGER_SAMPLE = 64  # where only directions are compared, which tells less
 _LONG = 200  # decisions of a batch beyond which each composition takes a millisecond
 _SPARE = 4  # weights that the values of a critic must explain beyond their own number
@@ -57,12 +57,14 @@ class Constants:
         decays: λ.
         product: γλ, where it was measured.
         origin: Where the discounts come from: one of the words above.
+        told: What the measured credit says of the compositions; None: nothing.
     """
 
     discounts: tuple[float, ...] = (0.99, 0.9, 0.95, 1.0)
     decays: tuple[float, ...] = (0.0, 1.0, 0.95)
     product: float | None = None
     origin: str = USUAL
+    told: Told | None = None
 
     def decays_at(self, discount: float) -> tuple[float, ...]:
         """The λ that may go with a γ."""
@@ -231,20 +233,20 @@ def _involved(form: Candidate | Advantage) -> int:
 
 
 def _plain(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
-    return candidates(line, constants.discounts)
+    return candidates(line, constants.discounts, told=constants.told)
 
 
 def _plainer(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
-    return candidates(line, constants.discounts, parts=2)
+    return candidates(line, constants.discounts, parts=2, told=constants.told)
 
 
 def _with_baseline(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
-    return baselines(line, constants.discounts)
+    return baselines(line, constants.discounts, constants.told)
 
 
 def _with_critic(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
-    yield from bootstraps(line, constants.discounts, constants.decays_at)
-    yield from whitened(line, constants.discounts, constants.decays_at)
+    yield from bootstraps(line, constants.discounts, constants.decays_at, constants.told)
+    yield from whitened(line, constants.discounts, constants.decays_at, constants.told)
 
 
 def _with_fitted_critic(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
@@ -257,7 +259,7 @@ def _with_fitted_critic(line: Timeline, constants: Constants) -> Iterator[Candid
 
 
 def _with_own_return(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
-    return own_returns(line, constants.discounts)
+    return own_returns(line, constants.discounts, constants.told)
 
 
 # Searches in which only what is overdetermined counts.
@@ -328,7 +330,7 @@ def _few(evidence: Evidence, most: int) -> Booleans:
     """[P] some of the longest paths: enough to refuse a composition."""
     chosen = np.zeros(evidence.paths, dtype=bool)
     steps = evidence.present.sum(axis=1)
-    count = min(most, max(2, _SAMPLED_STEPS // max(int(steps.max(initial=1)), 1)))
+    count = min(most, max(1, _SAMPLED_STEPS // max(int(steps.max(initial=1)), 1)))
     chosen[np.argsort(-steps, kind="stable")[:count]] = True
     return chosen
 

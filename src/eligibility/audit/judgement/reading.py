@@ -6,18 +6,21 @@ each row and β are read off. The discount γ is the one with which least is lef
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from eligibility.audit.arrays import Array, Booleans, Integers
+from eligibility.audit.judgement.catalogue import Told
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.measured import Measured
 from eligibility.audit.judgement.sections import refined
 
 _EXPLAINS = 1e-5  # share of M that a reading may leave
 _GRID = np.linspace(0.0, 1.0, 21)
+# Credits that are the reward-to-go with a factor of each row.
+_FACTORS = {"last-step-dropped", "probability-not-log-probability"}
 _PROMISING = 0.3  # share left at the grid's best discount, below which it is refined
 
 
@@ -44,10 +47,10 @@ class Reading:
     left: float
 
 
-def read(measured: Measured) -> Reading | None:
-    """The plainest reading; None if there is none."""
+def read(measured: Measured) -> Iterator[Reading]:
+    """Every reading, the plainest first: on one path several may be the same."""
     if measured.kind not in ("linear", "rescaled") or measured.outside > _EXPLAINS:
-        return None
+        return
     places = _Places(measured.evidence)
     for name, shape in _SHAPES:
         for mean, rows in _MEANS:
@@ -55,8 +58,22 @@ def read(measured: Measured) -> Reading | None:
                 continue
             reading = _fitted(measured.credit, places, name, shape, mean, rows)
             if reading is not None:
-                return reading
-    return None
+                yield reading
+
+
+def told_by(measured: Measured, readings: Sequence[Reading]) -> Told | None:
+    """What compositions the credit can come from; None if it could not be read."""
+    if not readings:
+        return None
+    rules = {reading.rule for reading in readings}
+    plain = [reading for reading in readings if not reading.rule]
+    uneven = [reading for reading in plain if np.ptp(np.abs(reading.factor)) > _EXPLAINS]
+    if uneven:
+        rules |= _FACTORS
+    size = float(np.abs(measured.credit).max())
+    coupled = bool(np.abs(measured.credit - measured.credit[:1]).max() <= _EXPLAINS * size)
+    means = frozenset(reading.mean for reading in readings)
+    return Told(frozenset(rules), means, measured.kind == "rescaled", coupled)
 
 
 def reinforce_credit(evidence: Evidence, discount: float) -> Array:

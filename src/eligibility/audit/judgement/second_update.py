@@ -60,7 +60,7 @@ def with_second_update(
     found = list(_facts(case, rounds))
     if rounds.second is None or rounds.whole is None:
         return _with_findings(report, found, 1)
-    second = case_of(rounds.second)
+    second = _untold(case_of(rounds.second))
     failed = _failure(second, rounds)
     if failed is not None:
         return _with_findings(report, [*found, failed], 2)
@@ -75,7 +75,7 @@ def with_second_update(
     if later.verdict == "inconclusive" or not (later.findings or later.verdict in _PASSED):
         note = f"the second update was not judged: {later.summary}"
         return _with_findings(replace(report, notes=(*report.notes, note)), found, 1)
-    if _again(case, second, case_of(rounds.whole), match):
+    if _again(case, second, _untold(case_of(rounds.whole)), match):
         found = [finding for finding in found if finding.rule != "old-log-prob-stale"]
         named = [
             second.finding("stale-batch", f"the first update's steps enter again; {_size(later)}")
@@ -84,6 +84,11 @@ def with_second_update(
         named = _named(second, later)
     audited = _with_findings(report, [*found, *named], 2)
     return replace(audited, residual=later.residual, cosine=later.cosine, weights=later.weights)
+
+
+def _untold(case: Case) -> Case:
+    """The credit was measured at the first update: it says nothing of the second."""
+    return replace(case, constants=replace(case.constants, told=None))
 
 
 def _follows(case: Case, later: Survey, match: Match) -> bool:

@@ -18,6 +18,7 @@ from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.timeline import Timeline
 
 _AGREES = 1e-3  # share by which the factors may miss the line before the exact check
+_STEPS, _NEAR = 6, 0.1  # of Gauss and Newton, and the share that the first may leave
 _SMALL = 1e-9  # relative size of a group's share that tells nothing
 
 
@@ -35,6 +36,8 @@ def with_epsilon(
     numbers, spread = undivided
     if spread is None or not np.isfinite(numbers).all():
         return None
+    if form.scope == "episode" and line.episodes.max() >= evidence.ascent.shape[1]:
+        return _by_steps(form, numbers, spread, evidence)  # more factors than equations
     factors, deviations = _factors(evidence, line, numbers, spread, form.scope == "episode")
     if len(factors) == 0:
         return None
@@ -55,6 +58,8 @@ def _factors(
     member = line.segment if each else np.zeros_like(line.segment)
     masks = np.stack([(member == g) & line.present for g in range(groups)])  # [G, P, I]
     shares = np.einsum("gpi,pid->pdg", masks * numbers, evidence.eligibility)
+    if groups == 1:
+        return _of_paths(evidence, line, shares[..., 0], np.where(line.present, spread, 0.0))
     bonus = np.einsum("pi,pid->pd", line.present, evidence.entropy)[:, :, None]
     size = np.linalg.norm(shares, axis=1)  # [P, G]
     told = size > _SMALL * max(float(size.max(initial=0.0)), 1e-300)
@@ -68,3 +73,46 @@ def _factors(
             kept = told & (factors != 0.0) & np.isfinite(of_group)
             return factors[kept], of_group[kept]
     return np.zeros(0), np.zeros(0)
+
+
+def _of_paths(
+    evidence: Evidence, line: Timeline, shares: Array, spread: Array
+) -> tuple[Array, Array]:
+    """The same where each path is one group [P, D], with the entropy only if it is needed."""
+    target, size = evidence.ascent, np.linalg.norm(shares, axis=1)
+    told = size > _SMALL * max(float(size.max(initial=0.0)), 1e-300)
+    for bonus in (None, np.einsum("pi,pid->pd", line.present, evidence.entropy)):
+        own, goal = shares, target
+        if bonus is not None:
+            unit = bonus / np.maximum(np.linalg.norm(bonus, axis=1, keepdims=True), 1e-300)
+            own = own - (own * unit).sum(axis=1, keepdims=True) * unit
+            goal = goal - (goal * unit).sum(axis=1, keepdims=True) * unit
+        factors = (own * goal).sum(axis=1) / np.maximum((own * own).sum(axis=1), 1e-300)
+        left = np.linalg.norm(goal - factors[:, None] * own)
+        if left < _AGREES * np.linalg.norm(target):
+            kept = told & (factors != 0.0) & np.isfinite(spread.max(axis=1))
+            return factors[kept], spread.max(axis=1)[kept]
+    return np.zeros(0), np.zeros(0)
+
+
+def _by_steps(
+    form: Candidate, numbers: Array, spread: Array, evidence: Evidence
+) -> Candidate | None:
+    """``form`` with the ε that Gauss and Newton's method finds from 0; None if nothing is near."""
+    epsilon, target = 0.0, evidence.ascent.ravel()
+    for _ in range(_STEPS):
+        divisor = spread + epsilon
+        first = np.where(divisor > 0, numbers / divisor, 0.0)
+        second = np.where(divisor > 0, first / divisor, 0.0)
+        columns = [
+            np.einsum("pi,pid->pd", each, evidence.eligibility).ravel() for each in (first, second)
+        ]
+        bonus = np.einsum("pi,pid->pd", evidence.present, evidence.entropy).ravel()
+        matrix = np.stack([*columns, bonus], axis=1)
+        if not np.isfinite(matrix).all():
+            return None
+        factors = np.linalg.lstsq(matrix, target, rcond=1e-12)[0]
+        if np.linalg.norm(target - matrix @ factors) > _NEAR * np.linalg.norm(target):
+            return None
+        epsilon = max(epsilon - float(factors[1] / (factors[0] or 1.0)), 0.0)
+    return replace(form, epsilon=epsilon)

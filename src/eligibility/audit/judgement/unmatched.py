@@ -46,7 +46,11 @@ def unmatched_fault(
         alike = _alike(part, case.tolerance)
         if alike:
             return case.finding("broadcast", f"{alike}; {size}")
-    scored = what_is_scored(case.survey, evidence, line, case.constants, case.tolerance)
+    scored = (
+        what_is_scored(case.survey, evidence, line, case.constants, case.tolerance)
+        if case.reading is None  # else the eligibilities explain what the rewards move
+        else None
+    )
     if scored is not None:
         return case.finding(scored.rule, f"{scored.evidence}; {size}")
     moved = (
