@@ -322,8 +322,11 @@ class Told:
 
     def allows(self, credit: Credit, transform: str, coupling: str) -> bool:
         """Whether a composition of these parts has such a credit."""
-        fits = credit.rule in self.rules and bool(self.means & set(_means(transform)))
-        return fits and _divides(transform) == self.divides and (self.coupled or not coupling)
+        if _divides(transform) != self.divides:
+            return False
+        if coupling:
+            return self.coupled
+        return credit.rule in self.rules and bool(self.means & set(_means(transform)))
 
 
 def _means(transform: str) -> tuple[str, ...]:

@@ -38,6 +38,8 @@ _OWN = ("own-mean", "own-return", "own-reward")
 _AFFINE = ("", "centred", "leave-one-out")
 _OVER_SPREAD = ("whitened", "whitened-biased", "scaled", "scaled-biased", "scaled-late")
 _LONG = 200  # decisions of a batch beyond which a fit takes long
+_REFINEMENTS, _PROMISING = 3, 1e-3  # steps of a fit's refinement, and the residual that allows them
+_MOVE = 1e-5  # of a value or of ε, for the slopes that the refinement goes by
 
 
 @dataclass(frozen=True)
@@ -332,11 +334,24 @@ def _fit_over_spread(
     matrix = np.array(rest[1:]).T
     values: Array = np.asarray(np.linalg.lstsq(matrix, -rest[0], rcond=1e-11)[0])
     form = replace(form, form=_with_epsilon(evidence, line, form, values))
+    fit = _scaled_fit(evidence, line, form, values, tolerance)
+    for _ in range(_REFINEMENTS):
+        if fit is None or not tolerance <= fit.residual < _PROMISING:
+            break
+        form, values = _refined(evidence, line, fit)
+        fit = _scaled_fit(evidence, line, form, values, tolerance)
+    return fit
+
+
+def _scaled_fit(
+    evidence: Evidence, line: Timeline, form: Advantage, values: Array, tolerance: float
+) -> Fit | None:
+    """The fit of known values: only its scale and the entropy's share are solved for."""
     weights = form.weights(evidence, line, values)
     if not np.isfinite(weights).all():
         return None
-    column, goal = _gradient(evidence, weights), target.ravel()
-    for added in ((), entropy):
+    column, goal = _gradient(evidence, weights), evidence.ascent.ravel()
+    for added in ((), entropy_columns(evidence, line, form.norm)):
         both = np.stack([column, *added], axis=1)
         factors: Array = np.asarray(np.linalg.lstsq(both, goal, rcond=1e-11)[0])
         residual = float(np.linalg.norm(goal - both @ factors) / np.linalg.norm(goal))
@@ -344,3 +359,29 @@ def _fit_over_spread(
             break
     scale = float(factors[0])
     return Fit(form, values, scale, float(factors[1:].sum()) / (scale or 1.0), residual)
+
+
+def _refined(evidence: Evidence, line: Timeline, fit: Fit) -> tuple[Advantage, Array]:
+    """The form and its values after one step of Gauss and Newton's in values, ε, λ and scale."""
+    form, values = fit.advantage, fit.values
+    between = 0.0 < form.decay < 1.0
+
+    def moved_by(by: Array) -> tuple[Advantage, Array]:
+        epsilon, decay = form.form.epsilon + float(by[-2]), form.decay + between * float(by[-1])
+        own = replace(form, form=replace(form.form, epsilon=epsilon), decay=decay)
+        return own, values + by[:-2]
+
+    def gradient(by: Array) -> Array:
+        own, its_values = moved_by(by)
+        return _gradient(evidence, own.weights(evidence, line, its_values))
+
+    units = _MOVE * np.eye(len(values) + 2)
+    slopes = [(gradient(unit) - gradient(-unit)) / (2.0 * _MOVE) for unit in units]
+    columns = [gradient(np.zeros(len(units))), *slopes]
+    matrix = np.array([*columns, *entropy_columns(evidence, line, form.norm)]).T
+    if not np.isfinite(matrix).all():
+        return form, values
+    solution = np.linalg.lstsq(matrix, evidence.ascent.ravel(), rcond=1e-11)[0]
+    by = solution[1 : len(units) + 1] / (float(solution[0]) or 1.0)
+    by[-2] = max(float(by[-2]), -form.form.epsilon)
+    return moved_by(by)

@@ -13,6 +13,8 @@ from eligibility.audit.judgement.reading import Reading, read, told_by
 from eligibility.audit.running.survey import has_critic
 
 _SAME = 1e-7  # a measured number and a constant of the text that are the same
+_NEAR = 3e-5  # the same where the credits are divided by a deviation, and slopes are differences
+_DIGITS = 5
 _NONE = 1e-6  # a discount below it is none
 _RIGHT = ("", "whole-episode-return")
 _FROM_VALUES = 1e-6  # share of the weights that no reward moves, beyond which values may enter
@@ -34,7 +36,8 @@ def with_measured(case: Case, measured: Measured | None) -> Case:
 def _constants(case: Case, measured: Measured, reading: Reading) -> Constants:
     """γ from the powers in M; where a critic's values may enter, these are the powers of γλ."""
     known = case.constants
-    powers, dated = (_snapped(value, known) for value in (reading.discount, reading.dated))
+    same = _SAME if measured.kind == "linear" else _NEAR
+    powers, dated = (_snapped(value, known, same) for value in (reading.discount, reading.dated))
     if np.isnan(powers) and dated == 1.0:
         return known
     if np.isnan(powers):
@@ -54,9 +57,13 @@ def _constants(case: Case, measured: Measured, reading: Reading) -> Constants:
     return replace(known, discounts=(powers, *above), product=powers, origin=MEASURED)
 
 
-def _snapped(value: float, known: Constants) -> float:
-    """The constant of the text that a measured number is, up to rounding; else the number."""
-    return next((own for own in known.discounts if abs(own - value) < _SAME), value)
+def _snapped(value: float, known: Constants, same: float) -> float:
+    """The constant of the text that a measured number is, up to rounding; else the number.
+
+    What is measured beside a deviation is rounded to what people write.
+    """
+    rounded = () if same == _SAME else (round(value, _DIGITS),)
+    return next((own for own in (*known.discounts, *rounded) if abs(own - value) < same), value)
 
 
 def _rounded(values: tuple[float, ...]) -> list[float]:

@@ -45,7 +45,7 @@ GIVEN, MEASURED, TEXT = "as given", "measured: the powers in its weights", "of t
 CONFIRMED = "its gradients bear it out, with γλ as measured"
 FITTED = "measured: with it the expected gradient is exact"
 USUAL, NOT_FOUND = "a usual value, which its gradients bear out", "not found: 1"
-_SAME_CONSTANT = 1e-6  # relative difference of measured constants that is none
+_SAME_CONSTANT = 1e-4  # relative difference of measured constants that is none
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,9 @@ class Constants:
         if self.product is None:
             return self.decays
         decay = self.product / discount if discount else 2.0
-        return (min(decay, 1.0),) if decay <= 1.0 + _SAME_CONSTANT else ()
+        if abs(decay - 1.0) < _SAME_CONSTANT:
+            return (1.0,)
+        return (decay,) if decay < 1.0 else ()
 
 
 @dataclass(frozen=True)

@@ -216,7 +216,7 @@ def _fitted(
         best = min((start, *_ratios(credit), refined(left, start, _GRID[1])), key=left)
     base = shape(places, best)
     factor, beta, off = _solve(credit, base, rows(places, base))
-    if off > _EXPLAINS * size or (mean and abs(beta) < _EXPLAINS):
+    if off > _EXPLAINS * size or (mean and beta < _EXPLAINS):
         return None
     discount = best if depends else float("nan")
     return Reading(name, mean, beta, discount, _dated(places, factor), factor, off / size)

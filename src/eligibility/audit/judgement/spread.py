@@ -47,7 +47,8 @@ def with_epsilon(
         return form  # one deviation alone: ε is part of the constant factor
     if np.abs(rows @ solution - 1.0).max() > _AGREES:
         return None
-    return replace(form, epsilon=max(float(solution[1] / solution[0]), 0.0))
+    near = replace(form, epsilon=max(float(solution[1] / solution[0]), 0.0))
+    return _by_steps(near, numbers, spread, evidence) or near
 
 
 def _factors(
@@ -98,8 +99,8 @@ def _of_paths(
 def _by_steps(
     form: Candidate, numbers: Array, spread: Array, evidence: Evidence
 ) -> Candidate | None:
-    """``form`` with the ε that Gauss and Newton's method finds from 0; None if nothing is near."""
-    epsilon, target = 0.0, evidence.ascent.ravel()
+    """``form`` with the ε that Gauss and Newton's method finds; None if nothing is near."""
+    epsilon, target = form.epsilon, evidence.ascent.ravel()
     for _ in range(_STEPS):
         divisor = spread + epsilon
         first = np.where(divisor > 0, numbers / divisor, 0.0)
