@@ -74,7 +74,7 @@ FAULTS = (
         id="shifted-rewards",
         title="rewards shifted by one step",
         means="an action is reinforced by the return of the step after or before it",
-        fix="store the reward that follows action t at index t",
+        fix="rewards.append(reward)  # after env.step: at index t the reward that follows action t",
         example="rewards.append(reward)      # before env.step: the reward of the step before",
         seen_in="[openai/spinningup#50](https://github.com/openai/spinningup/issues/50).",
         look=("cat+returns", "roll", "returns", "append"),
@@ -83,7 +83,7 @@ FAULTS = (
         id="rewards-so-far",
         title="rewards of the past",
         means=("an action is reinforced by what was earned before it, which it cannot have caused"),
-        fix="for reward in reversed(rewards): running = reward + gamma * running",
+        fix="returns = rewards.flip(0).cumsum(0).flip(0)  # or running = reward + gamma * running",
         example="returns = torch.cumsum(rewards, 0)",
         seen_in=(
             "[mohmdelsayed/streaming-drl#3](https://github.com/mohmdelsayed/streaming-drl/issues/3): "
@@ -95,7 +95,7 @@ FAULTS = (
         id="discount-from-the-end",
         title="discount counted from the wrong end",
         means="the last reward of an episode counts fully and the first one least",
-        fix="discounts = gamma ** arange(T)  # ascending",
+        fix="discounts = gamma ** torch.arange(len(rewards))  # ascending",
         example=(
             "discounts = gamma ** torch.arange(T - 1, -1, -1)\n"
             "returns = (discounts * rewards).flip(0).cumsum(0).flip(0)"
@@ -110,7 +110,7 @@ FAULTS = (
         id="last-step-dropped",
         title="the last step of an episode is left out",
         means="the last action of every episode is never reinforced",
-        fix="use all steps: log_probs and returns of the same length",
+        fix="loss = -(log_probs * returns).sum()  # over all steps",
         example="loss = -(log_probs[:-1] * returns[:-1]).sum()",
         seen_in=(
             "Gymnasium's tutorial "
@@ -126,7 +126,7 @@ FAULTS = (
             "what the last action earned, often the only reward that tells episodes "
             "apart, is not counted in any return"
         ),
-        fix="keep the reward, and mark ends of episodes in a list of their own",
+        fix="rewards.append(reward)  # and the ends of episodes in a list of their own",
         example="reward = 0 if done else reward  # a mark between episodes",
         seen_in=(
             "[Finspire13/pytorch-policy-gradient-example](https://github.com/Finspire13/pytorch-policy-gradient-example/blob/master/pg.py), "

@@ -9,7 +9,7 @@ FAULTS = (
         id="std-of-one-element",
         title="standard deviation of one element",
         means=("an episode of one step has no standard deviation, and the gradient becomes NaN"),
-        fix="divide only if len(returns) > 1, or use std(correction=0)",
+        fix="returns = (returns - returns.mean()) / (returns.std(correction=0) + 1e-8)",
         example=(
             "returns = (returns - returns.mean()) / (returns.std() + eps)      # NaN for one step"
         ),

@@ -105,7 +105,7 @@ FAULTS = (
         id="behaviour-not-scored",
         title="actions come from another distribution than the one scored",
         means=("the policy that acts is not the policy whose log-probability is differentiated"),
-        fix="sample and score with the same distribution object",
+        fix="action = dist.sample()  # from the distribution that scores it",
         example=(
             "action = Categorical(logits=logits / temperature).sample()\n"
             "log_prob = Categorical(logits=logits).log_prob(action)"
@@ -125,7 +125,7 @@ FAULTS = (
         id="mask-in-acting-only",
         title="mask when acting, none when scoring",
         means="illegal actions are excluded when sampling and counted when scoring",
-        fix="apply the same mask to the logits that are scored",
+        fix="logits = logits.masked_fill(~mask, -torch.inf)  # where they are scored, too",
         example=(
             "action = Categorical(logits=logits.masked_fill(~mask, -1e9)).sample()\n"
             "log_prob = Categorical(logits=logits).log_prob(action)"

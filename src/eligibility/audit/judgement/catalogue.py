@@ -66,6 +66,8 @@ CREDITS = (
     ),
     Credit("shifted-rewards", lambda line, g: line.shifted(line.discounted(g), 1)),
     Credit("shifted-rewards", lambda line, g: line.shifted(line.discounted(g), -1)),
+    # stored before the step: the reward of the step before, the last one never
+    Credit("shifted-rewards", lambda line, g: line.accumulated(line.shifted(line.reward, -1), g)),
     Credit(
         "shifted-rewards",
         lambda line, g: line.shifted_in_batch(line.discounted(g)),
