@@ -2,7 +2,7 @@
 
     python -m tests.wrong_calls
 
-prints JSON: how many calls there were, and those that raised something else or nothing. It runs in
+prints JSON: the calls by their kind, and those that raised something else or nothing. It runs in
 a process of its own, so that a signal is a failure of one test, and without the import hook that
 checks annotations before the library sees the arguments.
 """
@@ -373,13 +373,17 @@ def main() -> None:
     torch.distributed.init_process_group(
         "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
     )
-    found = {"accepted when right": [], "wrong": {}, "calls": 0}
+    kinds = {
+        "one argument of a callable is wrong": [*walked()],
+        "arguments contradict each other, or are objects of the wrong kind": [*written_out()],
+    }
+    names = {kind: [name for name, _ in calls] for kind, calls in kinds.items()}
+    found = {"wrong": {}, "names": names, "calls": sum(map(len, names.values()))}
     for name, right in BASE.items():
         getattr(el, name)(**right)
-    for name, call in [*walked(), *written_out()]:
+    for name, call in (pair for calls in kinds.values() for pair in calls):
         sys.stderr.write(f"{name}\n")  # the last line is what a signal interrupted
         sys.stderr.flush()
-        found["calls"] += 1
         if problem := outcome(call):
             found["wrong"][name] = problem
     sys.stdout.write(json.dumps(found))

@@ -4,8 +4,8 @@ What a run leaves must not depend on how often it was killed. A training is kill
 command is given again, with ``--resume`` once the folder has a config, and so on until it ends; its
 config, curve, checkpoint and picture must then be byte for byte those of a run that never stopped,
 and no temporary file may be left. Checkpoints are written after every rollout, so that most moments
-are those of a write. A moment that is drawn may come after the end of a run: the last column says
-how many kills met a running process, where they were counted.
+are those of a write. A moment that is drawn may come after the end of a run; so it is asked what
+ended the process, and the last column says how many were killed. At least 50 must be.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ TRAIN = [
 SAME = ("config.json", "curve.csv", "checkpoint.safetensors", "curve.png")
 _SLOW_SECONDS = 0.02
 _DEADLINE = 120.0
+_LEAST_KILLS = 50
 
 Moment = Callable[[Path], bool]
 
@@ -51,11 +52,12 @@ def run() -> Iterator[Row]:
         _finish(whole, folder / "log")
         seconds = time.perf_counter() - started
 
+        kills: list[int] = []
+
         def killed(attack: str, times: int, *chances: Callable[[], Moment], **how: bool) -> Row:
-            runs = ([chance() for chance in chances] for _ in range(times))
-            kills: list[int] = []
+            runs, before = ([chance() for chance in chances] for _ in range(times)), len(kills)
             outcomes = [_killed(folder, whole, run, kills, **how) for run in runs]
-            return row_of(attack, SAME_FILES, outcomes, f"{len(kills)} kills met a running process")
+            return row_of(attack, SAME_FILES, outcomes, _met(len(kills) - before))
 
         def early() -> Moment:
             return _after(dice.uniform(0, seconds))
@@ -81,12 +83,22 @@ def run() -> Iterator[Row]:
             lambda: _after(dice.uniform(0, 3 * seconds)),
             slow=True,
         )
-        yield _full_disk(folder, whole, dice)
+        yield _full_disk(folder, whole, dice, kills)
+        yield row_of(
+            "all these kills",
+            f"at least {_LEAST_KILLS} end a process",
+            [f"only {len(kills)} did" if len(kills) < _LEAST_KILLS else ""],
+            _met(len(kills)),
+        )
         yield row_of(
             "two processes at once with one --out",
             "one trains and ends well; the other has one line and exit status 2",
             [_two_at_once(folder, whole) for _ in range(6)],
         )
+
+
+def _met(kills: int) -> str:
+    return f"{kills} processes were killed"
 
 
 def _killed(
@@ -99,7 +111,7 @@ def _killed(
 ) -> str:
     """What is wrong after a run that was killed at these moments; empty: nothing.
 
-    A process that ended before its moment was not killed; ``kills`` gets the ids of the others.
+    ``kills`` gets the ids of the processes that a kill ended.
     """
     path, log = folder / "killed", folder / "log"
     change = _slow if slow else _never_saving if no_save else lambda: None
@@ -108,14 +120,17 @@ def _killed(
         deadline = time.monotonic() + _DEADLINE
         while not moment(path) and not _ended(child):
             if time.monotonic() > deadline:
-                os.kill(child, signal.SIGKILL)
-                wait(child)
+                _kill(child)
                 return "the moment never came"
-        if not _ended(child):
-            os.kill(child, signal.SIGKILL)
+        if _kill(child) == -signal.SIGKILL:
             kills.append(child)
-        wait(child)
     return _finish(path, log) or _compare_and_remove(path, whole)
+
+
+def _kill(child: int) -> int:
+    """Kill a child that may have ended; what ended it."""
+    os.kill(child, signal.SIGKILL)  # nobody has waited for it: its id is still its own
+    return wait(child)
 
 
 def _train(path: Path, change: Callable[[], None]) -> None:
@@ -145,31 +160,32 @@ def _compare_and_remove(path: Path, whole: Path) -> str:
     return "left behind: " + ", ".join(left) if left else ""
 
 
-def _full_disk(folder: Path, whole: Path, dice: random.Random) -> Row:
+def _full_disk(folder: Path, whole: Path, dice: random.Random, kills: list[int]) -> Row:
     """The row of runs on a disk without space: killed there, or ended by its error; then freed."""
     attack = "a full disk (a tmpfs that is filled up at a random moment), and kill -9 there"
     expected = "no traceback; with space again, the same files as a run that never stopped"
     with small_disk(folder / "disk", 1024) as disk:
         if disk is None:
             return Row(attack, 0, 0, expected, note="not run: this user may not mount a disk")
-        outcomes = []
-        for number in range(8):
+        outcomes, before = [], len(kills)
+        for number in range(12):
             path, log = disk / "run", folder / "log"
             child = forked(lambda path=path: _train(path, lambda: None), log)  # type: ignore[misc]
             time.sleep(dice.uniform(0.05, 1.0))
             _fill(disk / "filler")
             if number % 2:
                 time.sleep(dice.uniform(0, 0.2))
-                if not _ended(child):
-                    os.kill(child, signal.SIGKILL)
-            status, said = wait(child), _last_line(log)
+            status = _kill(child) if number % 2 else wait(child)
+            if status == -signal.SIGKILL:
+                kills.append(child)
+            said = _last_line(log)
             (disk / "filler").unlink(missing_ok=True)
             fits = status in (0, -signal.SIGKILL) or (
                 status == 2 and "No space left on device" in said
             )
             wrong = "" if fits else f"exit status {status}: {said}"
             outcomes.append(wrong or _finish(path, log) or _compare_and_remove(path, whole))
-        return row_of(attack, expected, outcomes)
+        return row_of(attack, expected, outcomes, _met(len(kills) - before))
 
 
 def _fill(path: Path) -> None:

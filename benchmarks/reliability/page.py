@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import Any
 
 # In the order of the page; a part without results is left out.
-PARTS = ("kills", "checkpoints", "command_lines")
+PARTS = (
+    "kills",
+    "checkpoints",
+    "hostile_scripts",
+    "wrong_calls",
+    "command_lines",
+    "random_losses",
+    "sanitizers",
+)
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "results" / "reliability"
 PAGE = HERE.parents[1] / "docs" / "reliability.md"

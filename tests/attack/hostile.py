@@ -1,8 +1,7 @@
 """Scripts that try to write and delete what is not theirs, under every guard.
 
-``python -m tests.attack.hostile`` runs each under `eligibility audit` and `eligibility explain`;
-`run` gives the rows. What a script attacks is made for it in a temporary folder, so that a guard
-that does not hold costs nothing.
+What a script attacks is made for it in a temporary folder, so that a guard that does not hold costs
+nothing. ``python -m benchmarks.reliability hostile_scripts`` runs each under `audit` and `explain`.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import hashlib
 import os
 import sqlite3
 import stat
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -200,27 +200,6 @@ def run_under(guard: str) -> Callable[[Path], object]:
     return run
 
 
-def run() -> list[dict[str, str]]:
-    """Each attack under `audit` and `explain`: the guard, and what it harmed."""
-    from eligibility import audit_script
-    from eligibility.explanation.script import explain_script
-    from eligibility.sandbox import guard_here
-
-    rows = []
-    for attack in ATTACKS:
-        for name, through in (("audit", audit_script), ("explain", explain_script)):
-            harm = harmed(attack, through)
-            rows.append(
-                {
-                    "attack": attack.name, "under": name, "guard": guard_here(),
-                    "harmed": ", ".join(harm) or "nothing",
-                }
-            )  # fmt: skip
-    return rows
-
-
-if __name__ == "__main__":
-    found = run()
-    lines = ("{under:8} {guard:10} {attack:40} {harmed}".format(**row) for row in found)
-    sys.stdout.write("\n".join(lines) + "\n")
-    sys.exit(any(row["harmed"] != "nothing" for row in found))
+def unguarded(program: Path) -> None:
+    """Runs a script as it is: what it harms shows that the attack is one."""
+    subprocess.run([sys.executable, program.name], cwd=program.parent, capture_output=True)

@@ -14,16 +14,9 @@ from eligibility.audit.job import SIZES, Job
 from eligibility.audit.running.runner import ScriptRunner
 from eligibility.explanation.script import explain_script
 from eligibility.sandbox import COPY, GUARDS, LANDLOCK, NAMESPACE, guard_here, guards
-from tests.attack.hostile import ATTACKS, Attack, harmed, run_under
+from tests.attack.hostile import ATTACKS, Attack, harmed, run_under, unguarded
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the guards are Linux's")
-
-
-def unguarded(program: Path) -> None:
-    """The script as it is: what it harms shows that the attack is one."""
-    import subprocess
-
-    subprocess.run([sys.executable, program.name], cwd=program.parent, capture_output=True)
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)

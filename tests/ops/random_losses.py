@@ -2,7 +2,8 @@
 
     python -m tests.ops.random_losses 4000
 
-prints how many there were, of which kinds, and the largest error in units of what is allowed.
+prints for each function how many there were, of which kinds, and the largest error as a share of
+what is allowed.
 """
 
 from __future__ import annotations
@@ -214,18 +215,41 @@ def excess(function: str, given: Arguments) -> float:
     return worst
 
 
+def kinds_of(given: Arguments, layout: str) -> list[str]:
+    """What is worth counting about a loss."""
+    leaf = given["hidden" if "hidden" in given else "logits"]
+    has = {
+        "a mask": "mask" in given,
+        "weights": ("token_weight" if "hidden" in given else "weight") in given,
+        "ignored rows": "ignore_index" in given,
+        "counts": "counts" in given,
+        "entropy": given["entropy_coef"] != 0,
+        "z-loss": given["z_loss_coef"] != 0,
+        "a KL": "kl_coef" in given,
+        "shaped logits": given["temperature"] != 1 or given["softcap"] is not None,
+        "an unusual layout": layout != "contiguous",
+        "several samples": "hidden" not in given and given["advantage"].ndim >= leaf.ndim,
+    }
+    dtype = str(leaf.dtype).removeprefix("torch.")
+    return [f"in {dtype}", *(f"with {kind}" for kind, holds in has.items() if holds)]
+
+
 def main(count: int) -> dict[str, Any]:
-    """The summary of ``count`` losses."""
-    worst, kinds, wrong = 0.0, Counter[str](), []
+    """The summary of ``count`` losses, by function."""
+    found: dict[str, Any] = {
+        function: {"losses": 0, "wrong": [], "largest": 0.0, "kinds": Counter()}
+        for function in FUNCTIONS
+    }
     for seed in range(count):
         function, given, layout = drawn(seed)
-        kinds.update([function, layout])
         sys.stderr.write(f"{seed} {function} {layout}\n")
-        found = excess(function, given)
-        if not found <= 1:
-            wrong.append(seed)
-        worst = max(worst, found)
-    return {"losses": count, "wrong": wrong, "largest share of the allowed error": worst} | kinds
+        share, own = excess(function, given), found[function]
+        own["losses"] += 1
+        own["kinds"].update(kinds_of(given, layout))
+        own["largest"] = max(own["largest"], share)
+        if not share <= 1:
+            own["wrong"].append(seed)
+    return found
 
 
 if __name__ == "__main__":
