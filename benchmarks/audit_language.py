@@ -44,12 +44,19 @@ def entries() -> tuple[Entry, ...]:
     """All entries, in the order of the page."""
     from benchmarks.language import (
         huggingface_entries,
+        off_policy_entries,
         other_entries,
         ray_entries,
         verl_entries,
     )
 
-    parts = (verl_entries, huggingface_entries, other_entries, ray_entries)
+    parts = (
+        verl_entries,
+        huggingface_entries,
+        other_entries,
+        ray_entries,
+        off_policy_entries,
+    )
     return tuple(entry for part in parts for entry in part.ENTRIES)
 
 

@@ -123,6 +123,7 @@ def _liger(loss_type: str, **options: Any) -> Any:
             batch.mask,
             leave_one_out(batch),
             ref_per_token_logps=batch.ref_log_probs,
+            old_per_token_logps=batch.old_log_probs,
         )
         return value
 

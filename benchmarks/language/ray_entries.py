@@ -133,7 +133,7 @@ def _nemo(**options: Any) -> Any:
             "sample_mask": torch.ones_like(batch.rewards),
             "advantages": later(by_token(batch, leave_one_out(batch))),
             "prev_logprobs": later(batch.old_log_probs),
-            "generation_logprobs": later(batch.old_log_probs),
+            "generation_logprobs": later(batch.rollout_log_probs),
             "reference_policy_logprobs": later(batch.ref_log_probs),
         }
         rows = torch.tensor(float(len(batch.rewards)))
