@@ -214,7 +214,8 @@ def no_scalar(batch: TokenBatch) -> Tensor:
             "parameter `horizon` of `unknown_parameter`: got a name that the audit has nothing "
             "for, expected one of tokens, mask, lengths, logits, log_probs, old_log_probs, "
             "rollout_log_probs, ref_log_probs, ref_logits, rewards, token_rewards, prompt, ended, "
-            "prompt_tokens, prompt_mask, hidden, unembedding, group_size, max_length, temperature, "
+            "prompt_tokens, prompt_mask, sequence_tokens, sequence_mask, sequence_logits, "
+            "answer_mask, hidden, unembedding, group_size, max_length, temperature, "
             "advantages, or another project's name of these; give it a value: "
             "functools.partial(unknown_parameter, horizon=…)",
         ),

@@ -51,7 +51,7 @@ def exact_residual(arguments: dict[str, Any], behaviour: str = "policy") -> floa
         if value.requires_grad:
             (gradient,) = torch.autograd.grad(value, leaf, allow_unused=True)
             for row in rows:
-                for place in range(leaf.shape[2]):
+                for place in range(batch.tokens.shape[1]):
                     state = language.positions[outcome[row], place]
                     if gradient is not None:
                         expected[row // 2, state] -= probability * gradient[0, row, place]

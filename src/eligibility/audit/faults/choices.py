@@ -113,6 +113,11 @@ CHOICES = (
         "Σ|π − ref| is subtracted",
     ),
     Choice(
+        "squared-log-ratio",
+        "the gradient of each state's mean of (log π − log ref)²/2 is subtracted: the KL only where "
+        "the policies are near",
+    ),
+    Choice(
         "token-ratio",
         "each token has the ratio of its own probabilities: those of the tokens before it are "
         "ignored",

@@ -143,6 +143,7 @@ INSTEAD = {
         "for the KL of whole answers: rewards - beta * (log_probs - ref_log_probs).detach().sum(1)"
     ),
     "total-variation": "kl = 0.5 * (log_probs - ref_log_probs) ** 2",
+    "squared-log-ratio": "the ratio times k3, or k2 without the ratio: each state's KL",
     "entropy-bonus": "a choice: leave it out, and the objective is E[R] alone",
     "token-ratio": "ratio = ((log_probs - old_log_probs) * mask).sum(1, keepdim=True).exp()",
     "sequence-ratio": "a choice without a bias; the token's ratio has less variance and a bias",

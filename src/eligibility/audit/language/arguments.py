@@ -13,74 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from eligibility.audit.language.aliases import ADVANTAGES, field_of
 from eligibility.audit.language.token_batch import TokenBatch
 from eligibility.errors import InvalidTypeError, InvalidValueError
 
-# Field of `TokenBatch` <- the names that it has in verl, OpenRLHF, TRL, NeMo-RL, slime, prime-rl,
-# SkyRL, open-instruct, ROLL, AReaL, torchtune and Liger.
-ALIASES: dict[str, tuple[str, ...]] = {
-    "tokens": (
-        "token_ids", "completion_ids", "response_ids", "responses", "response", "actions",
-        "action_ids", "labels", "targets", "selected_token_ids", "input_ids", "sequences",
-        "sampled_tokens",
-    ),
-    "mask": (
-        "response_mask", "completion_mask", "action_mask", "loss_mask", "loss_masks", "eos_mask",
-        "token_mask", "attention_mask", "padding_masks", "final_response_mask", "response_masks",
-        "masks", "assistant_mask",
-    ),
-    "lengths": (
-        "response_lengths", "completion_lengths", "seq_lengths", "response_length", "num_tokens",
-    ),
-    "logits": ("policy_logits", "pi_logits", "new_logits", "next_token_logits", "student_logits"),
-    "log_probs": (
-        "log_prob", "logprobs", "logprob", "logps", "per_token_logps", "policy_logprobs",
-        "pi_logprobs", "new_logprobs", "curr_logprobs", "current_logprobs", "trainer_logprobs",
-        "new_log_probs", "action_log_probs", "per_token_log_probs", "policy_log_probs",
-        "current_log_probs", "token_log_probs", "new_logps",
-    ),
-    "old_log_probs": (
-        "old_log_prob", "old_logprobs", "old_logprob", "old_per_token_logps", "old_logps",
-        "prev_logprobs", "pi_old_logprobs", "old_action_log_probs", "proximal_logprobs",
-        "generation_log_probs", "old_policy_logprobs", "prox_logp", "old_logp",
-    ),
-    "rollout_log_probs": (
-        "rollout_log_prob", "rollout_logprobs", "generation_logprobs", "sampling_per_token_logps",
-        "inference_logprobs", "vllm_logprobs", "behavior_logprobs", "behaviour_logprobs",
-        "vllm_per_token_logps", "infer_log_probs", "sampling_logprobs",
-    ),
-    "ref_log_probs": (
-        "ref_log_prob", "ref_logprobs", "ref_logprob", "ref_per_token_logps", "ref_logps",
-        "reference_logprobs", "reference_policy_logprobs", "base_action_log_probs",
-        "log_probs_base", "base_log_probs", "base_logprobs", "teacher_log_probs",
-        "teacher_logprobs", "reference_log_probs", "ref_policy_logprobs",
-    ),
-    "ref_logits": ("reference_logits", "base_logits", "teacher_logits"),
-    "rewards": (
-        "reward", "scores", "score", "returns", "outcome_rewards", "sequence_rewards",
-        "raw_rewards",
-    ),
-    "token_rewards": (
-        "token_level_rewards", "token_level_scores", "per_token_rewards", "rewards_per_token",
-    ),
-    "prompt": ("index", "group", "group_index", "group_ids", "prompt_ids_index", "uids", "uid"),
-    "ended": ("finished", "has_eos", "is_eos", "terminated"),
-    "hidden": ("hidden_states", "last_hidden_state", "_input"),
-    "unembedding": ("lm_head_weight", "weight", "lin_weight", "lm_head"),
-    "group_size": (
-        "num_generations", "samples_per_prompt", "n_samples_per_prompt", "group_count",
-        "num_samples", "num_samples_per_prompt", "grpo_size", "n_samples", "rollout_n",
-    ),
-    "max_length": (
-        "max_completion_length", "max_response_length", "max_tokens", "loss_scale_factor",
-        "max_new_tokens", "generate_max_len",
-    ),
-    "temperature": (),
-}  # fmt: skip
-# What an ``advantage`` function returned; without one, the rewards stand for it.
-ADVANTAGES = ("advantages", "advantage", "per_token_advantages", "token_advantages")
 WHOLE_BATCH = ("batch", "token_batch")
-_FIELD_OF = {alias: name for name, aliases in ALIASES.items() for alias in (name, *aliases)}
 
 
 @dataclass(frozen=True)
@@ -187,15 +124,15 @@ def filled(
             given[name] = credit
         elif name in WHOLE_BATCH and needed:
             given[name] = batch
-        elif name in _FIELD_OF and (needed or _optional(parameter)):
-            given[name] = getattr(batch, _FIELD_OF[name])
+        elif (field := field_of(name, parameters)) and (needed or _optional(parameter)):
+            given[name] = getattr(batch, field)
         elif needed:
             given[name] = _default_config(function, parameter)
     return given
 
 
 def _takes_batch(name: str) -> bool:
-    return name not in _FIELD_OF and name not in ADVANTAGES
+    return field_of(name) is None and name not in ADVANTAGES
 
 
 def _optional(parameter: inspect.Parameter) -> bool:

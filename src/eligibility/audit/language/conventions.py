@@ -163,6 +163,8 @@ def convention_of_term(term: str, coefficient: float) -> str | None:
             return "kl-in-reward"
         if term in ("k2", "exact reverse"):
             return "kl-per-token"
+        if term == "ratio times k2":
+            return "squared-log-ratio"
         if term == "absolute":
             return "total-variation"
         if term.startswith("log-probability"):

@@ -33,8 +33,9 @@ def weights_at(loss: TokenLoss, world: World, chosen: Tensor, token_rewards: Ten
         replace(batch, token_rewards=rewards, rewards=rewards.sum(-1))
         for batch, rewards in zip(batches, token_rewards, strict=True)
     ]
-    ascent = ascents_at(loss, leaf, changed)
-    scores = torch.eye(leaf.shape[-1]).double()[batches[0].tokens] - leaf[0].softmax(-1)
+    width = batches[0].tokens.shape[1]
+    ascent = ascents_at(loss, leaf, changed)[:, :, :width]
+    scores = torch.eye(leaf.shape[-1]).double()[batches[0].tokens] - leaf[0, :, :width].softmax(-1)
     return np.asarray(((ascent * scores).sum(-1) / (scores**2).sum(-1)).detach().numpy())
 
 

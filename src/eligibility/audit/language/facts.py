@@ -16,7 +16,13 @@ from eligibility.audit.language.credit import by_token_rewards, credit_of, mixed
 from eligibility.audit.language.directions import decompose
 from eligibility.audit.language.invariances import invariances
 from eligibility.audit.language.languages import World
-from eligibility.audit.language.measurement import Observed, ascents, observe, true_directions
+from eligibility.audit.language.measurement import (
+    Observed,
+    ascents,
+    observe,
+    prompt_share,
+    true_directions,
+)
 from eligibility.audit.language.off_policy import on_policy, tempered, weighed
 from eligibility.audit.language.outcomes import Outcomes
 from eligibility.audit.language.places import Operation, operations
@@ -53,6 +59,7 @@ class Facts:
         regularisers: What no reward has a part in; None: nothing is there, or nothing explains it.
         regularised: Whether something is there in which no reward has a part.
         padded: Share of the gradients that lies at padded positions.
+        prompts: Share of a batch's gradient that lies at the prompts' positions.
         sample: The batches that were read, with their whole gradients.
         reference_in_value: Whether the loss depends on the reference.
         reference_in_gradient: Whether its gradient does.
@@ -77,6 +84,7 @@ class Facts:
     regularised: bool
     padded: float
     sample: Sample
+    prompts: float = 0.0
     reference_in_value: bool = False
     reference_in_gradient: bool = False
     credit_in_answer: Array = field(default_factory=lambda: np.eye(1))
@@ -105,6 +113,7 @@ def measure(bound: BoundLoss, outcomes: Outcomes) -> Facts:
     unit = _own(facts.reading, facts.factor / outcome.numel())
     return replace(
         facts,
+        prompts=prompt_share(bound, world, outcome),
         reference_in_value=in_value,
         reference_in_gradient=in_gradient,
         credit_in_answer=_credit_in_answer(bound, world),

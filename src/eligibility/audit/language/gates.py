@@ -24,11 +24,12 @@ def _extreme(sample: Sample, largest: bool) -> Array:
     return np.broadcast_to(np.exp(found), values.shape)
 
 
-# The ratio that is compared with a bound.
+# What is compared with a bound.
 COMPARED: dict[str, TokenLaw] = {
     **RATIOS,
     "smallest ratio of the answer": lambda s: _extreme(s, largest=False),
     "largest ratio of the answer": lambda s: _extreme(s, largest=True),
+    "rise of the probability, plus 1,": lambda s: 1 + np.exp(s.log_probs) - np.exp(s.drawn),
 }
 
 

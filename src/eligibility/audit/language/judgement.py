@@ -11,6 +11,7 @@ from eligibility.audit.faults.language import FIXES
 from eligibility.audit.language.conventions import convention_of_term, conventions_of
 from eligibility.audit.language.facts import TOLERANCE, Facts
 from eligibility.audit.language.places import NOWHERE, Place, place_of, ratio_of_one
+from eligibility.audit.language.reading import EXACT_IN_SINGLE
 from eligibility.audit.language.wanted import wanted_components
 from eligibility.audit.reporting.report import AuditReport, Finding
 
@@ -66,11 +67,16 @@ def _noticed(facts: Facts) -> Iterator[tuple[str, str]]:
     if not np.nan_to_num(facts.observed.ascent).any():
         yield "no-gradient", "the gradient is 0 in every batch, up to rounding"
         return
+    yield from _of_reading(facts)
     if facts.padded > TOLERANCE:
         yield "padding-counted", f"{facts.padded:.1%} of the gradients lies at padded positions"
+    elif facts.invariances.get("padding", 0.0) > EXACT_IN_SINGLE:
+        change = facts.invariances["padding"]
+        yield "padding-counted", f"other values on the padding change the gradient by {change:.1%}"
+    if facts.prompts > TOLERANCE:
+        yield "prompt-scored", f"{facts.prompts:.1%} of a batch's gradient lies at prompts' logits"
     if not np.linalg.norm(facts.sample.ascent) or not _rewards_matter(facts):
         yield "returns-unused", "no weight changes with any reward"
-    yield from _of_reading(facts)
     yield from _of_regularisers(facts)
 
 
@@ -93,6 +99,8 @@ def _of_reading(facts: Facts) -> Iterator[tuple[str, str]]:
         yield "wrong-sign", f"a token's weight falls with the reward of its answer {every}"
     if not reading.coefficients.get("own"):
         yield "broadcast", f"every token has the same weight, from all rewards together, {every}"
+    if reading.coefficients.get("wrong group") or reading.scale == "wrong group":
+        yield "broadcast", f"answer i of each prompt has a statistic of prompt i {every}"
     if reading.scored in ("token before", "token after"):
         yield "scored-other-action", f"the {reading.scored} is scored {every}"
     if reading.scored == "most likely":
@@ -211,6 +219,7 @@ def _rule(facts: Facts) -> str:
         "tokens": "mean over the batch's tokens",
         "tokens of group means": "mean of the groups' means over the batch's tokens",
         "group tokens": "mean over the group's tokens",
+        "wrong group": "mean of the group whose number is the answer's",
     }
     parts = [f"{value:+.4g} × {names[name]}" for name, value in given.items()]
     said = [f"weight of a token = {' '.join(parts)}"]

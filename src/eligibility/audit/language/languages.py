@@ -123,6 +123,13 @@ class Language:
             for p in range(self.prompts)
         )
 
+    @cached_property
+    def prompt_logits(self) -> Tensor:
+        """[P, S, V] of a model at the prompts' positions: what it would have said there."""
+        generator = torch.Generator().manual_seed(7)
+        shape = (self.prompts, max(map(len, self.prompt_texts)), self.vocabulary)
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
 
 @dataclass(frozen=True, eq=False)
 class World:
@@ -191,20 +198,28 @@ class World:
             chosen: [N, B] which answer each row is.
 
         Returns:
-            The leaf [N, B, T, V], logits by which to differentiate, and the batches.
+            The leaf [N, B, T + S, V], logits by which to differentiate: those that predict the
+            answers, then those of the prompts' positions; and the batches.
         """
         language = self.language
         width = language.pad_to or int(language.lengths[chosen].max())
         prompt = torch.arange(language.prompts).repeat_interleave(language.group_size)
         where = (prompt[:, None], language.positions[chosen, :width])
-        leaf = self.logits[where].requires_grad_()
+        before = language.prompt_logits[prompt].expand(len(chosen), -1, -1, -1)
+        leaf = torch.cat([self.logits[where], before], dim=2).requires_grad_()
+        logits = leaf[:, :, :width] * 1.0  # a loss may divide them in place
         constant = self._constants(chosen, prompt, where, width)
-        log_probs = _taken(leaf.log_softmax(-1), constant["tokens"])
+        log_probs = _taken(logits.log_softmax(-1), constant["tokens"])
         constant["log_probs"] = log_probs
-        constant["hidden"] = leaf @ torch.linalg.inv(self.unembedding).T
+        constant["logits"] = logits
+        constant["sequence_logits"] = torch.cat(
+            [leaf[:, :, width:-1], leaf[:, :, :width], leaf[:, :, -1:]], dim=2
+        )
+        constant["hidden"] = logits @ torch.linalg.inv(self.unembedding).T
         if self.behaviour.source != "old":
             constant["old_log_probs"] = log_probs.detach()
         texts, text_mask = _left_padded(language.prompt_texts, prompt)
+        constant |= _sequences(texts, text_mask, constant["tokens"], constant["mask"])
         shared: dict[str, Any] = {
             "prompt": prompt,
             "prompt_tokens": texts,
@@ -215,12 +230,7 @@ class World:
             "temperature": self.behaviour.temperature,
         }
         rows = zip(*(values.unbind() for values in constant.values()), strict=True)
-        # a loss may divide logits by a temperature in place: each batch has logits of its own
-        made = [
-            TokenBatch(logits=own * 1.0, **dict(zip(constant, row, strict=True)), **shared)
-            for own, row in zip(leaf.unbind(), rows, strict=True)
-        ]
-        return leaf, made
+        return leaf, [TokenBatch(**dict(zip(constant, row, strict=True)), **shared) for row in rows]
 
     def _constants(
         self, chosen: Tensor, prompt: Tensor, where: tuple[Tensor, Tensor], width: int
@@ -302,6 +312,16 @@ def _taken(log_probs: Tensor, tokens: Tensor) -> Tensor:
     """[..., T] what ``log_probs`` [..., T, V] has for the tokens [..., T]."""
     index = tokens.expand(log_probs.shape[:-1])[..., None]
     return log_probs.gather(-1, index)[..., 0]
+
+
+def _sequences(texts: Tensor, text_mask: Tensor, tokens: Tensor, mask: Tensor) -> dict[str, Tensor]:
+    """[N, B, S + T] prompt and answer together, from [B, S] and [N, B, T]."""
+    texts, text_mask = (x.expand(len(tokens), -1, -1) for x in (texts, text_mask))
+    return {
+        "sequence_tokens": torch.cat([texts, tokens], dim=2),
+        "sequence_mask": torch.cat([text_mask, mask], dim=2),
+        "answer_mask": torch.cat([torch.zeros_like(text_mask), mask], dim=2),
+    }
 
 
 def _left_padded(texts: Sequence[tuple[int, ...]], prompt: Tensor) -> tuple[Tensor, Tensor]:

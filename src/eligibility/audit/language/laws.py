@@ -58,6 +58,7 @@ DIVISORS: dict[str, RowLaw] = {
     "slice-tokens": _slice_tokens,  # before the groups', which micro-batches may be as large as
     "group-tokens": lambda s: _per(s.by_group(s.lengths.astype(float))),
     "width": _width,
+    "own-length, width": lambda s: _width(s) / s.lengths,
     "tokens of groups that differ": lambda s: _per(_batch(s.lengths * _differs(s))),
     "ended": lambda s: _of_ended(s, _ones(s)),
     "ended, own-length": lambda s: _of_ended(s, 1.0 / s.lengths),
@@ -106,6 +107,14 @@ def _others_deviation(sample: Sample) -> Array:
     return np.sqrt(np.maximum((squares - sample.rewards**2) / (size - 1) - mean**2, 0.0))
 
 
+def _crossed_deviation(sample: Sample) -> Array:
+    """The deviation from the mean of another group, of another group."""
+    if not sample.square:
+        return np.zeros_like(sample.rewards)
+    centred = sample.rewards - sample.crossed(sample.rewards)
+    return np.sqrt(sample.crossed(centred**2))
+
+
 # What the advantages are divided by, up to a constant factor: Bessel's correction is one for rows.
 SCALES: dict[str, RowLaw] = {
     "none": _ones,
@@ -119,6 +128,7 @@ SCALES: dict[str, RowLaw] = {
         _of_tokens(s, s.rewards - s.by_group(s.rewards)) * _bessel(s)
     ),
     "others of the group": _others_deviation,
+    "wrong group": _crossed_deviation,
     "largest of the group": lambda s: _block_max(np.abs(s.rewards - s.by_group(s.rewards)), s),
     "mean size of the group": lambda s: s.by_group(np.abs(s.rewards - s.by_group(s.rewards))),
     "range of the group": lambda s: _block_max(s.rewards, s) + _block_max(-s.rewards, s),
@@ -141,7 +151,8 @@ def baseline_columns(sample: Sample, by_length: bool = True) -> dict[str, Array]
 
     Args:
         sample: With the rewards.
-        by_length: Whether means over tokens are among them, in which a long answer counts more.
+        by_length: Whether unusual means are among them: over tokens, in which a long answer counts
+            more, and of the wrong group.
     """
     rewards = sample.rewards
     columns = {"own": rewards}
@@ -153,6 +164,8 @@ def baseline_columns(sample: Sample, by_length: bool = True) -> dict[str, Array]
         columns["tokens"] = token_weighted_mean(sample, rewards)
         if 1 < sample.group_size < rewards.shape[1]:
             columns["tokens of group means"] = token_weighted_mean(sample, sample.by_group(rewards))
+        if sample.square:
+            columns["wrong group"] = sample.crossed(rewards)
         columns["group tokens"] = sample.by_group(rewards * sample.lengths) / sample.by_group(
             sample.lengths.astype(float)
         )

@@ -36,8 +36,22 @@ def ascents(loss: TokenLoss, world: World, chosen: Tensor) -> Tensor:
         widest = torch.full_like(widest, language.pad_to)
     for width in sorted(set(widest.tolist())):
         leaf, batches = world.batches(chosen[widest == width])
-        found[widest == width, :, :width] = ascents_at(loss, leaf, batches)
+        found[widest == width, :, :width] = ascents_at(loss, leaf, batches)[:, :, :width]
     return found
+
+
+def prompt_share(loss: TokenLoss, world: World, outcome: Tensor) -> float:
+    """The share of a batch's gradient that lies at the logits of its prompts' positions.
+
+    Args:
+        loss: The loss.
+        world: Whose policy is scored.
+        outcome: [B] which answer each row is.
+    """
+    leaf, batches = world.batches(outcome[None])
+    found = np.nan_to_num(ascents_at(loss, leaf, batches).numpy())
+    size = float(np.linalg.norm(found))
+    return float(np.linalg.norm(found[:, :, batches[0].tokens.shape[1] :])) / size if size else 0.0
 
 
 def ascents_at(loss: TokenLoss, leaf: Tensor, batches: Sequence[TokenBatch]) -> Tensor:

@@ -24,7 +24,7 @@ from eligibility.audit.language.token_batch import TokenBatch
 Place = tuple[str, int]
 NOWHERE: Place = ("", 0)
 _NOT_THE_LOSS = (str(Path(torch.__file__).parent), str(Path(__file__).parent), "<")
-_POLICY = frozenset({"log_probs", "logits", "hidden", "unembedding"})
+_POLICY = frozenset({"log_probs", "logits", "sequence_logits", "hidden", "unembedding"})
 _REWARDS = frozenset({"rewards", "token_rewards"})
 _REFERENCE = frozenset({"ref_log_probs", "ref_logits"})
 _BEHAVIOUR = frozenset({"old_log_probs", "rollout_log_probs"})
@@ -208,7 +208,15 @@ def _adds_terms(op: Operation) -> bool:
 
 
 def _picks(op: Operation) -> bool:
-    return "tokens" in op.made and bool(op.made & _POLICY) and op.differentiable
+    return (
+        bool(op.made & {"tokens", "sequence_tokens"})
+        and bool(op.made & _POLICY)
+        and op.differentiable
+    )
+
+
+def _of_sequences(op: Operation) -> bool:
+    return "sequence_logits" in op.made
 
 
 _divides = _named("div", "truediv", "true_divide", "divide", "rtruediv", "rdiv")
@@ -227,6 +235,7 @@ def _divisor(op: Operation) -> bool:
 # Tests in order of preference; the first operation that passes the first test that any passes.
 _TESTS: dict[str, tuple[Test, ...]] = {
     "padding-counted": (_both(_of_scored_rewards, _shrinks), _both(_shrinks, _scores_rewards)),
+    "prompt-scored": (_both(_picks, _of_sequences), _both(_shrinks, _scores_rewards)),
     "kl-without-gradient": (_both(_compares, _ungraded), _compares),
     "kl-forward": (_both(_named("exp", "exp2", "expm1", "kl_div"), _compares),
                    lambda op: op.name == "exp" and bool(op.made & _REFERENCE), _compares),
@@ -272,5 +281,6 @@ _TESTS: dict[str, tuple[Test, ...]] = {
     "kl-in-reward": (_compares,),
     "kl-per-token": (_compares,),
     "total-variation": (_compares,),
+    "squared-log-ratio": (_compares,),
     "entropy-bonus": (_adds_terms,),
 }  # fmt: skip

@@ -52,6 +52,7 @@ TERMS: dict[str, Term] = {
     "k1": _weighed(lambda s: np.ones(s.mask.shape)),
     "k2": _weighed(lambda s: s.log_ratio_to_ref),
     "k3": _weighed(lambda s: 1.0 - np.exp(-s.log_ratio_to_ref)),
+    "ratio times k2": _weighed(lambda s: s.log_ratio_to_ref + s.log_ratio_to_ref**2 / 2),
     "absolute": _weighed(lambda s: np.sign(s.log_ratio_to_ref)),
     "exact reverse": _reverse,
     "exact forward": lambda s: s.probs - s.ref_probs,

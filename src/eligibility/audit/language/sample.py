@@ -69,6 +69,16 @@ class Sample:
         """[M, B] mean over each group, at each of its rows."""
         return _block_mean(values, self.group_size)
 
+    def crossed(self, values: Array) -> Array:
+        """[M, B] what groups [P] are where they are broadcast along [P, P] the wrong way."""
+        size = self.group_size
+        return np.tile(_block_mean(values, size)[:, ::size], (1, size))
+
+    @property
+    def square(self) -> bool:
+        """Whether there are as many groups as answers in each, so that they can be confused."""
+        return bool(self.rewards.shape[1] == self.group_size**2 > 1)
+
     def by_slice(self, values: Array) -> Array:
         """[M, B] mean over each micro-batch, at each of its rows."""
         return _block_mean(values, self.slice_rows)

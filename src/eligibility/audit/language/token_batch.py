@@ -17,8 +17,9 @@ class TokenBatch:
 
     ``B`` answers (``prompts`` × ``group_size``), ``T`` positions (the longest answer of the batch,
     or ``pad_to``), ``V`` tokens of the vocabulary, ``D`` features. Everything is in double
-    precision. Only ``log_probs``, ``logits``, ``hidden`` and ``unembedding`` carry gradients.
-    Position t holds the t-th token of the answer and what predicts it: nothing has to be shifted.
+    precision. Only ``log_probs``, ``logits``, ``sequence_logits``, ``hidden`` and
+    ``unembedding`` carry gradients. Position t holds the t-th token of the answer and what predicts
+    it: nothing has to be shifted but what begins with ``sequence``.
     Beyond an answer's length the fields hold what a real trainer's hold there: tokens of the
     padding, and logits that depend on the parameters.
 
@@ -40,6 +41,10 @@ class TokenBatch:
         ended: [B] booleans: whether the answer has an end, or was cut at ``max_length``.
         prompt_tokens: [B, S] tokens of the prompt, padded on the left.
         prompt_mask: [B, S] 1.0 on the prompt, 0.0 on the padding to its left.
+        sequence_tokens: [B, S + T] prompt and answer together.
+        sequence_mask: [B, S + T] 1.0 on both, 0.0 on all padding.
+        sequence_logits: [B, S + T, V] as a model returns them: position t predicts token t + 1.
+        answer_mask: [B, S + T] 1.0 on the answer's tokens.
         hidden: [B, T, D] features with ``logits = hidden @ unembedding.T``.
         unembedding: [V, D] rows of the vocabulary.
         group_size: Answers to each prompt.
@@ -68,6 +73,10 @@ class TokenBatch:
     ended: Tensor
     prompt_tokens: Tensor
     prompt_mask: Tensor
+    sequence_tokens: Tensor
+    sequence_mask: Tensor
+    sequence_logits: Tensor
+    answer_mask: Tensor
     hidden: Tensor
     unembedding: Tensor
     group_size: int

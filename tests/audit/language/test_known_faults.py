@@ -1,0 +1,72 @@
+"""Faults that trainers had, as small as they can be written: each has its name."""
+
+from __future__ import annotations
+
+import pytest
+from torch import Tensor
+
+import eligibility as el
+from eligibility.audit.language.token_batch import TokenBatch
+from tests.audit.language.zoo.parts import leave_one_out
+
+FEW = 600
+
+
+def loss_of(batch: TokenBatch, advantages: Tensor) -> Tensor:
+    """REINFORCE with advantages [B] or [B, T]."""
+    weights = advantages if advantages.ndim == 2 else advantages[:, None]
+    return -(batch.log_probs * weights * batch.mask).sum(1).mean()
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_a_statistic_of_groups_along_the_wrong_axis_is_a_broadcast(scaled: bool) -> None:
+    def loss(batch: TokenBatch) -> Tensor:
+        groups = batch.rewards.view(-1, batch.group_size)
+        advantages = groups - groups.mean(1)  # [P, G] - [P]
+        if scaled:
+            advantages = advantages / (advantages**2).mean(1).sqrt().clamp(min=1e-8)
+        return loss_of(batch, advantages.flatten())
+
+    report = el.audit_token_loss(loss, max_paths=FEW)
+    (finding,) = report.findings
+    assert finding.rule == "broadcast"
+    assert finding.severity == ("fault" if scaled else "warning")  # with as many groups as answers
+    assert (report.verdict, report.residual > 0.01) == (
+        ("biased", True) if scaled else ("unbiased", False)
+    )
+
+
+def test_a_divergence_of_the_padding_in_the_returns_is_padding_that_counts() -> None:
+    def loss(batch: TokenBatch) -> Tensor:
+        kl = (batch.log_probs - batch.ref_log_probs).detach()  # no mask
+        credit = (batch.token_rewards - 0.3 * kl).flip(1).cumsum(1).flip(1)
+        return loss_of(batch, credit)
+
+    report = el.audit_token_loss(loss, max_paths=FEW)
+    assert report.verdict == "biased"
+    assert [finding.rule for finding in report.findings] == ["padding-counted"]
+    assert report.findings[0].evidence.startswith("other values on the padding change the gradient")
+    assert report.invariances["padding"] > 0.01
+
+
+def test_two_divisors_have_two_names() -> None:
+    def loss(batch: TokenBatch) -> Tensor:
+        advantages = leave_one_out(batch.rewards, batch.group_size)
+        terms = batch.log_probs * advantages[:, None] * batch.mask
+        return -(terms.sum(1) / batch.lengths / batch.mask.shape[1]).sum()
+
+    report = el.audit_token_loss(loss, max_paths=FEW)
+    assert report.verdict == "convention"
+    biased = {convention.name for convention in report.conventions if convention.bias}
+    assert biased == {"mean-over-each-episode", "padded-width"}
+
+
+def test_the_ratio_times_k2_is_no_divergence_s_gradient_and_has_a_name() -> None:
+    def loss(batch: TokenBatch) -> Tensor:
+        ratio = (batch.log_probs - batch.log_probs.detach()).exp()
+        k2 = (batch.log_probs - batch.ref_log_probs) ** 2 / 2
+        return loss_of(batch, batch.rewards) + 0.3 * (ratio * k2 * batch.mask).sum(1).mean()
+
+    report = el.audit_token_loss(loss, max_paths=FEW)
+    assert report.verdict == "convention"
+    assert [c.name for c in report.conventions] == ["squared-log-ratio"]
