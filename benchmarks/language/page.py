@@ -23,30 +23,27 @@ library computes. The sources are not a part of this project.
 How to read a row. **named**: what the audit found; a convention is a choice with a name, and
 the bias that it alone causes here. **E[g]**: the expected gradient in the named directions; any
 positive multiple of the reward's is right. **off**: the part of it that is no multiple of the
-wanted gradient, relative. Losses are given leave-one-out advantages and on-policy answers; β =
-0.3 where there is a KL; advantage and KL estimators are put into a loss without a bias of its
-own. What each choice does, and why, is in
+wanted gradient, relative. Losses are given leave-one-out advantages, and on-policy answers unless
+the row says of whom they are; β = 0.3 where there is a KL; advantage and KL estimators are put
+into a loss without a bias of its own. Off policy, the bias of what becomes of far ratios is that on
+weights without any other. What each choice does, and why, is in
 [the chapter](../theory/policy_gradient_of_a_language_model.md).
 """
 
 _NOTES = """
 ## Where they disagree
 
-- **The audit does not name** advantages that are whitened over the tokens of a batch (REINFORCE++),
-  a masked mean of micro-batches as large as a group (it tells two other names), a statistic of the
-  wrong group (OpenRLHF #1250), the KL of masked tokens in the returns (slime #1372), two divisors
-  at once (ROLL). It finds that they are off. It calls a gradient of rounding alone unexplained
-  (torchtune's GRPOCompletionLoss).
-- **The tables are older than the audit**: since they were made, it names the first two of these,
-  calls rounding alone `no-gradient`, and a loss whose KL has no gradient `biased`.
+- **The audit does not name** NeMo-RL #1423: the deviation of the other answers is a rounding error
+  where these have the same reward, and the weights are divided by it. It finds that they are off.
+- **It names something else** for NeMo-RL's k2 times a ratio of 1 that has a gradient,
+  `squared-log-ratio`, and it is right: k2 is no estimate of the divergence, and its value is
+  differentiated as well, so it is not k2's gradient.
 - **The reading had overlooked** that verl's `k3+` raises at this commit, because the function that
   it calls does not know the name; that torchtune's `masked_sum` adds up the whole batch when it is
-  given no axis, so GRPOCompletionLoss has one ratio for all answers; and that a ratio times k2
-  (NeMo-RL) is not k2's gradient: k2 is no estimate of the divergence, and its value is now
-  differentiated as well.
-- **Not understood yet**: NeMo-RL #1423, by the reading a factor that one's own answer has no part
-  in.
+  given no axis, so GRPOCompletionLoss has one ratio for all answers: with leave-one-out advantages
+  it has no gradient, and with a KL no part of it follows the rewards (`returns-unused`).
 - **A matter of taste**: verl's OPO, whose baseline has one's own length in it.
+- **Not visible in a loss**: old log-probabilities that are not refreshed. They are given to it.
 """
 
 _TABLE = """

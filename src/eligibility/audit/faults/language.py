@@ -114,6 +114,7 @@ FIXES = {
     "scored-other-action": "log_probs = logits.log_softmax(-1).gather(-1, tokens.unsqueeze(-1))",
     "most-likely-action-scored": "log_probs = logits.log_softmax(-1).gather(-1, tokens[..., None])",
     "behaviour-not-scored": "log_probs = (logits / temperature).log_softmax(-1), of the tokens",
+    "prompt-scored": "mask = answer_mask  # 0 on the prompt and on the padding",
     "last-step-dropped": "use all tokens: the one that ends the answer is a decision too",
     "broadcast": "loss = -(log_probs * advantages.unsqueeze(1) * mask).sum()",
     "rewards-so-far": "token_rewards.flip(-1).cumsum(-1).flip(-1)",
@@ -121,6 +122,7 @@ FIXES = {
     "returns-unused": "loss = -(log_probs * advantages * mask).sum()",
     "wrong-sign": "loss = -(log_probs * advantages * mask).sum()  # optimizers minimise",
     "advantage-not-detached": "advantages = (rewards - beta * kl.detach()) - baseline",
+    "ratio-always-one": "ratio = (log_probs - old_log_probs).exp()  # those of what drew the answers",
     "entropy-sign": "loss = pg_loss - entropy_coef * entropy",
 }
 

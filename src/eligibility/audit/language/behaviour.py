@@ -20,7 +20,7 @@ class Behaviour:
 
     Attributes:
         source: "policy"; "old", the policy of some steps ago; or "rollout", an inference engine
-            whose log-probabilities differ a little from the trainer's.
+            whose log-probabilities differ, much at some states, from the trainer's.
         temperature: Logits are divided by it.
         top_k: The number of most probable tokens that are kept; 0: all.
         top_p: Only the likeliest tokens that together have this probability.

@@ -125,9 +125,9 @@ class Weighting:
         return _factor(self.factor, sample) * self.gate(sample, advantages)
 
 
-def read_weighting(sample: Sample, weights: Array, on_policy: Array, exact: float) -> (
-    Weighting | None
-):  # fmt: skip
+def read_weighting(
+    sample: Sample, weights: Array, on_policy: Array, exact: float
+) -> Weighting | None:
     """The weighting that turns the weights on policy into those that were measured.
 
     Args:

@@ -56,8 +56,8 @@ def audit_token_loss(
         length: The most tokens of an answer.
         vocabulary: Tokens, of which one ends an answer.
         behaviour: From what the answers are drawn: "policy"; "old", the policy of some steps ago;
-            "rollout", an engine whose log-probabilities differ a little; or the policy with
-            "top-k", "top-p", "min-p" or "repetition-penalty".
+            "rollout", an engine whose log-probabilities differ, much at a few tokens; or the policy
+            with "top-k", "top-p", "min-p" or "repetition-penalty".
         temperature: With which the answers are drawn; the logits are given as they are.
         pad_to: Width that answers are padded to; None: the batch's longest.
         micro_batch: Rows of each call of the loss, over which the gradient is averaged; None: all.
