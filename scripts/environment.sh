@@ -22,12 +22,22 @@ if ! .venv/bin/python -c '' 2>/dev/null; then
 fi
 
 # One stamp for each set of extras, made of everything that decides what is installed.
-stamp=.venv/installed-$EXTRAS
 wanted=$(cat pyproject.toml setup.py constraints.txt src/eligibility/ops/native/* <(echo "$PWD") | cksum)
-if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
+is_installed() {  # a set that holds all of EXTRAS, as it is now
+  local stamp extra
+  for stamp in .venv/installed-*; do
+    [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] || continue
+    for extra in ${EXTRAS//,/ }; do
+      case ",${stamp#*installed-}," in *",$extra,"*) ;; *) continue 2 ;; esac
+    done
+    return 0
+  done
+  return 1
+}
+if ! is_installed; then
   say "installing eligibility[$EXTRAS] into .venv (about a minute the first time)"
   .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$EXTRAS]" ||
     fail "the installation failed; the lines above say why"
-  echo "$wanted" >"$stamp"
+  echo "$wanted" >".venv/installed-$EXTRAS"
 fi
 export PATH="$PWD/.venv/bin:$PATH"
