@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 
@@ -9,6 +10,10 @@ import pytest
 from torch import Tensor
 
 import eligibility as el
+from eligibility.audit.faults import CHOICES
+from eligibility.audit.faults.language import INSTEAD
+from eligibility.audit.language import conventions
+from eligibility.audit.language.regularisers import IN_REWARD, TERMS
 from eligibility.audit.language.token_batch import TokenBatch
 from eligibility.audit.reporting.report import AuditReport
 from tests.audit.language.test_zoo import exact_residual
@@ -144,6 +149,14 @@ def test_a_convention_at_the_temperature_of_the_draw_keeps_its_name() -> None:
     report = el.audit_token_loss(loss, temperature=0.7, max_paths=FEW)
     assert report.verdict == "convention"
     assert [c.name for c in report.conventions if c.bias] == ["mean-over-time"]
+
+
+def test_every_convention_of_a_token_loss_is_known_with_what_to_write_instead() -> None:
+    tables = (conventions._OF_DIVISOR, conventions._OF_RATIO, conventions._OF_GATE)
+    named = {name for table in (*tables, conventions._OF_SCALE) for name in table.values()}
+    signs = itertools.product([*TERMS, *IN_REWARD], (1.0, -1.0))
+    terms = {conventions.convention_of_term(term, sign) for term, sign in signs} - {None}
+    assert named | terms <= set(INSTEAD) <= set(CHOICES)
 
 
 def test_every_convention_says_what_to_write_instead() -> None:
