@@ -1,0 +1,148 @@
+"""Scripts and configurations that TRL publishes, read by hand first, then audited.
+
+    python -m benchmarks.trl_published CHECKOUT        # a git directory of TRL
+
+``benchmarks/trl_published.json`` holds the reading, which was committed before the first run; the
+results go to ``benchmarks/results/trl_published.json`` and into
+``docs/audit/published_language.md``. Nothing of TRL's is kept. A configuration of the index of
+papers, which is an argument and no program, is put into the README's script.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import re
+import shlex
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.trl_options import SCRIPT
+from eligibility.audit.job import Program
+from eligibility.audit.trainers import worker
+from eligibility.audit.trainers.record import Record, read_record
+from eligibility.audit.trainers.sampling import Sampler
+from eligibility.audit.trainers.verdict import report_of
+from eligibility.sandbox import guard_here
+
+ROOT = Path(__file__).parents[1]
+READING = ROOT / "benchmarks/trl_published.json"
+RESULTS = ROOT / "benchmarks/results/trl_published.json"
+PAGE = ROOT / "docs/audit/published_language.md"
+
+
+def script_of(checkout: str, commit: str, entry: dict[str, str]) -> str:
+    """The program: a file, a block of a page, or the README's script with a configuration."""
+    path, part = entry["path"], entry["part"]
+    command = ["git", "-C", checkout, "show", f"{commit}:{path}"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    if not part:
+        return text
+    if "paper_index" not in path:
+        blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+        return next(block for block in blocks if part in block and "Trainer(" in block)
+    title, _, number = part.partition("#")
+    place = [match.start() for match in re.finditer(re.escape(title), text)][int(number or 1) - 1]
+    found = re.compile(r"(GRPO|RLOO)Config\(\n(.*?)\n\)", re.DOTALL).search(text, place)
+    assert found is not None
+    lines = [line.split("#")[0].strip() for line in found[2].splitlines()]
+    options = " ".join(line for line in lines if line.strip(", ") not in ("", "..."))
+    return SCRIPT.format(kind=found[1], options=options, rewards="reward")
+
+
+def audited(script: str, arguments: str, name: str) -> dict[str, Any]:
+    """What the audit says, measured in a process that is forked from this one."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "script.py"
+            path.write_text(script, encoding="utf-8")
+            record = Record()
+            given = tuple(shlex.split(arguments))
+            program = Program(str(path), str(path), given, folder, guard_here(), 300.0, 4096, False)
+            worker.run(program, record, Sampler(record, lambda done, expected: None))
+        with os.fdopen(writing, "w", encoding="utf-8") as pipe:
+            pipe.write(record.to_line())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, encoding="utf-8") as pipe:
+        record = read_record(pipe.read())
+    os.waitpid(child, 0)
+    report = report_of(record, name)
+    return {
+        "verdict": report.verdict,
+        "biasing": sorted(c.name for c in report.conventions if c.bias and c.bias > 1e-4),
+        "findings": [finding.rule for finding in report.findings],
+        "residual": report.residual,
+        "summary": report.summary.replace(name, "the script"),
+        "seconds": round(record.seconds, 1),
+        "version": record.version,
+    }
+
+
+def page(reading: dict[str, Any], results: list[dict[str, Any]]) -> str:
+    """The page, in Markdown."""
+    as_read = sum(row["as_read"] for row in results)
+    measured = [row for row in results if row["verdict"] != "inconclusive"]
+    version = next(row["version"] for row in measured)
+    lines = [
+        "# What TRL publishes, audited",
+        "",
+        f"{len(results)} programs and configurations of [{reading['repository']}]"
+        f"(https://github.com/{reading['repository']}/tree/{reading['commit']}) at commit "
+        f"`{reading['commit'][:7]}`: its README, its documentation, its examples, and the "
+        f"configurations by which its index of papers reproduces them. Each was read by hand first, "
+        f"and the reading committed; then it was run by `eligibility audit` with {version}. "
+        f"{len(measured)} could be measured; {as_read} of {len(results)} came out as they had "
+        "been read. *Bias* is that of the [probe](trl_options.md), which has rewards, lengths and "
+        "policies of its own.",
+        "",
+        "| published | read as | audited as | bias | remark of the reading |",
+        "|---|---|---|---:|---|",
+    ]
+    for entry, row in zip(reading["scripts"], results, strict=True):
+        name = entry["path"] + (f": {entry['part']}" if entry["part"] else "")
+        said = ", ".join(row["findings"] + row["biasing"])
+        found = f"{row['verdict']}: {said}" if said else row["verdict"]
+        if row["verdict"] == "inconclusive":
+            found = f"refused: {row['summary'].partition(':')[0]}"
+        read = ", ".join(entry["biasing"]) or entry["verdict"]
+        mark = "" if row["as_read"] else "**≠** "
+        bias = "–" if row["residual"] is None else f"{row['residual']:.1%}"
+        lines.append(f"| {name} | {read} | {mark}{found} | {bias} | {entry['reading']} |")
+    lines += ["", "Made by `python -m benchmarks.trl_published`."]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Run all, and write."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("checkout", nargs="?", help="without it, only the page is written again")
+    checkout = parser.parse_args().checkout
+    reading = json.loads(READING.read_text(encoding="utf-8"))
+    if checkout:
+        trl: Any = importlib.import_module("trl")
+        for name in ("GRPOTrainer", "RLOOTrainer", "GRPOConfig", "RLOOConfig"):
+            getattr(trl, name)  # loaded once here, not in every fork
+        results = []
+        for entry in reading["scripts"]:
+            script = script_of(checkout, reading["commit"], entry)
+            row = audited(script, entry["arguments"], entry["path"])
+            wanted = (entry["verdict"], entry["biasing"])
+            row["as_read"] = (row["verdict"], row["biasing"]) == wanted
+            results.append(row)
+            print(entry["path"], entry["part"], row, flush=True)
+            RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    if len(results) == len(reading["scripts"]):
+        PAGE.write_text(page(reading, results), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
