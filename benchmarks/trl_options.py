@@ -108,17 +108,10 @@ OPTIONS = (
 
 
 def measured(option: Option) -> dict[str, Any]:
-    """The audit of one option, in a process that is forked from this one."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reading)
-        _audited(option, writing)
-    os.close(writing)
-    with os.fdopen(reading, encoding="utf-8") as pipe:
-        text = pipe.read()
-    os.waitpid(child, 0)
-    record = read_record(text)
+    """The audit of one option."""
+    text = SCRIPT.format(kind=option.kind, options=option.options, rewards=option.rewards)
+    pairs = 2 if "beta" in option.options or "entropy" in option.options else 1
+    record = record_of(text, (), pairs)
     report = report_of(record, option.name)
     return {
         "name": option.name,
@@ -128,22 +121,33 @@ def measured(option: Option) -> dict[str, Any]:
     }
 
 
-def _audited(option: Option, writing: int) -> None:
-    """In the fork: run the script and send its record."""
+def record_of(text: str, arguments: tuple[str, ...], pairs: int) -> Record:
+    """The record of a script, run in a process that is forked from this one."""
+    reading, writing = os.pipe()
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "script.py"
-        script.write_text(
-            SCRIPT.format(kind=option.kind, options=option.options, rewards=option.rewards),
-            encoding="utf-8",
-        )
-        record = Record()
-        pairs = 2 if "beta" in option.options or "entropy" in option.options else 1
-        sampler = Sampler(record, lambda done, expected: None, pairs)
-        program = Program(str(script), str(script), (), folder, guard_here(), 300.0, 4096, False)
-        worker.run(program, record, sampler)
-        with os.fdopen(writing, "w", encoding="utf-8") as pipe:
-            pipe.write(record.to_line())
-        os._exit(0)
+        script.write_text(text, encoding="utf-8")
+        child = os.fork()
+        if child == 0:
+            os.close(reading)
+            _run(script, arguments, pairs, writing)
+        os.close(writing)
+        with os.fdopen(reading, encoding="utf-8") as pipe:
+            line = pipe.read()
+        os.waitpid(child, 0)
+    return read_record(line)
+
+
+def _run(script: Path, arguments: tuple[str, ...], pairs: int, writing: int) -> None:
+    """In the fork, which may write nowhere but in the script's folder once that has been run."""
+    folder = str(script.parent)
+    record = Record()
+    sampler = Sampler(record, lambda done, expected: None, pairs)
+    program = Program(str(script), str(script), arguments, folder, guard_here(), 300.0, 4096, False)
+    worker.run(program, record, sampler)
+    with os.fdopen(writing, "w", encoding="utf-8") as pipe:
+        pipe.write(record.to_line())
+    os._exit(0)
 
 
 def page(rows: Sequence[dict[str, Any]]) -> str:

@@ -13,21 +13,16 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import os
+import math
 import re
 import shlex
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.trl_options import SCRIPT
-from eligibility.audit.job import Program
-from eligibility.audit.trainers import worker
-from eligibility.audit.trainers.record import Record, read_record
-from eligibility.audit.trainers.sampling import Sampler
+from benchmarks.trl_options import SCRIPT, record_of
+from eligibility.audit.trainers.sampling import PAIRS
 from eligibility.audit.trainers.verdict import report_of
-from eligibility.sandbox import guard_here
 
 ROOT = Path(__file__).parents[1]
 READING = ROOT / "benchmarks/trl_published.json"
@@ -46,40 +41,22 @@ def script_of(checkout: str, commit: str, entry: dict[str, str]) -> str:
         blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
         return next(block for block in blocks if part in block and "Trainer(" in block)
     title, _, number = part.partition("#")
-    place = [match.start() for match in re.finditer(re.escape(title), text)][int(number or 1) - 1]
-    found = re.compile(r"(GRPO|RLOO)Config\(\n(.*?)\n\)", re.DOTALL).search(text, place)
-    assert found is not None
+    configurations = re.compile(r"(GRPO|RLOO)Config\(\n(.*?)\n\)", re.DOTALL)
+    found = list(configurations.finditer(text, text.index(title)))[int(number or 1) - 1]
     lines = [line.split("#")[0].strip() for line in found[2].splitlines()]
     options = " ".join(line for line in lines if line.strip(", ") not in ("", "..."))
     return SCRIPT.format(kind=found[1], options=options, rewards="reward")
 
 
 def audited(script: str, arguments: str, name: str) -> dict[str, Any]:
-    """What the audit says, measured in a process that is forked from this one."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reading)
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "script.py"
-            path.write_text(script, encoding="utf-8")
-            record = Record()
-            given = tuple(shlex.split(arguments))
-            program = Program(str(path), str(path), given, folder, guard_here(), 300.0, 4096, False)
-            worker.run(program, record, Sampler(record, lambda done, expected: None))
-        with os.fdopen(writing, "w", encoding="utf-8") as pipe:
-            pipe.write(record.to_line())
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, encoding="utf-8") as pipe:
-        record = read_record(pipe.read())
-    os.waitpid(child, 0)
+    """What the audit says."""
+    record = record_of(script, tuple(shlex.split(arguments)), PAIRS)
     report = report_of(record, name)
     return {
         "verdict": report.verdict,
         "biasing": sorted(c.name for c in report.conventions if c.bias and c.bias > 1e-4),
         "findings": [finding.rule for finding in report.findings],
-        "residual": report.residual,
+        "residual": None if math.isnan(report.residual) else report.residual,
         "summary": report.summary.replace(name, "the script"),
         "seconds": round(record.seconds, 1),
         "version": record.version,
@@ -97,8 +74,9 @@ def page(reading: dict[str, Any], results: list[dict[str, Any]]) -> str:
         f"{len(results)} programs and configurations of [{reading['repository']}]"
         f"(https://github.com/{reading['repository']}/tree/{reading['commit']}) at commit "
         f"`{reading['commit'][:7]}`: its README, its documentation, its examples, and the "
-        f"configurations by which its index of papers reproduces them. Each was read by hand first, "
-        f"and the reading committed; then it was run by `eligibility audit` with {version}. "
+        "configurations by which its index of papers reproduces them. Each was read by hand "
+        "first, and the reading committed; then it was run by `eligibility audit` "
+        f"with {version}. "
         f"{len(measured)} could be measured; {as_read} of {len(results)} came out as they had "
         "been read. *Bias* is that of the [probe](trl_options.md), which has rewards, lengths and "
         "policies of its own.",
@@ -124,21 +102,28 @@ def main() -> None:
     """Run all, and write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("checkout", nargs="?", help="without it, only the page is written again")
-    checkout = parser.parse_args().checkout
+    parser.add_argument("--only", nargs="*", help="run those alone whose path or part has this")
+    arguments = parser.parse_args()
+    checkout, only = arguments.checkout, arguments.only
     reading = json.loads(READING.read_text(encoding="utf-8"))
     if checkout:
         trl: Any = importlib.import_module("trl")
         for name in ("GRPOTrainer", "RLOOTrainer", "GRPOConfig", "RLOOConfig"):
             getattr(trl, name)  # loaded once here, not in every fork
+        known = json.loads(RESULTS.read_text(encoding="utf-8")) if only else []
         results = []
-        for entry in reading["scripts"]:
+        for number, entry in enumerate(reading["scripts"]):
+            name = f"{entry['path']} {entry['part']}"
+            if number < len(known) and not any(part in name for part in only):
+                results.append(known[number])
+                continue
             script = script_of(checkout, reading["commit"], entry)
             row = audited(script, entry["arguments"], entry["path"])
             wanted = (entry["verdict"], entry["biasing"])
             row["as_read"] = (row["verdict"], row["biasing"]) == wanted
             results.append(row)
             print(entry["path"], entry["part"], row, flush=True)
-            RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     results = json.loads(RESULTS.read_text(encoding="utf-8"))
     if len(results) == len(reading["scripts"]):
         PAGE.write_text(page(reading, results), encoding="utf-8")

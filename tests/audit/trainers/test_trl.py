@@ -127,3 +127,19 @@ def test_the_recipe_is_acquitted_as_trls_own_trainer_is(tmp_path: Path) -> None:
     assert report.components["reward"] == pytest.approx(1 / 6, rel=SINGLE)
     assert {c.name for c in report.conventions} == {"centred", "constant-scale"}
     assert "Recipe: trained once" in report.notes[0]
+
+
+def test_what_a_program_turns_on_after_the_check_is_set_aside_too(tmp_path: Path) -> None:
+    """As TRL's example of continuous batching does; and its data come as a list of two splits."""
+    script = tmp_path / "later.py"
+    text = SCRIPT.format(kind="RLOO", options="beta=0.001")
+    text = text.replace('split="train")', 'split=["train", "test"])[0].map(lambda row: row)')
+    text = text.replace(
+        "trainer = ", "settings.use_transformers_paged = True\nsettings.bf16 = True\ntrainer = "
+    )
+    script.write_text(text, encoding="utf-8")
+    report = scripts.audit_script(script)
+    assert report.verdict == "convention", report.summary
+    assert [c.name for c in report.conventions if c.bias] == ["kl-in-reward"]
+    assert report.components["kl-reverse"] == pytest.approx(-0.05, rel=1e-3)
+    assert "beta=0.001 is 0.05 here, to stand above single precision's rounding" in report.notes

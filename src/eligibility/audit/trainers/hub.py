@@ -74,7 +74,10 @@ class Hub:
     def _replace_data(self) -> None:
         datasets: Any = importlib.import_module("datasets")
 
-        def load(*args: Any, **options: Any) -> AnyRows:
+        def load(*args: Any, **options: Any) -> AnyRows | list[AnyRows]:
+            split = options.get("split")
+            if isinstance(split, list | tuple):
+                return [AnyRows(self._record) for _ in split]
             return AnyRows(self._record)
 
         datasets.load_dataset = load

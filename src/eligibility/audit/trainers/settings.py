@@ -66,6 +66,13 @@ GENERAL = (
 
 def fit(settings: Any, record: Record) -> None:
     """Change a configuration, before it checks itself, to one that the probe can run."""
+    set_aside(settings, record)
+    _make_small(settings, record)
+    record.note(GENERAL)
+
+
+def set_aside(settings: Any, record: Record) -> None:
+    """Turn off what cannot be here; also what a program has turned on since the check."""
     defaults = {field.name: _default(field) for field in fields(settings)}
     for name, value in _ASIDE.items():
         if name in defaults:
@@ -76,10 +83,9 @@ def fit(settings: Any, record: Record) -> None:
     for name, value in _QUIET.items():
         if name in defaults:
             setattr(settings, name, value)
-    _make_small(settings, record)
-    record.note(GENERAL)
 
 
+_LEAST_BETA = 0.05  # below it single precision leaves too few digits of the term
 _FARTHEST = 0.2  # log of an answer's ratio
 _OWN_DEFAULT = {"fsdp", "parallelism_config"}
 
@@ -117,7 +123,13 @@ def _make_small(settings: Any, record: Record) -> None:
     record.steps = micro_batches if several > 1 else 1
     record.drift = _drift(settings) if values["num_iterations"] > 1 else 0.0
     record.temperature = float(getattr(settings, "temperature", None) or 1.0)
-    record.kl_coefficient = float(getattr(settings, "beta", None) or 0.0)
+    beta = float(getattr(settings, "beta", None) or 0.0)
+    if 0.0 < beta < _LEAST_BETA:
+        record.note(
+            f"beta={beta:g} is {_LEAST_BETA} here, to stand above single precision's rounding"
+        )
+        settings.beta = beta = _LEAST_BETA
+    record.kl_coefficient = beta
 
 
 def _drift(settings: Any) -> float:

@@ -14,7 +14,7 @@ import torch
 from eligibility.audit.trainers.hub import Hub
 from eligibility.audit.trainers.record import Record
 from eligibility.audit.trainers.sampling import Finished, Refused, Sampler
-from eligibility.audit.trainers.settings import fit
+from eligibility.audit.trainers.settings import fit, set_aside
 from eligibility.audit.trainers.tiny import END, LENGTH, NAME, PROMPTS, SYMBOLS, make_tokenizer
 from eligibility.audit.user_code import user_place
 
@@ -64,6 +64,8 @@ class Trainers:
         def init(self_: Any, *args: Any, **options: Any) -> None:
             bound = signature.bind(self_, *args, **options)
             self._replace(bound.arguments)
+            if bound.arguments.get("args") is not None:
+                set_aside(bound.arguments["args"], self._record)
             begin(*bound.args, **bound.kwargs)
             self._prepare(self_)
 

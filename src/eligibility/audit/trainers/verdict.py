@@ -146,7 +146,10 @@ def _command(script: Path) -> str:
 
 def _loss_function(script: Path) -> str:
     """The first function with a loss in its name, of a script that can be imported."""
-    tree = ast.parse(script.read_bytes())
+    try:
+        tree = ast.parse(script.read_bytes())
+    except (OSError, SyntaxError):  # it is gone, or what it says is no Python
+        return ""
     guarded = any(
         isinstance(node, ast.If) and "__name__" in ast.unparse(node.test) for node in tree.body
     )
