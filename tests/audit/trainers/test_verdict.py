@@ -13,6 +13,7 @@ pytest.importorskip("trl")
 
 import transformers
 
+from eligibility.audit.interception.language import LanguageProgram, _Finder
 from eligibility.audit.scripts import audit_script
 from eligibility.audit.trainers.sampling import OWN_LOOP, in_user_loop
 
@@ -82,6 +83,21 @@ def test_the_line_in_a_refusal_audits_the_loss_of_a_loop_by_hand(tmp_path: Path)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(line, **options, env=os.environ | {"PATH": path})  # type: ignore[call-overload]
     assert done.stdout.startswith("UNBIASED  policy_loss"), done.stderr
+
+
+@pytest.mark.parametrize("place", [".venv/lib/python3.11/site-packages", "lib"])
+def test_a_library_in_an_environment_beside_the_script_is_not_the_programs_own(
+    place: str, tmp_path: Path
+) -> None:
+    package = tmp_path / place / "trl"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    finder = _Finder(tmp_path)
+    if place == "lib":
+        assert finder.find_spec("trl", [str(package.parent)]) is None
+    else:
+        with pytest.raises(LanguageProgram):
+            finder.find_spec("trl", [str(package.parent)])
 
 
 def test_a_trainer_of_transformers_before_trl_is_no_loop_of_the_program() -> None:

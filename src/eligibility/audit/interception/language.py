@@ -10,6 +10,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from eligibility.audit.user_code import is_user_file
+
 # A program that imports it trains a language model; one that imports `datasets` only reads data.
 _LIBRARY = "trl"
 
@@ -30,7 +32,8 @@ class _Finder:
         if name == _LIBRARY:
             found = PathFinder.find_spec(name, path)
             origin = Path((found and found.origin) or self._folder)
-            if found is not None and not origin.is_relative_to(self._folder):
+            own = origin.is_relative_to(self._folder) and is_user_file(str(origin))
+            if found is not None and not own:
                 raise LanguageProgram
         return None
 
