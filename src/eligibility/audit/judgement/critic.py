@@ -182,6 +182,8 @@ def own_returns(
     line: Timeline, discounts: Sequence[float], told: Told | None
 ) -> Iterator[Advantage]:
     """Compositions without a fault, minus a share of what the batch itself returned."""
+    if told is not None:  # the share is subtracted here, and not by the form
+        told = replace(told, means=told.means | {""})
     for form in _forms(line, discounts, told):
         if not form.transform and not form.faults:
             for kind in _OWN:
