@@ -30,6 +30,17 @@ model.learn(total_timesteps=10_000)
     ("name", "arguments", "rule"),
     [
         ("A2C", "n_steps=2", "0.5 × generalised advantage (λ = 1) (γ = 0.99)"),
+        # the defaults of its loss: advantages over their deviation plus 1e-8, clipped ratios of 1
+        (
+            "PPO",
+            "n_steps=4, batch_size=4, n_epochs=1",
+            "0.25 × generalised advantage (λ = 0.95) (γ = 0.99), whitened",
+        ),
+        (
+            "PPO",
+            "n_steps=4, batch_size=4, n_epochs=1, ent_coef=0.01",
+            "0.25 × generalised advantage (λ = 0.95) (γ = 0.99), whitened, plus 0.01 × entropy",
+        ),
         (
             "PPO",
             "n_steps=2, batch_size=2, n_epochs=2, normalize_advantage=False, ent_coef=0.01",
@@ -43,7 +54,7 @@ def test_stable_baselines3_up_to_its_first_update(
     path = tmp_path / "train.py"
     path.write_text(SB3.format(name=name, arguments=arguments), encoding="utf-8")
     # batches of two steps: their mean is half of their sum; and PPO makes two such updates
-    report = el.audit_script(path, discount=0.99, max_paths=80)
+    report = el.audit_script(path, max_paths=80)
     assert report.verdict == "convention", report.text()
     assert report.rule == rule
     named = {convention.name for convention in report.conventions}

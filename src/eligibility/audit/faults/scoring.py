@@ -154,9 +154,9 @@ FAULTS = (
         fix="dist = Categorical(probs=probs)  # or pass the raw outputs as logits",
         example="dist = Categorical(logits=torch.softmax(outputs, -1))",
         note=(
-            'The gradient of such a policy is exact, so the verdict stays "unbiased"; '
-            "the fault is what the policy can reach: with K actions no probability below "
-            "1/(e + K − 1) or above e/(e + K − 1)."
+            "The gradient of such a policy is exact, and the residual says so; the fault is what "
+            "the policy can reach: with K actions no probability below 1/(e + K − 1) or above "
+            "e/(e + K − 1)."
         ),
         seen_in=(
             "[rlworkgroup/garage#1357](https://github.com/rlworkgroup/garage/pull/1357): "

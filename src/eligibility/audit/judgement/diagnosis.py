@@ -196,6 +196,9 @@ def _conclude(
         others = (other, *(finding for finding in warnings if finding != other))
         verdict = "biased" if other.severity == "fault" else "unexplained"
         summary = other.means
+    beside = next((finding for finding in warnings if finding.severity == "fault"), None)
+    if beside is not None and verdict in ("unbiased", "convention"):
+        verdict, summary = "biased", beside.means  # the gradient may be exact: it is not all
     report = _report(case, evidence, verdict, summary, others)
     return replace(
         report,

@@ -139,15 +139,11 @@ def _with_findings(report: AuditReport, found: Sequence[Finding], updates: int) 
     known = {finding.rule for finding in report.findings}
     new = tuple(finding for finding in found if finding.rule not in known)
     report = replace(report, findings=(*report.findings, *new), updates=updates)
-    told = [finding for finding in new if finding.rule not in _OF_THE_CRITIC]
-    if told and report.verdict in _PASSED:
-        wrong = [finding for finding in told if finding.severity == "fault"]
+    if new and report.verdict in _PASSED:
+        wrong = [finding for finding in new if finding.severity == "fault"]
         verdict = "biased" if wrong else "unexplained"
-        report = replace(report, verdict=verdict, summary=(wrong or told)[0].means)
+        report = replace(report, verdict=verdict, summary=(wrong or new)[0].means)
     return report
-
-
-_OF_THE_CRITIC = ("critic-target-not-detached",)
 
 
 def _with_conventions(report: AuditReport, later: AuditReport) -> AuditReport:
