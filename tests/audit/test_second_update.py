@@ -232,7 +232,7 @@ def test_a_target_that_moves_with_the_prediction_is_found_where_it_is_computed(
     )
     assert [finding.rule for finding in report.findings] == ["critic-target-not-detached"]
     assert report.findings[0].line == line_of(tmp_path / "program.py", "target = ")
-    assert (report.verdict, report.exit_status) == ("convention", 1)
+    assert (report.verdict, report.exit_status) == ("biased", 1)
 
 
 def test_a_return_that_ends_at_the_update_is_a_convention_with_its_own_name(tmp_path: Path) -> None:

@@ -119,6 +119,12 @@ def _origin(case: Case, match: Match | None) -> str:
     told, product = case.constants.origin, case.constants.product
     if match is not None and told == MEASURED and product not in (None, match.form.discount):
         return CONFIRMED
+    if (
+        match is not None
+        and told == MEASURED
+        and match.form.discount != case.constants.discounts[0]
+    ):
+        return USUAL
     return NOT_FOUND if told == USUAL and match is None else told
 
 

@@ -42,7 +42,8 @@ def _constants(case: Case, measured: Measured, reading: Reading) -> Constants:
         return known
     if np.isnan(powers):
         return replace(known, discounts=(dated,), origin=MEASURED)
-    if reading.rule not in _RIGHT:  # what is misplaced may count its powers otherwise
+    misplaced = reading.rule not in _RIGHT or (known.told is not None and known.told.coupled)
+    if misplaced:  # its powers may count something else
         several = dict.fromkeys((powers, dated, *known.discounts))
         return replace(known, discounts=tuple(several), origin=MEASURED)
     values = bool(np.abs(measured.offset).max() > _FROM_VALUES * np.abs(measured.credit).max())
