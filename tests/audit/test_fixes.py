@@ -48,6 +48,23 @@ for episode in range(1000):
     loss.backward()
     optimizer.step()
 """
+GAUSSIAN = DISCRETE
+for part, own in (
+    ("CartPole-v1", "MountainCarContinuous-v0"),
+    ("Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2)", "Linear(2, 1)"),
+    ("Linear(4, 8)", "Linear(2, 8)"),
+    ("optimizer =", "log_scale = torch.nn.Parameter(torch.zeros(1))\noptimizer ="),
+    ("*critic.parameters()]", "*critic.parameters(), log_scale]"),
+    ("        probs = logits.softmax(-1)\n", ""),
+    (
+        "dist = Categorical(logits=logits)",
+        "dist = torch.distributions.Normal(logits, log_scale.exp())",
+    ),
+    ("dist.log_prob(action)", "dist.log_prob(action).sum()"),
+    ("action.item()", "action.detach().numpy()"),
+):
+    assert part in GAUSSIAN
+    GAUSSIAN = GAUSSIAN.replace(part, own)
 LOSS = "loss = -(log_probs * returns).sum()"
 SCORED_LATE = f"""action = torch.stack(actions)
     dist = Categorical(logits=net(torch.stack(observations)))
@@ -324,28 +341,12 @@ APPLIED: dict[str, tuple[str, ...]] = {
         "returns = (returns - returns.mean()) / (returns.std() + 1e-8)",
     ),
     "gradients-not-zeroed": (DISCRETE, "optimizer.zero_grad()", "pass"),
-    "stale-batch": (
-        changed(
-            LASTING, "loss = -(torch.stack(log_probs) * returns).sum()",
-            "loss = -sum(score * credit for score, credit in zip(log_probs, returns))",
-        ),
-        "log_probs.clear(); rewards.clear()", "log_probs.clear()",
-    ),
-    "stale-graph": (
-        LASTING, "log_probs.clear(); rewards.clear()", "rewards.clear()",
-        "{}\n    rewards.clear()",
-    ),
-    "ratio-always-one": (
-        EPOCHS,
-        f"    old_log_probs = log_probs.detach()\n    {EPOCH}",
-        f"    {EPOCH}\n        old_log_probs = log_probs.detach()",
-        f"    {{}}\n    {EPOCH}",
-    ),
+    "action-keeps-its-graph": (GAUSSIAN, "action = dist.sample()", "action = dist.rsample()"),
 }  # fmt: skip
 # Their FIX is an instruction, or a line of another kind of program than these: nobody has applied
 # it here. A fault that is new belongs above.
 NOT_APPLIED = {
-    "acting-policy-stale", "action-keeps-its-graph", "autoreset-step-trained-on",
+    "acting-policy-stale", "autoreset-step-trained-on",
     "fails-on-some-episodes", "non-finite-gradient",
     "old-log-prob-stale", "return-carried-over-actors", "second-update-differs",
     "second-update-fails", "several-updates-without-ratio", "unexplained",
