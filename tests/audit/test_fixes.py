@@ -341,6 +341,23 @@ APPLIED: dict[str, tuple[str, ...]] = {
         "returns = (returns - returns.mean()) / (returns.std() + 1e-8)",
     ),
     "gradients-not-zeroed": (DISCRETE, "optimizer.zero_grad()", "pass"),
+    "stale-batch": (
+        changed(
+            LASTING, "loss = -(torch.stack(log_probs) * returns).sum()",
+            "loss = -sum(score * credit for score, credit in zip(log_probs, returns))",
+        ),
+        "log_probs.clear(); rewards.clear()", "log_probs.clear()",
+    ),
+    "stale-graph": (
+        LASTING, "log_probs.clear(); rewards.clear()", "rewards.clear()",
+        "{}\n    rewards.clear()",
+    ),
+    "ratio-always-one": (
+        EPOCHS,
+        f"    old_log_probs = log_probs.detach()\n    {EPOCH}",
+        f"    {EPOCH}\n        old_log_probs = log_probs.detach()",
+        f"    {{}}\n    {EPOCH}",
+    ),
     "action-keeps-its-graph": (GAUSSIAN, "action = dist.sample()", "action = dist.rsample()"),
 }  # fmt: skip
 # Their FIX is an instruction, or a line of another kind of program than these: nobody has applied
