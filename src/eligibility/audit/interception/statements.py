@@ -40,6 +40,7 @@ class _Follower:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._running: dict[int, ast.stmt] = {}  # of each frame, the statement that is running
+        self._kept: list[Any] = []  # alive, so that no two of them have one identity
 
     def enter(self, frame: FrameType, event: str, argument: Any) -> _Tracer | None:
         """A function of anybody is called: follow it if it is the user's."""
@@ -81,6 +82,7 @@ class _Follower:
         if not _collect(value, numbers, _DEPTH) or not numbers:
             return
         place = (frame.f_code.co_filename, line)
+        self._kept.append(value)
         attached, steps = _attached(value, _DEPTH), len(self._recorder.steps)
         self._recorder.made.append(Made(place, name, tuple(numbers), attached, steps, id(value)))
 
