@@ -59,11 +59,11 @@ def test_train_and_evaluate_from_the_first_command_to_the_last(
     evaluation = json.loads(output)
     assert list(evaluation) == [
         "episodes", "mean_return", "standard_deviation", "minimum", "maximum", "confidence_95",
-        "interquartile_mean", "interquartile_confidence_95", "runs", "run",
+        "interquartile_mean", "interquartile_confidence_95", "runs", "run", "sampled",
     ]  # fmt: skip
     assert evaluation["episodes"] == 100
     assert evaluation["mean_return"] >= 400
-    assert errors.startswith("CartPole-v1, 100 episodes: mean return ")
+    assert errors.startswith("CartPole-v1, greedy, 100 episodes: mean return ")
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,16 @@ import torch
 import eligibility
 from eligibility.ops import _cpu
 
-assert eligibility.__file__.startswith(sys.argv[1]), eligibility.__file__
-assert _cpu._library is not None
-logits, action, advantage = torch.zeros(64, 5), torch.zeros(65, dtype=torch.long), torch.zeros(65)
-value, gradient = torch.zeros(()), torch.zeros(65, 5)
-_cpu._library.loss(0, 0, value, logits, action, advantage, gradient, 65, 5, 1.0, 0.0)
+
+def read_past_the_end(folder: str) -> None:
+    """One row more is asked for than the logits have."""
+    assert eligibility.__file__.startswith(folder), eligibility.__file__
+    assert _cpu._library is not None
+    rows = 65
+    logits, action = torch.zeros(rows - 1, 5), torch.zeros(rows, dtype=torch.long)
+    value, advantage, gradient = torch.zeros(()), torch.zeros(rows), torch.zeros(rows, 5)
+    _cpu._library.loss(0, 0, value, logits, action, advantage, gradient, rows, 5, 1.0, 0.0)
+
+
+if __name__ == "__main__":
+    read_past_the_end(sys.argv[1])
