@@ -335,8 +335,10 @@ def _fit_over_spread(
         rest.append((moves * (of_path - known @ (inverse @ of_path))).ravel())
     matrix = np.array(rest[1:]).T
     values: Array = np.asarray(np.linalg.lstsq(matrix, -rest[0], rcond=1e-11)[0])
-    form = replace(form, form=_with_epsilon(evidence, line, form, values))
     fit = _scaled_fit(evidence, line, form, values, tolerance)
+    if fit is None or fit.residual >= tolerance:  # one that is rounding would divide by itself
+        form = replace(form, form=_with_epsilon(evidence, line, form, values))
+        fit = _scaled_fit(evidence, line, form, values, tolerance)
     for _ in range(_REFINEMENTS):
         if fit is None or not tolerance <= fit.residual < _PROMISING:
             break
