@@ -99,7 +99,7 @@ def run(entry: Entry, folder: Path) -> dict[str, Any]:
         report = audit_token_loss(
             lambda batch: entry.loss(modules, batch), **{"max_paths": PATHS} | entry.options
         )
-    except Exception as error:
+    except Exception as error:  # whatever somebody else's loss raises is its entry in the table
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(last.filename).name}:{last.lineno}"
         return record | {"verdict": "error", "error": f"{type(error).__name__}: {error} ({where})"}

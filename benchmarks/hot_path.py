@@ -93,7 +93,7 @@ def sampling_steps(states: int, actions: int) -> dict[str, Callable[[], Tensor]]
 
     def distribution(validate: bool) -> Tensor:
         dist = torch.distributions.Categorical(logits=logits, validate_args=validate)
-        return gradient(dist.log_prob(dist.sample()))  # type: ignore[no-untyped-call]  # torch does not annotate it
+        return gradient(dist.log_prob(dist.sample()))
 
     def by_hand() -> Tensor:
         action = torch.multinomial(logits.detach().softmax(-1), 1)[:, 0]

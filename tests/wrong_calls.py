@@ -363,7 +363,7 @@ def outcome(call: Callable[[], object]) -> str:
         parts = (error.what, error.got, error.expected, error.remedy)
         is_one_line = "\n" not in str(error) and len(str(error)) < 600
         return "" if all(parts) and is_one_line else f"an unclear message: {error}"
-    except Exception as error:
+    except Exception as error:  # anything but one clear error is a finding
         return f"{type(error).__name__}: {str(error).splitlines()[0][:120] if str(error) else ''}"
     return "accepted"
 

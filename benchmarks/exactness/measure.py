@@ -147,7 +147,7 @@ def _autograd(family: Family, stored: dict[str, Tensor], value: Tensor, name: st
     leaves = {key: tensor.detach().clone() for key, tensor in stored.items()}
     leaves[name].requires_grad_()
     try:
-        log_prob = _build(family, leaves).log_prob(value)  # type: ignore[no-untyped-call]  # torch does not annotate it
+        log_prob = _build(family, leaves).log_prob(value)
         (gradient,) = torch.autograd.grad(log_prob.sum(), leaves[name])
     except RuntimeError:  # no kernel for this dtype
         return None

@@ -36,7 +36,7 @@ _NOTES = """
 - **The audit does not name** NeMo-RL #1423: the deviation of the other answers is a rounding error
   where these have the same reward, and the weights are divided by it. It finds that they are off.
 - **It names something else** for NeMo-RL's k2 times a ratio of 1 that has a gradient,
-  `squared-log-ratio`, and it is right: k2 is no estimate of the divergence, and its value is
+  `squared-log-ratio`, and it is right: k2 does not estimate the divergence, and its value is
   differentiated as well, so it is not k2's gradient.
 - **The reading had overlooked** that verl's `k3+` raises at this commit, because the function that
   it calls does not know the name; that torchtune's `masked_sum` adds up the whole batch when it is

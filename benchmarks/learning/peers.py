@@ -63,7 +63,7 @@ def evaluate(model: Any, environments: VecEnv, task: Task, settings: Settings, s
     if isinstance(fresh, VecNormalize) and isinstance(environments, VecNormalize):
         fresh.obs_rms, fresh.training, fresh.norm_reward = environments.obs_rms, False, False
     mean, _ = evaluate_policy(model, fresh, n_eval_episodes=EPISODES)
-    return round(float(mean), 4)  # type: ignore[arg-type]  # a list only if asked for
+    return round(float(mean), 4)
 
 
 def flat(states: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -96,5 +96,5 @@ def watch(stopwatch: Stopwatch) -> Callable[..., Any]:
     def make(*arguments: Any, **options: Any) -> Watched:
         return Watched(stock(*arguments, **options), stopwatch)
 
-    gymnasium.make = make  # type: ignore[assignment]  # stands in for it, as intended
+    gymnasium.make = make
     return stock

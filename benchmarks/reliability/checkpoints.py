@@ -86,13 +86,13 @@ def _load(path: Path) -> str:
         model = Reinforce.load(path)
     except EligibilityError as error:
         return "" if "\n" not in str(error) and len(str(error)) < 2000 else f"said {error!s:.200}"
-    except BaseException as error:
+    except BaseException as error:  # anything but one clear error is a finding
         return f"{type(error).__name__}: {error!s:.200}"
     try:
         model.play(1)
     except EligibilityError as error:
         return f"loaded, and then {error!s:.200}"
-    except BaseException as error:
+    except BaseException as error:  # as above
         return f"loaded, and then {type(error).__name__}: {error!s:.200}"
     return "played"
 
@@ -239,7 +239,7 @@ def _folders(folder: Path, model: Any) -> Row:
             outcomes.append("")
         except EligibilityError as error:
             outcomes.append(f"said {error!s:.200}" if "\n" in str(error) else "")
-        except BaseException as error:
+        except BaseException as error:  # as above
             outcomes.append(f"{name} {text[:60]}: {type(error).__name__}: {error!s:.200}")
         if (folder / _IMPORTED).exists():
             outcomes[-1] = "the stranger's module was imported"

@@ -91,7 +91,7 @@ def fault_of(line: str, folder: Path) -> str:
             main(shlex.split(line))
         except SystemExit as left:
             status = left.code
-        except BaseException as error:
+        except BaseException as error:  # anything but a clean exit is a finding
             return f"{line}: {type(error).__name__}: {error}"
     said = errors.getvalue()
     left = sorted(_names(folder) - before)

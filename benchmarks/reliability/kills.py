@@ -42,7 +42,7 @@ def run() -> Iterator[Row]:
     import torch
 
     import eligibility.train.curve
-    import eligibility.train.run_folder  # noqa: F401
+    import eligibility.train.run_folder  # noqa: F401  # before the forks
 
     torch.set_num_threads(1)
     dice = random.Random(20261122)
@@ -138,7 +138,7 @@ def _train(path: Path, change: Callable[[], None]) -> None:
     from eligibility.cli.app import main
     from eligibility.train import run_folder
 
-    run_folder._SECONDS_BETWEEN_CHECKPOINTS = -1.0  # type: ignore[attr-defined]
+    run_folder._SECONDS_BETWEEN_CHECKPOINTS = -1.0
     change()
     begun = (path / "config.json").exists()
     main(["train", "--resume", str(path)] if begun else [*TRAIN, "--out", str(path)])
@@ -170,7 +170,7 @@ def _full_disk(folder: Path, whole: Path, dice: random.Random, kills: list[int])
         outcomes, before = [], len(kills)
         for number in range(12):
             path, log = disk / "run", folder / "log"
-            child = forked(lambda path=path: _train(path, lambda: None), log)  # type: ignore[misc]
+            child = forked(lambda path=path: _train(path, lambda: None), log)
             time.sleep(dice.uniform(0.05, 1.0))
             _fill(disk / "filler")
             if number % 2:
@@ -260,7 +260,7 @@ def _slow() -> None:
 def _never_saving() -> None:
     from eligibility.train import run_folder
 
-    run_folder._SECONDS_BETWEEN_CHECKPOINTS = float("inf")  # type: ignore[attr-defined]
+    run_folder._SECONDS_BETWEEN_CHECKPOINTS = float("inf")
 
 
 def _ended(child: int) -> bool:

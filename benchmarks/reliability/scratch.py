@@ -61,7 +61,7 @@ def forked(work: Callable[[], object], log: Path) -> int:
                 status = 0
             except SystemExit as left:
                 status = left.code if isinstance(left.code, int) else 0
-            except BaseException:
+            except BaseException:  # the child must never run its parent's code
                 traceback.print_exc(file=file)
     finally:
         os._exit(status)

@@ -242,9 +242,9 @@ def check_tensors(like: Tensor, of: str, /, **given: object) -> None:
         if (
             type(tensor) in TENSOR_TYPES
             and tensor.dtype is _USUAL.get(TENSORS[name].kind)  # type: ignore[attr-defined]  # a tensor
-            and tensor.layout is torch.strided  # type: ignore[attr-defined]
-            and tensor.device == device  # type: ignore[attr-defined]
-            and not tensor.is_nested  # type: ignore[attr-defined]
+            and tensor.layout is torch.strided  # type: ignore[attr-defined]  # a tensor
+            and tensor.device == device  # type: ignore[attr-defined]  # a tensor
+            and not tensor.is_nested  # type: ignore[attr-defined]  # a tensor
         ):
             continue  # the usual case, without the cost of the calls below
         if tensor is not None:

@@ -59,7 +59,7 @@ def test_an_agent_with_the_wrong_sign_is_named() -> None:
 
 def test_an_agent_without_a_way_to_get_rewards_is_refused() -> None:
     class Deaf(Agent):
-        def update(self) -> None:  # type: ignore[override]
+        def update(self) -> None:
             pass
 
     with pytest.raises(InvalidTypeError) as error:

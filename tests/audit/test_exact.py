@@ -43,7 +43,7 @@ DRAWS: dict[str, tuple[str, int, Callable[[torch.Tensor], torch.Tensor]]] = {
 def program(environment: str, outputs: int, draw: Callable[[torch.Tensor], torch.Tensor]) -> None:
     """One episode and an update of any kind: only the choices and the rewards matter here."""
     env = gymnasium.make(environment)
-    net = nn.Linear(env.observation_space.shape[0], outputs)  # type: ignore[index]
+    net = nn.Linear(env.observation_space.shape[0], outputs)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     while True:
         observation, _ = env.reset()
@@ -62,7 +62,7 @@ def expected_return(runner: CallableRunner, job: Job) -> float:
     while prescribed is not None:
         trace: Trace = runner.run(replace(job, prescribed=prescribed))
         total += trace.probability * sum(GAMMA**step.time * step.reward for step in trace.steps)
-        prescribed = next_path(trace)  # type: ignore[assignment]  # None ends the loop
+        prescribed = next_path(trace)
     return total
 
 

@@ -85,7 +85,7 @@ def test_a_loss_module_of_torchrl_plays_with_its_own_actor(kind: type[Any]) -> N
 
 
 def test_the_wrong_sign_in_a_subclass_of_a_torchrl_loss_is_found() -> None:
-    class Ascending(ReinforceLoss):  # type: ignore[misc]  # torchrl is not typed
+    class Ascending(ReinforceLoss):
         def forward(self, tensordict: Any) -> Any:
             losses = super().forward(tensordict)
             losses["loss_actor"] = -losses["loss_actor"]

@@ -82,7 +82,7 @@ def test_a_module_over_tokens_names_its_length_convention() -> None:
 
 def test_what_is_no_module_is_refused() -> None:
     with pytest.raises(InvalidTypeError) as error:
-        el.audit_module(lambda log_probs: log_probs.sum())  # type: ignore[arg-type]
+        el.audit_module(lambda log_probs: log_probs.sum())
     assert str(error.value) == (
         "`module`: got function, expected a torch.nn.Module; use audit_loss for a function"
     )

@@ -129,7 +129,7 @@ class Gaussian(Agent):
         self.optimizer = torch.optim.SGD([*self.net.parameters(), self.log_scale], lr=0.1)
         self.log_probs: list[Tensor] = []
 
-    def act(self, observation: object) -> np.ndarray:  # type: ignore[override]
+    def act(self, observation: object) -> np.ndarray:
         mean, scale = self.net(torch.as_tensor(observation)), self.log_scale.exp()
         action = type(self).draw(mean, scale)
         self.log_probs.append((-0.5 * ((action - mean) / scale) ** 2 - scale.log()).sum())

@@ -70,7 +70,7 @@ def test_a_loss_in_single_precision_of_a_policy_in_double_is_unbiased() -> None:
 
 @pytest.mark.parametrize("shorten", [Tensor.float, Tensor.half, Tensor.bfloat16])
 def test_a_shorter_type_that_can_be_raised_is_raised(shorten: object) -> None:
-    name = shorten.__name__  # type: ignore[attr-defined]  # a method descriptor
+    name = shorten.__name__
 
     def loss(log_probs: Tensor, returns: Tensor) -> Tensor:
         with torch.autocast("cpu", dtype=torch.bfloat16):

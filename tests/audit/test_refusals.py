@@ -152,7 +152,7 @@ def test_an_agent_without_the_method_that_was_named_is_refused() -> None:
     with pytest.raises(InvalidTypeError, match="got no method `act`, expected methods that act"):
         el.audit_agent(lambda: SimpleNamespace(learn=learn), update="learn")
     with pytest.raises(InvalidTypeError, match="`module`: got function, expected"):
-        el.audit_module(lambda states: states)  # type: ignore[arg-type]
+        el.audit_module(lambda states: states)
     with pytest.raises(InvalidValueError, match="`max_paths`: got 0, expected a whole number >= 1"):
         el.audit_loss(lambda log_prob, returns: -(log_prob * returns).sum(), max_paths=0)
 

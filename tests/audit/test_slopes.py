@@ -81,7 +81,7 @@ def test_a_graph_that_is_not_the_policy_is_not_believed() -> None:
     def doubled(
         self: object, probs: object = None, logits: object = None, **options: object
     ) -> None:
-        stock(self, probs, Twice.apply(logits), **options)  # type: ignore[arg-type]
+        stock(self, probs, Twice.apply(logits), **options)
 
     with (
         patch.object(torch.distributions.Categorical, "__init__", doubled),

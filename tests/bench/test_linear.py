@@ -72,7 +72,7 @@ def test_trl_is_called_as_its_fused_head_calls_it() -> None:
             return torch.tensor([-1.0, -2.0]), torch.tensor([0.5, 1.5])
 
     kernels = ModuleType("trl.kernels")
-    kernels.ChunkedLogProbFunction = ChunkedLogProbFunction  # type: ignore[attr-defined]
+    kernels.ChunkedLogProbFunction = ChunkedLogProbFunction
     given = (torch.zeros(2, 3), torch.zeros(4, 3), torch.tensor([0, 1]), torch.tensor([1.0, 3.0]))
     with mock.patch.dict(sys.modules, {"trl": ModuleType("trl"), "trl.kernels": kernels}):
         assert float(linear_contestants.trl_chunked(*given, 0.0)) == 3.5

@@ -18,7 +18,7 @@ INF = math.inf
 
 def gradient(of: Tensor, at: Tensor) -> list[float]:
     (result,) = torch.autograd.grad(of.sum(), at, retain_graph=True)
-    return result.flatten().tolist()  # type: ignore[no-any-return]  # of floats
+    return result.flatten().tolist()
 
 
 def leaf(*values: float, dtype: torch.dtype = torch.float32) -> Tensor:

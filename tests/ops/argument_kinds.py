@@ -56,7 +56,7 @@ def outcome(call: Callable[[], Any]) -> Any:
         return call()
     except EligibilityError as error:
         return error
-    except Exception as error:
+    except Exception as error:  # judged by the caller
         return error
 
 

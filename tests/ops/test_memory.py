@@ -52,7 +52,7 @@ def test_has_shape_and_dtype_and_can_be_written(dtype: torch.dtype) -> None:
 def test_memory_is_not_given_to_another_while_an_alias_lives(alias: object) -> None:
     first = memory.empty_like(like())
     where = first.data_ptr()
-    kept = alias(first)  # type: ignore[operator]
+    kept = alias(first)
     del first
     gc.collect()
     second = memory.empty_like(like())

@@ -128,7 +128,7 @@ REWARD = torch.zeros(3)
 def test_refuses(error: type[Exception], arguments: dict[str, object], text: str) -> None:
     given = {"rewards": REWARD, "discount": 0.9, "terminated": FLAG, "truncated": FLAG} | arguments
     with pytest.raises(error, match=f"^{re.escape(text)}$"):
-        rewards_to_go(**given)  # type: ignore[arg-type]
+        rewards_to_go(**given)
 
 
 def random_episodes(seed: int) -> tuple[Tensor, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from random import Random
 
 import pytest
 import torch
@@ -99,10 +100,10 @@ def test_hundredfold_weights_give_a_hundredth(drawn: tuple[Tensor, Tensor]) -> N
 
 @given(counts_and_weights(), st.randoms())
 def test_permuted_categories_permute_the_eligibility(
-    drawn: tuple[Tensor, Tensor], random: object
+    drawn: tuple[Tensor, Tensor], random: Random
 ) -> None:
     counts, weights = drawn
-    order = torch.tensor(sorted(range(len(counts)), key=lambda _: random.random()))  # type: ignore[attr-defined]
+    order = torch.tensor(sorted(range(len(counts)), key=lambda _: random.random()))
     for rule in (multinomial.eligibility_weights, multinomial.eligibility_tangent):
         torch.testing.assert_close(
             rule(counts[order], weights[order]), rule(counts, weights)[order], rtol=1e-9, atol=1e-9

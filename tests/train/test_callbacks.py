@@ -55,7 +55,7 @@ def test_the_end_is_told_when_an_error_ends_the_training() -> None:
 
 def test_something_else_is_refused() -> None:
     with pytest.raises(InvalidTypeError, match=r"^`callback`: got str, expected a function"):
-        Reinforce("CartPole-v1").learn(callback=["print"])  # type: ignore[list-item]
+        Reinforce("CartPole-v1").learn(callback=["print"])
 
 
 def test_weights_and_biases_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,6 +72,6 @@ def test_the_display_shows_each_warning_once() -> None:
     with ProgressDisplay(console, steps=1000, stop_at=1) as display:
         for steps in (100, 200):
             display(Progress(steps=steps, training_seconds=1.0, warning="it rains"))
-    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    shown = console.file.getvalue()
     assert shown.count("it rains") == 1
     assert "warning at step 100: it rains\n" in shown

@@ -88,7 +88,7 @@ def test_the_policy_moves_by_at_most_the_divergence(divergence: float) -> None:
         seen.append(rollout.observations[rollout.alive].clone())
         return rollout
 
-    model.shards.collect = remember  # type: ignore[method-assign]
+    model.shards.collect = remember
     model.learn(total_steps=2000, callback=lambda _: networks.append(copy.deepcopy(model.network)))
     for (old, new), states in zip(itertools.pairwise(networks), seen, strict=True):
         with torch.no_grad():

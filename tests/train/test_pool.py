@@ -38,7 +38,7 @@ class Pool(SyncVectorEnv):
 @pytest.fixture
 def envpool(monkeypatch: pytest.MonkeyPatch) -> None:
     module = types.ModuleType("envpool")
-    module.make_gymnasium = Pool  # type: ignore[attr-defined]
+    module.make_gymnasium = Pool
     monkeypatch.setitem(sys.modules, "envpool", module)
     monkeypatch.delitem(sys.modules, "eligibility.train.pool", raising=False)
 

@@ -164,7 +164,7 @@ def test_without_a_terminal_the_display_writes_plain_lines() -> None:
     with ProgressDisplay(console, steps=1_000_000, stop_at=475) as display:
         display(progress())
         display(progress(solved=True))  # a moment later: drawn at the end only
-    assert console.file.getvalue().splitlines() == [  # type: ignore[attr-defined]
+    assert console.file.getvalue().splitlines() == [
         "training  return 85.2 of 475   entropy 0.500   5,000 steps   100,000/s   "
         "at most 10 s left",
         "training  return 85.2 of 475   entropy 0.500   5,000 steps   100,000/s   solved",
@@ -177,7 +177,7 @@ def test_on_a_terminal_one_line_is_redrawn(width: int) -> None:
     with ProgressDisplay(console, steps=1_000_000, stop_at=float("inf")) as display:
         display(progress())
     shown = "return 85.2   entropy 0.500   5,000 steps   100,000/s   at most 10 s left"
-    assert shown in console.file.getvalue()  # type: ignore[attr-defined]
+    assert shown in console.file.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,7 @@ def _serve(end: Connection, *arguments: Any) -> None:
         try:
             here = here or StepHere(*setting)
             answer: Any = here.step() if asked == "step" else here.gradient().numpy()
-        except Exception as error:
+        except Exception as error:  # sent to the parent, which raises it
             answer = RuntimeError(f"{type(error).__name__}: {str(error).splitlines()[0]}")
         end.send(answer)
 

@@ -80,7 +80,7 @@ def main(arguments: list[str] | None = None) -> None:
         _fail(str(_unusable(error)))
     except MemoryError as error:
         _fail(str(_too_large(str(error))))
-    except Exception as error:
+    except Exception as error:  # sorted below: ours and Typer's are told, others are raised
         if isinstance(error, RuntimeError) and "can't allocate memory" in str(error):  # torch's
             _fail(str(_too_large(str(error))))
         # The usage errors of Typer have no common public type across its versions, but this method.

@@ -261,7 +261,7 @@ def main(request: dict[str, Any]) -> int:
                 watch.write(ended=True, error=f"exit status {stopped.code}")
                 return 1
             variables = {}
-        except Exception as error:
+        except Exception as error:  # of the user's script: it is described
             failure = describe_failure(error, script, recording, watch.history, watch.lines)
             watch.write(ended=True, failure=failure, failing=line_of(error, script))
             return 1

@@ -81,7 +81,7 @@ def restrict(folders: Sequence[Path], files: Sequence[Path]) -> None:
 
 
 def _allow(ruleset: int, path: Path, rights: int) -> None:
-    parent = os.open(path, os.O_PATH | os.O_CLOEXEC)  # type: ignore[attr-defined,unused-ignore]
+    parent = os.open(path, os.O_PATH | os.O_CLOEXEC)  # type: ignore[attr-defined,unused-ignore]  # Linux only
     try:
         rule = _PathBeneath(rights, parent)
         system_call(

@@ -52,7 +52,7 @@ class Adam(torch.optim.Optimizer):
                 parameter.grad.zero_()
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]  # torch declares two overloads
         """One step against each ``.grad``; parameters without one stay."""
         loss = None
         if closure is not None:

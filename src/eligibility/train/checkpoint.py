@@ -58,7 +58,7 @@ def read_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]
         _check_size(path)
         with safetensors.safe_open(path, framework="pt") as file:
             header = json.loads(file.metadata()[_KEY])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # not a mapping
         version, checksum = header["format_version"], header["sha256"]
         facts: dict[str, Any] = header.get("facts", {})
         whole = version != FORMAT_VERSION or checksum == _checksum(tensors, facts)

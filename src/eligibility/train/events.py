@@ -17,7 +17,7 @@ def load_tensorboard() -> None:
     """Load what is needed of TensorBoard, before a training's clock runs."""
     import tensorboard.compat.proto.event_pb2
     import tensorboard.compat.proto.summary_pb2
-    import tensorboard.summary.writer.record_writer  # noqa: F401
+    import tensorboard.summary.writer.record_writer  # noqa: F401  # loaded before the clock starts
 
 
 class Events:

@@ -83,7 +83,7 @@ class RunFolder:
                 _check_new(self.path)
             remove_partial_files(self.path)
             self._rows = self._read_record() if resume else []
-        except BaseException:
+        except BaseException:  # an interrupt too must not leave the folder locked
             self._lock.release()
             raise
         self._events: Events | None = None

@@ -76,7 +76,7 @@ class Counts(gymnasium.Space[np.ndarray[Any, Any]]):
 
     def to_jsonable(self, sample_n: Any) -> list[list[int]]:
         """Nested lists."""
-        return np.asarray(sample_n).tolist()  # type: ignore[no-any-return]
+        return np.asarray(sample_n).tolist()  # type: ignore[no-any-return]  # numpy's tolist gives Any
 
     def from_jsonable(self, sample_n: Any) -> list[Any]:
         """Arrays from nested lists."""

@@ -194,7 +194,7 @@ def test_a_partial_and_a_module_are_losses_too() -> None:
 )
 def test_sizes_out_of_their_domain_are_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidValueError) as error:
-        el.audit_token_loss(reinforce, **options)  # type: ignore[arg-type]
+        el.audit_token_loss(reinforce, **options)
     assert str(error.value) == message
 
 

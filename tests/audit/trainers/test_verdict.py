@@ -81,7 +81,7 @@ def test_the_line_in_a_refusal_audits_the_loss_of_a_loop_by_hand(tmp_path: Path)
     assert "from by_hand import policy_loss;" in line
     options = {"shell": True, "cwd": tmp_path, "capture_output": True, "text": True}
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    done = subprocess.run(line, **options, env=os.environ | {"PATH": path})  # type: ignore[call-overload]
+    done = subprocess.run(line, **options, env=os.environ | {"PATH": path})
     assert done.stdout.startswith("UNBIASED  policy_loss"), done.stderr
 
 

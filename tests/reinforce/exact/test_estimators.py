@@ -253,7 +253,7 @@ def test_gaussian_unit_has_the_gradient_of_williams_equation_12() -> None:
 
 def message(kind: type[Exception], call: object, *arguments: object, **options: object) -> str:
     with pytest.raises(kind) as caught:
-        call(*arguments, **options)  # type: ignore[operator]
+        call(*arguments, **options)
     return str(caught.value)
 
 

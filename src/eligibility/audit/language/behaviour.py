@@ -65,7 +65,7 @@ def behaviour_named(name: str, temperature: float, vocabulary: int) -> Behaviour
         raise InvalidValueError(
             "`behaviour`", repr(name), f"one of {', '.join(BEHAVIOURS)}", "pass one of these names"
         )
-    return Behaviour(temperature=temperature, **settings[name])  # type: ignore[arg-type]
+    return Behaviour(temperature=temperature, **settings[name])  # type: ignore[arg-type]  # of several types
 
 
 def drawn_log_probs(logits: Tensor, seen: Tensor, behaviour: Behaviour) -> Tensor:

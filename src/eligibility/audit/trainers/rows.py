@@ -52,7 +52,7 @@ class AnyRows:
             try:
                 given = (_Row(row), index) if options.get("with_indices") else (_Row(row),)
                 made.append({**row, **(function(*given, **extra) or {})})
-            except Exception as error:
+            except Exception as error:  # the user's function, on rows that it never saw
                 self._record.note(f"a function mapped on the data failed: {type(error).__name__}")
                 made.append(dict(row))
         return AnyRows(self._record, made)

@@ -137,7 +137,7 @@ class Trainers:
             if plain:
                 try:
                     function(prompts=prompts, completions=completions, **columns)
-                except Exception as error:
+                except Exception as error:  # the user's function, on answers that it never saw
                     self._record.note(
                         f"the reward {named} failed on the probe's answers "
                         f"({type(error).__name__}: {str(error)[:80]}); its result is replaced"

@@ -52,7 +52,9 @@ def run(program: Program, record: Record, sampler: Sampler) -> None:
     torch.set_num_threads(1)
     try:
         _install(record, sampler)
-    except Exception as error:
+    except (
+        Exception
+    ) as error:  # whatever an installed trainer's own modules raise is told to the user
         record.detail = f"{type(error).__name__}: {error}"
         return
     workspace = workspace_of(program)

@@ -136,7 +136,7 @@ class TabularMDP:
                 episodes.append(_pad(history, state, ended, horizon, is_terminal))
                 log_probs.append(log_prob[ended])
             state, log_prob = state[~over], log_prob[~over]
-            history = tuple(past[~over] for past in history)  # type: ignore[assignment]
+            history = tuple(past[~over] for past in history)  # type: ignore[assignment]  # a tuple of the same length
         fields = {name: [vars(e)[name] for e in episodes] for name in vars(episodes[0])}
         values = Trajectories(**{name: torch.cat(parts) for name, parts in fields.items()})
         return Law(values, torch.cat(log_probs))
