@@ -127,8 +127,8 @@ def roofline(result: dict[str, Any]) -> str:
         f"{speed:.0f} GFLOP/s in {dtype}" for dtype, speed in found["matmul_gflop_per_s"].items()
     )
     return (
-        f"Roofline, measured beside: {found['copy_gb_per_s']:.1f} GB/s read and written by a copy; "
-        f"matrix products of {speeds}.\n"
+        f"Roofline, measured in the same run: {found['copy_gb_per_s']:.1f} GB/s read and written "
+        f"by a copy; matrix products of {speeds}.\n"
     )
 
 
@@ -335,7 +335,7 @@ def per_sample(result: dict[str, Any]) -> str:
 ## Per-sample eligibilities
 
 {result["samples"]} samples; {result["date"]}, {result["machine"]["processor"]},
-{result["machine"]["threads"]} thread(s), {versions}. Time and peak memory beside torch.func:
+{result["machine"]["threads"]} thread(s), {versions}. Time and peak memory relative to torch.func:
 
 {table(("", "method", "ms", "time", "memory"), rows)}"""
 

@@ -15,7 +15,7 @@ What the losses of {projects} published trainers compute: {today} public functio
 (loss types, advantage estimators, aggregation modes, KL estimators), and {faults} changes that
 a thread or a commit describes, before and after; where both states are of one commit, they are
 two options of it. Each was read first; the reading was written down before the first run, and
-stands beside the audit's verdict. {agree} of {run} agree{failed}. Made by `python -m
+is printed next to the audit's verdict. {agree} of {run} agree{failed}. Made by `python -m
 benchmarks.audit_language FOLDER` with `el.audit_token_loss`, which runs every batch of a tiny
 language (512 batches at most here), so the figures are exact up to the precision in which a
 library computes. The sources are not a part of this project.

@@ -50,9 +50,9 @@ def test_memory_that_is_gone_is_refused() -> None:
     result = subprocess.run([sys.executable, "-c", FREED], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines() == 2 * [
-        "`logits`, or a tensor beside them: got one without memory, expected dense tensors whose "
-        "storage is there; gather a parameter that FSDP has freed; resize_ no storage that is "
-        "still in use"
+        "`logits`, or a tensor passed with them: got one without memory, expected dense "
+        "tensors whose storage is there; gather a parameter that FSDP has freed; resize_ no "
+        "storage that is still in use"
     ]
 
 

@@ -223,7 +223,7 @@ def test_what_does_not_fit_together_is_refused() -> None:
         InvalidValueError,
         lambda: el.linear_clipped_policy_loss(*call, case.advantage, reference=reference),
     ) == (
-        "`reference`: got one, beside kl_estimator='k3', expected only what the estimator reads; "
+        "`reference`: got one, with kl_estimator='k3', expected only what the estimator reads; "
         "'k1', 'k2' and 'k3' read ref_log_prob, 'exact' reads reference"
     )
     learning = el.LinearReference(case.hidden, case.weight)

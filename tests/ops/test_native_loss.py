@@ -302,7 +302,13 @@ def test_counts_under_a_mask() -> None:
     ("action", "counts", "options", "error", "message"),
     [
         (None, None, {}, InvalidTypeError, "`action`: got None, without counts"),
-        (torch.zeros(2).long(), torch.ones(2, 3), {}, InvalidTypeError, "beside an action"),
+        (
+            torch.zeros(2).long(),
+            torch.ones(2, 3),
+            {},
+            InvalidTypeError,
+            "both counts and an action",
+        ),
         (None, torch.ones(2), {}, ShapeError, r"`counts`: got shape \[2\]"),
         (None, -torch.ones(2, 3), {}, InvalidValueError, "`counts`: got a minimum of -1"),
         (None, torch.full((2, 3), torch.nan), {}, InvalidValueError, "`counts`"),

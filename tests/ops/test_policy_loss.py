@@ -291,7 +291,7 @@ Z, A, R = torch.zeros(2, 3), torch.tensor([0, 1]), torch.zeros(2)
         (
             lambda: el.clipped_policy_loss(Z, A, R, R, ref_logits=Z, ref_log_prob=R),
             InvalidValueError,
-            "`ref_logits`: got one, beside kl_estimator='k3', expected only what the estimator "
+            "`ref_logits`: got one, with kl_estimator='k3', expected only what the estimator "
             "reads; 'k1', 'k2' and 'k3' read ref_log_prob, 'exact' reads ref_logits",
         ),
         (

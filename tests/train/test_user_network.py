@@ -122,7 +122,7 @@ def test_what_does_not_fit_is_refused(network: Any, text: str) -> None:
 
 def test_options_of_the_default_network_are_refused_beside_it() -> None:
     text = (
-        "`hidden_sizes`: got (8,), expected no value beside a network of your own; omit it, "
+        "`hidden_sizes`: got (8,), expected no value together with a network of your own; omit it, "
         "or build it into the network"
     )
     with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):

@@ -35,7 +35,7 @@ def examine(
         max_paths: Maximum number of paths to enumerate.
         samples: Number of paths to sample where there are more.
         progress: Told what is done.
-        known_of: What is known of the program beside a survey of its runs.
+        known_of: What is known of the program, apart from a survey of its runs.
     """
     plain = survey(runner, max_paths, samples, progress)
     measured = measure(plain, runner)

@@ -1,1 +1,1 @@
-"""Measurements of the operations beside what else is installed: time, memory, accuracy."""
+"""Measurements of the operations and of their installed peers: time, memory, accuracy."""

@@ -19,7 +19,7 @@ def renderable(result: Benchmark) -> RenderableType:
         parts.append("Not measured:")
         parts += [f"  {name}: {why}" for name, why in result.left_out.items()]
     parts.append(
-        f"/ {COPY}, / ours: time beside a copy of the logits into reused memory, and beside "
+        f"/ {COPY}, / ours: time relative to a copy of the logits into reused memory, and to "
         f"{OURS};\npeak/NV: extra memory at the peak, in copies of the logits;\n"
         "error: of the gradient, relative rms, against float64"
     )

@@ -1,4 +1,4 @@
-"""``eligibility bench``: how fast is it here, and beside what else is installed?"""
+"""``eligibility bench``: how fast is it here, compared with what else is installed?"""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def bench(
     out: Annotated[Path | None, typer.Option(help="Write the result as JSON.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw it: .png, .svg or .pdf.")] = None,
 ) -> None:
-    """Measure the policy gradient over logits: time beside a copy, memory, error.
+    """Measure the policy gradient over logits: time relative to a copy, memory, error.
 
     Every contestant computes the loss −mean(A · log π(a)), once without and once with an entropy
     bonus, and its gradient. A copy of the logits is the roofline; through the linear layer, with

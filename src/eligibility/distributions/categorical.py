@@ -78,7 +78,7 @@ class Categorical(DropIn, torch.distributions.Categorical):
 
     weights: Tensor | None
     mask: Tensor | None
-    _total: Tensor  # Σw, shape [*batch]; only beside weights
+    _total: Tensor  # Σw, shape [*batch]; only with weights
 
     def __init__(
         self,

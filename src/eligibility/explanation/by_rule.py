@@ -1,4 +1,4 @@
-"""An explanation by rule: the closed form, the user's numbers, and torch's own steps beside it."""
+"""An explanation by rule: the closed form, the user's numbers, and torch's own steps."""
 
 from __future__ import annotations
 

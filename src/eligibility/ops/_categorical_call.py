@@ -210,7 +210,7 @@ def shaped_logits(logits: Tensor, temperature: float, softcap: float | None) -> 
 def _check_chosen_once(counts: Tensor | None) -> None:
     if counts is not None:
         raise InvalidTypeError(
-            "`counts`", "one, beside an action", "either", "pass None for the action"
+            "`counts`", "both counts and an action", "either", "pass None for the action"
         )
 
 
@@ -229,7 +229,10 @@ def _check_counts(counts: Tensor | None, logits: Tensor, ignore_index: int | Non
     check_shape(counts, logits.shape, "counts", "one number for each logit")
     if ignore_index is not None:
         raise InvalidTypeError(
-            "`ignore_index`", "one, beside counts", "an action", "pass a weight of 0 instead"
+            "`ignore_index`",
+            "both ignore_index and counts",
+            "an action",
+            "pass a weight of 0 instead",
         )
     if are_values_readable(counts):
         check_not_negative(counts, "counts")

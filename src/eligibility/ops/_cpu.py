@@ -344,7 +344,7 @@ def _refuse(task: RowTask, categories: int) -> None:
 def _without_memory() -> InvalidTypeError:
     """What is said where torch or the library finds no numbers at the address of a tensor."""
     return InvalidTypeError(
-        "`logits`, or a tensor beside them",
+        "`logits`, or a tensor passed with them",
         "one without memory",
         "dense tensors whose storage is there",
         "gather a parameter that FSDP has freed; resize_ no storage that is still in use",

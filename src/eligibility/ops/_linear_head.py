@@ -37,7 +37,7 @@ class Head:
 
     @property
     def constants(self) -> tuple[Tensor | None, ...]:
-        """The tensors beside weight and bias, which autograd watches for changes."""
+        """The tensors other than weight and bias, which autograd watches for changes."""
         given = () if self.reference is None else self.reference.tensors
         return (self.mask, *given)
 

@@ -293,7 +293,7 @@ def check_unread(given: object, name: str, kl_estimator: str, policy: str) -> No
     if given is not None:
         raise InvalidValueError(
             f"`{name}`",
-            f"one, beside kl_estimator={kl_estimator!r}",
+            f"one, with kl_estimator={kl_estimator!r}",
             "only what the estimator reads",
             f"'k1', 'k2' and 'k3' read ref_log_prob, 'exact' reads {policy}",
         )

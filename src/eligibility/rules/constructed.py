@@ -1,7 +1,7 @@
 """Which of several parameterisations a distribution was constructed with.
 
 A stock object computes the other ones on first use and then holds them as if they had been given
-(``probs`` beside ``logits``), and ``expand`` copies all of them. What was given is read from the
+(``probs`` and ``logits``), and ``expand`` copies all of them. What was given is read from the
 object, without computing anything that it does not hold yet. A class may say it itself, in an
 attribute ``given_parameter``.
 """

@@ -1,4 +1,4 @@
-"""The folder that a program runs in: what lies beside it is there, and is not the user's own.
+"""The folder that a program runs in: a copy of the script and of what lies next to it.
 
 Small files are copied, so that a program may overwrite them; others are links, which the kernel
 lets nobody write through. Without the kernel there are no links.
@@ -31,7 +31,7 @@ class Workspace:
 
     Attributes:
         folder: Where the program runs.
-        import_path: Folders that its modules may lie in beside its own: the originals.
+        import_path: More folders to import modules from: the originals.
     """
 
     def __init__(self, script: Path, standing: Path, scratch: Path, *, links: bool) -> None:
@@ -62,7 +62,7 @@ class Workspace:
         self._before = _state(self._target)
 
     def _reach_own(self) -> None:
-        """What a program reads beside itself is found although it runs in a folder above."""
+        """A program that runs in a folder above still finds the files next to itself."""
         beside = self._target / self._own.relative_to(self._above)
         if self._place != self._own:
             for entry in beside.iterdir():

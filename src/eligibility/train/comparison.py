@@ -18,7 +18,7 @@ from eligibility.train.statistics import (
 
 @dataclass(frozen=True)
 class Comparison:
-    """B beside A.
+    """B compared with A.
 
     Attributes:
         a: What A's episodes say.
@@ -55,8 +55,8 @@ def compare(a: Array, b: Array, seed: int) -> Comparison:
     if (len(a) == 1) != (len(b) == 1):
         raise InvalidValueError(
             "the runs",
-            f"{len(a)} beside {len(b)}",
-            "one beside one, of which episodes are compared, or several beside several",
+            f"{len(a)} against {len(b)}",
+            "one run against one, whose episodes are compared, or several against several",
             "train more seeds: eligibility sweep",
         )
     return Comparison(

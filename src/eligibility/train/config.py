@@ -238,7 +238,7 @@ class Config:
         self._check_idle("damping", self.natural_gradient > 0, "--natural-gradient 0.01")
 
     def check_unused_by_own_network(self) -> None:
-        """Refuse options of the default network beside a network of the user's own."""
+        """Refuse options of the default network together with a network of the user's own."""
         usual = {**PRESETS.get(self.env, {})}
         for option in fields(self):
             if option.name in ("hidden_sizes", "activation", "convolution"):
@@ -247,7 +247,7 @@ class Config:
                     raise InvalidValueError(
                         f"`{option.name}`",
                         str(value),
-                        "no value beside a network of your own",
+                        "no value together with a network of your own",
                         "omit it, or build it into the network",
                     )
 

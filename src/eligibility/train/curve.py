@@ -65,7 +65,7 @@ def draw_groups(groups: Mapping[str, Sequence[Sequence[Progress]]], title: str) 
 def draw_comparison(
     names: tuple[str, str], scores: tuple[Array, Array], result: Comparison
 ) -> bytes:
-    """Dots for the units of A and B, beside their interquartile means with intervals, as PNG."""
+    """Dots for the units of A and B, with their interquartile means and intervals, as PNG."""
     share = result.probability_of_improvement
     figure, axes = _axes(
         f"B beats A with probability {share.value:.2f} [{share.low:.2f}, {share.high:.2f}]"
@@ -83,7 +83,7 @@ def draw_comparison(
         )  # fmt: skip
     axes.set_xticks([0, 1], [f"{letter}: {name}" for letter, name in zip("AB", names, strict=True)])
     axes.set_xlim(-0.4, 1.6)
-    axes.set_xlabel("interquartile mean with its 95 % interval, and each run or episode beside it")
+    axes.set_xlabel("interquartile mean with its 95 % interval, and each run or episode")
     return _encode(figure)
 
 

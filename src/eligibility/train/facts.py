@@ -1,4 +1,4 @@
-"""What a checkpoint says besides its tensors, checked before anything is made of it.
+"""What a checkpoint holds apart from its tensors, checked before it is used.
 
 A checkpoint may come from a stranger, and a checksum proves that nobody changed it by accident, not
 that it is true. So each fact has a type and a range here; memory is taken for none of them.

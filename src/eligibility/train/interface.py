@@ -16,7 +16,7 @@ class Interface(NamedTuple):
     """Environments, how their observations are kept and encoded, and the policy of their actions.
 
     Attributes:
-        vector: The environments; their observations have masks beside them if they have masks.
+        vector: The environments; their observations include masks if they have any.
         observations: Of the observation space.
         policy: Of the action space.
     """

@@ -35,7 +35,7 @@ _METHOD = "action_masks"
 def with_masks(
     vector: VectorEnv[Any, Any, Any], policy: Policy
 ) -> VectorEnv[Any, Any, Any] | MaskedVector:
-    """The environments with their masks beside the observations; as they are if they have none.
+    """The environments with their masks added to the observations; unchanged if they have none.
 
     One of them is reset, to see what its info has.
     """

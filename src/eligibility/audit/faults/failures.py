@@ -68,7 +68,7 @@ FAULTS = (
             "The expected gradient of the program differs from the policy gradient by "
             "more than rounding, and no composition of the catalogue reproduces the "
             "gradients of all paths. The report prints the weight that each action "
-            "really got on one path, beside the one that REINFORCE gives; a weight that "
+            "really got on one path, and the one that REINFORCE gives; a weight that "
             "does not depend on later rewards, or one outside the span of the executed "
             "actions' eligibilities, is where to look.\n\nWhat is unknown is not called a "
             "fault: the verdict is `unexplained` and the exit status 3. An estimator of your "

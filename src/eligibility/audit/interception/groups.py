@@ -39,7 +39,7 @@ def joined(groups: Sequence[Group], environments: int, widths: set[int]) -> list
 
 
 def _side_by_side(parts: Sequence[Group], environments: int) -> Group:
-    """One group of several, each environment's numbers beside each other."""
+    """One group of several environments, their numbers side by side."""
     if len(parts) == 1:
         return parts[0]
     units: list[tuple[int, ...]] = []

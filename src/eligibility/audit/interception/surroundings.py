@@ -1,4 +1,4 @@
-"""What a program does beside learning, such as plots and logs: it meets objects that do nothing."""
+"""Plots, logs and whatever else a program does apart from learning, replaced by no-ops."""
 
 from __future__ import annotations
 

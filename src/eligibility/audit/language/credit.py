@@ -62,7 +62,7 @@ def by_token_rewards(loss: TokenLoss, world: World, chosen: Tensor, row: int) ->
 
 
 def credit_of(loss: TokenLoss, world: World, chosen: Tensor, own: float) -> Credit:
-    """M of one outcome beside REINFORCE's, scaled like it.
+    """M of one outcome and that of REINFORCE, on one scale.
 
     Args:
         loss: The loss.

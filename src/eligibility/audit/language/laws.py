@@ -200,7 +200,7 @@ def _of_answer(values: Array) -> Array:
     return np.broadcast_to(values.sum(-1, keepdims=True), values.shape)
 
 
-# What a weight is multiplied by besides.
+# What else a weight is multiplied by.
 FACTORS: dict[str, TokenLaw] = {
     "one": _all,
     "probability": lambda s: np.exp(s.log_probs),

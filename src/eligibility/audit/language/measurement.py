@@ -183,7 +183,7 @@ def observe(loss: TokenLoss, outcomes: Outcomes) -> Observed:
 
 
 def observed_of(outcomes: Outcomes, measured: Tensor) -> Observed:
-    """[worlds, O, B, W, V] the negative gradients of every outcome, beside what they belong to."""
+    """[worlds, O, B, W, V] the negative gradients of every outcome, and what they belong to."""
     language, worlds, chosen = outcomes.language, outcomes.worlds, outcomes.chosen
     prompt = torch.arange(language.prompts).repeat_interleave(language.group_size)
     repeated = chosen.repeat(len(worlds), 1)

@@ -25,7 +25,7 @@ from eligibility.audit.language.sample import Sample
 # Residuals of a fit below it are rounding: of double precision, or where a loss uses single.
 EXACT, EXACT_IN_SINGLE = 1e-8, 1e-5
 _SEARCHED = 60  # batches on which compositions are tried before all are looked at
-_NEWTON = 12  # steps for the ε beside a standard deviation
+_NEWTON = 12  # steps for the ε that is added to a standard deviation
 
 
 @dataclass(frozen=True)

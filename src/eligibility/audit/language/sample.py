@@ -1,4 +1,4 @@
-"""The weights that a loss gave to the tokens, beside everything that they can depend on."""
+"""The weights that a loss gave to the tokens, with everything that they can depend on."""
 
 from __future__ import annotations
 

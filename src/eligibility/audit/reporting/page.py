@@ -1,4 +1,4 @@
-"""The report as one page of HTML: the weights drawn as bars beside REINFORCE's."""
+"""The report as one page of HTML: the weights drawn as bars next to REINFORCE's."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ class AuditReport:
         rule: The rule that explains every path, in words; empty if none does.
         findings: Faults and warnings, each with its line.
         conventions: Choices, which are not faults, each with the size of its bias.
-        weights: The weights that each action of one path got, beside REINFORCE's.
+        weights: The weights that each action of one path got, and those of REINFORCE.
         scale: The program's constant factor, by which these weights are divided; NaN if unknown.
         credit: The measured credit of each decision, if it was measured.
         components: Coefficient of each named direction in the expected gradient of a language
@@ -289,7 +289,7 @@ class AuditReport:
         return f"{title}; the program's are divided by its constant factor, {abs(self.scale):.4g}"
 
     def to_json(self) -> str:
-        """The report as JSON: the fields that programs rely on, and the rest beside them."""
+        """The report as JSON: the fields that programs rely on, and everything else."""
         placed = [convention for convention in self.conventions if convention.line]
         return json.dumps(
             {

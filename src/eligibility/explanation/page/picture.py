@@ -167,7 +167,7 @@ def _edges(step: Step, above: str, names: dict[str, str], left: int, top: int) -
 def _handed_on(key: str, edge: Edge, names: dict[str, str], x: int, y: int) -> Markup:
     """One gradient, where it goes, and the local factor that made it, as far as they fit."""
     handed, most = _shortened(edge.gradient, _WIDTH - x - 100)
-    # Whatever numbers the script puts here, what stands beside them stays on the line.
+    # Whatever numbers the script puts here, the text after them stays on the line.
     room = _WIDTH - x - 30 - _DIGIT * 0.9 * min(most, _MOST_NUMBERS)
     target = f"to {names.get(edge.target, 'outside this graph')}"
     whole = f"{target}, × {edge.factor}" if edge.factor else target

@@ -113,7 +113,7 @@ def _cell(column: Column, index: int, scale: tuple[float, float]) -> Markup:
         drawn = bar(value, scale)
     elif column.role == "probability":
         drawn = bar(value, (0.0, 1.0))
-    # The element `data` keeps the exact number for programs, beside the rounded one for readers.
+    # The element `data` keeps the exact number for programs; readers see the rounded one.
     shown = (
         element("span", class_="number")
         if value is None

@@ -18,7 +18,7 @@ class CompositePolicy(Policy):
 
     The outputs are those of the first part, of the second, …, then the constants of the first,
     of the second, …: constants come last in every policy. Actions are kept as one row of numbers;
-    beside floating-point ones, indices and counts up to 2²⁴ are exact.
+    among floating-point ones, indices and counts up to 2²⁴ are exact.
 
     Args:
         parts: The policies by their keys (``Dict``) or places (``Tuple``).

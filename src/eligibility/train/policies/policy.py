@@ -15,7 +15,7 @@ from torch import Tensor
 
 from eligibility.errors import InvalidTypeError, ShapeError
 
-# What a mask says of an output, beside 1 for "free": its logit is −∞, or +∞.
+# What a mask says of an output, apart from 1 for "free": its logit is −∞, or +∞.
 NEVER, FREE, ALWAYS = 0, 1, 2
 
 
