@@ -31,7 +31,7 @@ AUDIT_ORDER = [
     {"running"},
     {"reporting"},
     {"judgement"},
-    {"examine", "language", "tensordicts"},
+    {"episodes", "examine", "language", "tensordicts"},
     {"trainers"},
     {"adapters", "scripts"},
 ]
@@ -110,6 +110,11 @@ def test_heavy_packages_are_confined(package: str) -> None:
             if module == package or module.startswith(f"{package}.")
         }
         assert not offenders, f"{name} imports {offenders}"
+
+
+def test_no_file_of_the_package_is_longer_than_400_lines() -> None:
+    lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}
+    assert not [f"{path}: {count}" for path, count in lines.items() if count > 400]
 
 
 def test_no_benchmark_hides_a_package_from_the_scripts_beside_it() -> None:

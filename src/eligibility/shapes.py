@@ -232,7 +232,7 @@ def check_probs(probs: Tensor, name: str = "probs") -> None:
     if bool((probs < 0).any()):
         raise InvalidValueError(
             f"`{name}`",
-            f"a minimum of {_number(probs.min())}",
+            f"a minimum of {float(probs.min()):g}",
             "non-negative probabilities",
             "pass unnormalised log-probabilities as logits instead",
         )
@@ -266,7 +266,7 @@ def check_unit_interval(probs: Tensor, name: str = "probs") -> None:
     if bool(((probs < 0) | (probs > 1)).any()):
         raise InvalidValueError(
             f"`{name}`",
-            f"values from {_number(probs.min())} to {_number(probs.max())}",
+            f"values from {float(probs.min()):g} to {float(probs.max()):g}",
             "probabilities in [0, 1]",
             "pass log-odds as logits instead",
         )
@@ -276,7 +276,7 @@ def check_log_odds(logits: Tensor, name: str = "logits") -> None:
     """Raise unless every entry of ``logits`` is a log-odds: any float but NaN."""
     check_floating(logits, name)
     if bool(logits.isnan().any()):
-        raise _not_a_number(name)
+        raise _not_finite(logits, name)
 
 
 def check_action(action: Tensor, categories: int, name: str = "action") -> None:
@@ -344,7 +344,7 @@ def check_not_negative(value: Tensor, name: str) -> None:
     """Raise unless every entry of ``value`` is a number >= 0."""
     if not bool((value >= 0).all()):
         raise InvalidValueError(
-            f"`{name}`", f"a minimum of {_number(value.min())}", "numbers >= 0", "pass counts"
+            f"`{name}`", f"a minimum of {float(value.min()):g}", "numbers >= 0", "pass counts"
         )
 
 
@@ -358,14 +358,14 @@ def check_whole(value: Tensor, name: str = "value", maximum: Tensor | int | None
         )
     if bool((value < 0).any()):
         raise InvalidValueError(
-            f"`{name}`", f"a minimum of {_number(value.min())}", "numbers >= 0", "pass counts"
+            f"`{name}`", f"a minimum of {float(value.min()):g}", "numbers >= 0", "pass counts"
         )
     if maximum is not None and bool((value > maximum).any()):
         top = torch.as_tensor(maximum).max()
         raise InvalidValueError(
             f"`{name}`",
-            f"a maximum of {_number(value.max())}",
-            f"numbers of at most {_number(top)}",
+            f"a maximum of {float(value.max()):g}",
+            f"numbers of at most {float(top):g}",
             "no outcome can exceed the number of trials",
         )
 
@@ -377,28 +377,20 @@ def _first_row(rows: Tensor) -> str:
 
 def _check_finite(tensor: Tensor, name: str) -> None:
     if not bool(tensor.isfinite().all()):
-        raise _not_a_number(name) if bool(tensor.isnan().any()) else _infinite(name)
+        raise _not_finite(tensor, name)
 
 
 def _check_extended(tensor: Tensor, name: str) -> None:
-    if bool(tensor.isnan().any()):
-        raise _not_a_number(name)
-    if bool((tensor == float("inf")).any()):
-        raise _infinite(name)
+    if bool((tensor.isnan() | (tensor == float("inf"))).any()):
+        raise _not_finite(tensor, name)
 
 
-def _not_a_number(name: str) -> InvalidValueError:
+def _not_finite(tensor: Tensor, name: str) -> InvalidValueError:
+    if not bool(tensor.isnan().any()):
+        return InvalidValueError(f"`{name}`", "inf", "finite numbers", "find where it overflows")
     return InvalidValueError(
         f"`{name}`", "NaN", "numbers", "find where the NaN arises, for instance 0 · inf or 0 / 0"
     )
-
-
-def _infinite(name: str) -> InvalidValueError:
-    return InvalidValueError(f"`{name}`", "inf", "finite numbers", "find where it overflows")
-
-
-def _number(tensor: Tensor) -> str:
-    return f"{float(tensor):g}"
 
 
 def _short(dtype: torch.dtype) -> str:

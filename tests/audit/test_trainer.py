@@ -13,8 +13,8 @@ from torch import Tensor
 
 import eligibility as el
 from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.constants import Constants
 from eligibility.audit.judgement.diagnosis import diagnose
-from eligibility.audit.judgement.matching import Constants
 from eligibility.audit.reporting.report import AuditReport
 from eligibility.audit.running.runner import CallableRunner
 from eligibility.audit.running.survey import Survey, survey

@@ -9,9 +9,9 @@ import pytest
 
 from eligibility.audit.arrays import Array
 from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.constants import Constants
 from eligibility.audit.judgement.evidence import Evidence, gather
 from eligibility.audit.judgement.exact import bias
-from eligibility.audit.judgement.matching import Constants
 from eligibility.audit.judgement.timeline import timeline
 from eligibility.audit.judgement.unmatched import unmatched_fault
 from eligibility.audit.running.survey import Survey

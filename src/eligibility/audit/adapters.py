@@ -15,12 +15,12 @@ from typing import Any
 import gymnasium
 import torch
 from torch import Tensor, nn
-from torch.distributions import Categorical
 
 from eligibility.arguments import check_callable, check_count, check_numbers, described
+from eligibility.audit.episodes import FILLED, concatenated, episode_of, play
 from eligibility.audit.examine import examine
 from eligibility.audit.judgement.case import Case
-from eligibility.audit.judgement.matching import GIVEN, Constants
+from eligibility.audit.judgement.constants import GIVEN, Constants
 from eligibility.audit.judgement.source import Source, read_source
 from eligibility.audit.language.token_loss import audit_token_loss
 from eligibility.audit.reporting.report import AuditReport
@@ -100,7 +100,7 @@ def audit_agent(
         agent = factory(made) if _takes_argument(factory) else factory()
         learn = _method(agent, update)
         while True:
-            played = [_play(made, agent, _method(agent, act)) for _ in range(episodes)]
+            played = [play(made, agent, _method(agent, act)) for _ in range(episodes)]
             record = {name: list(chain(*(e[name] for e in played))) for name in played[0]}
             wanted = {name: record[name] for name in _parameters(learn) if name in record}
             learn(**wanted)
@@ -157,12 +157,12 @@ def audit_loss(
         return audit_token_loss(
             function, prompts=1, group_size=episodes, max_paths=max(max_paths, _TOKEN_PATHS)
         )
-    unknown = [name for name in names if name not in _FILLED]
+    unknown = [name for name in names if name not in FILLED]
     if unknown:
         raise InvalidTypeError(
             f"parameter `{unknown[0]}` of the loss",
             "a name that the audit has nothing for",
-            f"some of {', '.join(sorted(_FILLED))}",
+            f"some of {', '.join(sorted(FILLED))}",
             "wrap the loss in a function with these names",
         )
     gamma = 1.0 if discount is None else discount
@@ -175,8 +175,8 @@ def audit_loss(
         extra = list(loss_module.parameters()) if isinstance(loss_module, nn.Module) else []
         optimizer = torch.optim.SGD([*policy.parameters(), *extra], lr=1e-2)
         while True:
-            batch = [_episode(made, policy, gamma) for _ in range(episodes)]
-            filled = _concatenated(batch)
+            batch = [episode_of(made, policy, gamma) for _ in range(episodes)]
+            filled = concatenated(batch)
             loss: Any = loss_module(**{name: filled[name] for name in names})
             optimizer.zero_grad()
             loss.backward()
@@ -261,71 +261,6 @@ def _audit(
     return replace(report, seconds=time.perf_counter() - started)
 
 
-def _play(environment: Any, agent: Any, choose: Callable[[Any], Any]) -> dict[str, list[Any]]:
-    """One episode; what happened, and the rewards in the agent's own list if it keeps one."""
-    names = ("observations", "actions", "rewards", "terminated", "truncated")
-    record: dict[str, list[Any]] = {name: [] for name in names}
-    observation, _ = environment.reset()
-    while True:
-        chosen = choose(observation)
-        action = chosen[0] if isinstance(chosen, tuple) else chosen
-        following, reward, terminated, truncated, _ = environment.step(action)
-        for name, item in zip(
-            names, (observation, action, reward, terminated, truncated), strict=True
-        ):
-            record[name].append(item)
-        if isinstance(getattr(agent, "rewards", None), list):
-            agent.rewards.append(reward)
-        observation = following
-        if terminated or truncated:
-            return record
-
-
-def _episode(environment: Any, policy: nn.Module, discount: float) -> dict[str, Tensor]:
-    columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
-    observation, _ = environment.reset()
-    ended = False
-    while not ended:
-        logits = policy(torch.as_tensor(observation))
-        dist: Any = Categorical(logits=logits)
-        action = dist.sample()
-        observation, reward, terminated, truncated, _ = environment.step(action.item())
-        ended = terminated or truncated
-        row = (logits, action, dist.log_prob(action), dist.entropy(), reward, terminated, truncated)
-        for name, item in zip(_COLUMNS, row, strict=True):
-            columns[name].append(torch.as_tensor(item))
-    episode = {name: torch.stack(items) for name, items in columns.items()}
-    running = 0.0
-    returns: list[float] = []
-    for reward in reversed(episode["rewards"].tolist()):
-        running = reward + discount * running
-        returns.insert(0, running)
-    episode["rewards"] = episode["rewards"].to(torch.get_default_dtype())
-    return episode | {"returns": torch.tensor(returns)}
-
-
-_COLUMNS = ("logits", "actions", "log_probs", "entropy", "rewards", "terminated", "truncated")
-_ALIASES = {
-    "log_prob": "log_probs",
-    "action": "actions",
-    "advantages": "returns",
-    "advantage": "returns",
-    "entropies": "entropy",
-}
-_FILLED = {*_COLUMNS, *_ALIASES, "returns", "old_log_probs", "dones", "mask"}
-
-
-def _concatenated(batch: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """[T]: the steps of all episodes one after the other."""
-    return _completed({name: torch.cat([e[name] for e in batch]) for name in batch[0]})
-
-
-def _completed(filled: dict[str, Tensor]) -> dict[str, Tensor]:
-    filled["old_log_probs"] = filled["log_probs"].detach()
-    filled["dones"] = filled["terminated"] | filled["truncated"]
-    return filled | {alias: filled[name] for alias, name in _ALIASES.items()}
-
-
 def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     """Parameters to be filled by name: those of ``forward`` for a module, without defaults."""
     called = function.forward if isinstance(function, nn.Module) else function
@@ -334,7 +269,7 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]
     return {
         name: parameter
         for name, parameter in given.items()
-        if parameter.kind not in kinds and (parameter.default is parameter.empty or name in _FILLED)
+        if parameter.kind not in kinds and (parameter.default is parameter.empty or name in FILLED)
     }
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from eligibility.arguments import check_numbers, check_path, described, is_number, not_a_number
 from eligibility.audit.examine import examine
 from eligibility.audit.judgement.case import Case
-from eligibility.audit.judgement.matching import GIVEN
+from eligibility.audit.judgement.constants import GIVEN
 from eligibility.audit.judgement.source import read_source
 from eligibility.audit.reporting.report import AuditReport, Finding
 from eligibility.audit.running.runner import LanguageScriptError, ScriptRunner

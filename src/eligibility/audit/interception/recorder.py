@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain, count
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import torch
-from torch.autograd import grad as differentiated  # before it is patched
 
 from eligibility.audit.arrays import Array
 from eligibility.audit.choices import (
@@ -24,8 +23,10 @@ from eligibility.audit.interception.groups import Group, joined
 from eligibility.audit.interception.left_over import LeftOver
 from eligibility.audit.interception.observations import jittered
 from eligibility.audit.interception.other_numbers import OtherNumbers
+from eligibility.audit.interception.parameters import Parameters
 from eligibility.audit.interception.probe import TERMINAL, Probe
-from eligibility.audit.job import Job, mixture_of
+from eligibility.audit.interception.scores import has_numbers, score_of, score_of_table
+from eligibility.audit.job import Job
 from eligibility.audit.noise.numbers import Noise
 from eligibility.audit.raised import precision_note
 from eligibility.audit.trace import (
@@ -40,17 +41,7 @@ from eligibility.audit.trace import (
 )
 from eligibility.audit.user_code import user_place
 
-_JOLT = 0.05  # how far a jolt moves a tensor, per square root of its size
 MAX_SCORES = 256
-MAX_NUMBERS = 64
-
-
-def probing_directions(shape: Sequence[int], tensor: int, count: int) -> torch.Tensor:
-    """[count, numel] unit vectors, the same in every run."""
-    generator = np.random.Generator(np.random.PCG64(7919 * (tensor + 1)))
-    numel = int(np.prod(shape)) if len(shape) else 1
-    drawn = generator.standard_normal((count, numel))
-    return torch.from_numpy(drawn / np.linalg.norm(drawn, axis=1, keepdims=True))
 
 
 class Recorder:
@@ -69,7 +60,7 @@ class Recorder:
         self.notes: dict[str, None] = {}
         self.facts: list[Fact] = []
         self.made: list[Made] = []
-        self.tensors: list[torch.Tensor] = []
+        self.parameters = Parameters(job)
         self.slopes: list[Differentiated] = []
         self._left_over = LeftOver()
         self._seen = 0
@@ -305,79 +296,33 @@ class Recorder:
     # learning ------------------------------------------------------------------------------------
 
     def register(self, parameters: Sequence[torch.Tensor]) -> None:
-        """Parameters that an optimizer will train; moves the one that the job wants moved."""
-        for parameter in parameters:
-            if not parameter.requires_grad or self._tensor_index(parameter) is not None:
-                continue
-            index = len(self.tensors)
-            self.tensors.append(parameter)
+        """Parameters that an optimizer will train."""
+        for parameter in self.parameters.add(parameters):
             self.is_parameter(parameter)
             self.note(precision_note(parameter.dtype))
-            mixture = self._mixture(index)
-            if mixture is not None:
-                along = probing_directions(parameter.shape, index, self.job.directions)
-                moved = self.job.distance * (mixture @ along)
-                with torch.no_grad():
-                    parameter.add_(moved.view(parameter.shape).to(parameter))
-
-    def _mixture(self, tensor: int) -> torch.Tensor | None:
-        """[directions] how far a tensor moves along each of its directions; None: not at all."""
-        count = self.job.directions
-        if self.job.everywhere:
-            return torch.from_numpy(mixture_of(range(tensor * count, (tensor + 1) * count)))
-        if tensor != self.job.tensor:
-            return None
-        return torch.eye(count, dtype=torch.float64)[self.job.direction]
 
     def differentiate(self, draw: int, outputs: torch.Tensor) -> None:
         """Note the slopes of a choice whose numbers are ``outputs`` [n], if they have a graph."""
-        if not self.job.slopes or not outputs.requires_grad or not self.tensors:
-            return
-        rows = []
-        for output in outputs:
-            gradients = differentiated(output, self.tensors, retain_graph=True, allow_unused=True)
-            rows.append(tuple(chain.from_iterable(map(self._along, count(), gradients))))
-        self.slopes.append(Differentiated(draw, tuple(rows)))
-
-    def _along(self, tensor: int, gradient: torch.Tensor | None) -> list[float]:
-        """A gradient along the directions of its tensor."""
-        if gradient is None:
-            return [0.0] * self.job.directions
-        along = probing_directions(self.tensors[tensor].shape, tensor, self.job.directions)
-        numbers: list[float] = (along @ gradient.to(torch.float64).reshape(-1)).tolist()
-        return numbers
+        if self.job.slopes and outputs.requires_grad and self.parameters.tensors:
+            self.slopes.append(Differentiated(draw, self.parameters.slopes(outputs)))
 
     def updated(self, optimizer: torch.optim.Optimizer) -> None:
         """The optimizer was asked to step: note what it was given."""
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         self.register(parameters)
         owned = {id(parameter) for parameter in parameters}
-        sign = -1.0
-        if any(group.get("maximize", False) for group in optimizer.param_groups):
-            sign = 1.0
-        ascent: list[tuple[float, ...] | None] = []
-        for index, tensor in enumerate(self.tensors):
-            if id(tensor) not in owned or tensor.grad is None:
-                ascent.append(None)
-                continue
-            along = probing_directions(tensor.shape, index, self.job.directions)
-            gradient = tensor.grad.detach().to(torch.float64).reshape(-1)
-            ascent.append(tuple((sign * (along @ gradient)).tolist()))
+        rises = any(group.get("maximize", False) for group in optimizer.param_groups)
+        gradients = self.parameters.gradients(owned)
         for kind in self._others.used() if self._others else ():
             self.note(f"{UNREAD} {kind}")
         if self.noise.unasked:
             self.note(f"{UNREAD} random numbers by functions of the module math")
-        gradients = {
-            index: tensor.grad
-            for index, tensor in enumerate(self.tensors)
-            if id(tensor) in owned and tensor.grad is not None
-        }
         share = self._left_over.share(gradients)
         if share:
             self.facts.append(Fact(LEFT_OVER, self.backward_place, share, len(self.updates)))
         self.updates.append(
             Update(
-                tuple(ascent),
+                self.parameters.ascent(gradients, 1.0 if rises else -1.0),
                 user_place(),
                 self.backward_place,
                 self.clip,
@@ -399,52 +344,24 @@ class Recorder:
         if len(self.updates) == self.job.held and self._others is not None:
             self._others.rewind()
         if len(self.updates) == self.job.jolt:
-            with torch.no_grad():
-                for index, tensor in enumerate(self.tensors):
-                    along = probing_directions(tensor.shape, index, 1)[0]
-                    moved = _JOLT * tensor.numel() ** 0.5 * along
-                    tensor.add_(moved.view(tensor.shape).to(tensor))
+            self.parameters.jolt()
 
     def backpropagates(self) -> None:
         """A ``backward`` begins."""
-        self._left_over.before_backward(self.tensors)
+        self._left_over.before_backward(self.parameters.tensors)
 
     def scored(self, dist: torch.distributions.Distribution, value: Any, result: Any) -> None:
         """The program has computed a log-probability."""
-        if len(self.scores) >= MAX_SCORES or not isinstance(result, torch.Tensor):
-            return
-        if not has_numbers(result):
-            return
-        probs, scales = [], []
-        if isinstance(dist, torch.distributions.Categorical):
-            probs = _numbers(dist.probs)
-        elif isinstance(dist, torch.distributions.Bernoulli):
-            probs = _numbers(torch.stack([1.0 - dist.probs, dist.probs], dim=-1))
-        elif isinstance(dist, torch.distributions.Normal):
-            probs, scales = _numbers(dist.loc), _numbers(dist.scale)
-        value = torch.as_tensor(value)
-        self.scores.append(
-            Score(
-                user_place(),
-                result.requires_grad,
-                tuple(dist.batch_shape),
-                tuple(value.shape),
-                tuple(result.shape),
-                tuple(probs),
-                tuple(scales),
-                tuple(_numbers(value)),
-                len(self.steps),
-            )
-        )
+        if isinstance(result, torch.Tensor) and self._scores(result):
+            self.scores.append(score_of(dist, value, result, len(self.steps)))
 
     def scored_table(self, log_probs: torch.Tensor) -> None:
         """The program has computed the log-probabilities of all actions, by hand."""
-        if len(self.scores) < MAX_SCORES and has_numbers(log_probs):
-            batch = tuple(log_probs.shape[:-1])
-            probs = tuple(_numbers(log_probs.exp()))
-            self.scores.append(
-                Score(user_place(), True, batch, (), (), probs, (), (), len(self.steps))
-            )
+        if self._scores(log_probs):
+            self.scores.append(score_of_table(log_probs, len(self.steps)))
+
+    def _scores(self, result: torch.Tensor) -> bool:
+        return len(self.scores) < MAX_SCORES and has_numbers(result)
 
     @contextmanager
     def own_numbers(self) -> Iterator[None]:
@@ -459,17 +376,3 @@ class Recorder:
         """Remember a fact once; none if it is empty."""
         if fact:
             self.notes[fact] = None
-
-    def _tensor_index(self, parameter: torch.Tensor) -> int | None:
-        return next((i for i, known in enumerate(self.tensors) if known is parameter), None)
-
-
-def has_numbers(tensor: torch.Tensor) -> bool:
-    """Whether its elements can be read: not within torch.func, nor while something is traced."""
-    return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
-
-
-def _numbers(tensor: torch.Tensor) -> list[float]:
-    """The elements, if they are few."""
-    few = tensor.numel() <= MAX_NUMBERS
-    return tensor.detach().double().reshape(-1).tolist() if few else []

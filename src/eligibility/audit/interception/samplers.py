@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import distributions
 
-from eligibility.audit.interception.recorder import Recorder, has_numbers
+from eligibility.audit.interception.recorder import Recorder
+from eligibility.audit.interception.scores import has_numbers
 from eligibility.audit.noise.numpy_numbers import GENERATOR, drawing
 from eligibility.audit.patches import Patches, disguised
 from eligibility.audit.raised import precision_note

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from eligibility.audit.faults import FAULTS
+from eligibility.audit.judgement.constants import Constants
 from eligibility.audit.judgement.location import locate
-from eligibility.audit.judgement.matching import Constants
 from eligibility.audit.judgement.measured import Measured
 from eligibility.audit.judgement.reading import Reading
 from eligibility.audit.judgement.source import Source

@@ -341,7 +341,7 @@ def _means(transform: str) -> tuple[str, ...]:
 def candidates(
     line: Timeline, discounts: Sequence[float], parts: int = 3, told: Told | None = None
 ) -> Iterator[Candidate]:
-    """Compositions from the plainest to the most involved, with at most so many unusual parts.
+    """Compositions from the plainest to the most involved, up to ``parts`` unusual parts.
 
     Args:
         line: The decisions.

@@ -10,6 +10,7 @@ import numpy as np
 from eligibility.audit.arrays import Booleans
 from eligibility.audit.faults import CHOICES, FAULTS
 from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.constants import CONFIRMED, FITTED, MEASURED, NOT_FOUND, USUAL
 from eligibility.audit.judgement.conventions import HARMLESS, conventions_of, describe
 from eligibility.audit.judgement.critic import OWN_RETURN
 from eligibility.audit.judgement.evidence import Evidence, gather
@@ -21,17 +22,7 @@ from eligibility.audit.judgement.hotelling import (
     VISIBLE,
     best_test,
 )
-from eligibility.audit.judgement.matching import (
-    CONFIRMED,
-    FITTED,
-    MEASURED,
-    NOT_FOUND,
-    USUAL,
-    Match,
-    find_match,
-    uses,
-    with_true_ending,
-)
+from eligibility.audit.judgement.matching import Match, find_match, uses, with_true_ending
 from eligibility.audit.judgement.noticed import mostly_fails, noticed
 from eligibility.audit.judgement.refusal import evidence_or_refusal, inconclusive, precision_of
 from eligibility.audit.judgement.timeline import Timeline, timeline
@@ -280,8 +271,8 @@ def _unread(survey: Survey) -> tuple[str, ...]:
     notes = {n.removeprefix(UNREAD).strip() for t in survey.traces for n in t.notes if UNREAD in n}
     if not notes:
         return ()
-    anew = "redrawn in every run" if survey.traces[0].noise is not None else "the same each run"
-    return (f"random numbers that are not enumerated, {anew}: {', '.join(sorted(notes))}",)
+    how = "drawn again in every run" if survey.traces[0].noise is not None else "the same each run"
+    return (f"random numbers that are not enumerated, {how}: {', '.join(sorted(notes))}",)
 
 
 def wants_test(case: Case, report: AuditReport) -> bool:

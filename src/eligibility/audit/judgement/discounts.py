@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from eligibility.audit.judgement.case import Case
-from eligibility.audit.judgement.matching import GIVEN, MEASURED, Constants
+from eligibility.audit.judgement.constants import GIVEN, MEASURED, Constants
 from eligibility.audit.judgement.measured import Measured
 from eligibility.audit.judgement.reading import Reading, read, told_by
 from eligibility.audit.running.survey import has_critic

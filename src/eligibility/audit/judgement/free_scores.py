@@ -14,8 +14,8 @@ import numpy as np
 
 from eligibility.audit.arrays import Array, Integers
 from eligibility.audit.judgement.catalogue import Candidate, candidates
+from eligibility.audit.judgement.constants import Constants
 from eligibility.audit.judgement.evidence import Evidence
-from eligibility.audit.judgement.matching import Constants
 from eligibility.audit.judgement.scoring import Scoring
 from eligibility.audit.judgement.timeline import Timeline
 from eligibility.audit.running.sampling_calls import executed_draws, executing_call

@@ -10,7 +10,8 @@ from itertools import product
 import numpy as np
 
 from eligibility.audit.arrays import Array, Booleans
-from eligibility.audit.judgement.catalogue import Candidate, Told, candidates
+from eligibility.audit.judgement.catalogue import Candidate, candidates
+from eligibility.audit.judgement.constants import Constants
 from eligibility.audit.judgement.critic import (
     ENDINGS,
     Advantage,
@@ -28,7 +29,7 @@ from eligibility.audit.judgement.evidence import Evidence, joined
 from eligibility.audit.judgement.spread import with_epsilon
 from eligibility.audit.judgement.timeline import Timeline, timeline
 
-_Search = Callable[[Timeline, "Constants"], Iterator[Candidate | Advantage]]
+_Search = Callable[[Timeline, Constants], Iterator[Candidate | Advantage]]
 _Accept = Callable[["Match", Timeline], bool]
 # Paths that a composition must explain before all of them are tried: so many, or fewer long ones.
 _SAMPLE, _SAMPLED_STEPS = 16, 1000
@@ -38,42 +39,6 @@ _SPARE = 4  # weights that the values of a critic must explain beyond their own 
 _MORE_EQUATIONS = 2  # directions of the gradients beyond what is unknown: the rule is no accident
 _SAME_DIRECTION = 1e-6  # relative size below which a direction is rounding
 _SHARE = 1e-3  # a match must come from the composition itself, not from what may be added
-
-
-# Where a discount comes from, as the report says it.
-GIVEN, MEASURED, TEXT = "as given", "measured: the powers in its weights", "of the program's text"
-CONFIRMED = "its gradients bear it out, with γλ as measured"
-FITTED = "measured: with it the expected gradient is exact"
-USUAL, NOT_FOUND = "a usual value, which its gradients bear out", "not found: 1"
-_SAME_CONSTANT = 1e-4  # relative difference of measured constants that is none
-
-
-@dataclass(frozen=True)
-class Constants:
-    """Numbers that the program may mean.
-
-    Attributes:
-        discounts: γ.
-        decays: λ.
-        product: γλ, where it was measured.
-        origin: Where the discounts come from: one of the words above.
-        told: What the measured credit says of the compositions; None: nothing.
-    """
-
-    discounts: tuple[float, ...] = (0.99, 0.9, 0.95, 1.0)
-    decays: tuple[float, ...] = (0.0, 1.0, 0.95)
-    product: float | None = None
-    origin: str = USUAL
-    told: Told | None = None
-
-    def decays_at(self, discount: float) -> tuple[float, ...]:
-        """The λ that may go with a γ."""
-        if self.product is None:
-            return self.decays
-        decay = self.product / discount if discount else 2.0
-        if abs(decay - 1.0) < _SAME_CONSTANT:
-            return (1.0,)
-        return (decay,) if decay < 1.0 else ()
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ import numpy as np
 
 from eligibility.audit.arrays import Array
 from eligibility.audit.judgement.catalogue import CREDITS, Candidate
+from eligibility.audit.judgement.constants import Constants
 from eligibility.audit.judgement.critic import Advantage
 from eligibility.audit.judgement.evidence import Evidence
-from eligibility.audit.judgement.matching import Constants
 from eligibility.audit.judgement.timeline import Timeline
 
 _LONG = 200  # decisions of a batch beyond which this is not tried

@@ -21,7 +21,6 @@ _EXPLAINS = 1e-5  # share of M that a reading may leave
 _GRID = np.linspace(0.0, 1.0, 21)
 # Credits that are the reward-to-go with a factor of each row.
 _FACTORS = {"last-step-dropped", "probability-not-log-probability"}
-_PARTLY = 1e-3  # distance from 1 of the share of a mean that is not all of it
 _PROMISING = 0.3  # share left at the grid's best discount, below which it is refined
 
 
@@ -73,10 +72,12 @@ def told_by(measured: Measured, readings: Sequence[Reading]) -> Told | None:
         rules |= _FACTORS
     size = float(np.abs(measured.credit).max())
     coupled = bool(np.abs(measured.credit - measured.credit[:1]).max() <= _EXPLAINS * size)
-    means = {reading.mean for reading in readings}
-    if any(abs(reading.beta - 1.0) > _PARTLY for reading in readings):
-        means.add("")  # a share of a mean is what a baseline has taken in of it
-    return Told(frozenset(rules), frozenset(means), measured.kind == "rescaled", coupled)
+    return Told(
+        frozenset(rules),
+        frozenset(reading.mean for reading in readings),
+        measured.kind == "rescaled",
+        coupled,
+    )
 
 
 def reinforce_credit(evidence: Evidence, discount: float) -> Array:

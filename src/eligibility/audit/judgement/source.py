@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from eligibility.audit.judgement.matching import TEXT, Constants
+from eligibility.audit.judgement.constants import TEXT, Constants
 from eligibility.errors import InvalidValueError
 from eligibility.notebooks import is_notebook, script_of
 

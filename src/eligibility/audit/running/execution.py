@@ -50,7 +50,7 @@ def execute(program: Callable[[], object], job: Job, *, four_tuple: bool = False
         tuple(recorder.steps),
         tuple(recorder.updates),
         tuple(recorder.scores),
-        tuple(tuple(tensor.shape) for tensor in recorder.tensors),
+        tuple(tuple(tensor.shape) for tensor in recorder.parameters.tensors),
         tuple(recorder.notes),
         facts=tuple(recorder.facts),
         made=tuple(recorder.made),

@@ -44,7 +44,7 @@ def report_of(record: Record, program: str) -> AuditReport:
 
 
 def _with_second(first: AuditReport, again: AuditReport, drift: float) -> AuditReport:
-    """The report of both updates: what the second has besides stands beside what the first has.
+    """The report of both updates: of the first, and what only the second one shows.
 
     One that no name explains, of a loss whose first update has one, is told and not judged.
     """

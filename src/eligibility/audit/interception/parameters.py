@@ -1,0 +1,103 @@
+"""The tensors that a program trains, looked at along a few directions each."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain, count
+
+import numpy as np
+import torch
+from torch.autograd import grad as differentiated  # before it is patched
+
+from eligibility.audit.job import Job, mixture_of
+
+_JOLT = 0.05  # how far a jolt moves a tensor, per square root of its size
+
+
+def probing_directions(shape: Sequence[int], tensor: int, count: int) -> torch.Tensor:
+    """[count, numel] unit vectors, the same in every run."""
+    generator = np.random.Generator(np.random.PCG64(7919 * (tensor + 1)))
+    numel = int(np.prod(shape)) if len(shape) else 1
+    drawn = generator.standard_normal((count, numel))
+    return torch.from_numpy(drawn / np.linalg.norm(drawn, axis=1, keepdims=True))
+
+
+class Parameters:
+    """What the optimizers of one run train, in the order in which it was seen.
+
+    Args:
+        job: Which of them is moved, and along how many directions they are looked at.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self.tensors: list[torch.Tensor] = []
+
+    def add(self, parameters: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
+        """Those that are new; the one that the job wants moved is moved."""
+        for parameter in parameters:
+            if not parameter.requires_grad or any(known is parameter for known in self.tensors):
+                continue
+            index = len(self.tensors)
+            self.tensors.append(parameter)
+            yield parameter
+            mixture = self._mixture(index)
+            if mixture is not None:
+                along = probing_directions(parameter.shape, index, self._job.directions)
+                _move(parameter, self._job.distance * (mixture @ along))
+
+    def jolt(self) -> None:
+        """Move all of them a little."""
+        for index, tensor in enumerate(self.tensors):
+            along = probing_directions(tensor.shape, index, 1)[0]
+            _move(tensor, _JOLT * tensor.numel() ** 0.5 * along)
+
+    def gradients(self, owned: Collection[int]) -> dict[int, torch.Tensor]:
+        """By number: the gradients of those with an identity in ``owned``."""
+        return {
+            index: tensor.grad
+            for index, tensor in enumerate(self.tensors)
+            if id(tensor) in owned and tensor.grad is not None
+        }
+
+    def ascent(
+        self, gradients: Mapping[int, torch.Tensor], sign: float
+    ) -> tuple[tuple[float, ...] | None, ...]:
+        """Of each tensor, ``sign`` times its gradient along its directions; None without one."""
+        return tuple(
+            tuple(sign * number for number in self._along(index, gradients[index].detach()))
+            if index in gradients
+            else None
+            for index in range(len(self.tensors))
+        )
+
+    def slopes(self, outputs: torch.Tensor) -> tuple[tuple[float, ...], ...]:
+        """Of each number of ``outputs``, its slopes along all directions of all tensors."""
+        rows = []
+        for output in outputs:
+            gradients = differentiated(output, self.tensors, retain_graph=True, allow_unused=True)
+            rows.append(tuple(chain.from_iterable(map(self._along, count(), gradients))))
+        return tuple(rows)
+
+    def _along(self, tensor: int, gradient: torch.Tensor | None) -> list[float]:
+        """A gradient along the directions of its tensor."""
+        if gradient is None:
+            return [0.0] * self._job.directions
+        along = probing_directions(self.tensors[tensor].shape, tensor, self._job.directions)
+        numbers: list[float] = (along @ gradient.to(torch.float64).reshape(-1)).tolist()
+        return numbers
+
+    def _mixture(self, tensor: int) -> torch.Tensor | None:
+        """[directions] how far a tensor moves along each of its directions; None: not at all."""
+        directions = self._job.directions
+        if self._job.everywhere:
+            numbers = range(tensor * directions, (tensor + 1) * directions)
+            return torch.from_numpy(mixture_of(numbers))
+        if tensor != self._job.tensor:
+            return None
+        return torch.eye(directions, dtype=torch.float64)[self._job.direction]
+
+
+def _move(tensor: torch.Tensor, by: torch.Tensor) -> None:
+    with torch.no_grad():
+        tensor.add_(by.view(tensor.shape).to(tensor))

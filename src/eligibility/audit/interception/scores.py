@@ -1,0 +1,54 @@
+"""What a call that computes a log-probability tells of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from eligibility.audit.trace import Score
+from eligibility.audit.user_code import user_place
+
+_MAX_NUMBERS = 64
+
+
+def score_of(
+    dist: torch.distributions.Distribution, value: Any, result: torch.Tensor, steps: int
+) -> Score:
+    """The record of ``result = dist.log_prob(value)``, after so many transitions."""
+    probs, scales = [], []
+    if isinstance(dist, torch.distributions.Categorical):
+        probs = _numbers(dist.probs)
+    elif isinstance(dist, torch.distributions.Bernoulli):
+        probs = _numbers(torch.stack([1.0 - dist.probs, dist.probs], dim=-1))
+    elif isinstance(dist, torch.distributions.Normal):
+        probs, scales = _numbers(dist.loc), _numbers(dist.scale)
+    value = torch.as_tensor(value)
+    return Score(
+        user_place(),
+        result.requires_grad,
+        tuple(dist.batch_shape),
+        tuple(value.shape),
+        tuple(result.shape),
+        tuple(probs),
+        tuple(scales),
+        tuple(_numbers(value)),
+        steps,
+    )
+
+
+def score_of_table(log_probs: torch.Tensor, steps: int) -> Score:
+    """The record of the log-probabilities of all actions, computed by hand."""
+    batch, probs = tuple(log_probs.shape[:-1]), tuple(_numbers(log_probs.exp()))
+    return Score(user_place(), True, batch, (), (), probs, (), (), steps)
+
+
+def has_numbers(tensor: torch.Tensor) -> bool:
+    """Whether its elements can be read: not within torch.func, nor while something is traced."""
+    return not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
+def _numbers(tensor: torch.Tensor) -> list[float]:
+    """The elements, if they are few."""
+    few = tensor.numel() <= _MAX_NUMBERS
+    return tensor.detach().double().reshape(-1).tolist() if few else []
