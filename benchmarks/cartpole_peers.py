@@ -13,7 +13,7 @@ Peers that are no packages are taken from FOLDER: ``cleanrl_ppo.py`` (cleanrl/pp
 vwxyzjn/cleanrl), ``reinforce.py`` (reinforcement_learning/ of pytorch/examples) and
 ``spinningup/`` (a checkout of openai/spinningup). ``--python`` is the interpreter that has the
 peers. What cannot be started is listed with its error. The result goes to
-benchmarks/results/cartpole_peers.json; ``python benchmarks/report.py`` makes the table of it.
+benchmarks/results/cartpole_peers.json; ``python -m benchmarks.report`` makes the table of it.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 About four and a half minutes on a quiet machine: after --budget seconds no further round of a size
 begins. The result, with date, machine and versions, goes to benchmarks/results/logits-DATE.json.
-`python benchmarks/report.py` then writes docs/performance.md anew.
+`python -m benchmarks.report` then rewrites docs/performance.md.
 """
 
 from __future__ import annotations

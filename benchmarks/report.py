@@ -1,6 +1,6 @@
 """Writes docs/performance.md from the newest files in benchmarks/results/.
 
-    python benchmarks/report.py
+    python -m benchmarks.report
 
 The page holds what the files hold, losses included; a test compares the two.
 """
@@ -8,22 +8,28 @@ The page holds what the files hold, losses included; a test compares the two.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.goals import (
+    LOSSES,
+    OURS,
+    YARDSTICKS,
+    goals,
+    names_in,
+    pairs,
+    slowdown,
+)
 from eligibility.files import write_atomically
 
 RESULTS = Path(__file__).parent / "results"
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
-COPY, KERNEL, OURS = "a copy", "our kernel, reused memory", "eligibility"
-NO_GRAPH, FLOOR = "reinforce_gradient", "an empty node"
-YARDSTICKS = (OURS, NO_GRAPH, FLOOR, COPY, "a copy, new memory", KERNEL)  # no peers
 
 INTRODUCTION = """\
 # Performance
 
-Written by `python benchmarks/report.py` from the files in `benchmarks/results/`; do not edit it.
+Written by `python -m benchmarks.report` from the files in `benchmarks/results/`; do not edit it.
 Ratios compare methods that took turns in the same run, so they hold better than milliseconds,
 which other programs on the machine lengthen. `eligibility bench` measures the first section on
 your machine; the other scripts are in `benchmarks/`.
@@ -39,23 +45,31 @@ def main() -> None:
 
 
 def page(results: Path) -> str:
-    """The whole page, from a folder of results."""
-    sections = [INTRODUCTION]
-    for pattern, section in (
-        ("logits-*.json", over_logits),
-        ("hot_path*.json", hot_path),
-        ("per_sample_eligibilities*.json", per_sample),
-        ("cartpole.json", cartpole),
-        ("cartpole_peers.json", cartpole_peers),
-        ("rollout_overhead.json", rollout_overhead),
-    ):
-        files = sorted(results.glob(pattern))
+    """The whole page, from a folder of results: goals and losses first, then every table."""
+    newest = {}
+    for section in SECTIONS:
+        files = sorted(results.glob(section))
         if files:
-            sections.append(section(json.loads(files[-1].read_text(encoding="utf-8"))))
-    linear = results / "linear.json"
-    if linear.exists():
-        sections.insert(2, through_linear(json.loads(linear.read_text("utf-8"))))
-    return "\n".join(sections)
+            newest[section] = json.loads(files[-1].read_text(encoding="utf-8"))
+    tables = [SECTIONS[section](result) for section, result in newest.items()]
+    return "\n".join([INTRODUCTION, first_look(newest), *tables])
+
+
+def first_look(newest: dict[str, dict[str, Any]]) -> str:
+    """The goals, and every comparison that a peer wins."""
+    logits = newest["logits-*.json"]["tables"]
+    lost = [row for section, find in LOSSES.items() for row in find(newest[section])]
+    return f"""\
+## Goals
+
+{table(("goal", "measured", "reached"), goals(logits))}
+## Lost
+
+Every comparison on this page in which somebody else needs less time than `eligibility`.
+`linear_log_prob` cannot know in its forward pass what its result will be multiplied by, so it
+computes the logits a second time: a fourth product.
+
+{table(("", "faster than ours", "ours / theirs"), lost)}"""
 
 
 def table(heading: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -83,12 +97,12 @@ def over_logits(result: dict[str, Any]) -> str:
 Milliseconds:
 
 {table(*times(cases))}
-How many times as long as `eligibility`; less than 1 is a loss for us:
+How many times as long as `eligibility`:
 
 {table(*slowdowns(cases))}
-As a multiple of a copy of the logits into reused memory, which is the roofline:
+What bounds the time from below, in milliseconds:
 
-{table(*rooflines(cases))}
+{table(*yardsticks(cases))}
 Extra memory at the peak, in units of the logits' own size (of torch's allocator; the gradient
 itself is 1):
 
@@ -96,9 +110,6 @@ itself is 1):
 Error of the gradient, relative rms against float64:
 
 {table(*errors(cases))}
-### Goals
-
-{table(("goal", "measured", "reached"), goals(result["tables"]))}
 Below a few thousand logits the time is that of Python calling torch. "An empty node" is an autograd
 Function that computes nothing, and `backward()` through it: no Function written in Python can be
 faster. `el.reinforce_gradient` gives loss and gradient without a record; its time here includes
@@ -132,22 +143,6 @@ def roofline(result: dict[str, Any]) -> str:
     )
 
 
-def pairs(tables: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """(size in words, figures by name without entropy, the same with)."""
-    found = []
-    for plain, bonus in zip(tables[::2], tables[1::2], strict=True):
-        assert plain["case"] == bonus["case"]
-        case = plain["case"]
-        words = f"{case['dtype']} {case['rows']} × {case['categories']}"
-        found.append((words, by_name(plain), by_name(bonus)))
-    return found
-
-
-def by_name(one: dict[str, Any]) -> dict[str, Any]:
-    """Name -> figure."""
-    return {figure["name"]: figure for figure in one["figures"]}
-
-
 Rows = tuple[list[str], list[list[str]]]
 
 
@@ -160,12 +155,9 @@ def grid(cases: list[Any], names: list[str], cell: Any) -> Rows:
     return ["", *names], rows
 
 
-def names_in(cases: list[Any], without: tuple[str, ...] = ()) -> list[str]:
-    return [name for name in cases[0][1] if name not in without]
-
-
 def times(cases: list[Any]) -> Rows:
-    return grid(cases, names_in(cases), lambda of, name: number(of[name]["milliseconds"]))
+    names = [OURS, *names_in(cases, YARDSTICKS)]
+    return grid(cases, names, lambda of, name: number(of[name]["milliseconds"]))
 
 
 def slowdowns(cases: list[Any]) -> Rows:
@@ -173,8 +165,9 @@ def slowdowns(cases: list[Any]) -> Rows:
     return grid(cases, names, lambda of, name: f"{slowdown(of, name):.2f}")
 
 
-def rooflines(cases: list[Any]) -> Rows:
-    return grid(cases, names_in(cases, (COPY,)), lambda of, name: number(of[name]["of_copy"]))
+def yardsticks(cases: list[Any]) -> Rows:
+    names = [name for name in YARDSTICKS if name != OURS]
+    return grid(cases, names, lambda of, name: number(of[name]["milliseconds"]))
 
 
 def peaks(cases: list[Any]) -> Rows:
@@ -187,56 +180,9 @@ def errors(cases: list[Any]) -> Rows:
     return grid(cases, names, lambda of, name: f"{of[name]['gradient_error']:.1e}")
 
 
-def slowdown(of: dict[str, Any], name: str, by: str = OURS) -> float:
-    """How many times as long as this library."""
-    return float(of[name]["of_copy"] / of[by]["of_copy"])
-
-
 def number(value: float) -> str:
     """Three digits."""
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def goals(tables: list[dict[str, Any]]) -> Iterator[list[str]]:
-    """What was aimed at, the range that was measured, and whether all of it is there."""
-    large = [one for one in tables if one["case"]["categories"] >= 1024]
-    small = [one for one in tables if one["case"]["categories"] <= 64]
-    plain = [by_name(one) for one in large if not one["entropy_coef"]]
-    bonus = [by_name(one) for one in large if one["entropy_coef"]]
-    float32 = [by_name(one) for one in large if one["case"]["dtype"] == "float32"]
-    both = [*plain, *bonus]
-
-    def of(cases: list[dict[str, Any]], name: str) -> list[float]:
-        return [slowdown(case, name) for case in cases if name in case]
-
-    peers = [name for name in by_name(tables[0]) if name not in YARDSTICKS]
-
-    def best_peer(by: str) -> list[float]:
-        cases = [case for case in map(by_name, small) if by in case]
-        return [min(slowdown(case, name, by) for name in peers) for case in cases]
-
-    kernel = [case[KERNEL]["of_copy"] for case in float32 if KERNEL in case]
-    memory = [case[OURS]["extra_peak"] for case in both]
-    yield goal("V ≥ 1024: at least 10 × as fast as Categorical", of(plain, "Categorical"), 10)
-    yield goal("the same with entropy: 20 ×", of(bonus, "Categorical"), 20)
-    yield goal("V ≥ 1024: at least 3 × as fast as torch.compile", of(both, "torch.compile"), 3)
-    yield goal("V ≤ 64: at least 3 × as fast as the best peer", best_peer(OURS), 3)
-    yield goal("the same by `reinforce_gradient`, without a graph", best_peer(NO_GRAPH), 3)
-    yield goal("what an empty node would reach there", best_peer(FLOOR), 3)
-    yield goal(
-        "V ≥ 1024, float32: the kernel at most 2 × a copy, memory reused", kernel, 2, most=True
-    )
-    yield goal("V ≥ 1024: no memory beyond the gradient", memory, 1.05, most=True)
-
-
-def goal(words: str, found: list[float], bound: float, most: bool = False) -> list[str]:
-    """One row of the table of goals."""
-    if not found:
-        return [words, "not measured", "no"]
-    reached = sum(value <= bound if most else value >= bound for value in found)
-    span = f"{min(found):.2f} to {max(found):.2f}"
-    verdict = "yes" if reached == len(found) else f"in {reached} of {len(found)} cases"
-    return [words, span, "no" if not reached else verdict]
 
 
 def through_linear(result: dict[str, Any]) -> str:
@@ -409,6 +355,16 @@ Rollouts, and the same environment steps and network calls alone, in turns on on
 
 {table(heading, rows)}"""
 
+
+SECTIONS = {  # newest file of this name -> its part of the page, in this order
+    "logits-*.json": over_logits,
+    "linear.json": through_linear,
+    "hot_path*.json": hot_path,
+    "per_sample_eligibilities*.json": per_sample,
+    "cartpole.json": cartpole,
+    "cartpole_peers.json": cartpole_peers,
+    "rollout_overhead.json": rollout_overhead,
+}
 
 if __name__ == "__main__":
     main()

@@ -1,4 +1,4 @@
-"""Measure every rule in every dtype and write the report."""
+"""Measure every rule in every dtype and write the pages."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 
 from benchmarks.exactness.families import FAMILIES
 from benchmarks.exactness.measure import DTYPES, measure
-from benchmarks.exactness.report import render
+from benchmarks.exactness.report import summary, tables
 
 
 def main() -> None:
     """Print a line a measurement as it comes in, then write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--points", type=int, default=200, help="random points a distribution")
-    parser.add_argument("--output", type=Path, default=Path("docs/exactness.md"))
+    parser.add_argument("--output", type=Path, default=Path("docs"), help="folder of both pages")
     arguments = parser.parse_args()
     started = time.monotonic()
     results = []
@@ -28,9 +28,10 @@ def main() -> None:
                     f" worst {result.rule.worst:8.3g}  median {result.rule.median:5.2f}"
                     f"  bad {result.rule.bad}"
                 )
-    page = render(results, arguments.points, time.monotonic() - started)
-    arguments.output.write_text(page, encoding="utf-8")
-    print(f"wrote {arguments.output}")
+    first = summary(results, arguments.points, time.monotonic() - started)
+    for name, page in (("exactness.md", first), ("exactness_tables.md", tables(results))):
+        (arguments.output / name).write_text(page, encoding="utf-8")
+    print(f"wrote two pages to {arguments.output}")
 
 
 if __name__ == "__main__":
