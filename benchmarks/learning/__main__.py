@@ -1,11 +1,11 @@
 """python -m benchmarks.learning ENV … --seeds 5
 
-Trains REINFORCE with the preset that comes with the package, and Stable-Baselines3's A2C and PPO
-with the zoo's settings, on one environment after the other (``all``: on all), until the mean of
-the last 100 training episodes reaches the threshold, or a limit. Each run is written to
+Trains REINFORCE as it comes, and Stable-Baselines3's A2C and PPO with the zoo's settings, on each
+of the environments (``all``: on all that end), until both the mean of the last 100 training
+episodes and the greedy policy reach the threshold, or until a limit. Each run is written to
 benchmarks/results/learning/ENV.json when it ends; those that are there already are not repeated,
-so an interrupted command goes on where it was, unless the preset has changed. Afterwards:
-python -m benchmarks.learning.report
+so it can be done in pieces (``--minutes 30`` starts no run after half an hour), unless the options
+that this package trains with have changed. Afterwards: python -m benchmarks.learning.report
 
 Pong takes hours: train it by `eligibility train eligibility/Pong-v0 --out RUN`, go on with it by
 `eligibility train --resume RUN`, and put it among the results by
@@ -13,7 +13,7 @@ python -m benchmarks.learning eligibility/Pong-v0 --take RUN
 
 Needs the extras train, box2d, mujoco and minigrid, and Stable-Baselines3. The seconds are of
 processor time, on one thread. All of it takes about {hours:.0f} hours at most; --list says what
-each environment may take. The seeds that presets were chosen with are 100 and above.
+each environment may take. The seeds count from {FIRST}; no option was chosen with one of these.
 """
 
 from __future__ import annotations
@@ -21,18 +21,22 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import math
 import os
 import platform
+import time
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.learning.run import ALGORITHMS, of_folder, preset
-from benchmarks.learning.tasks import TASKS, ZOO_COMMIT, Task
+from benchmarks.learning.run import ALGORITHMS, config, of_folder
+from benchmarks.learning.tasks import TASKS, Task
+from benchmarks.learning.zoo import ZOO_COMMIT
 from eligibility.files import write_atomically
 
 RESULTS = Path(__file__).parents[1] / "results" / "learning"
+FIRST = 9101
 PACKAGES = ("eligibility", "torch", "gymnasium", "numpy", "stable-baselines3")
 
 
@@ -51,15 +55,20 @@ def main() -> None:
         take(TASKS[arguments.env[0]], arguments)
         return
     short = [name for name, task in TASKS.items() if not task.by_hand]
-    for name in short if arguments.env == ["all"] else arguments.env:
-        measure(TASKS[name], arguments)
+    names = short if arguments.env == ["all"] else arguments.env
+    end = time.monotonic() + 60 * arguments.minutes
+    for seed in range(FIRST, FIRST + arguments.seeds):
+        for name in names:
+            for algorithm in arguments.algorithm or ALGORITHMS:
+                if time.monotonic() < end:
+                    measure(TASKS[name], algorithm, seed, arguments.out)
 
 
 def parse() -> argparse.Namespace:
     """The options."""
     short = [task for task in TASKS.values() if not task.by_hand]
-    seconds = sum(task.seconds * (5 + 2 * len(task.peers)) for task in short)
-    text = str(__doc__).format(hours=seconds / 3600)
+    seconds = sum(task.seconds * 5 * (1 + len(task.peers)) for task in short)
+    text = str(__doc__).format(hours=seconds / 3600, FIRST=FIRST)
     parser = argparse.ArgumentParser(
         "python -m benchmarks.learning",
         description=text,
@@ -67,8 +76,11 @@ def parse() -> argparse.Namespace:
     )
     names = [*TASKS, "all"]
     parser.add_argument("env", nargs="*", default=["all"], metavar="ENV", help=", ".join(names))
-    parser.add_argument("--seeds", type=int, default=5, help="of REINFORCE, from 0")
-    parser.add_argument("--peer-seeds", type=int, default=2, help="of A2C and PPO, from 0")
+    parser.add_argument("--seeds", type=int, default=5, help=f"how many, from {FIRST}")
+    parser.add_argument("--algorithm", action="append", choices=ALGORITHMS, help="default: all")
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf, help="start no run after so many"
+    )
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
     parser.add_argument(
         "--take", type=Path, metavar="RUN", help="take the run folder of `eligibility train ENV`"
@@ -90,30 +102,30 @@ def take(task: Task, arguments: argparse.Namespace) -> None:
     write_atomically(path, written({**results, "runs": [*others, run]}))
 
 
-def measure(task: Task, arguments: argparse.Namespace) -> None:
-    """Make the runs of one environment that are missing."""
-    path = arguments.out / f"{task.file}.json"
-    results = json.loads(path.read_text("utf-8")) if path.exists() else header(task)
-    now = preset(task)
-    results["runs"] = [run for run in results["runs"] if run.get("preset", now) == now]
+def measure(task: Task, algorithm: str, seed: int, folder: Path) -> None:
+    """Make one run, if it is missing."""
+    if algorithm != "REINFORCE" and algorithm not in task.peers:
+        return
+    path = folder / f"{task.file}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    for algorithm, train in ALGORITHMS.items():
-        if algorithm != "REINFORCE" and algorithm not in task.peers:
-            continue
-        seeds = arguments.seeds if algorithm == "REINFORCE" else arguments.peer_seeds
-        done = {run["seed"] for run in results["runs"] if run["algorithm"] == algorithm}
-        for seed in sorted(set(range(seeds)) - done):
-            run = {"algorithm": algorithm, "seed": seed, **surroundings(), **train(task, seed)}
-            results["runs"].append(run)
-            write_atomically(path, written(results))
-            print(
-                f"{task.env} {algorithm} seed {seed}: "
-                f"{'solved' if run['solved'] else 'not solved'}, {run['steps']:,} steps, "
-                f"{run['processor_seconds']} s, mean {run['mean_return']}, "
-                f"greedy {run['greedy_return']}",
-                flush=True,
-            )
-            gc.collect()
+    results = json.loads(path.read_text("utf-8")) if path.exists() else header(task)
+    now = config(task)
+    results["runs"] = [run for run in results["runs"] if run.get("config", now) == now]
+    if any((run["algorithm"], run["seed"]) == (algorithm, seed) for run in results["runs"]):
+        return
+    made = ALGORITHMS[algorithm](task, seed)
+    run = {"algorithm": algorithm, "seed": seed, **surroundings(), **made}
+    runs = [*results["runs"], run]
+    order = list(ALGORITHMS)
+    runs.sort(key=lambda one: (order.index(one["algorithm"]), one["seed"]))
+    write_atomically(path, written({**results, "runs": runs}))
+    print(
+        f"{task.env} {algorithm} seed {seed}: training {run['training']}, greedy {run['greedy']}; "
+        f"{run['steps']:,} steps, {run['processor_seconds']} s, mean {run['mean_return']}, "
+        f"greedy {run['greedy_return']}",
+        flush=True,
+    )
+    gc.collect()
 
 
 def header(task: Task) -> dict[str, Any]:

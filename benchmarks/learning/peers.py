@@ -6,7 +6,6 @@ import importlib
 import math
 import warnings
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -18,8 +17,9 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
-from benchmarks.learning.record import EPISODES, WINDOW, Record, exactly
-from benchmarks.learning.tasks import Settings, Task
+from benchmarks.learning.record import WINDOW, Record, exactly
+from benchmarks.learning.tasks import Task
+from benchmarks.learning.zoo import Settings
 
 
 class Watch(BaseCallback):
@@ -32,54 +32,55 @@ class Watch(BaseCallback):
         self._episodes = 0
 
     def _on_step(self) -> bool:
-        going = True
         for info in self.locals["infos"]:
-            if going and "episode" in info:  # from the Monitor: the reward as it was
+            if "episode" in info:  # from the Monitor: the reward as it was
                 self._recent.append(float(info["episode"]["r"]))
                 self._episodes += 1
                 mean = math.fsum(self._recent) / len(self._recent)
-                going = self._record.note(self.num_timesteps, self._episodes, mean)
-        return going
+                self._record.note(self.num_timesteps, self._episodes, mean)
+        return self._record.goes_on(self.num_timesteps)
 
 
-def train(algorithm: str, task: Task, seed: int, record: Record) -> Callable[[], float]:
-    """Train and note the curve; what is returned evaluates the greedy policy."""
+def train(algorithm: str, task: Task, seed: int) -> dict[str, Any]:
+    """Train, and keep what is kept of every run."""
     settings = task.peers[algorithm]
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", module="stable_baselines3")
-    environments = make_environments(task.env, settings, seed)
+    environments = make_environments(task.env, settings, settings.n_envs, seed)
+    fresh = make_environments(task.env, settings, task.look, seed + 10_000)
     model = getattr(stable_baselines3, algorithm)(
         "MlpPolicy", environments, seed=seed, device="cpu", **arguments(settings.options)
     )
+
+    def play(episodes: int) -> float:
+        if task.env == "Blackjack-v1":
+            return exactly(lambda states: model.predict(flat(states), deterministic=True)[0])
+        if isinstance(fresh, VecNormalize) and isinstance(environments, VecNormalize):
+            fresh.obs_rms, fresh.training, fresh.norm_reward = environments.obs_rms, False, False
+        mean, _ = evaluate_policy(model, fresh, n_eval_episodes=episodes)
+        return float(np.mean(mean))
+
+    record = Record(task, play)
     model.learn(min(settings.n_timesteps, task.steps), callback=Watch(record))
-    return lambda: evaluate(model, environments, task, settings, seed)
-
-
-def evaluate(model: Any, environments: VecEnv, task: Task, settings: Settings, seed: int) -> float:
-    """The mean return of the greedy policy."""
-    if task.env == "Blackjack-v1":
-        return exactly(lambda states: model.predict(flat(states), deterministic=True)[0])
-    fresh = make_environments(task.env, settings, seed + 10_000)
-    if isinstance(fresh, VecNormalize) and isinstance(environments, VecNormalize):
-        fresh.obs_rms, fresh.training, fresh.norm_reward = environments.obs_rms, False, False
-    mean, _ = evaluate_policy(model, fresh, n_eval_episodes=EPISODES)
-    return round(float(mean), 4)
+    return record.result()
 
 
 def flat(states: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """States of Blackjack, as its wrapper flattens them."""
     space = gymnasium.make("Blackjack-v1").observation_space
     rows = [gymnasium.spaces.flatten(space, tuple(state)) for state in states.tolist()]
-    return np.stack(rows)
+    return np.array(rows)
 
 
-def make_environments(env: str, settings: Settings, seed: int) -> VecEnv:
+def make_environments(env: str, settings: Settings, number: int, seed: int) -> VecEnv:
     """As the zoo makes them."""
     if env.startswith("MiniGrid"):
         importlib.import_module("minigrid")
     wrapper = load(settings.wrapper) if settings.wrapper else None
-    made: VecEnv = make_vec_env(env, settings.n_envs, seed, wrapper_class=wrapper)
-    return VecNormalize(made) if settings.normalize else made
+    made: VecEnv = make_vec_env(env, number, seed, wrapper_class=wrapper)
+    if not settings.normalize:
+        return made
+    return VecNormalize(made, gamma=settings.options.get("gamma", 0.99))
 
 
 def load(path: str) -> type[gymnasium.Wrapper[Any, Any, Any, Any]]:
@@ -94,7 +95,7 @@ def arguments(options: dict[str, Any]) -> dict[str, Any]:
     """The zoo's ways of writing, as the algorithm takes them."""
     made = {name: falling(value) for name, value in options.items()}
     network = dict(made.get("policy_kwargs", {}))
-    if network:
+    if "activation_fn" in network:
         network["activation_fn"] = getattr(torch.nn, network["activation_fn"])
         made["policy_kwargs"] = network
     return made

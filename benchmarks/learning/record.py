@@ -1,4 +1,4 @@
-"""What is kept of a run, whoever trained it: one rule to stop by, one way to play greedily."""
+"""What is kept of a run, whoever trained it: one clock, one rule to stop by, one way to look."""
 
 from __future__ import annotations
 
@@ -13,54 +13,87 @@ import numpy as np
 from benchmarks.learning import blackjack
 from benchmarks.learning.tasks import Task
 
-# Episodes in the mean that decides, points kept of a curve, episodes of the evaluation.
-WINDOW, POINTS, EPISODES = 100, 150, 200
+# Episodes in the mean of training that decides and of the last evaluation; points of a curve.
+WINDOW, EPISODES, POINTS = 100, 100, 150
+# The greedy policy is looked at after so many seconds of training, and then whenever they have
+# grown by this factor.
+FIRST_LOOK, GROWTH = 0.1, 1.3
 
 
 @dataclass
 class Record:
-    """What a run has cost so far, and whether it is over: solved, or at a limit.
+    """What a run has cost so far, and when it reached the threshold, by either measure.
 
-    The curve has a row ``[steps, seconds of processor time, mean of the last 100 episodes]``.
+    The clock stands still while the greedy policy is looked at. Rows of the curves are
+    ``[steps, seconds of processor time, return]``: of training the mean of the last 100 episodes.
+
+    Attributes:
+        task: What is trained on.
+        play: Gives the mean return of that many fresh episodes of the greedy policy.
     """
 
     task: Task
+    play: Callable[[int], float]
     curve: list[list[float]] = field(default_factory=list)
+    greedy_curve: list[list[float]] = field(default_factory=list)
     steps: int = 0
     episodes: int = 0
-    solved: bool = False
-    _wall: float = field(default_factory=time.perf_counter)
-    _processor: float = field(default_factory=time.process_time)
+    training: dict[str, float] | None = None
+    greedy: dict[str, float] | None = None
+    _look: float = FIRST_LOOK
+    _start: float = field(default_factory=time.process_time)
 
-    def note(self, steps: int, episodes: int, mean: float) -> bool:
-        """Take the state after ``steps`` steps; True while training is to go on."""
+    @property
+    def seconds(self) -> float:
+        """Of processor time in training."""
+        return time.process_time() - self._start
+
+    def note(self, steps: int, episodes: int, mean: float) -> None:
+        """Take in the mean return of the last 100 episodes, after so many steps and episodes."""
         self.steps, self.episodes = steps, episodes
-        seconds = time.process_time() - self._processor
-        self.curve.append([steps, round(seconds, 3), round(mean, 4)])
-        goal = self.task.threshold
-        self.solved = goal is not None and episodes >= WINDOW and mean >= goal
-        return not self.solved and seconds < self.task.seconds and steps < self.task.steps
+        self.curve.append([steps, round(self.seconds, 3), round(mean, 4)])
+        if self.training is None and episodes >= WINDOW and self._reached(mean):
+            self.training = {"steps": steps, "seconds": self.curve[-1][1]}
+
+    def goes_on(self, steps: int) -> bool:
+        """Look at the greedy policy if it is time to; False when all is known, or at a limit."""
+        self.steps, seconds = steps, self.seconds
+        over = seconds >= self.task.seconds or steps >= self.task.steps
+        if over or seconds >= self._look:
+            self._look = GROWTH * seconds
+            mean = self.play(self.task.look)
+            self._start = time.process_time() - seconds
+            self.greedy_curve.append([steps, round(seconds, 3), round(mean, 4)])
+            if self.greedy is None and self._reached(mean):
+                self.greedy = {"steps": steps, "seconds": self.greedy_curve[-1][1]}
+        return not over and (self.training is None or self.greedy is None)
+
+    def _reached(self, mean: float) -> bool:
+        return self.task.threshold is not None and mean >= self.task.threshold
 
     def result(self) -> dict[str, Any]:
-        """What is kept of the run."""
+        """What is kept of the run; plays the greedy policy once more."""
+        seconds = round(self.seconds, 3)
         stride = max(1, math.ceil(len(self.curve) / POINTS))
         curve = self.curve[::stride]
         if self.curve and curve[-1] != self.curve[-1]:
             curve.append(self.curve[-1])
         return {
-            "solved": self.solved,
+            "training": self.training,
+            "greedy": self.greedy,
             "steps": self.steps,
             "episodes": self.episodes,
+            "processor_seconds": seconds,
             "mean_return": self.curve[-1][2] if self.curve else None,
-            "processor_seconds": self.curve[-1][1] if self.curve else None,
-            "wall_seconds": round(time.perf_counter() - self._wall, 2),
+            "greedy_return": round(self.play(EPISODES), 5),
             "curve": curve,
+            "greedy_curve": self.greedy_curve,
         }
 
 
 def exactly(predict: Callable[[np.ndarray[Any, Any]], Any]) -> float:
-    """What greedy Blackjack pays on average: 200 hands would not tell."""
+    """What greedy Blackjack pays on average: a hundred hands would not tell."""
     states = np.array([(t, s, a) for t in range(2, 22) for s in range(1, 11) for a in (0, 1)])
     actions = np.asarray(predict(states)).tolist()
     table = dict(zip(map(tuple, states.tolist()), actions, strict=True))
-    return round(blackjack.expected_return(table.__getitem__), 5)
+    return blackjack.expected_return(table.__getitem__)

@@ -6,32 +6,36 @@ import csv
 import json
 import math
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.learning.record import EPISODES, Record, exactly
+from benchmarks.learning.record import Record, exactly
 from benchmarks.learning.tasks import Task
+
+# Of a config, what does not say how to train, or is the run's own.
+_APART = {"env", "seed", "steps", "stop_at"}
 
 
 def reinforce(task: Task, seed: int) -> dict[str, Any]:
-    """This package with its preset, and the greedy policy that it ends with."""
-    from eligibility.train.learner import Progress, Reinforce
+    """This package, with what it does by default."""
+    from eligibility.train.learner import Reinforce
+    from eligibility.train.progress import Progress
 
-    goal = math.inf if task.threshold is None else task.threshold
-    model = Reinforce(task.env, seed=seed, stop_at=goal)
-    record = Record(task)
+    model = Reinforce(task.env, seed=seed, stop_at=math.inf)
+
+    def play(episodes: int) -> float:
+        if task.env == "Blackjack-v1":
+            return exactly(lambda states: model.predict(tuple(states.T)))
+        return model.evaluate(episodes).mean_return
 
     def callback(progress: Progress) -> bool:
-        return record.note(progress.steps, progress.episodes, progress.mean_return)
+        record.note(progress.steps, progress.episodes, progress.mean_return)
+        return record.goes_on(progress.steps)
 
+    record = Record(task, play)
     model.learn(task.steps, callback=callback)
-    result = record.result()
-    result["preset"] = preset(task)
-    if task.env == "Blackjack-v1":
-        result["greedy_return"] = exactly(lambda states: model.predict(tuple(states.T)))
-    else:
-        result["greedy_return"] = round(model.evaluate(EPISODES).mean_return, 4)
-    return result
+    return {**record.result(), "config": config(task)}
 
 
 def of_folder(task: Task, folder: Path) -> dict[str, Any]:
@@ -42,27 +46,28 @@ def of_folder(task: Task, folder: Path) -> dict[str, Any]:
     """
     with (folder / "curve.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    config, done = (
+    config_, done = (
         json.loads((folder / name).read_text("utf-8")) for name in ("config.json", "result.json")
     )
     seconds, steps = done["training_seconds"], int(rows[-1]["steps"])
-    if config["env"] != task.env:
-        raise SystemExit(f"{folder} holds a run of {config['env']}, not of {task.env}")
-    record = Record(task)
+    if config_["env"] != task.env:
+        raise SystemExit(f"{folder} holds a run of {config_['env']}, not of {task.env}")
+    record = Record(task, lambda _: math.nan)
     for row in rows:
         record.note(int(row["steps"]), int(row["episodes"]), float(row["mean_return"]))
         record.curve[-1][1] = round(seconds * record.steps / steps, 3)
-    result = record.result()
-    greedy = {"greedy_return": None, "wall_seconds": round(seconds, 2)}
-    return {"seed": config["seed"], **result, **greedy, "preset": preset(task)}
+    wall = {"greedy_return": None, "processor_seconds": round(seconds, 2)}
+    return {"seed": config_["seed"], **record.result(), **wall, "config": config(task)}
 
 
-def preset(task: Task) -> dict[str, Any]:
-    """The options that come with the package, as JSON has them."""
-    from eligibility.train.presets import PRESETS
+def config(task: Task) -> dict[str, Any]:
+    """How this package trains on the environment today, as JSON has it."""
+    from eligibility.train.config import Config
 
-    options: dict[str, Any] = json.loads(json.dumps(PRESETS.get(task.env, {})))
-    return options
+    options = asdict(Config.from_options(task.env, {}))
+    kept = {name: value for name, value in options.items() if name not in _APART}
+    as_json: dict[str, Any] = json.loads(json.dumps(kept))
+    return as_json
 
 
 def peer(algorithm: str) -> Callable[[Task, int], dict[str, Any]]:
@@ -71,9 +76,7 @@ def peer(algorithm: str) -> Callable[[Task, int], dict[str, Any]]:
     def run(task: Task, seed: int) -> dict[str, Any]:
         from benchmarks.learning.peers import train
 
-        record = Record(task)
-        play = train(algorithm, task, seed, record)
-        return {**record.result(), "greedy_return": play()}
+        return train(algorithm, task, seed)
 
     return run
 

@@ -1,37 +1,10 @@
-"""The environments, what counts as solved there, and the settings of Stable-Baselines3.
-
-The settings are those of DLR-RM/rl-baselines3-zoo, ``hyperparams/a2c.yml`` and ``ppo.yml``; where
-the zoo has none, those that it applies to unlisted environments: Stable-Baselines3's own. An entry
-of an older version of the environment is used for the newer one, and said so.
-"""
+"""The environments, and what counts as solved there."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
-ZOO_COMMIT = "22e3ff2450fd92033f7f032915e1f64894a09584"
-
-
-@dataclass(frozen=True)
-class Settings:
-    """One algorithm of Stable-Baselines3 on one environment.
-
-    Attributes:
-        options: Keywords of the algorithm; ``lin_x`` is a rate that falls from x to 0.
-        n_envs: Environments side by side.
-        n_timesteps: The length of training, over which rates fall.
-        normalize: Whether `VecNormalize` scales observations and rewards.
-        wrapper: A wrapper around each environment, as ``module:Class``.
-        source: Where the settings are from.
-    """
-
-    options: dict[str, Any] = field(default_factory=dict)
-    n_envs: int = 1
-    n_timesteps: int = 1_000_000
-    normalize: bool = False
-    wrapper: str | None = None
-    source: str = "rl-zoo"
+from benchmarks.learning.zoo import LANDER, MINIGRID, NOISE, UNLISTED, WIDE, Settings
 
 
 @dataclass(frozen=True)
@@ -40,14 +13,15 @@ class Task:
 
     Attributes:
         env: Its id.
-        threshold: Solved when the mean of the last 100 training episodes reaches it; None: there
-            is no such return, and training lasts until a limit.
+        threshold: The return that is to be reached, by the mean of the last 100 training episodes
+            and by the greedy policy; None: there is no such, and training lasts until a limit.
         meaning: Where the threshold is from.
         steps: No run takes more steps.
         seconds: Nor more seconds of processor time.
         peers: What Stable-Baselines3 is run with; none where it cannot take the environment.
         note: What a reader must know.
         by_hand: It takes so long that it is trained apart, and its run folder taken.
+        look: Episodes of the greedy policy in each look at it.
     """
 
     env: str
@@ -58,6 +32,7 @@ class Task:
     peers: dict[str, Settings]
     note: str = ""
     by_hand: bool = False
+    look: int = 20
 
     @property
     def file(self) -> str:
@@ -65,36 +40,14 @@ class Task:
         return self.env.replace("/", "-")
 
 
-# The zoo's networks of MuJoCo, without torch in this table.
-_WIDE = {"log_std_init": -2, "ortho_init": False, "activation_fn": "ReLU", "net_arch": [256, 256]}
-_UNLISTED = "not in rl-zoo: Stable-Baselines3's defaults"
-_MINIGRID = Settings(
-    {
-        "n_steps": 128,
-        "batch_size": 64,
-        "gae_lambda": 0.95,
-        "gamma": 0.99,
-        "n_epochs": 10,
-        "ent_coef": 0.0,
-        "learning_rate": 2.5e-4,
-        "clip_range": 0.2,
-    },
-    n_envs=8,
-    n_timesteps=100_000,
-    normalize=True,
-    wrapper="minigrid.wrappers:FlatObsWrapper",
-    source="rl-zoo, MiniGrid-DoorKey-5x5-v0",
-)
-
-
 def _unlisted(wrapper: str | None = None) -> dict[str, Settings]:
-    settings = Settings(wrapper=wrapper, source=_UNLISTED)
+    settings = Settings(wrapper=wrapper, source=UNLISTED)
     return {"A2C": settings, "PPO": settings}
 
 
 def _minigrid(env: str, threshold: float, meaning: str, seconds: float, note: str = "") -> Task:
-    a2c = Settings(wrapper=_MINIGRID.wrapper, source=_UNLISTED)
-    return Task(env, threshold, meaning, 500_000, seconds, {"A2C": a2c, "PPO": _MINIGRID}, note)
+    a2c = Settings(wrapper=MINIGRID.wrapper, source=UNLISTED)
+    return Task(env, threshold, meaning, 500_000, seconds, {"A2C": a2c, "PPO": MINIGRID}, note)
 
 
 _TABLE = (
@@ -103,7 +56,7 @@ _TABLE = (
         475,
         "Gymnasium's",
         1_000_000,
-        120,
+        60,
         {
             "A2C": Settings({"ent_coef": 0.0}, n_envs=8, n_timesteps=500_000),
             "PPO": Settings(
@@ -127,7 +80,7 @@ _TABLE = (
         -100,
         "Gymnasium's",
         1_000_000,
-        120,
+        60,
         {
             "A2C": Settings({"ent_coef": 0.0}, n_envs=16, n_timesteps=500_000, normalize=True),
             "PPO": Settings(
@@ -144,11 +97,62 @@ _TABLE = (
         },
     ),
     Task(
+        "MountainCar-v0",
+        -110,
+        "Gymnasium's",
+        2_000_000,
+        60,
+        {
+            "A2C": Settings({"ent_coef": 0.0}, n_envs=16, normalize=True),
+            "PPO": Settings(
+                {
+                    "n_steps": 16,
+                    "gae_lambda": 0.98,
+                    "gamma": 0.99,
+                    "n_epochs": 4,
+                    "ent_coef": 0.0,
+                },
+                n_envs=16,
+                normalize=True,
+            ),
+        },
+    ),
+    Task(
+        "Pendulum-v1",
+        -200,
+        "ours: good policies reach about -150",
+        2_000_000,
+        60,
+        {
+            "A2C": Settings(
+                {**NOISE, "learning_rate": "lin_7e-4"},
+                n_envs=8,
+                normalize=True,
+                source="rl-zoo, Pendulum-v0",
+            ),
+            "PPO": Settings(
+                {
+                    "n_steps": 1024,
+                    "gae_lambda": 0.95,
+                    "gamma": 0.9,
+                    "n_epochs": 10,
+                    "ent_coef": 0.0,
+                    "learning_rate": 1e-3,
+                    "clip_range": 0.2,
+                    "use_sde": True,
+                    "sde_sample_freq": 4,
+                },
+                n_envs=4,
+                n_timesteps=100_000,
+            ),
+        },
+    ),
+    Task(
         "LunarLander-v3",
         200,
         "Gymnasium's",
         3_000_000,
-        300,
+        180,
         {
             "A2C": Settings(
                 {
@@ -160,16 +164,52 @@ _TABLE = (
                 n_envs=8,
                 n_timesteps=200_000,
             ),
+            "PPO": LANDER,
+        },
+    ),
+    Task(
+        "LunarLanderContinuous-v3",
+        200,
+        "Gymnasium's",
+        3_000_000,
+        180,
+        {
+            "A2C": Settings(
+                {**NOISE, "learning_rate": "lin_7e-4"},
+                n_envs=4,
+                n_timesteps=5_000_000,
+                normalize=True,
+            ),
+            "PPO": LANDER,
+        },
+    ),
+    Task(
+        "BipedalWalker-v3",
+        300,
+        "Gymnasium's",
+        5_000_000,
+        180,
+        {
+            "A2C": Settings(
+                {**NOISE, "learning_rate": "lin_0.00096"},
+                n_envs=16,
+                n_timesteps=5_000_000,
+                normalize=True,
+            ),
             "PPO": Settings(
                 {
-                    "n_steps": 1024,
+                    "n_steps": 2048,
                     "batch_size": 64,
-                    "gae_lambda": 0.98,
+                    "gae_lambda": 0.95,
                     "gamma": 0.999,
-                    "n_epochs": 4,
-                    "ent_coef": 0.01,
+                    "n_epochs": 10,
+                    "ent_coef": 0.0,
+                    "learning_rate": 3e-4,
+                    "clip_range": 0.18,
                 },
-                n_envs=16,
+                n_envs=32,
+                n_timesteps=5_000_000,
+                normalize=True,
             ),
         },
     ),
@@ -180,13 +220,14 @@ _TABLE = (
         400_000,
         60,
         _unlisted(),
+        look=200,
     ),
     Task(
         "Taxi-v4",
         7,
         "ours: the best policy reaches 7.93, and Gymnasium's 8 is above that",
         3_000_000,
-        180,
+        60,
         _unlisted(),
     ),
     Task(
@@ -194,7 +235,7 @@ _TABLE = (
         None,
         "a hundred hands say little: see greedy",
         200_000,
-        60,
+        30,
         _unlisted("gymnasium.wrappers:FlattenObservation"),
         "Greedy is exact here, by dynamic programming; the best policy has -0.0431.",
     ),
@@ -203,9 +244,9 @@ _TABLE = (
         950,
         "Gymnasium's",
         1_000_000,
-        180,
+        60,
         {
-            "A2C": Settings(source=_UNLISTED),
+            "A2C": Settings(source=UNLISTED),
             "PPO": Settings(
                 {
                     "batch_size": 64,
@@ -225,11 +266,38 @@ _TABLE = (
         },
     ),
     Task(
+        "Hopper-v5",
+        None,
+        "as far as it goes",
+        1_000_000,
+        180,
+        {
+            "A2C": Settings(source=UNLISTED),
+            "PPO": Settings(
+                {
+                    "batch_size": 32,
+                    "n_steps": 512,
+                    "gamma": 0.999,
+                    "learning_rate": 9.80828e-05,
+                    "ent_coef": 0.00229519,
+                    "clip_range": 0.2,
+                    "n_epochs": 5,
+                    "gae_lambda": 0.99,
+                    "max_grad_norm": 0.7,
+                    "vf_coef": 0.835671,
+                    "policy_kwargs": WIDE,
+                },
+                normalize=True,
+                source="rl-zoo, Hopper-v3",
+            ),
+        },
+    ),
+    Task(
         "HalfCheetah-v5",
         None,
-        "as far as it goes: 1,000,000 steps",
+        "as far as it goes",
         1_000_000,
-        600,
+        180,
         {
             "A2C": Settings(normalize=True, source="rl-zoo, HalfCheetah-v4"),
             "PPO": Settings(
@@ -244,7 +312,7 @@ _TABLE = (
                     "gae_lambda": 0.92,
                     "max_grad_norm": 0.8,
                     "vf_coef": 0.58096,
-                    "policy_kwargs": _WIDE,
+                    "policy_kwargs": WIDE,
                 },
                 normalize=True,
                 source="rl-zoo, HalfCheetah-v4",
@@ -260,9 +328,9 @@ _TABLE = (
         {},
         "Stable-Baselines3 has no policy for counts.",
     ),
-    _minigrid("MiniGrid-Empty-5x5-v0", 0.9, "ours: the shortest way pays 0.955", 90),
-    _minigrid("MiniGrid-Empty-8x8-v0", 0.9, "ours: the shortest way pays 0.961", 180),
-    _minigrid("MiniGrid-DoorKey-5x5-v0", 0.9, "ours: short ways pay about 0.96", 240),
+    _minigrid("MiniGrid-Empty-5x5-v0", 0.9, "ours: the shortest way pays 0.955", 60),
+    _minigrid("MiniGrid-Empty-8x8-v0", 0.9, "ours: the shortest way pays 0.961", 60),
+    _minigrid("MiniGrid-DoorKey-5x5-v0", 0.9, "ours: short ways pay about 0.96", 60),
     Task(
         "eligibility/Pong-v0",
         None,
