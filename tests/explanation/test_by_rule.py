@@ -128,8 +128,8 @@ def test_every_convention_passes_its_checks(coordinates: str) -> None:
 def test_a_wrong_rule_fails_its_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     from eligibility.rules.rule import Rule
 
-    right = Rule.__call__
-    monkeypatch.setattr(Rule, "__call__", lambda self, dist, value: right(self, dist, value) * 1.01)
+    right = Rule.at
+    monkeypatch.setattr(Rule, "at", lambda self, given, value: right(self, given, value) * 1.01)
     explanation = el.explain(Bernoulli(probs=torch.tensor(0.3)), value=torch.tensor(1.0))
     assert {c.statement: c.passed for c in explanation.checks} == {
         "rule = autograd through torch": False,

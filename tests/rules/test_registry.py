@@ -47,6 +47,18 @@ def test_nearest_class_wins_whatever_was_registered_last() -> None:
     assert el.eligibility(Biased(probs=p), y, wrt="logits") == {"logits": 0.5}
 
 
+def test_a_registered_formula_stays_as_written_and_its_rule_rounds_once() -> None:
+    def third(value: Tensor, probs: Tensor) -> Tensor:
+        return (value - probs) / 3 + 1000 - 1000
+
+    assert el.register_eligibility(Biased, "probs", equation="(y − p)/3")(third) is third
+    p, y = torch.tensor(0.5, dtype=torch.bfloat16), torch.tensor(1)
+    exact = torch.tensor(1 / 6, dtype=torch.bfloat16)
+    assert third(y, p) != exact
+    assert el.eligibility(Biased(probs=p), y) == {"probs": exact}
+    assert registry.find_rule(Biased(probs=p), "probs").at({"probs": p}, y) == exact
+
+
 def test_function_of_a_whole_distribution() -> None:
     @el.register_eligibility(Biased)
     def both(dist: Distribution, value: Tensor) -> dict[str, Tensor]:

@@ -31,6 +31,7 @@ from eligibility.explanation.problem import (
 from eligibility.explanation.recorder import base_name
 from eligibility.explanation.steps import through
 from eligibility.rules.registry import constructed_parameters, find_rule, nearest_entry
+from eligibility.rules.rule import Rule
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,8 @@ class LiveProblem(Problem):
             result: Tensor = self.live.log_prob(self.value)
         return result.double()
 
-    def as_given(self) -> Any:
-        return self.live
+    def read(self, rule: Rule) -> dict[str, Any]:
+        return rule.read(self.live)
 
 
 def parts_of_calls(
@@ -164,7 +165,7 @@ def _part_of(problem: Problem, name: str, parameter: Tensor, factor: Tensor, of:
     """What the rule gives for a parameter; autograd's side of it is still to be filled in."""
     rule = find_rule(problem.distribution(), name)
     with torch.no_grad():
-        eligibility = rule(problem.as_given(), problem.value).double()
+        eligibility = problem.eligibility(rule).double()
     held = parameter.detach()
     factor = factor.expand(eligibility.shape[: factor.ndim])
     result = (like_rows(factor, eligibility) * eligibility).sum_to_size(held.shape)

@@ -90,7 +90,7 @@ def _without_user_lines(step: Step) -> Step:
 def _part(problem: Problem, leaf: Leaf, coordinates: str | None, of: Of) -> Part:
     name = leaf.name
     rule = find_rule(problem.distribution(), name, coordinates)
-    eligibility = rule(problem.as_given(), problem.value)
+    eligibility = problem.eligibility(rule)
     start = start_in(problem, name, coordinates).requires_grad_()
     output = log_prob_in(problem, name, coordinates, start)
     (autograd,) = torch.autograd.grad(output.sum(), start)
@@ -153,9 +153,8 @@ def _gradient(part: Part) -> Numbers:
 
 def _agreement(part: Part, operations: int) -> Check:
     """The rule against autograd, which rounds in each of torch's ``operations``."""
-    summands = torch.stack(
-        list(part.rule.terms(part.problem.as_given(), part.problem.value).values())
-    )
+    terms = part.rule.terms_at(part.problem.read(part.rule), part.problem.value)
+    summands = torch.stack(list(terms.values()))
     scale = like_rows(part.factor, part.result) * summands.abs().sum(0).amax()
     return check_equal(
         "rule = autograd through torch",

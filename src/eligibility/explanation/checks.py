@@ -129,7 +129,7 @@ def check_mean(problem: Problem, rule: Rule) -> Check | None:
     if outcomes is None:
         return None
     probs = dist.log_prob(outcomes).exp()
-    scores = rule(problem.as_given(), outcomes)
+    scores = rule.at(problem.read(rule), outcomes)
     weights = probs.reshape(probs.shape + (1,) * (scores.ndim - probs.ndim))
     summands = torch.where(weights > 0, weights * scores, torch.zeros_like(scores))
     statement = f"Σ p(y) e(y) over all {len(outcomes)} outcomes = 0"

@@ -114,7 +114,7 @@ def _zero_for_the_rest(part: Part) -> Expectation | None:
         numbers = ""
     else:
         rule = find_rule(part.problem.distribution(), "probs", "ambient")
-        ambient = rule(part.problem.as_given(), part.problem.value)
+        ambient = part.problem.eligibility(rule)
         scaled = ambient * like_rows(part.factor, ambient)
         summed = scaled.sum_to_size(part.parameter.shape)
         numbers = f", here {vector(summed.reshape(-1).tolist())}"

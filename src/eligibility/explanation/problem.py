@@ -13,9 +13,10 @@ from torch.distributions import Distribution
 
 from eligibility.errors import InvalidValueError, UnsupportedDistributionError
 from eligibility.explanation.facts import Leaf
+from eligibility.rules.constructed import ALTERNATIVES
 from eligibility.rules.outcomes import check_value
 from eligibility.rules.registry import constructed_parameters, find_rule, nearest_entry
-from eligibility.rules.rule import Rule
+from eligibility.rules.rule import Rule, read_parameter
 
 Of = Literal["log_prob", "prob"]
 
@@ -48,17 +49,14 @@ class Problem:
         assert isinstance(result, Tensor)
         return result
 
-    def as_given(self) -> Any:
-        """The distribution with its parameters as they were given, for a rule to read.
+    def read(self, rule: Rule) -> dict[str, Any]:
+        """What a rule reads, as it was given: torch divides probs by their sum on construction."""
+        given = {name: self.parameters[name] for name in rule.reads if name in self.parameters}
+        return {**rule.read(self.distribution()), **given}
 
-        torch divides probs by their sum on construction; here they are the weights again.
-        """
-        given = dict(self.parameters)
-        # Class attributes, because some families expose a parameter as a property.
-        holder: Any = type(self.family.__name__, (self.family,), given)
-        dist = holder.__new__(holder)
-        vars(dist).update({**vars(self.distribution()), **given})
-        return dist
+    def eligibility(self, rule: Rule) -> Tensor:
+        """The rule's answer for the parameters as they were given."""
+        return rule.at(self.read(rule), self.value)
 
 
 def check_of(of: str) -> Of:
@@ -142,11 +140,11 @@ def problem_of(
     check_value(dist, value)
     given = constructed_parameters(dist)
     family = _family_of(type(dist))
-    for group in _ALTERNATIVES:
+    for group in ALTERNATIVES:
         asked = next((name for name in group if name in (wrt or ())), None)
         given = tuple(asked if asked and name in group else name for name in given)
     arguments = tuple(inspect.signature(family).parameters)
-    excluded = {*given, *_OPTIONS}.union(*(g for g in _ALTERNATIVES if set(g) & set(given)))
+    excluded = {*given, *_OPTIONS}.union(*(g for g in ALTERNATIVES if set(g) & set(given)))
     needed = [name for name in arguments if name not in excluded]
     missing = [name for name in needed if not hasattr(dist, name)]
     if missing:
@@ -157,7 +155,7 @@ def problem_of(
             "keep it as an attribute, or explain by graph: eligibility.explain(dist.log_prob(y))",
         )
     constants = {name: getattr(dist, name) for name in needed}
-    parameters = {name: _as_given(dist, name) for name in given} | {
+    parameters = {name: read_parameter(dist, name) for name in given} | {
         name: tensor for name, tensor in (held or {}).items() if name in given
     }
     return make_problem(family, parameters, constants, value)
@@ -180,18 +178,8 @@ def _construct(family: type[Any], arguments: Mapping[str, Any]) -> Any:
     return family(**arguments, **({"validate_args": False} if can_skip else {}))
 
 
-# Of each of these, a distribution is constructed with one.
-_ALTERNATIVES = (("probs", "logits"), ("covariance_matrix", "precision_matrix", "scale_tril"))
 # Arguments that change nothing of what is explained.
 _OPTIONS = ("validate_args", "lims")
-
-
-def _as_given(dist: Distribution, name: str) -> Tensor:
-    """A parameter; the drop-in distributions keep the weights that they were given."""
-    tensor = getattr(dist, "weights", None) if name == "probs" else None
-    given = getattr(dist, name) if tensor is None else tensor
-    assert isinstance(given, Tensor)
-    return given
 
 
 def make_problem(

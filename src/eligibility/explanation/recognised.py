@@ -123,7 +123,7 @@ def _part(
     rows = parameter.double().expand(*draw.action.shape, parameter.shape[-1])
     problem = make_problem(Categorical, {name: rows}, {}, draw.action)
     rule = find_rule(problem.distribution(), name)
-    eligibility = rule(problem.as_given(), problem.value)
+    eligibility = problem.eligibility(rule)
     weight = draw.weight.double()
     bonus = _entropy_weight(graph, source)
     result = like_rows(weight, eligibility) * eligibility

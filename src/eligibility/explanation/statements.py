@@ -50,18 +50,18 @@ _LATEX_SIDES = {"log_prob": r"\ln p", "prob": "p"}
 
 def _terms(part: Part, factor: str) -> tuple[Term, ...]:
     """The symbols of the rule, its summands, and the factor before it."""
-    problem, given = part.problem, part.problem.as_given()
+    problem, dist = part.problem, part.problem.distribution()
     terms = []
     for symbol, held in part.rule.symbols.items():
         if held in (part.name, f"base_dist.{part.name}"):
             terms.append(Term(symbol, "symbol", part.called, numbers_of(part.parameter)))
             continue
-        tensor = problem.value if held == "value" else torch.as_tensor(attrgetter(held)(given))
+        tensor = problem.value if held == "value" else torch.as_tensor(attrgetter(held)(dist))
         terms.append(Term(symbol, "symbol", held, numbers_of(tensor)))
     if factor:
         meaning = "probability" if part.asked == "prob" else f"∂ {part.of}/∂ log p"
         terms.append(Term(factor, "factor", meaning, numbers_of(part.factor)))
     if part.bonus is not None:
         terms.append(Term("h", "factor", f"∂ {part.of}/∂ entropy", numbers_of(part.bonus)))
-    summands = part.rule.terms(given, problem.value)
+    summands = part.rule.terms_at(problem.read(part.rule), problem.value)
     return (*terms, *(Term(s, "summand", "", numbers_of(t)) for s, t in summands.items()))

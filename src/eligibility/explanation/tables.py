@@ -98,10 +98,9 @@ def conventions_table(part: Part) -> Table | None:
     if len(names) < 2:
         return None
     rules = [find_rule(part.problem.distribution(), part.name, name) for name in names]
-    given = part.problem.as_given()
     shape = part.problem.parameters[part.name].shape
     columns = tuple(
-        _column(str(rule.coordinates), "convention", rule(given, part.problem.value), shape[-1])
+        _column(str(rule.coordinates), "convention", part.problem.eligibility(rule), shape[-1])
         for rule in rules
     )
     return Table(

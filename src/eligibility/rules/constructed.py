@@ -9,6 +9,7 @@ attribute ``given_parameter``.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 
 import torch
 from torch.distributions import Distribution
@@ -17,7 +18,7 @@ from eligibility.errors import InvalidValueError
 from eligibility.rules.cholesky import scale_tril_of
 
 # Of each of these, a distribution is constructed with one.
-_ALTERNATIVES = (
+ALTERNATIVES = (
     ("probs", "logits"),
     ("covariance_matrix", "precision_matrix", "scale_tril"),
 )
@@ -25,48 +26,52 @@ _ALTERNATIVES = (
 _HOLDERS = ("base_dist", "_categorical")
 
 
-def given_names(dist: Distribution, names: tuple[str, ...]) -> tuple[str, ...]:
+def given_names(dist: Distribution, names: Iterable[str]) -> tuple[str, ...]:
     """``names`` without the alternatives that ``dist`` was not constructed with.
 
     More than one of them stays if the object cannot tell: it was expanded after others had been
     computed, and each follows from the other to the last bit.
     """
-    for offered in _offered_alternatives(names):
-        given = _given(_holder(dist), offered)
-        names = tuple(name for name in names if name in given or name not in offered)
+    names = tuple(names)
+    for group in ALTERNATIVES:
+        rivals = [name for name in group if name in names]
+        if len(rivals) > 1:
+            lost = set(rivals).difference(_given(dist, rivals))
+            names = tuple([name for name in names if name not in lost])
     return names
+
+
+def is_given(dist: Distribution, name: str) -> bool:
+    """Whether ``dist`` may have been constructed with ``name`` rather than with an alternative."""
+    group = next(group for group in ALTERNATIVES if name in group)
+    return name in given_names(dist, group)
 
 
 def check_unambiguous(names: tuple[str, ...]) -> None:
     """Raise if two of ``names`` are alternatives of each other."""
-    for rivals in _offered_alternatives(names):
-        raise InvalidValueError(
-            "`wrt`",
-            "nothing, for a distribution that was expanded after both "
-            + " and ".join(rivals)
-            + " had been computed",
-            "the one it was constructed with",
-            "pass " + " or ".join(f"wrt={name!r}" for name in rivals),
-        )
-
-
-def _offered_alternatives(names: tuple[str, ...]) -> list[list[str]]:
-    groups = [[name for name in names if name in group] for group in _ALTERNATIVES]
-    return [group for group in groups if len(group) > 1]
-
-
-def _holder(dist: Distribution) -> Distribution:
-    for name in _HOLDERS:
-        dist = vars(dist).get(name, dist)
-    return dist
+    for group in ALTERNATIVES:
+        rivals = [name for name in names if name in group]
+        if len(rivals) > 1:
+            raise InvalidValueError(
+                "`wrt`",
+                "nothing, for a distribution that was expanded after both "
+                + " and ".join(rivals)
+                + " had been computed",
+                "the one it was constructed with",
+                "pass " + " or ".join(f"wrt={name!r}" for name in rivals),
+            )
 
 
 def _given(dist: Distribution, names: list[str]) -> list[str]:
+    for holder in _HOLDERS:
+        dist = vars(dist).get(holder, dist)
     known = getattr(dist, "given_parameter", None)
     if known in names:
         return [known]
     held = list(vars(dist))
     own = [name for name in names if name in held]
+    if len(own) == 1:
+        return own
     # A constructor stores what it is given before it calls its base, which stores the batch
     # shape; what is computed on first use comes later.
     early = [name for name in own if held.index(name) < held.index("_batch_shape")]

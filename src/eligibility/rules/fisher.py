@@ -22,7 +22,7 @@ from torch.distributions import (
 )
 
 from eligibility.errors import UnsupportedDistributionError
-from eligibility.rules.constructed import given_names
+from eligibility.rules.constructed import is_given
 from eligibility.rules.multinomial import exponentiate, sum_of_others
 from eligibility.rules.registry import as_names, constructed_parameters, find_rule, nearest_entry
 from eligibility.rules.rule import double_precision, read_parameter
@@ -153,7 +153,7 @@ def coin_logits(dist: Distribution) -> Tensor:
 
 def coin(dist: Distribution) -> tuple[Tensor, Tensor]:
     """p and 1 − p, neither of them by a subtraction that loses it."""
-    if "probs" in given_names(dist, ("probs", "logits")):
+    if is_given(dist, "probs"):
         probs = read(dist, "probs")
         return probs, 1 - probs
     logits = read(dist, "logits")
@@ -182,7 +182,7 @@ def category_weights(dist: Distribution) -> Tensor:
 
 def _shares(dist: Distribution) -> tuple[Tensor, Tensor, Tensor]:
     """π and 1 − π, ``[*batch, K]``, and the sum of the weights that are given, ``[*batch, 1]``."""
-    by_probs = "probs" in given_names(dist, ("probs", "logits"))
+    by_probs = is_given(dist, "probs")
     weights = read(dist, "probs") if by_probs else exponentiate(read(dist, "logits"))
     total = weights.sum(-1, keepdim=True)
     rest = sum_of_others(weights) / total

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.distributions import Distribution, GeneralizedPareto, MixtureSameFamily
 
 from eligibility.errors import InvalidValueError, UnsupportedDistributionError
-from eligibility.rules.constructed import given_names
+from eligibility.rules.constructed import is_given
 from eligibility.rules.multinomial import exponentiate, sum_of_others
 from eligibility.rules.outcomes import check_value
 from eligibility.rules.registry import (
@@ -127,7 +127,7 @@ def _logits(value: Tensor, dist: MixtureSameFamily) -> Tensor:
 def _weights(value: Tensor, dist: MixtureSameFamily) -> Tensor:
     """``(f_k/f − 1)/Σw`` as ``expm1(ln f_k − ln f)``; a weight of 0 does no harm."""
     scores, weights = _scores(dist, value)
-    by_probs = "probs" in given_names(dist.mixture_distribution, ("probs", "logits"))
+    by_probs = is_given(dist.mixture_distribution, "probs")
     total = weights.sum(-1, keepdim=True)
     marginal = torch.logsumexp(scores + (weights / total).log(), -1, keepdim=True)
     excess = torch.expm1(scores - marginal)
@@ -145,7 +145,7 @@ def _scores(dist: MixtureSameFamily, value: Tensor) -> tuple[Tensor, Tensor]:
     """``ln f_k(y)``, ``[*samples, *batch, K]``, and the weights, both in double precision."""
     component = in_double(dist.component_distribution)
     scores: Tensor = component.log_prob(_for_components(dist, value))
-    if "probs" in given_names(dist.mixture_distribution, ("probs", "logits")):
+    if is_given(dist.mixture_distribution, "probs"):
         return scores, read_parameter(dist.mixture_distribution, "probs").to(scores.dtype)
     return scores, exponentiate(
         read_parameter(dist.mixture_distribution, "logits").to(scores.dtype)

@@ -6,9 +6,9 @@ from functools import singledispatch
 
 from torch import Tensor
 from torch.distributions import Distribution
+from torch.distributions.constraints import Constraint
 
 from eligibility.errors import InvalidValueError
-from eligibility.rules.rule import support_of
 from eligibility.shapes import are_values_readable, check_sample_shape
 
 
@@ -31,3 +31,12 @@ def check_support(dist: Distribution, value: Tensor) -> None:
             str(support),
             "pass what the distribution can sample",
         )
+
+
+def support_of(dist: Distribution) -> Constraint | None:
+    """The support of ``dist``, or None if it does not say."""
+    try:
+        support: Constraint | None = dist.support
+    except NotImplementedError:
+        return None
+    return support

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, TypeVar
 
 import torch
@@ -24,7 +25,7 @@ from eligibility.errors import (
 )
 from eligibility.rules.constructed import check_unambiguous, given_names
 from eligibility.rules.outcomes import check_value
-from eligibility.rules.rule import Rule, arguments_after_value, round_once
+from eligibility.rules.rule import Rule, arguments_after_value
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -117,15 +118,13 @@ def register_eligibility(
             for cls in classes:
                 _CUSTOM[cls] = function  # type: ignore[assignment]  # checked when it is called
             return function
-        rounded = round_once(function, working)
-        summands = None if terms is None else round_once(terms, working)
         attributes = reads or arguments_after_value(function)
         for cls in classes:
             own = _RULES.setdefault(cls, {}).setdefault(parameter, [])
             rule = Rule(
                 distribution=cls,
                 parameter=parameter,
-                function=rounded,
+                function=function,  # type: ignore[arg-type]  # of tensors
                 reads=attributes,
                 name=name or f"{cls.__name__}, {parameter}",
                 equation=equation,
@@ -133,14 +132,15 @@ def register_eligibility(
                 reference=reference,
                 symbols=dict(symbols or {}),
                 coordinates=coordinates,
-                summands=summands,
+                summands=terms,
                 why_biased=why_biased,
+                working=working,
             )
             own[:] = [
                 old for old in own if (old.coordinates, old.reads) != (coordinates, rule.reads)
             ]
             own.append(rule)
-        return rounded  # type: ignore[return-value]  # same signature
+        return function
 
     return register
 
@@ -162,10 +162,14 @@ def supported_distributions() -> tuple[type[Distribution], ...]:
 
 def rules_of(cls: type[Distribution]) -> tuple[Rule, ...]:
     """The closed forms of ``cls`` or of its nearest base that has some, registered order."""
-    nearest = next((base for base in cls.__mro__ if base in _RULES), None)
-    if nearest is None:
-        raise _unsupported(cls)
-    return tuple(rule for rules in _RULES[nearest].values() for rule in rules)
+    return tuple(rule for rules in _nearest_rules(cls).values() for rule in rules)
+
+
+def _nearest_rules(cls: type[Distribution]) -> dict[str, list[Rule]]:
+    for base in cls.__mro__:
+        if base in _RULES:
+            return _RULES[base]
+    raise _unsupported(cls)
 
 
 def find_rule(dist: Distribution, parameter: str, coordinates: str | None = None) -> Rule:
@@ -189,11 +193,7 @@ def find_rule(dist: Distribution, parameter: str, coordinates: str | None = None
         if cls in _COMPOSED:
             return _COMPOSED[cls].rule(dist, parameter, coordinates)
         if parameter in _RULES.get(cls, {}):
-            rules = _in_coordinates(_RULES[cls][parameter], coordinates)
-            given = given_names(dist, tuple(_RULES[cls]))
-            derived = set(_RULES[cls]) - set(given)
-            direct = [rule for rule in rules if derived.isdisjoint(rule.reads)]
-            return (direct or rules)[0]
+            return _reads_what_is_given(_in_coordinates(_RULES[cls][parameter], coordinates), dist)
     known = rules_of(type(dist))
     raise UnsupportedDistributionError(
         f"`wrt` of {type(dist).__name__}",
@@ -250,12 +250,13 @@ def eligibility(
     check_value(dist, value)
     if wrt is None and nearest in _CUSTOM:
         return _CUSTOM[nearest](dist, value)
-    names = constructed_parameters(dist) if wrt is None else as_names(wrt)
-    rules = {name: find_rule(dist, name, coordinates) for name in names}
-    if not allow_parameter_dependent_support:
-        for rule in rules.values():
-            _check_unbiased(rule, dist)
-    return {name: rule(dist, value) for name, rule in rules.items()}
+    found = {}
+    for name in constructed_parameters(dist) if wrt is None else as_names(wrt):
+        rule = find_rule(dist, name, coordinates)
+        if rule.why_biased and not allow_parameter_dependent_support:
+            _check_unbiased(rule.why_biased(dist), rule, dist)
+        found[name] = rule.at(rule.read(dist), value)
+    return found
 
 
 def constructed_parameters(dist: Distribution) -> tuple[str, ...]:
@@ -268,8 +269,7 @@ def constructed_parameters(dist: Distribution) -> tuple[str, ...]:
     nearest = nearest_entry(type(dist))
     if nearest in _COMPOSED:
         return _COMPOSED[nearest].parameters(dist)
-    names = dict.fromkeys(rule.parameter for rule in rules_of(type(dist)))
-    given = given_names(dist, tuple(names))
+    given = given_names(dist, _nearest_rules(type(dist)))
     check_unambiguous(given)
     return given
 
@@ -296,6 +296,13 @@ def _in_coordinates(rules: list[Rule], coordinates: str | None) -> list[Rule]:
     )
 
 
+def _reads_what_is_given(rules: list[Rule], dist: Distribution) -> Rule:
+    if len(rules) == 1:
+        return rules[0]
+    given = given_names(dist, dict.fromkeys(chain(*[rule.reads for rule in rules])))
+    return next((rule for rule in rules if set(given).issuperset(rule.reads)), rules[0])
+
+
 def _custom_rule(cls: type[Distribution], parameter: str) -> Rule:
     def function(value: Tensor, dist: Distribution) -> Tensor:
         results = _CUSTOM[cls](dist, value)
@@ -312,8 +319,7 @@ def _custom_rule(cls: type[Distribution], parameter: str) -> Rule:
     return Rule(cls, parameter, function, ("dist",), title, f"∂ log p(value)/∂{parameter}")
 
 
-def _check_unbiased(rule: Rule, dist: Distribution) -> None:
-    reason = rule.why_biased(dist) if rule.why_biased else None
+def _check_unbiased(reason: str | None, rule: Rule, dist: Distribution) -> None:
     if reason is not None:
         raise InvalidReinforceError(
             f"the eligibility of the {rule.parameter} of {type(dist).__name__}",

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
-from torch.distributions.constraints import Constraint
 
 
 @dataclass(frozen=True)
@@ -20,7 +19,7 @@ class Rule:
 
     A formula is a pure function ``function(value, *attributes)``; what it reads are attributes of
     the distribution, by default those that its arguments are named after (``dist`` stands for the
-    distribution itself), so nothing stands between a rule and its formula.
+    distribution itself). A rule reads them, widens them, and rounds the result once.
 
     Attributes:
         distribution: The class it was registered for.
@@ -37,6 +36,7 @@ class Rule:
             symbol -> tensor; the tensors sum to the eligibility. None: the formula is one term.
         why_biased: Function of the distribution to the reason why E[eligibility] is not 0 there,
             or None if it is 0. None instead of a function: it is 0 everywhere.
+        working: The formula is evaluated in this dtype or a wider one.
     """
 
     distribution: type[Distribution]
@@ -51,10 +51,28 @@ class Rule:
     coordinates: str | None = None
     summands: Callable[..., Mapping[str, Tensor]] | None = None
     why_biased: Callable[[Distribution], str | None] | None = None
+    working: torch.dtype = torch.float64
 
     def __call__(self, dist: Distribution, value: Tensor) -> Tensor:
         """The eligibility of each sample: value's batch shape + the parameter's event shape."""
-        return self.function(self._outcome(dist, value), *self._arguments(dist))
+        return self.at(self.read(dist), value)
+
+    def at(self, parameters: Mapping[str, Any], value: Tensor) -> Tensor:
+        """The same for the numbers themselves: ``parameters`` maps each of ``reads`` to its own.
+
+        Example:
+            >>> from eligibility.rules.registry import find_rule
+            >>> rule = find_rule(torch.distributions.Poisson(1.0), "rate")
+            >>> rule.at({"rate": torch.tensor(2.0)}, torch.tensor(3))
+            tensor(0.5000)
+        """
+        arguments, dtype = self._arguments(parameters, value)
+        result = self.function(*arguments)
+        return result if dtype is None else result.to(dtype)
+
+    def read(self, dist: Distribution) -> dict[str, Any]:
+        """What the formula reads of ``dist``."""
+        return {n: dist if n == "dist" else read_parameter(dist, n) for n in self.reads}
 
     def terms(self, dist: Distribution, value: Tensor) -> dict[str, Tensor]:
         """Symbol -> tensor, in the order of the equation; each has the eligibility's shape.
@@ -68,30 +86,46 @@ class Rule:
             >>> find_rule(policy, "probs").terms(policy, torch.tensor(0))
             {'[k = a]/w_k': tensor([2., 0., 0.]), '−1/Σw': tensor([-1., -1., -1.])}
         """
-        total = self(dist, value)
+        return self.terms_at(self.read(dist), value)
+
+    def terms_at(self, parameters: Mapping[str, Any], value: Tensor) -> dict[str, Tensor]:
+        """The same for the numbers themselves, as `at` takes them."""
+        total = self.at(parameters, value)
         if self.summands is None:
             return {self.equation: total}
-        parts = self.summands(self._outcome(dist, value), *self._arguments(dist))
-        return {symbol: part.expand_as(total) for symbol, part in parts.items()}
+        arguments, dtype = self._arguments(parameters, value)
+        parts = self.summands(*arguments)
+        return {
+            symbol: (part if dtype is None else part.to(dtype)).expand_as(total)
+            for symbol, part in parts.items()
+        }
 
     def dtype(self, dist: Distribution) -> torch.dtype:
         """The dtype of the eligibility: that of the attributes that the formula reads."""
-        return _common_dtype([a for a in self._arguments(dist) if _is_floating(a)])
+        return _common_dtype(self.read(dist).values()) or torch.get_default_dtype()
 
-    def _outcome(self, dist: Distribution, value: Tensor) -> Tensor:
-        """``value``; the whole numbers of an integer tensor as numbers, unless they count or name.
+    def _arguments(
+        self, parameters: Mapping[str, Any], value: Tensor
+    ) -> tuple[list[Any], torch.dtype | None]:
+        """What the formula takes, in the dtype to compute in, and the dtype to round to.
 
-        torch takes the logarithm of an integer tensor in its default dtype.
+        A rule that reads a whole distribution leaves both to the rules inside.
         """
-        if value.is_floating_point() or "dist" in self.reads:  # then the rule inside decides
-            return value
-        support = support_of(dist)
-        if support is None or support.is_discrete:
-            return value
-        return value.to(double_precision(value.device))
-
-    def _arguments(self, dist: Distribution) -> tuple[Any, ...]:
-        return tuple(dist if name == "dist" else read_parameter(dist, name) for name in self.reads)
+        arguments = [value, *(parameters[name] for name in self.reads)]
+        dtype = _common_dtype(arguments[1:])
+        if dtype is None:
+            return arguments, None
+        double = double_precision(value.device)
+        inside = torch.promote_types(
+            dtype, double if self.working == torch.float64 else self.working
+        )
+        for position, argument in enumerate(arguments):
+            if isinstance(argument, Tensor) and argument.is_floating_point():
+                arguments[position] = argument.to(inside)
+        # torch takes the logarithm of an integer tensor in its default dtype.
+        if not value.is_floating_point() and _is_continuous(self.distribution):
+            arguments[0] = value.to(double)
+        return arguments, dtype
 
 
 @functools.singledispatch
@@ -100,43 +134,9 @@ def read_parameter(dist: Distribution, name: str) -> Any:
     return getattr(dist, name)
 
 
-def support_of(dist: Distribution) -> Constraint | None:
-    """The support of ``dist``, or None if it does not say."""
-    try:
-        support: Constraint | None = dist.support
-    except NotImplementedError:
-        return None
-    return support
-
-
 def arguments_after_value(function: Callable[..., object]) -> tuple[str, ...]:
     """The names of the arguments of ``function`` after its first."""
     return tuple(inspect.signature(function).parameters)[1:]
-
-
-def round_once(function: Callable[..., Any], working: torch.dtype) -> Callable[..., Any]:
-    """``function`` evaluated in ``working`` or wider, its result rounded once to its input's dtype.
-
-    The dtype of the result is that of the parameters, the arguments after the first one; the first
-    is the value.
-    """
-
-    @functools.wraps(function)
-    def evaluate(*args: Any, **kwargs: Any) -> Any:
-        others = (a for name, a in kwargs.items() if name != "value")
-        parameters = [a for a in (*args[1:], *others) if _is_floating(a)]
-        if not parameters:
-            return function(*args, **kwargs)
-        rounded = _common_dtype(parameters)
-        widest = double_precision(parameters[0].device)
-        inside = torch.promote_types(rounded, min(working, widest, key=lambda d: d.itemsize))
-        wide = {name: _widened(argument, inside) for name, argument in kwargs.items()}
-        result = function(*(_widened(argument, inside) for argument in args), **wide)
-        if isinstance(result, Mapping):
-            return {symbol: part.to(rounded) for symbol, part in result.items()}
-        return result.to(rounded)
-
-    return evaluate
 
 
 def double_precision(device: torch.device) -> torch.dtype:
@@ -144,13 +144,18 @@ def double_precision(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 
-def _common_dtype(tensors: list[Tensor]) -> torch.dtype:
-    return functools.reduce(torch.promote_types, (tensor.dtype for tensor in tensors))
+def _common_dtype(arguments: Iterable[Any]) -> torch.dtype | None:
+    """The dtype of the floating-point tensors among ``arguments``; None if there are none."""
+    found: torch.dtype | None = None
+    for argument in arguments:
+        if isinstance(argument, Tensor) and argument.is_floating_point():
+            found = argument.dtype if found is None else torch.promote_types(found, argument.dtype)
+    return found
 
 
-def _widened(argument: Any, dtype: torch.dtype) -> Any:
-    return argument.to(dtype) if _is_floating(argument) else argument
-
-
-def _is_floating(argument: Any) -> bool:
-    return isinstance(argument, Tensor) and argument.is_floating_point()
+def _is_continuous(cls: type[Distribution]) -> bool:
+    """Whether ``cls`` says that its outcomes are real numbers, which do not count or name."""
+    try:
+        return not cls.support.is_discrete  # type: ignore[attr-defined]  # of the constraint
+    except (AttributeError, NotImplementedError):
+        return False

@@ -55,8 +55,10 @@ class _NormalNumbers(Policy):
         """``(y − μ)/σ²`` for μ, and ``σ · ((y − μ)² − σ²)/σ³`` for ln σ."""
         mean, log_scale = outputs.chunk(2, -1)
         scale = log_scale.exp()
-        at_scale = normal_scale(action, mean, scale)
-        return torch.cat([normal_loc(action, mean, scale), scale * at_scale], -1)
+        number, loc, wide = action.double(), mean.double(), scale.double()
+        at_mean = normal_loc(number, loc, wide).to(outputs.dtype)
+        at_scale = normal_scale(number, loc, wide).to(outputs.dtype)
+        return torch.cat([at_mean, scale * at_scale], -1)
 
     def fisher_product(self, outputs: Tensor, tangent: Tensor) -> Tensor:
         """``F = diag(1/σ²)`` at μ and ``diag(2)`` at ln σ."""
