@@ -12,7 +12,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "eligibility"
 # From the bottom to the top; those on one line do not import each other.
 ORDER = [
     {"errors"},
-    {"files", "notebooks", "sandbox", "shapes"},
+    {"files", "notebooks", "sandbox", "shapes", "spaces"},
     {"arguments"},
     {"rules"},
     {"ops"},
@@ -39,7 +39,7 @@ AUDIT_LAYERS = {unit: layer for layer, units in enumerate(AUDIT_ORDER) for unit 
 # The only files that may import a heavy or optional package.
 CONFINED = {
     "triton": ("ops/_triton_",),  # the files of kernels
-    "gymnasium": ("train/", "audit/"),
+    "gymnasium": ("spaces/", "train/", "audit/"),
     "torch.distributed": ("ops/_processes.py", "ops/_vocab_shard.py", "train/distributed.py"),
 }
 FILES = sorted(SOURCE.rglob("*.py"))

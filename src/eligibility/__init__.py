@@ -54,7 +54,7 @@ _PUBLIC = {
     "PerWeight": "eligibility.reinforce.per_weight",
     "Callback": "eligibility.train.callbacks",
     "Reinforce": "eligibility.train.learner",
-    "Counts": "eligibility.train.spaces",
+    "Counts": "eligibility.spaces.counts",
     "AuditReport": "eligibility.audit.reporting.report",
     "audit_agent": "eligibility.audit.adapters",
     "audit_loss": "eligibility.audit.adapters",

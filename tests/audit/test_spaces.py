@@ -20,7 +20,7 @@ from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.diagnosis import diagnose
 from eligibility.audit.running.runner import CallableRunner
 from eligibility.audit.running.survey import survey
-from eligibility.train.spaces import Counts
+from eligibility.spaces.counts import Counts
 
 MIXED = spaces.Dict(
     gear=spaces.Discrete(3, start=1),

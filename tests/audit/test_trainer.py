@@ -18,7 +18,7 @@ from eligibility.audit.judgement.diagnosis import diagnose
 from eligibility.audit.reporting.report import AuditReport
 from eligibility.audit.running.runner import CallableRunner
 from eligibility.audit.running.survey import Survey, survey
-from eligibility.train.spaces import Counts
+from eligibility.spaces.counts import Counts
 
 DISCOUNT = 0.9
 # Without these, what is computed is customary and biased.

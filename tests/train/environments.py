@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from eligibility.train.spaces import Counts
+from eligibility.spaces.counts import Counts
 
 
 class Bandit(gymnasium.Env[np.ndarray, int]):

@@ -14,10 +14,10 @@ import torch
 from gymnasium import spaces
 
 from eligibility.errors import EligibilityError
+from eligibility.spaces.counts import Counts
 from eligibility.train.learner import Reinforce
 from eligibility.train.policies import policy_for
 from eligibility.train.rollout import Rollout
-from eligibility.train.spaces import Counts
 
 HERE = "tests.train.environments:"
 SOURCES = ["Forbidding", "ForbiddingByMethod", "ForbiddingByObservation"]

@@ -28,9 +28,9 @@ from torch.distributions import (
 from torch.distributions.transforms import TanhTransform
 
 from eligibility.errors import InvalidTypeError, InvalidValueError
+from eligibility.spaces.counts import Counts
 from eligibility.train.learner import Reinforce
 from eligibility.train.policies import BernoulliPolicy, CategoricalPolicy, Policy, policy_for
-from eligibility.train.spaces import Counts
 
 HERE = "tests.train.environments:"
 

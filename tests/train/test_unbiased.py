@@ -12,13 +12,13 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from eligibility.spaces.counts import Counts
 from eligibility.train.config import Config
 from eligibility.train.gradient import PolicyGradient
 from eligibility.train.network import Network
 from eligibility.train.observations import observations_for
 from eligibility.train.policies import Policy, policy_for
 from eligibility.train.rollout import Rollout
-from eligibility.train.spaces import Counts
 
 # Spaces with four actions each, as they are kept.
 FOUR = {

@@ -11,9 +11,9 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from eligibility.errors import EligibilityError
+from eligibility.spaces.counts import Counts
 from eligibility.train import tasks
 from eligibility.train.learner import Reinforce
-from eligibility.train.spaces import Counts
 from eligibility.train.tasks.allocation import Allocation
 
 

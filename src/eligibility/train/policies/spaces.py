@@ -42,7 +42,7 @@ def _policy(space: Any, squash: bool, place: str, made: list[Policy]) -> Policy:
 def _part(space: Any, squash: bool, place: str, made: list[Policy]) -> Policy:
     from gymnasium import spaces
 
-    from eligibility.train.spaces import Counts
+    from eligibility.spaces.counts import Counts
 
     if isinstance(space, spaces.Discrete):
         return CategoricalPolicy(int(space.n), int(space.start))

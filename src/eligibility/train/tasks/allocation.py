@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from eligibility.train.spaces import Counts
+from eligibility.spaces.counts import Counts
 
 # How far the demand moves in a step, in radians: on the whole forward, and at random.
 _DRIFT, _NOISE = 0.3, 0.2
