@@ -14,7 +14,8 @@ import pytest
 
 import eligibility as el
 from docs.reference.arguments import page
-from eligibility.arguments import CHOICES, NUMBERS, TENSORS
+from eligibility.arguments import TENSORS
+from eligibility.scalars import CHOICES, NUMBERS
 from tests import wrong_calls
 
 ROOT = Path(__file__).parents[1]

@@ -12,7 +12,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "eligibility"
 # From the bottom to the top; those on one line do not import each other.
 ORDER = [
     {"errors"},
-    {"files", "notebooks", "sandbox", "shapes", "spaces"},
+    {"files", "notebooks", "sandbox", "scalars", "shapes", "spaces"},
     {"arguments"},
     {"rules"},
     {"ops"},

@@ -20,8 +20,9 @@ import torch
 from torch import Tensor, nn
 
 import eligibility as el
-from eligibility.arguments import CHOICES, NUMBERS, TENSORS
+from eligibility.arguments import TENSORS
 from eligibility.errors import EligibilityError
+from eligibility.scalars import CHOICES, NUMBERS
 
 K, B, V, D, T = 4, 5, 6, 3, 4
 NAN, INF = math.nan, math.inf

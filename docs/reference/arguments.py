@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from eligibility.arguments import CHOICES, NUMBERS, TENSORS
+from eligibility.arguments import TENSORS
+from eligibility.scalars import CHOICES, NUMBERS
 
 PAGE = Path(__file__).with_suffix(".md")
 HEAD = """# Arguments

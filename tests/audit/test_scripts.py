@@ -35,6 +35,14 @@ def test_a_correct_program_is_unbiased_to_rounding(tmp_path: Path) -> None:
         assert row.given == pytest.approx(row.reinforce, abs=1e-8)
 
 
+def test_only_the_child_process_loads_torch(tmp_path: Path) -> None:
+    """Loading it takes as long as a third of an audit."""
+    path = write_program(tmp_path)
+    told = "import sys, eligibility.audit.scripts as s; s.audit_script(sys.argv[1]); "
+    told += "assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", told, path], check=True)
+
+
 def test_the_command_names_the_fault_its_line_and_its_fix(tmp_path: Path) -> None:
     path = write_program(tmp_path, LOSS, "loss = -(log_probs.mean() * returns).sum()")
     result = command(path, "--json", "--html", tmp_path / "r.html", "--sarif", tmp_path / "r.sarif")

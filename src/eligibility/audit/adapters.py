@@ -16,7 +16,6 @@ import gymnasium
 import torch
 from torch import Tensor, nn
 
-from eligibility.arguments import check_callable, check_count, check_numbers, described
 from eligibility.audit.episodes import FILLED, concatenated, episode_of, play
 from eligibility.audit.examine import examine
 from eligibility.audit.judgement.case import Case
@@ -27,6 +26,7 @@ from eligibility.audit.reporting.report import AuditReport
 from eligibility.audit.running.runner import CallableRunner
 from eligibility.audit.tensordicts import takes_tensordict, training_of
 from eligibility.errors import InvalidTypeError, InvalidValueError
+from eligibility.scalars import check_callable, check_count, check_numbers, described
 
 _SAMPLES = 200
 _TOKEN_PATHS = 3000  # of a loss over tokens, which cannot be sampled

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from eligibility.arguments import check_numbers, check_path, described, is_number, not_a_number
 from eligibility.audit.examine import examine
 from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.constants import GIVEN
@@ -19,6 +18,7 @@ from eligibility.audit.running.survey import Progress
 from eligibility.errors import InvalidTypeError, InvalidValueError
 from eligibility.notebooks import is_notebook, script_of
 from eligibility.sandbox import GUARDS, LANDLOCK
+from eligibility.scalars import check_numbers, check_path, described, is_number, not_a_number
 
 
 def audit_script(

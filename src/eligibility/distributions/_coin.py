@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.distributions.utils import broadcast_all, lazy_property
 
-from eligibility.arguments import described, is_number
 from eligibility.distributions._drop_in import DropIn, one_of, safe_log
 from eligibility.errors import InvalidTypeError
 from eligibility.ops.sampling import fine_dtype
+from eligibility.scalars import described, is_number
 from eligibility.shapes import (
     check_floating,
     check_log_odds,

@@ -8,10 +8,11 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from eligibility.arguments import check_index, check_numbers, check_tensors
+from eligibility.arguments import check_tensors
 from eligibility.errors import InvalidTypeError
 from eligibility.ops import _cpu, _fused_rows, _plain
 from eligibility.ops._triton import Rows
+from eligibility.scalars import check_index, check_numbers
 from eligibility.shapes import (
     are_values_readable,
     check_action,

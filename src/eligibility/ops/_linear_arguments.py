@@ -7,13 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from eligibility.arguments import (
-    check_callable,
-    check_given,
-    check_index,
-    check_numbers,
-    check_tensors,
-)
+from eligibility.arguments import check_given, check_tensors
 from eligibility.errors import InvalidTypeError, InvalidValueError, ShapeError
 from eligibility.ops._linear_autograd import statistics, summed_loss, token_losses
 from eligibility.ops._linear_head import ELSEWHERE, IGNORED, Head, mask_rows
@@ -28,6 +22,7 @@ from eligibility.ops._processes import (
     process_group,
 )
 from eligibility.ops._vocab_shard import VocabShard
+from eligibility.scalars import check_callable, check_index, check_numbers
 from eligibility.shapes import (
     are_values_readable,
     check_device,

@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from eligibility.arguments import check_choice, check_numbers, check_pair
 from eligibility.errors import InvalidValueError, ShapeError
+from eligibility.scalars import check_choice, check_numbers, check_pair
 
 
 class TokenStatistics(NamedTuple):

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from eligibility.arguments import check_given, check_numbers, check_tensors
+from eligibility.arguments import check_given, check_tensors
 from eligibility.ops._categorical_call import CategoricalCall
 from eligibility.ops._policy_objective import PolicyObjective
 from eligibility.ops._statistics import divergences, statistics
+from eligibility.scalars import check_numbers
 from eligibility.shapes import check_shape
 
 

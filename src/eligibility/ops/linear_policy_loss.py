@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from eligibility.arguments import check_numbers
 from eligibility.errors import InvalidValueError
 from eligibility.ops._linear_arguments import LinearCall
 from eligibility.ops._linear_reference import LinearReference, ReferenceChunks
@@ -23,6 +22,7 @@ from eligibility.ops._policy_objective import (
 )
 from eligibility.ops._processes import Group
 from eligibility.ops.policy_loss import KLEstimator, Reduction
+from eligibility.scalars import check_numbers
 
 
 def linear_reinforce_loss(

@@ -11,7 +11,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from eligibility.arguments import check_choice, check_numbers
 from eligibility.errors import InvalidTypeError
 from eligibility.ops import _cpu
 from eligibility.ops._categorical_call import CategoricalCall
@@ -19,6 +18,7 @@ from eligibility.ops._loss_backends import taker_of
 from eligibility.ops._loss_node import is_small
 from eligibility.ops._summed_loss import PolicyLoss, checked_objective, rebuilt
 from eligibility.ops.policy_loss import Reduction
+from eligibility.scalars import check_choice, check_numbers
 from eligibility.shapes import are_values_readable
 
 

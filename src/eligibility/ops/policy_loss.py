@@ -15,7 +15,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from eligibility.arguments import check_flag, check_given, check_numbers, check_tensors
+from eligibility.arguments import check_given, check_tensors
 from eligibility.errors import InvalidValueError
 from eligibility.ops import _cpu
 from eligibility.ops._categorical_call import CategoricalCall, check_logits_arguments
@@ -28,6 +28,7 @@ from eligibility.ops._policy_objective import (
     check_unread,
 )
 from eligibility.ops._summed_loss import PolicyLoss, checked_objective
+from eligibility.scalars import check_flag, check_numbers
 from eligibility.shapes import are_values_readable, check_shape
 
 Reduction = Literal["none", "sequence", "mean", "sum"]

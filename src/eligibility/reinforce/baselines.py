@@ -26,8 +26,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from eligibility.arguments import check_choice, check_given, check_numbers, check_tensors
+from eligibility.arguments import check_given, check_tensors
 from eligibility.errors import ShapeError
+from eligibility.scalars import check_choice, check_numbers
 
 
 class Baseline(ABC):

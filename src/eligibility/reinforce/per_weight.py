@@ -6,9 +6,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from eligibility.arguments import check_given, check_numbers, described
+from eligibility.arguments import check_given
 from eligibility.errors import InvalidTypeError, ShapeError
 from eligibility.reinforce.weights import PerSampleEligibilities
+from eligibility.scalars import check_numbers, described
 
 
 class PerWeight:

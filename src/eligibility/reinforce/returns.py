@@ -6,8 +6,9 @@ import torch
 from jaxtyping import Float, Num
 from torch import Tensor
 
-from eligibility.arguments import check_given, check_numbers, check_tensors
+from eligibility.arguments import check_given, check_tensors
 from eligibility.errors import ShapeError
+from eligibility.scalars import check_numbers
 
 
 def rewards_to_go(

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from eligibility.arguments import described
 from eligibility.errors import (
     InvalidReinforceError,
     InvalidTypeError,
@@ -26,6 +25,7 @@ from eligibility.errors import (
 from eligibility.rules.constructed import check_unambiguous, given_names
 from eligibility.rules.outcomes import check_value
 from eligibility.rules.rule import Rule, arguments_after_value
+from eligibility.scalars import described
 
 Function = TypeVar("Function", bound=Callable[..., object])
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from eligibility.arguments import check_limit
 from eligibility.errors import InvalidValueError
+from eligibility.scalars import check_limit
 from eligibility.train import saving
 from eligibility.train.adam import Adam
 from eligibility.train.callbacks import Callbacks, Listener

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from eligibility.arguments import check_path
 from eligibility.errors import InvalidValueError
+from eligibility.scalars import check_path
 from eligibility.train.checkpoint import damaged, read_checkpoint, write_checkpoint
 from eligibility.train.domains import shown
 from eligibility.train.facts import Facts, read_facts

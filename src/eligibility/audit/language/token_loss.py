@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from eligibility.arguments import check_callable
 from eligibility.audit.language.arguments import bind
 from eligibility.audit.language.behaviour import behaviour_named
 from eligibility.audit.language.facts import measure
@@ -23,6 +22,7 @@ from eligibility.audit.language.judgement import judge
 from eligibility.audit.language.languages import Language, World, make_world
 from eligibility.audit.language.outcomes import plan
 from eligibility.audit.reporting.report import AuditReport
+from eligibility.scalars import check_callable
 
 
 def audit_token_loss(

@@ -14,12 +14,13 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from eligibility.arguments import check_callable, check_given, described
+from eligibility.arguments import check_given
 from eligibility.errors import InvalidTypeError, InvalidValueError, ShapeError
 from eligibility.reinforce.weights.capture import capture
 from eligibility.reinforce.weights.factors import Dense, Factors
 from eligibility.reinforce.weights.remainder import remaining_eligibilities
 from eligibility.reinforce.weights.score import Score, as_inputs
+from eligibility.scalars import check_callable, described
 
 CLOSED_FORM = "closed form"
 
