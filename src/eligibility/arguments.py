@@ -1,8 +1,8 @@
 """The tensors that many calls share: one table, which checks them and documents them.
 
-Numbers and words have theirs in `scalars`, which loads no torch; what is in neither is checked where
-it is used. `docs/reference/arguments.md` is written from both, and the tests compare it with the
-docstrings, so that what is checked, what is said and what is accepted are the same thing.
+Numbers and words have theirs in `scalars`, which loads no torch; what is in neither is checked
+where it is used. `docs/reference/arguments.md` is written from both, and the tests compare it with
+the docstrings, so that what is checked, what is said and what is accepted are the same thing.
 """
 
 from __future__ import annotations

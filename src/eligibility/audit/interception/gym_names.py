@@ -6,7 +6,7 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -31,6 +31,9 @@ class _OldGym(ModuleType):
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds ``gym.wrappers`` and the like as what gymnasium has under the same name."""
 
+    def __init__(self) -> None:
+        self.names = {_OLD}
+
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
@@ -46,6 +49,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return None
 
     def exec_module(self, module: ModuleType) -> None:
+        self.names.add(module.__name__)
         # the import system takes from here what a module has put in its own place
         sys.modules[module.__name__] = sys.modules[_renamed(module.__name__)]
 
@@ -58,17 +62,18 @@ def lead_to_gymnasium(patches: Patches, make: Callable[..., Any], four_tuple: bo
         make: Makes the probe.
         four_tuple: Whether it is the gym before 0.26.
     """
-    before = {name: module for name, module in sys.modules.items() if _is_old(name)}
+    # to look at every name of sys.modules costs a fork the pages that they are on
+    before = {n: m for n, m in sys.modules.items() if _is_old(n)} if _OLD in sys.modules else {}
     finder = _Finder()
     sys.meta_path.insert(0, finder)
 
     def put_back() -> None:
         sys.meta_path.remove(finder)
-        _take_out()
+        _take_out(finder.names)
         sys.modules.update(before)
 
     patches.later(put_back)
-    _take_out()
+    _take_out(before)
     module = _OldGym(_OLD)
     module.__path__ = []  # it is a package
     module.__dict__.update(make=make, __version__="0.21.0" if four_tuple else "0.26.2")
@@ -76,6 +81,7 @@ def lead_to_gymnasium(patches: Patches, make: Callable[..., Any], four_tuple: bo
     logger.__dict__.update(vars(gymnasium.logger))
     logger.__dict__.update(setLevel=lambda level: None, set_level=lambda level: None)
     module.__dict__["logger"] = logger
+    finder.names.add(logger.__name__)
     sys.modules |= {_OLD: module, logger.__name__: logger}
 
 
@@ -87,6 +93,6 @@ def _is_old(name: str) -> bool:
     return name == _OLD or name.startswith(f"{_OLD}.")
 
 
-def _take_out() -> None:
-    for name in list(filter(_is_old, sys.modules)):
-        del sys.modules[name]
+def _take_out(names: Iterable[str]) -> None:
+    for name in names:
+        sys.modules.pop(name, None)
