@@ -1,1 +1,31 @@
-"""What spaces of actions and observations hold, whatever is done with them: no torch below here."""
+"""What spaces of actions and observations hold, whatever is done with them: no torch below here.
+
+`kind_of` knows each space that is not made of others by its sizes, its lowest values and its masks,
+a file a space; `parts_of` takes a ``Dict`` or a ``Tuple`` apart. What the audit shows of a space
+and the trainer's encodings and policies rest on these.
+"""
+
+from eligibility.spaces.box import Numbers
+from eligibility.spaces.composite import leaves_of, parts_of, put_together
+from eligibility.spaces.counts import Counts, Units
+from eligibility.spaces.discrete import Index
+from eligibility.spaces.kind import ALWAYS, FREE, NEVER, Kind, kind_of
+from eligibility.spaces.multi_binary import Bits
+from eligibility.spaces.multi_discrete import Indices
+
+__all__ = [
+    "ALWAYS",
+    "FREE",
+    "NEVER",
+    "Bits",
+    "Counts",
+    "Index",
+    "Indices",
+    "Kind",
+    "Numbers",
+    "Units",
+    "kind_of",
+    "leaves_of",
+    "parts_of",
+    "put_together",
+]

@@ -1,4 +1,4 @@
-"""An action space that Gymnasium does not have: how n units are shared out over K bins."""
+"""``Counts``, which Gymnasium does not have: how n units are shared out over K bins."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from gymnasium.vector.utils import batch_space
 
 from eligibility.errors import InvalidTypeError, InvalidValueError
+from eligibility.spaces.kind import Allow, Kind, kind_of, read_masks
 
 
 class Counts(gymnasium.Space[np.ndarray[Any, Any]]):
@@ -95,3 +96,40 @@ class Counts(gymnasium.Space[np.ndarray[Any, Any]]):
 def _batch(space: Counts, n: int = 1) -> gymnasium.spaces.Box:
     """Of several environments: an array, whose rows are the actions."""
     return gymnasium.spaces.Box(0, space.total, (n, space.bins), np.int64)
+
+
+class Units(Kind):
+    """How ``total`` units are shared out over ``bins``."""
+
+    have_fixed_sum = True
+
+    def __init__(self, total: int, bins: int) -> None:
+        self.total, self.bins = total, bins
+        self.sizes = (total + 1,) * bins
+
+    @property
+    def draws(self) -> int:
+        """One a unit."""
+        return self.total
+
+    def member(self, number: int) -> Any:
+        """All units in each bin in turn."""
+        return self.total * np.eye(self.bins, dtype=np.int64)[number % self.bins]
+
+    def codes(self, masks: Any) -> np.ndarray[Any, Any]:
+        """A mask is one number a bin: 0 keeps it empty."""
+        meaning = "give one number a bin, 0 for those that must stay empty"
+        return np.asarray(read_masks(masks, self.bins, meaning) != 0, np.uint8)
+
+    def stuck(self, codes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Where every bin must stay empty."""
+        return np.asarray(~codes.any(-1))
+
+    def mask(self, allow: Allow) -> Any:
+        """One number a bin."""
+        return allow(self.bins)
+
+
+@kind_of.register
+def _(space: Counts) -> Units:
+    return Units(space.total, space.bins)

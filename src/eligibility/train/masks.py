@@ -22,8 +22,9 @@ from gymnasium.spaces import Dict
 from gymnasium.vector import VectorWrapper
 
 from eligibility.errors import EligibilityError
+from eligibility.spaces import FREE
 from eligibility.train.observations.masked import Masked, check_not_stuck
-from eligibility.train.policies import FREE, Policy
+from eligibility.train.policies import Policy
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv

@@ -10,6 +10,7 @@ from gymnasium import spaces
 
 from eligibility.audit.arrays import Array, Booleans
 from eligibility.audit.noise.numpy_numbers import settled
+from eligibility.spaces import Kind, kind_of, leaves_of, parts_of, put_together
 
 
 @dataclass(frozen=True)
@@ -46,30 +47,21 @@ class ActionNumbers:
 
 def numbers_of(space: spaces.Space[Any]) -> ActionNumbers:
     """What an action of ``space`` consists of."""
-    parts = leaves(space)
-    first = [np.broadcast_to(getattr(p, "start", 0), (len(_sizes(p)),)).reshape(-1) for p in parts]
-    # of counts, whose sum is always the same, the first one decides
+    kinds = [_kind(leaf) for leaf in leaves_of(space)]
+    first = [np.broadcast_to(np.ravel(kind.first), len(kind.sizes)) for kind in kinds]
+    # of numbers with a fixed sum the first one decides
     deciding = [
-        (place == 0 or not hasattr(part, "total")) and size > 0
-        for part in parts
-        for place, size in enumerate(_sizes(part))
+        (place == 0 or not kind.have_fixed_sum) and size > 0
+        for kind in kinds
+        for place, size in enumerate(kind.sizes)
     ]
     return ActionNumbers(
         space,
-        tuple(size for part in parts for size in _sizes(part)),
+        tuple(size for kind in kinds for size in kind.sizes),
         np.concatenate(first).astype(float),
         np.array(deciding),
-        sum(int(getattr(part, "total", len(_sizes(part)))) for part in parts),
+        sum(kind.draws for kind in kinds),
     )
-
-
-def leaves(space: spaces.Space[Any]) -> list[spaces.Space[Any]]:
-    """The spaces that a composite is made of, in the order of their numbers."""
-    if isinstance(space, spaces.Dict):
-        return [part for inner in space.spaces.values() for part in leaves(inner)]
-    if isinstance(space, spaces.Tuple):
-        return [part for inner in space.spaces for part in leaves(inner)]
-    return [space]
 
 
 def masks_of(space: spaces.Space[Any], state: int) -> Any:
@@ -78,22 +70,12 @@ def masks_of(space: spaces.Space[Any], state: int) -> Any:
     Of three and more values of an index one is forbidden; of two, one in a single state, so that
     the other states leave a choice.
     """
-    if isinstance(space, spaces.Dict):
-        return {key: masks_of(part, state) for key, part in space.spaces.items()}
-    if isinstance(space, spaces.Tuple):
-        return tuple(masks_of(part, state) for part in space.spaces)
-    if isinstance(space, spaces.Box):
-        return None
-    if isinstance(space, spaces.MultiBinary):  # 2 leaves a bit free
-        bits = np.full(space.shape, 2, dtype=np.int8)
-        bits.reshape(-1)[0] = 1 if state == _LATE else 2
-        return bits
-    if hasattr(space, "total"):  # one number a bin
-        return _allowed(int(space.shape[0]), state)  # type: ignore[index]  # it has one axis
-    return np.concatenate([_allowed(size, state) for size in _sizes(space)])
+    parts = parts_of(space)
+    if parts:
+        return put_together(space, {key: masks_of(part, state) for key, part in parts.items()})
+    return _kind(space).mask(lambda values: _allowed(values, state))
 
 
-_SIMPLE = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Box)
 _LATE = 2  # a state in which two values are reduced to one
 
 
@@ -106,7 +88,7 @@ def _allowed(values: int, state: int) -> Any:
 
 def _numbers(space: spaces.Space[Any], action: Any) -> Array:
     if isinstance(action, dict):
-        keys = space.spaces if isinstance(space, spaces.Dict) else action
+        keys = parts_of(space) or action
         parts = [(_part(space, key), action[key]) for key in keys]
     elif isinstance(action, tuple):
         parts = [(_part(space, place), part) for place, part in enumerate(action)]
@@ -119,19 +101,11 @@ def _numbers(space: spaces.Space[Any], action: Any) -> Array:
 
 
 def _part(space: Any, key: Any) -> Any:
-    composite = isinstance(space, (spaces.Dict, spaces.Tuple))
-    return space.spaces[key] if composite else space
+    return parts_of(space).get(key, space)
 
 
-def _sizes(space: spaces.Space[Any]) -> list[int]:
-    """How many values each number of a simple action can take; 0: any real number."""
-    if not (isinstance(space, _SIMPLE) or hasattr(space, "total")):
+def _kind(space: spaces.Space[Any]) -> Kind:
+    kind = kind_of(space)
+    if kind is None:
         raise NotImplementedError(f"actions of {type(space).__name__}")
-    if isinstance(space, spaces.Discrete):
-        return [int(space.n)]
-    if isinstance(space, spaces.MultiDiscrete):
-        return [int(n) for n in space.nvec.reshape(-1)]
-    count = int(np.prod(space.shape or (1,)))
-    if isinstance(space, spaces.Box):
-        return [0] * count
-    return [int(getattr(space, "total", 1)) + 1] * count  # units of counts; else bits
+    return kind

@@ -9,6 +9,7 @@ from gymnasium import spaces
 
 from eligibility.audit.interception.action_numbers import masks_of
 from eligibility.audit.job import STATES
+from eligibility.spaces import Numbers, kind_of, parts_of, put_together
 
 _JITTER = 0.3  # of observations that are of size 1
 MASK = "action_mask"  # the entry of a Dict that says what is allowed
@@ -16,11 +17,13 @@ MASK = "action_mask"  # the entry of a Dict that says what is allowed
 
 def shown_space(space: spaces.Space[Any], dtype: Any) -> spaces.Space[Any]:
     """``space`` with Box parts of real numbers in ``dtype``."""
-    if isinstance(space, spaces.Dict):
-        shown = {key: _entry(key, part, dtype) for key, part in space.spaces.items()}
-        return spaces.Dict(shown)
-    if isinstance(space, spaces.Tuple):
-        return spaces.Tuple(tuple(shown_space(part, dtype) for part in space.spaces))
+    parts = {
+        key: part if key == MASK else shown_space(part, dtype)
+        for key, part in parts_of(space).items()
+    }
+    if parts:
+        shown = put_together(space, parts)
+        return spaces.Dict(shown) if isinstance(shown, dict) else spaces.Tuple(shown)
     return spaces.Box(-9.0, 9.0, space.shape, dtype) if isinstance(space, spaces.Box) else space
 
 
@@ -34,35 +37,27 @@ def observations_of(space: spaces.Space[Any], actions: spaces.Space[Any]) -> lis
     return _drawn(space, actions, generator)
 
 
-def _entry(key: str, space: spaces.Space[Any], dtype: Any) -> spaces.Space[Any]:
-    return space if key == MASK else shown_space(space, dtype)
-
-
 def _drawn(
     space: spaces.Space[Any], actions: spaces.Space[Any], generator: np.random.Generator
 ) -> list[Any]:
     states = range(STATES + 1)
-    if isinstance(space, spaces.Dict):
+    parts = parts_of(space)
+    if parts:
         columns = {
             key: [masks_of(actions, state) for state in states]
             if key == MASK
             else _drawn(part, actions, generator)
-            for key, part in space.spaces.items()
+            for key, part in parts.items()
         }
-        return [{key: column[state] for key, column in columns.items()} for state in states]
-    if isinstance(space, spaces.Tuple):
-        parts = [_drawn(part, actions, generator) for part in space.spaces]
-        return [tuple(part[state] for part in parts) for state in states]
-    if isinstance(space, spaces.Discrete):
-        first = int(space.start)
-        return [np.int64(first + state % int(space.n)) for state in states]
-    if isinstance(space, spaces.MultiDiscrete):
-        return [(space.start + state % space.nvec).astype(space.dtype) for state in states]
-    if isinstance(space, spaces.MultiBinary):
-        bits = np.arange(int(np.prod(space.shape))).reshape(space.shape)
-        return [((state >> bits % 2) & 1).astype(np.int8) for state in states]
-    if not isinstance(space, spaces.Box):
+        return [
+            put_together(space, {key: column[state] for key, column in columns.items()})
+            for state in states
+        ]
+    kind = kind_of(space)
+    if kind is None:
         raise NotImplementedError(f"observations of {type(space).__name__}")
+    if not isinstance(kind, Numbers):
+        return [kind.member(state).astype(space.dtype) for state in states]
     shape = space.shape or (4,)
     drawn = generator.normal(size=(STATES + 1, *shape))
     return [row.round(2).astype(space.dtype) for row in drawn]

@@ -13,7 +13,8 @@ observation space      kept in a rollout as        what the network sees
 =====================  ==========================  ===============================================
 """
 
+from eligibility.train.observations import boxes, indices
+from eligibility.train.observations.encodings import observations_for
 from eligibility.train.observations.observations import Image, Observations
-from eligibility.train.observations.spaces import observations_for
 
-__all__ = ["Image", "Observations", "observations_for"]
+__all__ = ["Image", "Observations", "boxes", "indices", "observations_for"]

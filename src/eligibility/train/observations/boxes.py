@@ -8,7 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eligibility.train.observations.observations import Image, Observations, read_array
+from eligibility.spaces import Numbers
+from eligibility.train.observations.observations import (
+    Image,
+    Observations,
+    encoding_of,
+    read_array,
+)
 
 # An image narrower than this has nothing for a convolution to slide over.
 _NARROWEST_IMAGE = 5
@@ -91,3 +97,9 @@ def _images(shape: tuple[int, ...], dtype: type[np.generic]) -> tuple[Image, ...
         return ()
     sides = [size for axis, size in enumerate(shape) if axis != channel_axis]
     return (Image(0, shape, channel_axis),) if min(sides) >= _NARROWEST_IMAGE else ()
+
+
+@encoding_of.register
+def _(kind: Numbers, space: Any, scale: bool) -> BoxObservations:
+    bounds = (kind.low, kind.high) if scale else None
+    return BoxObservations(tuple(space.shape), space.dtype, bounds)

@@ -8,9 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from eligibility.spaces import Bits, Index, Indices
 from eligibility.train.observations.observations import (
     Observations,
     check_range,
+    encoding_of,
     one_hot,
     read_array,
 )
@@ -125,3 +127,18 @@ class MultiBinaryObservations(Observations):
     def arrange(self, kept: Tensor, features: Tensor) -> Tensor:
         """0 and 1 in the shape of the space."""
         return features.reshape(-1, *self._space_shape)
+
+
+@encoding_of.register
+def _(kind: Index, space: Any, scale: bool) -> DiscreteObservations:
+    return DiscreteObservations(kind.number, kind.first)
+
+
+@encoding_of.register
+def _(kind: Indices, space: Any, scale: bool) -> MultiDiscreteObservations:
+    return MultiDiscreteObservations(kind.numbers, kind.first)
+
+
+@encoding_of.register
+def _(kind: Bits, space: Any, scale: bool) -> MultiBinaryObservations:
+    return MultiBinaryObservations(kind.shape)

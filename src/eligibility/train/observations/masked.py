@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from eligibility.errors import InvalidValueError, ShapeError
+from eligibility.spaces import FREE
 from eligibility.train.observations.observations import Observations
-from eligibility.train.policies import FREE, Policy
+from eligibility.train.policies import Policy
 
 
 class Masked(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from eligibility.errors import EligibilityError, InvalidTypeError, InvalidValueError, ShapeError
+from eligibility.spaces import Kind
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,18 @@ class Observations(ABC):
     def indices(self, kept: Tensor) -> Tensor:
         """Which features are 1, ``[*N, categories]``: the same as `encode`, without the zeros."""
         raise NotImplementedError(f"{type(self).__name__} has features other than one-hot ones")
+
+
+@singledispatch
+def encoding_of(kind: Kind | None, space: Any, scale: bool) -> Observations | None:
+    """The encoding of a kind of observations, registered beside it; None if there is none.
+
+    Args:
+        kind: That of the space.
+        space: The observation space itself.
+        scale: Measure floating-point numbers that have bounds from the middle of their range.
+    """
+    return None
 
 
 def read_array(

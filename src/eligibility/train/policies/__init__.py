@@ -15,14 +15,13 @@ action space          policy                                outputs of the netwo
 
 from eligibility.train.policies.bernoulli import BernoulliPolicy
 from eligibility.train.policies.categorical import CategoricalPolicy, MultiCategoricalPolicy
+from eligibility.train.policies.choice import policy_for
 from eligibility.train.policies.composite import CompositePolicy
 from eligibility.train.policies.gaussian import GaussianPolicy, SquashedGaussianPolicy
 from eligibility.train.policies.multinomial import MultinomialPolicy
-from eligibility.train.policies.policy import FREE, Policy
-from eligibility.train.policies.spaces import policy_for
+from eligibility.train.policies.policy import Policy
 
 __all__ = [
-    "FREE",
     "BernoulliPolicy",
     "CategoricalPolicy",
     "CompositePolicy",

@@ -10,14 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from eligibility.errors import InvalidValueError
 from eligibility.rules import bernoulli
-from eligibility.train.policies.policy import ALWAYS, FREE, NEVER, Policy, read_masks
+from eligibility.spaces import Bits
+from eligibility.train.policies.policy import Policy, policy_of
 
 # Log-odds from which σ(−l) is 0 in every dtype.
 _CERTAIN = 1e4
-_NEITHER = 3
-_MASK = "give one number a bit: 0 and 1 are what it must be, 2 leaves it free"
 
 
 class BernoulliPolicy(Policy):
@@ -30,30 +28,10 @@ class BernoulliPolicy(Policy):
     action_dtype = torch.int8
 
     def __init__(self, shape: tuple[int, ...]) -> None:
-        self.shape = shape
+        self.kind, self.shape = Bits(shape), shape
         self.size = int(np.prod(shape))
         self.largest_entropy = self.size * math.log(2)
         self.noise_shape = self.action_shape = (self.size,)
-
-    def codes(self, masks: Any) -> np.ndarray[Any, Any]:
-        """A mask is one number a bit, as Gymnasium has it: 0 and 1 are the bit, 2 leaves it free.
-
-        Or two numbers a bit, as sb3-contrib has it: whether 0 and whether 1 is allowed.
-        """
-        rows = [np.reshape(mask, -1) for mask in masks]
-        if rows and rows[0].size == 2 * self.size != self.size:
-            pairs = read_masks(rows, 2 * self.size, _MASK).reshape(-1, self.size, 2) != 0
-            zero, one = pairs[..., 0], pairs[..., 1]
-            codes = np.select([zero & one, one, zero], [FREE, ALWAYS, NEVER], _NEITHER)
-            return np.asarray(codes, np.uint8)
-        bits = read_masks(rows, self.size, _MASK)
-        if not np.isin(bits, (0, 1, 2)).all():
-            raise InvalidValueError("the action mask", "other numbers", "0, 1 and 2", _MASK)
-        return np.asarray(np.array([NEVER, ALWAYS, FREE], np.uint8)[bits.astype(int)])
-
-    def stuck(self, codes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Where a bit may be neither 0 nor 1."""
-        return np.asarray((codes == _NEITHER).any(-1))
 
     def fill_noise(self, noise: Tensor, generator: torch.Generator) -> None:
         """Standard logistic noise: the log-odds of a uniform number."""
@@ -85,3 +63,8 @@ class BernoulliPolicy(Policy):
     def to_environment(self, action: Tensor) -> Any:
         """Bits in the shape of the space."""
         return action.numpy().reshape(-1, *self.shape)
+
+
+@policy_of.register
+def _(kind: Bits, space: Any, squash: bool) -> Policy:
+    return BernoulliPolicy(kind.shape)

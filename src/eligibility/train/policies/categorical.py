@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from eligibility.rules import categorical
-from eligibility.train.policies.policy import Policy, read_masks
+from eligibility.spaces import Index, Indices
+from eligibility.train.policies.policy import Policy, policy_of
 
 
 class CategoricalPolicy(Policy):
@@ -24,19 +25,10 @@ class CategoricalPolicy(Policy):
     action_dtype = torch.int64
 
     def __init__(self, actions: int, start: int = 0) -> None:
-        self.size = actions
+        self.kind, self.size = Index(actions, start), actions
         self.largest_entropy = math.log(actions)
         self.noise_shape = (actions,)
         self.start = start
-
-    def codes(self, masks: Any) -> np.ndarray[Any, Any]:
-        """A mask is one number an action: 0 forbids it."""
-        meaning = "give one number an action, 0 for those that are forbidden"
-        return np.asarray(read_masks(masks, self.size, meaning) != 0, np.uint8)
-
-    def stuck(self, codes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Where every action is forbidden."""
-        return np.asarray(~codes.any(-1))
 
     def fill_noise(self, noise: Tensor, generator: torch.Generator) -> None:
         """Standard Gumbel noise: −log of a standard exponential."""
@@ -80,6 +72,7 @@ class MultiCategoricalPolicy(Policy):
 
     def __init__(self, actions: Any, start: Any = 0) -> None:
         numbers = np.asarray(actions)
+        self.kind = Indices(numbers, start)
         self.shape, self.start = numbers.shape, np.asarray(start)
         self.parts = [CategoricalPolicy(int(number)) for number in numbers.reshape(-1)]
         self._sizes = [part.size for part in self.parts]
@@ -87,19 +80,6 @@ class MultiCategoricalPolicy(Policy):
         self.largest_entropy = sum(math.log(size) for size in self._sizes)
         self.noise_shape = (self.size,)
         self.action_shape = (len(self.parts),)
-
-    def codes(self, masks: Any) -> np.ndarray[Any, Any]:
-        """A mask is one a component, as a tuple or in one row: 0 forbids the index."""
-        meaning = "give one number an index of each component, 0 for those that are forbidden"
-        if not isinstance(masks, np.ndarray) or masks.dtype == object:
-            masks = [_one_row(mask) for mask in masks]
-        return np.asarray(read_masks(masks, self.size, meaning) != 0, np.uint8)
-
-    def stuck(self, codes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Where every index of a component is forbidden."""
-        starts = np.cumsum([0, *self._sizes[:-1]])
-        allowed = np.add.reduceat(codes, starts, -1, dtype=np.int64)
-        return np.asarray((allowed == 0).any(-1))
 
     def fill_noise(self, noise: Tensor, generator: torch.Generator) -> None:
         """Standard Gumbel noise."""
@@ -142,8 +122,11 @@ class MultiCategoricalPolicy(Policy):
         return zip(self.parts, *others, strict=True)
 
 
-def _one_row(mask: Any) -> np.ndarray[Any, Any]:
-    """The masks of several components, nested or not, in one row."""
-    if isinstance(mask, (tuple, list)) and any(np.ndim(part) for part in mask):
-        return np.concatenate([_one_row(part) for part in mask])
-    return np.asarray(mask).reshape(-1)
+@policy_of.register
+def _(kind: Index, space: Any, squash: bool) -> Policy:
+    return CategoricalPolicy(kind.number, kind.first)
+
+
+@policy_of.register
+def _(kind: Indices, space: Any, squash: bool) -> Policy:
+    return MultiCategoricalPolicy(kind.numbers, kind.first)

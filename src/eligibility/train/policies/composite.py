@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eligibility.train.policies.policy import FREE, Policy
+from eligibility.spaces import FREE
+from eligibility.train.policies.policy import Policy
 
 
 class CompositePolicy(Policy):
@@ -40,6 +41,11 @@ class CompositePolicy(Policy):
         self._actions = [int(np.prod(part.action_shape)) for part in several]
         self.action_shape = (sum(self._actions),)
         self.action_dtype = reduce(torch.promote_types, (part.action_dtype for part in several))
+
+    @property
+    def leaves(self) -> list[Policy]:
+        """The policies that are not made of others."""
+        return [leaf for part in self._parts.values() for leaf in part.leaves]
 
     def codes(self, masks: Any) -> np.ndarray[Any, Any]:
         """A mask is a dict, or a tuple, of the parts' masks; None, or nothing, leaves one free."""

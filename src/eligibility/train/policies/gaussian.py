@@ -14,8 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from eligibility.errors import InvalidValueError
 from eligibility.rules.location_scale import normal_loc, normal_scale
-from eligibility.train.policies.policy import Policy
+from eligibility.spaces import Numbers
+from eligibility.train.policies.policy import Policy, policy_of
 
 
 class _NormalNumbers(Policy):
@@ -28,6 +30,7 @@ class _NormalNumbers(Policy):
     def __init__(self, low: np.ndarray[Any, Any], high: np.ndarray[Any, Any]) -> None:
         # asked for when a policy is made: an audit runs it in double precision
         self.noise_dtype = self.action_dtype = torch.float32
+        self.kind = Numbers(low, high)
         self.shape, self.low, self.high = low.shape, low, high
         bounded = np.isfinite(low) & np.isfinite(high)
         with np.errstate(invalid="ignore"):  # inf − inf, where it is not bounded
@@ -141,3 +144,19 @@ def _quadrature() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Nodes and weights for the mean over a standard normal number."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(64)
     return nodes, weights / weights.sum()
+
+
+@policy_of.register
+def _(kind: Numbers, space: Any, squash: bool) -> Policy | None:
+    if kind.low.dtype.kind != "f":
+        return None
+    if not squash:
+        return GaussianPolicy(kind.low, kind.high)
+    if not kind.is_bounded:
+        raise InvalidValueError(
+            "`squash_actions`",
+            f"{space}",
+            "bounds on both sides of every number",
+            "leave it out, or bound the numbers with gymnasium.wrappers.TransformAction",
+        )
+    return SquashedGaussianPolicy(kind.low, kind.high)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from eligibility.rules import multinomial
-from eligibility.train.policies.policy import Policy, read_masks
+from eligibility.spaces import Units
+from eligibility.train.policies.policy import Policy, policy_of
 
 
 class MultinomialPolicy(Policy):
@@ -24,7 +24,7 @@ class MultinomialPolicy(Policy):
     noise_dtype = torch.float64
 
     def __init__(self, total: int, bins: int) -> None:
-        self.total, self.size = total, bins
+        self.kind, self.total, self.size = Units(total, bins), total, bins
         self.noise_shape, self.action_shape = (total,), (bins,)
         units = torch.arange(total + 1, dtype=torch.float64)
         log_factorial = torch.lgamma(units + 1)
@@ -34,15 +34,6 @@ class MultinomialPolicy(Policy):
         self._choices = log_factorial[total] - log_factorial - log_factorial.flip(0)
         self._logs, self._log_factorials = (units[:-1] + 1).log(), log_factorial
         self.largest_entropy = float(self.entropy(torch.zeros(1, bins))[0])
-
-    def codes(self, masks: Any) -> np.ndarray[Any, Any]:
-        """A mask is one number a bin: 0 keeps it empty."""
-        meaning = "give one number a bin, 0 for those that must stay empty"
-        return np.asarray(read_masks(masks, self.size, meaning) != 0, np.uint8)
-
-    def stuck(self, codes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Where every bin must stay empty."""
-        return np.asarray(~codes.any(-1))
 
     def fill_noise(self, noise: Tensor, generator: torch.Generator) -> None:
         """Uniform numbers, one a unit."""
@@ -111,3 +102,8 @@ class MultinomialPolicy(Policy):
     def to_environment(self, action: Tensor) -> Any:
         """The counts."""
         return action.numpy()
+
+
+@policy_of.register
+def _(kind: Units, space: Any, squash: bool) -> Policy:
+    return MultinomialPolicy(kind.total, kind.bins)

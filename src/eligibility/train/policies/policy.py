@@ -7,22 +7,21 @@ them, and what gradient an action sends back to them, Williams' characteristic e
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from eligibility.errors import InvalidTypeError, ShapeError
-
-# What a mask says of an output, apart from 1 for "free": its logit is −∞, or +∞.
-NEVER, FREE, ALWAYS = 0, 1, 2
+from eligibility.spaces import Kind
 
 
 class Policy(ABC):
     """The interface. ``N`` is any number of steps, ``P`` the network's outputs.
 
     Attributes:
+        kind: Of the action space; a composite has those of its parts.
         size: P, the number of outputs that the network must have.
         constants: How many of them, the last ones, are weights of their own and do not depend on
             the observation.
@@ -33,6 +32,7 @@ class Policy(ABC):
         action_dtype: Its dtype as stored.
     """
 
+    kind: Kind
     size: int
     constants: int = 0
     largest_entropy: float | None
@@ -41,8 +41,10 @@ class Policy(ABC):
     action_shape: tuple[int, ...]
     action_dtype: torch.dtype
 
-    # A mask of actions is read as one code an output; where it forbids, the output becomes −∞, and
-    # from there on everything else follows: π = 0, e = 0, no share in the entropy.
+    @property
+    def leaves(self) -> list[Policy]:
+        """Those of the parts of a composite; itself otherwise."""
+        return [self]
 
     def codes(self, masks: Any) -> np.ndarray[Any, Any]:
         """The codes uint8 ``[N, P]`` of N masks, each as the environment gives it.
@@ -51,16 +53,11 @@ class Policy(ABC):
             ShapeError: They do not fit the action space.
             InvalidTypeError: They are not numbers, or actions of this kind cannot be masked.
         """
-        raise InvalidTypeError(
-            "the action mask",
-            "one for numbers of a Box",
-            "none: there is nothing to choose from",
-            "omit it, or None for this part of a Dict or Tuple",
-        )
+        return self.kind.codes(masks)
 
     def stuck(self, codes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Where nothing is allowed, bool ``[N]``."""
-        return np.zeros(len(codes), bool)
+        return self.kind.stuck(codes)
 
     @abstractmethod
     def fill_noise(self, noise: Tensor, generator: torch.Generator) -> None:
@@ -95,20 +92,13 @@ class Policy(ABC):
         return actions[0]
 
 
-def read_masks(masks: Any, width: int, meaning: str) -> np.ndarray[Any, Any]:
-    """N masks of ``width`` numbers as an array ``[N, width]``.
+@singledispatch
+def policy_of(kind: Kind | None, space: Any, squash: bool) -> Policy | None:
+    """The policy of a kind of actions, registered beside it; None if there is none.
 
-    Raises:
-        ShapeError, InvalidTypeError: They are not that.
+    Args:
+        kind: That of the space.
+        space: The action space itself.
+        squash: For bounded ``Box`` spaces, tanh of normal numbers instead of clipped ones.
     """
-    try:
-        array = np.asarray(masks)
-    except ValueError:  # rows of several lengths
-        array = np.empty(0, object)
-    if array.dtype.kind not in "biuf":
-        raise InvalidTypeError(
-            "the action mask", f"{array.dtype} values", f"{width} numbers", meaning
-        )
-    if array.ndim < 2 or array[0].size != width:
-        raise ShapeError("the action mask", f"shape {list(array.shape[1:])}", f"[{width}]", meaning)
-    return array.reshape(len(array), width)
+    return None

@@ -1,0 +1,65 @@
+"""Which encoding an observation space has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eligibility.errors import EligibilityError, InvalidTypeError, InvalidValueError
+from eligibility.spaces import kind_of, parts_of
+from eligibility.train.domains import shown
+from eligibility.train.observations.composite import CompositeObservations
+from eligibility.train.observations.observations import Observations, encoding_of
+
+
+def observations_for(
+    space: Any, keys: tuple[str, ...] | None = None, *, scale: bool = False
+) -> Observations:
+    """The encoding for the observation space of one environment.
+
+    Args:
+        space: The space.
+        keys: Of a ``Dict``, which entries the network sees; None: all of them.
+        scale: Measure floating-point numbers that have bounds from the middle of their range, in
+            standard deviations of a uniform one.
+
+    Raises:
+        InvalidTypeError: None is written for this kind of space.
+        InvalidValueError: The space does not have these keys.
+    """
+    if keys is None:
+        return _encoding(space, scale)
+    parts = parts_of(space)
+    known = [key for key in parts if isinstance(key, str)]
+    for key in keys:
+        if key not in known:
+            raise InvalidValueError(
+                "`observation_keys`",
+                shown(key),
+                " or ".join(known) or "no keys: the observation space is not a Dict",
+                "choose keys of the observation space",
+            )
+    return CompositeObservations({key: _encoding(parts[key], scale, key) for key in keys})
+
+
+def _encoding(space: Any, scale: bool, place: str = "") -> Observations:
+    """The encoding of a space; ``place`` says where in the whole one it stands."""
+    parts = parts_of(space)
+    if parts:
+        return CompositeObservations(
+            {k: _encoding(part, scale, f"{place}.{k}".strip(".")) for k, part in parts.items()}
+        )
+    encoding = encoding_of(kind_of(space), space, scale)
+    if encoding is None:
+        raise _unsupported(space, place)
+    return encoding
+
+
+def _unsupported(space: Any, place: str) -> EligibilityError:
+    got = type(space).__name__ if place else str(space)
+    return InvalidTypeError(
+        f"the observation space at `{place}`" if place else "the observation space",
+        got,
+        "Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of these",
+        "leave it out with observation_keys, or wrap the environment in "
+        "gymnasium.wrappers.TransformObservation",
+    )

@@ -1,0 +1,53 @@
+"""Which policy an action space has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eligibility.errors import EligibilityError, InvalidTypeError, InvalidValueError
+from eligibility.spaces import kind_of, parts_of
+from eligibility.train.policies.composite import CompositePolicy
+from eligibility.train.policies.gaussian import SquashedGaussianPolicy
+from eligibility.train.policies.policy import Policy, policy_of
+
+
+def policy_for(space: Any, squash: bool = False) -> Policy:
+    """The policy for the action space of one environment.
+
+    Args:
+        space: The space.
+        squash: For bounded ``Box`` spaces, tanh of normal numbers instead of clipped ones.
+
+    Raises:
+        InvalidTypeError: None is written for this kind of space.
+        InvalidValueError: There is nothing to squash, or it has no bounds.
+    """
+    policy = _policy(space, squash, "")
+    if squash and not any(isinstance(leaf, SquashedGaussianPolicy) for leaf in policy.leaves):
+        raise InvalidValueError(
+            "`squash_actions`", "True", "a Box among the actions", f"{space} has none: leave it out"
+        )
+    return policy
+
+
+def _policy(space: Any, squash: bool, place: str) -> Policy:
+    """The policy of a space; ``place`` says where in the whole it stands."""
+    parts = parts_of(space)
+    if parts:
+        return CompositePolicy(
+            {key: _policy(part, squash, f"{place}.{key}".strip(".")) for key, part in parts.items()}
+        )
+    policy = policy_of(kind_of(space), space, squash)
+    if policy is None:
+        raise _unsupported(space, place)
+    return policy
+
+
+def _unsupported(space: Any, place: str) -> EligibilityError:
+    return InvalidTypeError(
+        f"the action space at `{place}`" if place else "the action space",
+        str(space),
+        "Discrete, MultiDiscrete, MultiBinary, Counts, Box of floating-point numbers, or a Dict "
+        "or Tuple of these",
+        "wrap the environment, for instance in gymnasium.wrappers.TransformAction",
+    )
