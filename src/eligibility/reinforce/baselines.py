@@ -21,6 +21,7 @@ The mean that includes the own episode is not among them: it shrinks the gradien
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import torch
 from jaxtyping import Bool, Float
@@ -59,6 +60,14 @@ class Baseline(ABC):
     def state_dict(self) -> dict[str, Tensor]:
         """What it remembers between calls."""
         return {name: getattr(self, name) for name in self._remembers}
+
+    def learned_state(self, features: int) -> dict[str, Tensor]:
+        """Zeros in the shapes that `state_dict` has once returns were seen.
+
+        Args:
+            features: D, how many numbers an observation has.
+        """
+        return {name: torch.zeros_like(tensor) for name, tensor in self.state_dict().items()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Continue from a `state_dict`."""
@@ -256,6 +265,10 @@ class StateValue(Baseline):
         """
         return _features(torch.zeros(features), torch.zeros(())).shape[-1]
 
+    def learned_state(self, features: int) -> dict[str, Tensor]:
+        """Weights for observations of D numbers; see `Baseline.learned_state`."""
+        return {"weights": self.weights.new_zeros(self.number_of_weights(features))}
+
     def _fit(self, observations: Tensor, time: Tensor, returns: Tensor) -> None:
         features = _features(observations, time)
         gram = features.T @ features
@@ -311,7 +324,7 @@ def _check_several(returns: Tensor, alive: Tensor | None) -> Tensor:
 
 
 # The names under which the trainer and the command line know them.
-BASELINES: dict[str, type[Baseline]] = {
+BASELINES: dict[str, Callable[..., Baseline]] = {
     "none": NoBaseline,
     "moving-average": MovingAverage,
     "leave-one-out": LeaveOneOut,

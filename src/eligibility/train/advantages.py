@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from eligibility.errors import InvalidValueError
-from eligibility.reinforce.baselines import BASELINES, Baseline, MovingAverage, StateValue
+from eligibility.reinforce.baselines import BASELINES, Baseline, StateValue
 from eligibility.reinforce.returns import generalized_advantages, rewards_to_go
+from eligibility.train.baseline_names import options_of
 from eligibility.train.config import Config
 from eligibility.train.observations import Observations
 from eligibility.train.rollout import Rollout
@@ -54,15 +55,20 @@ class AdvantageEstimator:
 
     def __init__(self, config: Config, observations: Observations) -> None:
         self._config, self._observations = config, observations
-        names = [name for name in config.baseline.split("+") if name != "per-weight"]
-        if "state-value" in names and observations.features > _MOST_FEATURES:
+        options = [option for option in options_of(config.baseline) if not option.of_weights]
+        if observations.features > _MOST_FEATURES and any(option.predicts for option in options):
             raise InvalidValueError(
                 "`baseline`",
                 f"state-value for observations of {observations.features:,} numbers",
                 f"at most {_MOST_FEATURES:,}: it solves a linear system of twice their number",
                 "choose another baseline, such as time-dependent-leave-one-out",
             )
-        self.baselines = {name: _baseline(name, config) for name in names}
+        self.baselines: dict[str, Baseline] = {
+            option.name: BASELINES[option.name](*[config.baseline_rate] * option.averages)
+            for option in options
+        }
+        several = self.baselines.values()
+        self._critic = next((b for b in several if isinstance(b, StateValue)), None)
 
     def __call__(self, rollout: Rollout) -> Advantages:
         """The advantages of the steps that count."""
@@ -107,11 +113,9 @@ class AdvantageEstimator:
 
     def learned_state(self) -> dict[str, Tensor]:
         """Zeros in the shapes that `state_dict` has once a rollout was seen."""
-        state = {name: torch.zeros_like(tensor) for name, tensor in self.state_dict().items()}
-        critic = self.baselines.get("state-value")
-        if isinstance(critic, StateValue):
-            size = critic.number_of_weights(self._observations.features)
-            state |= named("state-value", {"weights": critic.weights.new_zeros(size)})
+        state: dict[str, Tensor] = {}
+        for name, baseline in self.baselines.items():
+            state |= named(name, baseline.learned_state(self._observations.features))
         return state
 
     def _ends_of_credit(self, rollout: Rollout) -> Tensor:
@@ -122,11 +126,10 @@ class AdvantageEstimator:
 
     def _predict_after_truncations(self, rollout: Rollout) -> Tensor | None:
         """V of the state after each truncation, ``[T, B]``; None: nothing is counted there."""
-        critic = self.baselines.get("state-value")
-        if not self._config.bootstrap or not isinstance(critic, StateValue):
+        if not self._config.bootstrap or self._critic is None:
             return None
         final = self._observations.encode(rollout.final_observations)
-        predicted = critic.predict(final, rollout.alive.sum(0))
+        predicted = self._critic.predict(final, rollout.alive.sum(0))
         return torch.where(rollout.truncated, predicted, 0)
 
     def _subtract_baselines(
@@ -157,11 +160,6 @@ class AdvantageEstimator:
             terminated=rollout.terminated,
             truncated=rollout.truncated,
         )
-
-
-def _baseline(name: str, config: Config) -> Baseline:
-    kind = BASELINES[name]
-    return kind(config.baseline_rate) if issubclass(kind, MovingAverage) else kind()
 
 
 def _explained_variance(returns: Tensor, advantages: Tensor) -> float:

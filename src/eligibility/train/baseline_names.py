@@ -1,28 +1,55 @@
-"""The names of baselines, alone or joined by ``+``, and which of them go together."""
+"""The baselines by name, alone or joined by ``+``, and what each of them needs. No torch.
+
+A new baseline is a class in `eligibility.reinforce.baselines` and an entry here.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from eligibility.errors import InvalidValueError
 from eligibility.train.domains import shown, suggestion, wrong
 
 
-class BaselineNames:
-    """``a``, or ``a+b``: b is subtracted from what a has left.
+@dataclass(frozen=True)
+class BaselineOption:
+    """One baseline, as options of training see it.
 
-    ``state-value`` comes first, because it looks at returns and states; ``per-weight`` last,
-    because it is subtracted from the gradient and no longer from the returns.
+    Attributes:
+        name: Its name.
+        least_episodes: The number of episodes of a rollout that it needs.
+        averages: Whether it averages over rollouts, at ``baseline_rate``.
+        predicts: Whether it predicts returns from states. It comes first, because it looks at
+            returns and states, and needs those of every process.
+        of_weights: Whether it is subtracted from the gradient of each episode instead of from
+            returns. It comes last, and needs the episodes of every process in one.
     """
 
-    names: ClassVar[tuple[str, ...]] = (
-        "none",
-        "moving-average",
-        "leave-one-out",
-        "time-dependent-leave-one-out",
-        "state-value",
-        "per-weight",
+    name: str
+    least_episodes: int = 1
+    averages: bool = False
+    predicts: bool = False
+    of_weights: bool = False
+
+
+OPTIONS = {
+    option.name: option
+    for option in (
+        BaselineOption("none"),
+        BaselineOption("moving-average", averages=True),
+        BaselineOption("leave-one-out", least_episodes=2),
+        BaselineOption("time-dependent-leave-one-out", least_episodes=2),
+        BaselineOption("state-value", predicts=True),
+        BaselineOption("per-weight", averages=True, of_weights=True),
     )
+}
+
+
+class BaselineNames:
+    """``a``, or ``a+b``: b is subtracted from what a has left."""
+
+    names: ClassVar[tuple[str, ...]] = tuple(OPTIONS)
 
     expected: ClassVar[str] = "names joined by +"
 
@@ -41,7 +68,14 @@ class BaselineNames:
                 )
         if len({*parts}) < len(parts) or (len(parts) > 1 and "none" in parts):
             raise wrong(name, value, "different baselines", "leave out what is none or repeated")
-        if "state-value" in parts[1:] or "per-weight" in parts[:-1]:
+        options = [OPTIONS[part] for part in parts]
+        late = any(option.predicts for option in options[1:])
+        if late or any(option.of_weights for option in options[:-1]):
             expected = "state-value as the first and per-weight as the last of several"
             raise wrong(name, value, expected, "change their order")
         return "+".join(parts)
+
+
+def options_of(baseline: str) -> list[BaselineOption]:
+    """The baselines that the value of the option ``baseline`` names, in order."""
+    return [OPTIONS[name] for name in baseline.split("+")]

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from eligibility.errors import InvalidValueError
-from eligibility.train.baseline_names import BaselineNames
+from eligibility.train.baseline_names import BaselineNames, options_of
 from eligibility.train.domains import (
     LARGEST,
     Choice,
@@ -207,13 +207,13 @@ class Config:
                 f"a divisor of the {self.environments} environments",
                 "change one of the two, so that every shard has the same number",
             )
-        names = self.baseline.split("+")
-        if self.environments < 2:
-            for name in (name for name in names if "leave-one-out" in name):
+        baselines = options_of(self.baseline)
+        for baseline in baselines:
+            if self.environments < baseline.least_episodes:
                 raise InvalidValueError(
                     "`environments`",
                     str(self.environments),
-                    f"at least 2 for the baseline {name}",
+                    f"at least {baseline.least_episodes} for the baseline {baseline.name}",
                     "choose baseline moving-average or none for a single environment",
                 )
         if self.credit != "reward-to-go" and self.discount_updates:
@@ -225,7 +225,7 @@ class Config:
                 if self.credit == "whole-return"
                 else "the discount restarts after each reward",
             )
-        predicted = "state-value" in names and self.credit == "reward-to-go"
+        predicted = any(b.predicts for b in baselines) and self.credit == "reward-to-go"
         if (self.gae_lambda < 1 or self.bootstrap) and not predicted:
             raise InvalidValueError(
                 "`bootstrap`" if self.bootstrap else "`gae_lambda`",
@@ -233,8 +233,8 @@ class Config:
                 "the baseline state-value and credit reward-to-go with it",
                 "add --baseline state-value",
             )
-        averaging = {"moving-average", "per-weight"} & {*names}
-        self._check_idle("baseline_rate", bool(averaging), "--baseline moving-average")
+        averaging = any(baseline.averages for baseline in baselines)
+        self._check_idle("baseline_rate", averaging, "--baseline moving-average")
         self._check_idle("damping", self.natural_gradient > 0, "--natural-gradient 0.01")
 
     def check_unused_by_own_network(self) -> None:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from eligibility.errors import InvalidValueError
 from eligibility.reinforce.per_weight import PerWeight
 from eligibility.train.advantages import AdvantageEstimator
+from eligibility.train.baseline_names import options_of
 from eligibility.train.config import Config
 from eligibility.train.distributed import ALONE, Processes
 from eligibility.train.observations import Observations
@@ -78,9 +79,8 @@ class PolicyGradient:
         self._processes = processes
         self._rows = max(1, _LARGEST_INPUT // observations.features)
         self.estimator = AdvantageEstimator(config, observations)
-        self.per_weight = (
-            PerWeight(config.baseline_rate) if "per-weight" in config.baseline else None
-        )
+        of_weights = any(baseline.of_weights for baseline in options_of(config.baseline))
+        self.per_weight = PerWeight(config.baseline_rate) if of_weights else None
         if self.per_weight is not None and processes.size > 1:
             raise InvalidValueError(
                 "`baseline`",

@@ -17,6 +17,7 @@ from eligibility.errors import InvalidValueError
 from eligibility.scalars import check_limit
 from eligibility.train import saving
 from eligibility.train.adam import Adam
+from eligibility.train.baseline_names import options_of
 from eligibility.train.callbacks import Callbacks, Listener
 from eligibility.train.config import Config
 from eligibility.train.diagnosis import diagnose
@@ -183,7 +184,7 @@ class Reinforce:
     def _needs_observations(self) -> bool:
         """Whether every process needs to know what all of them have observed."""
         config = self.config
-        fitted = "state-value" in config.baseline.split("+")
+        fitted = any(baseline.predicts for baseline in options_of(config.baseline))
         return fitted or config.normalize_observations or config.natural_gradient > 0
 
     def judged(self, progress: Progress, recent: deque[float]) -> Progress:
