@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -89,6 +89,11 @@ from eligibility.train.presets import PRESETS
             "moving-average, or omit it",
         ),
         (
+            {"shorten_noisy_steps": True},
+            "`shorten_noisy_steps`: got True, expected no value where nothing uses it; add "
+            "--natural-gradient 0.01, or omit it",
+        ),
+        (
             {"damping": 0.5},
             "`damping`: got 0.5, expected no value where nothing uses it; add --natural-gradient "
             "0.01, or omit it",
@@ -170,6 +175,11 @@ def test_a_preset_is_between_the_defaults_and_the_users_options(env: str) -> Non
     name, value = next(iter(PRESETS[env].items()))
     assert getattr(Config.from_options(env, {}), name) == value
     assert getattr(Config.from_options(env, {name: getattr(Config(env), name)}), name) != value
+
+
+def test_envpools_environments_have_the_same_presets() -> None:
+    pool = Config.from_options("envpool:CartPole-v1", {"seed": 3})
+    assert pool == replace(Config.from_options("CartPole-v1", {"seed": 3}), env=pool.env)
 
 
 def test_observation_keys_are_read_as_the_command_line_writes_them() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import gymnasium
@@ -69,6 +69,38 @@ def test_an_update_in_several_passes_is_the_update_in_one(monkeypatch: pytest.Mo
     assert several.entropy == pytest.approx(once.entropy, rel=1e-6)
     for one, other in zip(gradients(model), wanted, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("schedule", ["constant", "linear"])
+def test_steps_fall_with_what_remains_of_the_training(schedule: str) -> None:
+    """The first step of Adam is as long as the learning rate, at every weight that has a gradient.
+
+    Beside it, one of the half: begun when half of the steps were done.
+    """
+    moved = []
+    for done in (0, 500):
+        model = Reinforce("CartPole-v1", environments=4, schedule=schedule)
+        model.progress = replace(model.progress, steps=done)
+        before = [weight.detach().clone() for weight in model.network.parameters()]
+        model.learn(total_steps=1000, callback=lambda _: False)
+        pairs = zip(before, model.network.parameters(), strict=True)
+        moved.append(max(float((old - new.detach()).abs().max()) for old, new in pairs))
+    rate = model.config.learning_rate
+    assert moved == pytest.approx([rate, rate / 2 if schedule == "linear" else rate], rel=1e-3)
+
+
+def test_a_long_gradient_is_scaled_down_in_its_direction() -> None:
+    """Adam's first mean is a tenth of the gradient that it was given."""
+    given = []
+    for limit in (None, 0.01):
+        model = Reinforce("CartPole-v1", environments=4, max_gradient_norm=limit)
+        model.learn(total_steps=1, callback=lambda _: False)
+        parameters = list(model.network.parameters())
+        means = [model.optimizer.state[weight]["exp_avg"].flatten() for weight in parameters]
+        given.append(10 * torch.cat(means))
+    norm = given[0].norm()
+    assert norm > 0.01
+    torch.testing.assert_close(given[1], given[0] * 0.01 / norm, rtol=1e-4, atol=1e-9)
 
 
 def discounted(rollout: Rollout, t: int, i: int) -> float:

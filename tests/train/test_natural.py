@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 
 import pytest
 import torch
@@ -11,8 +12,14 @@ from gymnasium import spaces
 from torch import Tensor, nn
 from torch.distributions import Categorical, kl_divergence
 
+from eligibility.train import learner
 from eligibility.train.learner import Reinforce
-from eligibility.train.natural import FisherInformation, conjugate_gradient, natural_step
+from eligibility.train.natural import (
+    FisherInformation,
+    conjugate_gradient,
+    natural_step,
+    share_of_signal,
+)
 from eligibility.train.policies import Policy, policy_for
 
 
@@ -104,6 +111,49 @@ def test_a_gradient_of_zero_moves_nothing() -> None:
         parameter.grad = torch.zeros_like(parameter)
     natural_step(network, policy_for(spaces.Discrete(3)), observations, divergence=1, damping=1)
     assert all(map(torch.equal, before, network.parameters()))
+
+
+def test_the_share_of_signal_gives_the_multiple_nearest_to_the_gradient() -> None:
+    """By enumeration: g ± each column of noise, equally likely; a grid of multiples beside it."""
+    gradient = torch.tensor([2.0, -1.0, 0.5], dtype=torch.float64)
+    errors = torch.tensor([[1.5, 0.0, 1.0], [0.2, 2.0, 0.0]], dtype=torch.float64)
+    outcomes = gradient + torch.cat([errors, -errors])
+    norm = float(outcomes.square().sum(-1).mean()) ** 0.5
+    noise = float((outcomes - gradient).square().sum(-1).mean()) ** 0.5
+
+    def distance(multiple: float) -> float:
+        return float((multiple * outcomes - gradient).square().sum(-1).mean())
+
+    share = share_of_signal(norm, noise)
+    assert 0 < share < 1
+    assert all(distance(share) < distance(share + shift) for shift in (-1e-3, 1e-3))
+
+
+@pytest.mark.parametrize(
+    ("norm", "noise", "share"), [(2, 0, 1), (2, 1, 0.75), (1, 2, 0), (1, math.nan, 1), (0, 0, 1)]
+)
+def test_a_gradient_without_signal_moves_nothing(norm: float, noise: float, share: float) -> None:
+    assert share_of_signal(norm, noise) == share
+
+
+def test_a_step_is_as_much_shorter_as_the_gradient_is_noisy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken, facts = [], []
+    monkeypatch.setattr(
+        learner, "natural_step", lambda *_, divergence, **__: taken.append(divergence)
+    )
+    model = Reinforce(
+        "CartPole-v1", natural_gradient=0.01, shorten_noisy_steps=True, environments=4
+    )
+    model.learn(total_steps=500, callback=facts.append)
+    ratios = [fact.signal_to_noise for fact in facts]
+    wanted = [0.01 * (ratio / (1 + ratio)) ** 2 for ratio in ratios]
+    assert 0 < max(wanted) < 0.01
+    assert taken == pytest.approx(wanted, rel=1e-6)
+    taken.clear()
+    Reinforce("CartPole-v1", natural_gradient=0.01, environments=4).learn(total_steps=500)
+    assert {*taken} == {0.01}
 
 
 def test_it_learns() -> None:

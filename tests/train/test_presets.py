@@ -16,7 +16,7 @@ from eligibility.train.learner import Reinforce
 from eligibility.train.presets import PRESETS
 
 # MuJoCo is too large to be installed for every test run.
-MUJOCO = {"InvertedPendulum-v5", "HalfCheetah-v5"}
+MUJOCO = {"InvertedPendulum-v5", "Hopper-v5", "HalfCheetah-v5"}
 ABSENT = set() if importlib.util.find_spec("mujoco") else MUJOCO
 TESTED = sorted(PRESETS.keys() - ABSENT)
 
@@ -34,7 +34,8 @@ def test_a_preset_makes_an_update(env: str) -> None:
     moved = [
         not old.equal(new) for old, new in zip(before, model.network.parameters(), strict=True)
     ]
-    assert any(moved) or model.progress.gradient_norm == 0  # no reward was met: nothing to learn
+    # No reward was met, or the two episodes disagree: nothing to learn.
+    assert any(moved) or 0 in (model.progress.gradient_norm, model.progress.signal_to_noise)
     observation, info = make_vector(env, 2).reset(seed=1)
     masks = info.get("action_mask")
     assert len(model.predict(observation, action_masks=masks)) == 2

@@ -24,9 +24,10 @@ from eligibility.train.domains import (
     Whole,
     suggestion,
 )
-from eligibility.train.presets import PRESETS
+from eligibility.train.presets import preset
 
 CREDITS = ("reward-to-go", "whole-return", "next-reward")
+SCHEDULES = ("constant", "linear")
 ACTIVATIONS = ("tanh", "relu")
 AVERAGES = ("steps", "episodes")
 
@@ -128,6 +129,17 @@ class Config:
     learning_rate: float = _option(
         0.005, _POSITIVE, "Step size of Adam; natural_gradient goes without."
     )
+    schedule: str = _option(
+        "constant",
+        Choice(SCHEDULES),
+        "Of the length of the steps, Adam's and the natural gradient's: constant; or linear, which "
+        "falls to 0 over the steps of the training.",
+    )
+    max_gradient_norm: float | None = _option(
+        None,
+        Maybe(_POSITIVE),
+        "Scale a gradient that is longer than this down to it, before Adam. Default: none is.",
+    )
     natural_gradient: float = _option(
         0.0,
         _NOT_NEGATIVE,
@@ -138,6 +150,13 @@ class Config:
         0.01,
         _POSITIVE,
         "Of the natural gradient: what is added to the diagonal of the Fisher information.",
+    )
+    shorten_noisy_steps: bool = _option(
+        False,
+        Flag(),
+        "Make each step of the natural gradient shorter by the share of its squared norm that is "
+        "noise, as two halves of the episodes tell: steadier where rewards come at every step, "
+        "slower where they are rare.",
     )
     hidden_sizes: tuple[int, ...] = _option(
         (64, 64), _WIDTHS, "Widths of the hidden layers, as in 64,64."
@@ -235,11 +254,13 @@ class Config:
             )
         averaging = any(baseline.averages for baseline in baselines)
         self._check_idle("baseline_rate", averaging, "--baseline moving-average")
-        self._check_idle("damping", self.natural_gradient > 0, "--natural-gradient 0.01")
+        for name in ("damping", "shorten_noisy_steps"):
+            self._check_idle(name, self.natural_gradient > 0, "--natural-gradient 0.01")
+        self._check_idle("max_gradient_norm", self.natural_gradient == 0, "--natural-gradient 0")
 
     def check_unused_by_own_network(self) -> None:
         """Refuse options of the default network together with a network of the user's own."""
-        usual = {**PRESETS.get(self.env, {})}
+        usual = preset(self.env)
         for option in fields(self):
             if option.name in ("hidden_sizes", "activation", "convolution"):
                 value = getattr(self, option.name)
@@ -275,7 +296,7 @@ class Config:
                 raise InvalidValueError(
                     f"`{name}`", "an unknown option", ", ".join(known), suggestion(name, known)
                 )
-        return cls(env, **{**PRESETS.get(env, {}), **options})
+        return cls(env, **{**preset(env), **options})
 
 
 def as_written(value: Any) -> str:

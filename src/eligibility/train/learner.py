@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn.utils import clip_grad_norm_
 
 from eligibility.errors import InvalidValueError
 from eligibility.scalars import check_limit
@@ -26,7 +27,7 @@ from eligibility.train.environments import reward_threshold
 from eligibility.train.evaluation import Evaluation, play, summarize
 from eligibility.train.gradient import PolicyGradient
 from eligibility.train.interface import interface
-from eligibility.train.natural import natural_step
+from eligibility.train.natural import natural_step, share_of_signal
 from eligibility.train.prediction import Predictor
 from eligibility.train.progress import WINDOW, Progress
 from eligibility.train.rollout import Collector, Rollout
@@ -152,7 +153,7 @@ class Reinforce:
                 progress = self.judged(counted, recent)
                 if not progress.solved:
                     progress = self._differentiate(rollout, whole, progress)
-                    self._step(whole)
+                    self._step(whole, progress, 1 - self.progress.steps / limit)
                     if config.normalize_observations:  # after the weights: on-policy throughout
                         self.network.observe(whole.observations[whole.alive])
                     progress = replace(progress, updates=progress.updates + 1)
@@ -166,17 +167,29 @@ class Reinforce:
                     break
         return self
 
-    def _step(self, rollout: Rollout) -> None:
-        """Move the weights by their ``.grad``."""
+    def _step(self, rollout: Rollout, progress: Progress, remaining: float) -> None:
+        """Move the weights by their ``.grad``.
+
+        Args:
+            rollout: Of all processes.
+            progress: Which has the gradient's norm and noise.
+            remaining: The share of the training that was still to come when the rollout began.
+        """
         config = self.config
+        length = remaining if config.schedule == "linear" else 1.0
         if config.natural_gradient == 0:
+            if config.max_gradient_norm is not None:
+                clip_grad_norm_(self.network.parameters(), config.max_gradient_norm)
+            self.optimizer.param_groups[0]["lr"] = config.learning_rate * length
             self.optimizer.step()
             return
+        if config.shorten_noisy_steps:
+            length *= share_of_signal(progress.gradient_norm, progress.gradient_noise)
         natural_step(
             self.network,
             self.shards.policy,
             rollout.observations[rollout.alive],
-            divergence=config.natural_gradient,
+            divergence=config.natural_gradient * length**2,  # it is ½ Δᵀ F Δ
             damping=config.damping,
         )
 

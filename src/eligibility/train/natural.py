@@ -12,6 +12,7 @@ References:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -98,7 +99,7 @@ def natural_step(
 
     The direction is ``(F + λ)⁻¹ g``, the length such that ``½ Δᵀ (F + λ) Δ = divergence``: to
     second order the mean Kullback-Leibler divergence between the policies before and after is at
-    most that. A gradient of 0 moves nothing.
+    most that. A gradient of 0 moves nothing, nor does a divergence of 0.
 
     Args:
         network: Its parameters carry the gradient.
@@ -111,7 +112,7 @@ def natural_step(
     """
     parameters = list(network.parameters())
     gradient = _flatten([torch.zeros_like(p) if p.grad is None else p.grad for p in parameters])
-    if not gradient.any():
+    if divergence == 0 or not gradient.any():
         return
     stride = -(-len(observations) // _LARGEST_SAMPLE)
     fisher = FisherInformation(network, policy, observations[::stride])
@@ -124,6 +125,21 @@ def natural_step(
     with torch.no_grad():
         for parameter, part in zip(parameters, _unflatten(direction, parameters), strict=True):
             parameter.sub_(length * part)
+
+
+def share_of_signal(norm: float, noise: float) -> float:
+    """``1 − noise²/norm²``, at least 0: by how much to shorten a step along a noisy gradient.
+
+    For an estimate ``ĝ = g + ε`` the multiple nearest to g is ``|g|²/(|g|² + E|ε|²)`` of it,
+    Wiener's filter. A step of constant length walks at random where only noise is left.
+
+    Args:
+        norm: Of the estimate.
+        noise: The root of its total variance; NaN where that is unknown, which shortens nothing.
+    """
+    if math.isnan(noise) or norm == 0:
+        return 1.0
+    return max(1 - (noise / norm) ** 2, 0.0)
 
 
 def _flatten(tensors: Sequence[Tensor]) -> Tensor:

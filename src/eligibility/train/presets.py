@@ -17,6 +17,17 @@ _GRID: dict[str, Any] = {
     "natural_gradient": 0.03,
 }
 
+# Noise that is as wide as the whole range must shrink first: by the natural gradient it does; a
+# critic's worth of foresight, and a small network on observations of one scale.
+_CONTROL: dict[str, Any] = {
+    "environments": 16,
+    "hidden_sizes": (32,),
+    "natural_gradient": 0.03,
+    "baseline": "state-value",
+    "gae_lambda": 0.95,
+    "normalize_observations": True,
+}
+
 PRESETS: dict[str, dict[str, Any]] = {
     # One good direction, and a small network that can take it in large steps; as many episodes in
     # an update as decide whether it is solved.
@@ -48,22 +59,14 @@ PRESETS: dict[str, dict[str, Any]] = {
         "natural_gradient": 0.01,
         "steps": 200_000,
     },
-    # Noise that is as wide as the whole range must shrink first: by the natural gradient it does.
-    "InvertedPendulum-v5": {
-        "environments": 16,
-        "hidden_sizes": (32,),
-        "natural_gradient": 0.03,
-        "normalize_observations": True,
-    },
-    # A critic's worth of foresight, and few episodes an update, since each is a thousand steps.
-    "HalfCheetah-v5": {
-        "environments": 8,
-        "hidden_sizes": (32,),
-        "natural_gradient": 0.03,
-        "baseline": "state-value",
-        "gae_lambda": 0.97,
-        "normalize_observations": True,
-    },
+    # Nothing is paid before the first success: steps of a constant length find it.
+    "MountainCar-v0": {**_CONTROL, "gae_lambda": 0.97},
+    # A reward at every step tells signal from noise.
+    "Pendulum-v1": {**_CONTROL, "shorten_noisy_steps": True},
+    "InvertedPendulum-v5": _CONTROL,
+    "Hopper-v5": {**_CONTROL, "gae_lambda": 0.97},
+    # Few episodes an update, since each is a thousand steps.
+    "HalfCheetah-v5": {**_CONTROL, "environments": 8, "gae_lambda": 0.97},
     "MiniGrid-Empty-5x5-v0": {**_GRID, "max_episode_steps": 100},
     "MiniGrid-Empty-8x8-v0": {**_GRID, "max_episode_steps": 256},
     "MiniGrid-DoorKey-5x5-v0": {**_GRID, "max_episode_steps": 250},
@@ -79,3 +82,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         "learning_rate": 1e-3,
     },
 }
+
+
+def preset(env: str) -> dict[str, Any]:
+    """The options of an environment's preset; EnvPool's ``envpool:NAME`` has that of NAME."""
+    return PRESETS.get(env.removeprefix("envpool:"), {})
