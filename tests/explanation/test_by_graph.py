@@ -13,7 +13,7 @@ from torch.nn import functional
 import eligibility as el
 from eligibility.errors import InvalidTypeError, InvalidValueError
 from eligibility.explanation.derivation import Explanation
-from eligibility.explanation.facts import Step
+from eligibility.explanation.elements import Step
 
 
 def leaf(*shape: int, seed: int = 0) -> Tensor:

@@ -18,7 +18,7 @@ import eligibility as el
 from eligibility.cli.app import main
 from eligibility.errors import UnsupportedDistributionError
 from eligibility.explanation.derivation import Explanation
-from eligibility.explanation.facts import Source
+from eligibility.explanation.elements import Source
 from eligibility.explanation.operations import _OPERATIONS
 from eligibility.explanation.page.markup import Markup, element, join
 from eligibility.explanation.page.mathml import math

@@ -21,7 +21,7 @@ from eligibility.explanation.checks import (
     why_autograd_differs,
 )
 from eligibility.explanation.derivation import Explanation
-from eligibility.explanation.facts import Check, Leaf, RuleStatement, Subject, Table
+from eligibility.explanation.elements import Check, Leaf, RuleStatement, Subject, Table
 from eligibility.explanation.graph import Graph, graph_between, run_backward
 from eligibility.explanation.layers import Layer, layers_of
 from eligibility.explanation.matches import Match

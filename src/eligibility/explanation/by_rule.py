@@ -17,7 +17,7 @@ from eligibility.explanation.checks import (
     why_autograd_differs,
 )
 from eligibility.explanation.derivation import Explanation
-from eligibility.explanation.facts import Check, Leaf, Numbers, RuleStatement, Step, Subject
+from eligibility.explanation.elements import Check, Leaf, Numbers, RuleStatement, Step, Subject
 from eligibility.explanation.graph import graph_between, run_backward
 from eligibility.explanation.numbers import numbers_of
 from eligibility.explanation.problem import (

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Binomial, Multinomial
 
-from eligibility.explanation.facts import Check
+from eligibility.explanation.elements import Check
 from eligibility.explanation.problem import Part, Problem, log_prob_in, start_in
 from eligibility.rules.rule import Rule
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from eligibility.errors import InvalidValueError
-from eligibility.explanation.facts import (
+from eligibility.explanation.elements import (
     Check,
     Expectation,
     Leaf,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from torch.distributions import Bernoulli, Binomial, Categorical, Multinomial, OneHotCategorical
 
 from eligibility.explanation import reasons
-from eligibility.explanation.facts import Expectation, Leaf, Table
+from eligibility.explanation.elements import Expectation, Leaf, Table
 from eligibility.explanation.graph import Graph
 from eligibility.explanation.matches import Match
 from eligibility.explanation.names import Names

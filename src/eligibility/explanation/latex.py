@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from eligibility.explanation.derivation import Explanation
-from eligibility.explanation.facts import Numbers, RuleStatement, Step, Table
-from eligibility.explanation.letters import math_letter
+from eligibility.explanation.elements import Numbers, RuleStatement, Step, Table
+from eligibility.explanation.latex_symbols import math_letter
 from eligibility.explanation.wording import cell, number, summary
 
 _PREAMBLE = r"""\documentclass{article}

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from eligibility.explanation import autograd_internals
 from eligibility.explanation.checks import check_equal, rounding_of
-from eligibility.explanation.facts import Check, Leaf, RuleStatement, Term
+from eligibility.explanation.elements import Check, Leaf, RuleStatement, Term
 from eligibility.explanation.graph import Graph, Node
-from eligibility.explanation.letters import as_text
+from eligibility.explanation.latex_symbols import as_text
 from eligibility.explanation.matches import Match
 from eligibility.explanation.numbers import numbers_of
 from eligibility.explanation.recorder import base_name

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from eligibility.explanation.autograd_internals import is_zero_tensor
-from eligibility.explanation.facts import Numbers
+from eligibility.explanation.elements import Numbers
 
 # Entries of one tensor that a record keeps; the rest is summarised by shape, minimum and maximum.
 KEPT = 256

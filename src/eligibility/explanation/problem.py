@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from eligibility.errors import InvalidValueError, UnsupportedDistributionError
-from eligibility.explanation.facts import Leaf
+from eligibility.explanation.elements import Leaf
 from eligibility.rules.constructed import ALTERNATIVES
 from eligibility.rules.outcomes import check_value
 from eligibility.rules.registry import constructed_parameters, find_rule, nearest_entry

@@ -15,7 +15,7 @@ from torch.distributions import (
     OneHotCategorical,
 )
 
-from eligibility.explanation.facts import Leaf
+from eligibility.explanation.elements import Leaf
 from eligibility.explanation.numbers import numbers_of
 from eligibility.explanation.problem import Of, Part, Problem, counts_of
 from eligibility.explanation.sentences import say

@@ -11,7 +11,7 @@ from torch.distributions import Bernoulli, Categorical, Distribution, Normal
 
 from eligibility.explanation import autograd_internals
 from eligibility.explanation.asked import leaf_at, parts_of_calls, parts_of_formula
-from eligibility.explanation.facts import Leaf
+from eligibility.explanation.elements import Leaf
 from eligibility.explanation.graph import Graph, Node
 from eligibility.explanation.matches import Match, Place
 from eligibility.explanation.names import Names

@@ -6,8 +6,8 @@ from operator import attrgetter
 
 import torch
 
-from eligibility.explanation.facts import RuleStatement, Term
-from eligibility.explanation.letters import as_text, math_letter
+from eligibility.explanation.elements import RuleStatement, Term
+from eligibility.explanation.latex_symbols import as_text, math_letter
 from eligibility.explanation.numbers import numbers_of
 from eligibility.explanation.problem import Part
 

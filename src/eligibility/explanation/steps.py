@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from eligibility.explanation import autograd_internals
-from eligibility.explanation.facts import Contribution, Edge, Leaf, Numbers, Step
+from eligibility.explanation.elements import Contribution, Edge, Leaf, Numbers, Step
 from eligibility.explanation.graph import Flow, Graph, Node
 from eligibility.explanation.matches import Match, Place
 from eligibility.explanation.numbers import KEPT, numbers_of

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from eligibility.explanation.facts import Column, Leaf, Numbers, Role, Table
+from eligibility.explanation.elements import Column, Leaf, Numbers, Role, Table
 from eligibility.explanation.numbers import numbers_of
 from eligibility.explanation.problem import Part, counts_of
 from eligibility.explanation.sentences import say

@@ -14,7 +14,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from eligibility.explanation.derivation import Explanation
-from eligibility.explanation.facts import (
+from eligibility.explanation.elements import (
     Check,
     Column,
     Edge,

@@ -12,7 +12,7 @@ from torch.autograd.graph import GradientEdge
 from torch.distributions import Bernoulli, Categorical
 
 from eligibility.explanation import autograd_internals
-from eligibility.explanation.facts import Column, Table
+from eligibility.explanation.elements import Column, Table
 from eligibility.explanation.graph import Graph, Node
 from eligibility.explanation.matches import Match, Place
 from eligibility.explanation.patterns import LINEAR

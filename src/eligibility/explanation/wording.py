@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from eligibility.explanation.facts import Numbers
+from eligibility.explanation.elements import Numbers
 
 
 def number(value: float) -> str:

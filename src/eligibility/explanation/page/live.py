@@ -10,7 +10,7 @@ import json
 import math
 
 from eligibility.explanation.derivation import Explanation
-from eligibility.explanation.facts import Numbers, RuleStatement
+from eligibility.explanation.elements import Numbers, RuleStatement
 from eligibility.explanation.page.markup import Markup, element, join
 from eligibility.explanation.page.mathml import math as mathml
 from eligibility.explanation.sentences import SENTENCES

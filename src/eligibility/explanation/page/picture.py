@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from eligibility.explanation.derivation import Explanation
-from eligibility.explanation.facts import Edge, Leaf, Numbers, Step
+from eligibility.explanation.elements import Edge, Leaf, Numbers, Step
 from eligibility.explanation.page.markup import Markup, element
 from eligibility.explanation.wording import summary
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from eligibility.explanation.derivation import Explanation
-from eligibility.explanation.facts import (
+from eligibility.explanation.elements import (
     Check,
     Edge,
     Expectation,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from eligibility.explanation.facts import Column, Table
+from eligibility.explanation.elements import Column, Table
 from eligibility.explanation.page.markup import Markup, element, join
 from eligibility.explanation.wording import cell, number
 

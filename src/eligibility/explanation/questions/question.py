@@ -11,7 +11,7 @@ from torch import Tensor
 
 from eligibility.explanation.checks import check_equal, rounding_of
 from eligibility.explanation.derivation import Explanation
-from eligibility.explanation.facts import Check, Column, Role, Subject, Table
+from eligibility.explanation.elements import Check, Column, Role, Subject, Table
 from eligibility.explanation.wording import number
 
 # The answers' numbers are of the order of 1, in float64.

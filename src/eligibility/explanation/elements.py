@@ -1,4 +1,4 @@
-"""The facts that an explanation is made of. Builders fill them in; renderers only read them.
+"""The elements of an explanation. Builders fill them in; renderers only read them.
 
 Everything is a plain Python value, so that it survives JSON and needs no torch to be shown.
 """

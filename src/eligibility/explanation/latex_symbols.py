@@ -1,4 +1,4 @@
-"""The letters of the field in LaTeX's math mode, by their Unicode names."""
+"""Greek letters, subscripts and names in LaTeX's math mode."""
 
 from __future__ import annotations
 
