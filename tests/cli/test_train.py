@@ -35,6 +35,17 @@ def run(*arguments: str, folder: Path) -> tuple[int, str, str]:
     return process.returncode, output, errors
 
 
+def test_what_an_update_may_take_is_said_beforehand(tmp_path: Path) -> None:
+    _, _, errors = run("train", "CartPole-v1", "--steps", "2000", folder=tmp_path)
+    assert errors.startswith(
+        "note: an update takes an episode of each of the 100 environments, which may be 50,000 "
+        "steps, more than --steps 2,000; fewer --environments make smaller updates\n"
+    )
+    few = ("--environments", "4", "--max-episode-steps", "20")
+    _, _, errors = run("train", "CartPole-v1", "--steps", "2000", *few, folder=tmp_path)
+    assert "note:" not in errors
+
+
 def test_train_and_evaluate_from_the_first_command_to_the_last(
     tmp_path: Path, eligibility: Command
 ) -> None:

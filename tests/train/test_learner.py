@@ -257,8 +257,8 @@ def test_equal_returns_leave_the_weights_alone() -> None:
             "Nonsense-v0",
             {},
             "`env`: got 'Nonsense-v0' (Environment `Nonsense` doesn't exist), expected the id of "
-            "a registered Gymnasium environment; check its spelling, or import the package that "
-            "registers it: package:Name-v0",
+            "a registered Gymnasium environment; check its spelling, or name the module that "
+            "registers it, module:Name-v0, or the file that has its class, file.py:Name",
         ),
         (
             HERE + "Words-v0",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
-from eligibility.errors import EligibilityError
+from eligibility.errors import EligibilityError, InvalidValueError
 from eligibility.train.learner import Reinforce
 
 
@@ -176,3 +177,49 @@ def test_a_checkpoint_asks_for_the_users_environment(tmp_path: Path) -> None:
     )
     with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):
         Reinforce.load(path)
+
+
+OWN = """
+import gymnasium
+from gymnasium.envs.classic_control import CartPoleEnv
+
+class Own(CartPoleEnv):
+    pass
+
+gymnasium.register("Own-v0", Own, max_episode_steps=70)
+"""
+
+
+@pytest.mark.parametrize(("env", "horizon"), [("{}:Own-v0", 70), ("{}.py:Own", 1000)])
+def test_an_environment_in_the_working_folder_is_found_by_module_and_by_file(
+    env: str, horizon: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    module = f"own_{horizon}"
+    (tmp_path / f"{module}.py").write_text(OWN, encoding="utf-8")
+    path = list(sys.path)
+    model = Reinforce(env.format(module), environments=4, steps=1).learn()
+    assert model.horizon == horizon
+    assert sys.path == path
+    loaded = Reinforce.load(
+        model.save(tmp_path / "own.safetensors"),
+        allow_modules=[module if horizon == 70 else f"{module}.py"],
+    )
+    assert loaded.evaluate(2).episodes == 2
+    gymnasium.registry.pop("Own-v0")
+
+
+@pytest.mark.parametrize(
+    ("env", "reason"),
+    [
+        ("absent.py:Own", "No such file or directory"),
+        ("here.py:Absent", "module 'here' has no attribute 'Absent'"),
+    ],
+)
+def test_a_file_or_name_that_is_not_there_is_told(
+    env: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here.py").write_text("", encoding="utf-8")
+    with pytest.raises(InvalidValueError, match=f"(?s)`env`.*{reason}.*file.py:Name"):
+        Reinforce(env)

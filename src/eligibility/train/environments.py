@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import importlib.util
+import os
+import sys
 import warnings
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eligibility.errors import InvalidValueError, MissingDependencyError
@@ -31,7 +35,8 @@ def make_vector(env: str, environments: int) -> VectorEnv[Any, Any, Any]:
 
     Where the environment comes with a vectorised implementation (``vector_entry_point``) that is
     taken, as by Gymnasium; else this process steps the copies in turn, each for one episode.
-    ``envpool:Name-v1`` is EnvPool's.
+    ``envpool:Name-v1`` is EnvPool's, ``module:Name-v0`` one that a module registers when it is
+    imported, from the working folder too, and ``file.py:Name`` a class or function in a file.
 
     Raises:
         MissingDependencyError: Gymnasium, or the package that the environment is in, is missing.
@@ -60,7 +65,10 @@ def _remedy(gymnasium: Any, env: str) -> str:
     close = difflib.get_close_matches(env.lower(), known, n=1, cutoff=0.75)
     if close:
         return f"did you mean {known[close[0]]}?"
-    return "check its spelling, or import the package that registers it: package:Name-v0"
+    return (
+        "check its spelling, or name the module that registers it, module:Name-v0, or the file "
+        "that has its class, file.py:Name"
+    )
 
 
 def module_of(env: str) -> str:
@@ -86,9 +94,11 @@ def _make_vector(gymnasium: Any, env: str, environments: int) -> VectorEnv[Any, 
         from eligibility.train.pool import EnvPoolVector
 
         return EnvPoolVector(name, environments)
+    if module.endswith(".py"):
+        return OneEpisodeVector([_in_file(module, name)] * environments)
     module = module or next((m for start, m in _MODULES.items() if name.startswith(start)), "")
     if module:
-        importlib.import_module(module)
+        _import(module)
     spec = gymnasium.spec(name)
     if spec.vector_entry_point is not None:
         vector: VectorEnv[Any, Any, Any] = gymnasium.make_vec(spec, num_envs=environments)
@@ -96,6 +106,26 @@ def _make_vector(gymnasium: Any, env: str, environments: int) -> VectorEnv[Any, 
     vector = OneEpisodeVector([partial(gymnasium.make, spec)] * environments)
     vector.spec = vector.envs[0].spec
     return vector
+
+
+def _import(module: str) -> None:
+    """Import a module; one in the working folder as well, but after those that are installed."""
+    before = list(sys.path)
+    sys.path.append(os.getcwd())
+    try:
+        importlib.import_module(module)
+    finally:
+        sys.path[:] = before
+
+
+def _in_file(path: str, name: str) -> Any:
+    """What a Python file calls ``name``."""
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    if spec is None or spec.loader is None:
+        raise ValueError("not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module, name)
 
 
 def horizon(vector: VectorEnv[Any, Any, Any], max_episode_steps: int | None) -> int:
