@@ -418,3 +418,15 @@ def test_there_must_be_something_to_squash() -> None:
     )
     with pytest.raises(InvalidValueError, match=f"^{re.escape(message)}$"):
         policy_for(spaces.Box(0, np.inf, (1,)), squash=True)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_the_noise_is_as_wide_at_first_as_asked_for(own: bool) -> None:
+    """3,200 draws around their means: the standard error of their deviation is 1.3 %."""
+    network = (lambda outputs: torch.nn.Linear(3, outputs)) if own else None
+    model = Reinforce("Pendulum-v1", network=network, environments=16, initial_deviation=0.3)
+    rollout = model.shards.collect(model.network, 0)
+    with torch.no_grad():
+        means = model.network(rollout.observations[rollout.alive])[:, :1]
+    deviation = float((rollout.actions[rollout.alive] - means).std())
+    assert deviation == pytest.approx(0.3, rel=0.05)

@@ -170,6 +170,12 @@ class Config:
         "Box actions as tanh of a normal number, which never leaves the bounds; without, they "
         "are normal numbers that are clipped on their way to the environment.",
     )
+    initial_deviation: float = _option(
+        1.0,
+        _POSITIVE,
+        "Of Box actions at first: the standard deviation, in halves of the range where the space "
+        "has bounds. It is learned from there.",
+    )
     mask_actions: bool = _option(
         True,
         Flag(),

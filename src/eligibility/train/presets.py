@@ -65,8 +65,13 @@ PRESETS: dict[str, dict[str, Any]] = {
     "Pendulum-v1": {**_CONTROL, "shorten_noisy_steps": True},
     "InvertedPendulum-v5": _CONTROL,
     "Hopper-v5": {**_CONTROL, "gae_lambda": 0.97},
-    # Few episodes an update, since each is a thousand steps.
-    "HalfCheetah-v5": {**_CONTROL, "environments": 8, "gae_lambda": 0.97},
+    # Few episodes an update, since each is a thousand steps. Force costs reward: begin with little.
+    "HalfCheetah-v5": {
+        **_CONTROL,
+        "environments": 8,
+        "gae_lambda": 0.97,
+        "initial_deviation": 0.3,
+    },
     "MiniGrid-Empty-5x5-v0": {**_GRID, "max_episode_steps": 100},
     "MiniGrid-Empty-8x8-v0": {**_GRID, "max_episode_steps": 256},
     "MiniGrid-DoorKey-5x5-v0": {**_GRID, "max_episode_steps": 250},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -148,6 +149,15 @@ def network_for(
     Raises:
         InvalidValueError: The config has options of the default network for a network of one's own.
     """
+    network = _network_for(observations, policy, body, config)
+    if network.constants is not None:  # ln σ
+        nn.init.constant_(network.constants, math.log(config.initial_deviation))
+    return network
+
+
+def _network_for(
+    observations: Observations, policy: Policy, body: Body | None, config: Config
+) -> Network | UserNetwork:
     seed, generator = derive(config.seed, Stream.INITIALISATION)
     normalize = config.normalize_observations
     if body is not None:
