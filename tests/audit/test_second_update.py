@@ -175,6 +175,11 @@ def test_a_fault_of_the_second_update_is_named_on_its_line(rule: str, tmp_path: 
 RIGHT = {
     "as it is": (KEPT, []),
     "clipped, two epochs": (SCORED, []),
+    "clipped, with a dimension more before the exponential, as in TorchRL": (
+        SCORED,
+        [("(log_probs - old).exp()", "(log_probs - old).unsqueeze(-1).exp()"),
+         ("for row in batch])\n    for", "for row in batch]).unsqueeze(-1)\n    for")],
+    ),
     "a running baseline of the batches before": (
         KEPT,
         [(LOSS, "    loss = -(gamma_t * scores * (returns - baseline)).sum()\n"
@@ -205,6 +210,13 @@ def test_what_may_be_carried_over_raises_no_alarm(name: str, tmp_path: Path) -> 
     assert not report.findings, report.text()
     assert report.verdict in ("unbiased", "convention")
     assert report.updates == 2
+
+
+def test_a_file_that_nothing_has_written_here_is_no_fault_of_the_update(tmp_path: Path) -> None:
+    missing = ("    opt.step()\n", "    opt.step()\n    open('video.mp4').close()\n")
+    report = audit(tmp_path, KEPT, missing)
+    assert not report.findings, report.text()
+    assert (report.verdict, report.updates) == ("unbiased", 1)
 
 
 def test_a_program_of_one_update_says_so(tmp_path: Path) -> None:

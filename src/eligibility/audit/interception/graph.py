@@ -17,6 +17,7 @@ MAX_NODES = 4000
 # Errors between a prediction and its target; a square is one if a difference is squared.
 _ERRORS = ("MseLossBackward0", "SmoothL1LossBackward0", "HuberLossBackward0", "L1LossBackward0")
 _SUMS = ("SubBackward0", "AddBackward0", "RsubBackward1")
+_PASSED = ("Clamp", "Sum", "Mean")  # of log-ratios, before the exponential
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
@@ -51,16 +52,29 @@ def _inputs(node: Any) -> list[Any]:
 def _ratio(node: Any) -> float | None:
     """Largest distance from 1 of exp(new − old) or new/old, where only the new one is attached."""
     inputs = _inputs(node)
-    if node.name() == "ExpBackward0" and inputs[0] is not None:
-        difference = inputs[0]
+    difference = exponentiated_difference(node)
+    if difference is not None:
         sides = _inputs(difference)
-        if difference.name() != "SubBackward0" or sides[0] is None or sides[1] is not None:
+        if sides[0] is None or sides[1] is not None:
             return None
         return float((node._saved_result.detach() - 1.0).abs().max())
     if divides_by_probabilities(node) and inputs[0].name() == "ExpBackward0":
         new, old = inputs[0]._saved_result.detach(), node._saved_other.detach()
         return float((new / old - 1.0).abs().max())
     return None
+
+
+def exponentiated_difference(node: Any) -> Any:
+    """The node of a − b if ``node`` is exp(a − b), which may be reshaped, clamped or summed first.
+
+    So it is in TorchRL, which adds a dimension, and where an action has several components.
+    """
+    if node.name() != "ExpBackward0":
+        return None
+    inner = _inputs(node)[0]
+    while inner is not None and (_reshapes(inner) or inner.name().startswith(_PASSED)):
+        inner = next((below for below in _inputs(inner) if below is not None), None)
+    return inner if inner is not None and inner.name() == "SubBackward0" else None
 
 
 def divides_by_probabilities(node: Any) -> bool:
@@ -115,8 +129,8 @@ def _through_shapes(node: Any) -> Iterator[Any]:
 
 
 def _reshapes(node: Any) -> bool:
-    words = ("Stack", "Cat", "View", "Reshape", "Squeeze", "Slice", "Select", "Index", "Expand",
-             "Transpose", "Permute", "ToCopy", "Neg", "Clone", "TBackward", "Copy")  # fmt: skip
+    words = ("Stack", "Cat", "View", "Reshape", "Squeeze", "Unsqueeze", "Slice", "Select", "Index",
+             "Expand", "Transpose", "Permute", "Neg", "Clone", "TBackward", "Copy")  # fmt: skip
     return any(word in node.name() for word in words)
 
 

@@ -12,7 +12,11 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from eligibility.audit.interception.graph import divides_by_probabilities, inspect_graph
+from eligibility.audit.interception.graph import (
+    divides_by_probabilities,
+    exponentiated_difference,
+    inspect_graph,
+)
 from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.patches import Patches
 from eligibility.audit.raised import precision_note
@@ -119,14 +123,10 @@ def _facts_of_graph(node: Any) -> set[str]:
         if node is None or node in seen:
             continue
         seen.add(node)
-        following = [inner for inner, _ in node.next_functions]
-        first = following[0] if following else None
-        if node.name() == "ExpBackward0" and first is not None and first.name() == "SubBackward0":
-            facts.add("ratio")
-        if divides_by_probabilities(node):
+        if exponentiated_difference(node) is not None or divides_by_probabilities(node):
             facts.add("ratio")
         facts |= {precision_note(made.dtype) for made in node._input_metadata}
-        waiting += following
+        waiting += [inner for inner, _ in node.next_functions]
     return facts - {""}
 
 

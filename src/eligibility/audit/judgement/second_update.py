@@ -274,9 +274,14 @@ def _failure(second: Case, rounds: Rounds) -> Finding | None:
         error = _error(second, "stale-graph", graph)
         kept = second.source.kept_list_line(_WITH_GRAPH) if second.source else 0
         return replace(error, line=kept) if kept and error.file == _path(second) else error
+    if any(trace.detail.startswith(_OF_FILES) for trace in failed):
+        return None  # a video that nothing recorded, a folder that is not there: none of the update
     if len(failed) >= len(traces) - 1:
         return _error(second, "second-update-fails", failed)
     return None
+
+
+_OF_FILES = ("FileNotFoundError", "FileExistsError", "PermissionError", "NotADirectoryError")
 
 
 # In the name of a list, or of what it is given: tensors with a graph.
