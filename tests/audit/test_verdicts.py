@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from torch import Tensor
 
 import eligibility as el
+from tests.audit.writing import audit_here
 
 
 def test_what_is_exact_in_expectation_is_never_biased() -> None:
@@ -39,3 +42,47 @@ def test_what_is_added_to_a_deviation_is_found_whatever_it_is(epsilon: float) ->
     report = el.audit_loss(over_its_deviation, episodes=2, discount=1.0, max_paths=60)
     assert report.verdict == "convention", report.text()
     assert report.conventions[0].name == "whitened"
+
+
+WHITENED = """
+import gymnasium as gym
+import torch
+from torch.distributions import Categorical
+
+env = gym.make("CartPole-v1")
+policy, critic = torch.nn.Linear(4, 2), torch.nn.Linear(4, 1)
+optimizer = torch.optim.Adam(policy.parameters())
+for _ in range(1):
+    observation, _ = env.reset()
+    log_probs, values, rewards, done = [], [], [], False
+    while not done:
+        observation = torch.tensor(observation, dtype=torch.float32)
+        choice = Categorical(logits=policy(observation))
+        action = choice.sample()
+        log_probs.append(choice.log_prob(action))
+        values.append(critic(observation).detach().squeeze())
+        observation, reward, terminated, truncated, _ = env.step(action.item())
+        rewards.append(reward)
+        done = terminated or truncated
+    returns, total = [], 0.0
+    for reward in reversed(rewards):
+        total = reward + 0.9 * total
+        returns.insert(0, total)
+    returns = torch.tensor(returns)
+    returns = (returns - returns.mean()) / (returns.std() + 1e-8)
+    loss = -(torch.stack(log_probs) * (returns - WEIGHT * torch.stack(values))).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("weight", [0, 1])
+def test_the_deviation_of_one_step_spoils_no_longer_episode(weight: int, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(WHITENED.replace("WEIGHT", str(weight)), encoding="utf-8")
+    report = audit_here(program, 60)
+    assert report.verdict == "convention", report.text()
+    assert [finding.rule for finding in report.findings] == ["std-of-one-element"]
+    named = {convention.name for convention in report.conventions}
+    assert named == {"gamma-t-dropped", "whitened"} | ({"baseline"} if weight else set())

@@ -209,7 +209,8 @@ class Candidate:
         with np.errstate(divide="ignore", invalid="ignore"):
             divisor = spread + self.epsilon
             # equal numbers: a program that divides by 0 is not finite, and a careful one gives 0
-            divided: Array = np.where(divisor == 0, 0.0, numbers / divisor)
+            none = (divisor == 0) | ~line.present
+            divided: Array = np.where(none, 0.0, numbers / divisor)
         return divided
 
     def undivided(self, credit: Array, line: Timeline) -> tuple[Array, Array | None]:

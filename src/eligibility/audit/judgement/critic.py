@@ -225,8 +225,14 @@ def fit_advantage(
 
     The entropy's gradient enters only where the fit without it is not within ``tolerance``.
     """
-    fit = _linear_fit if is_affine(form) else _fit_over_spread
-    return fit(evidence, line, form, tolerance)
+    solve = _linear_fit if is_affine(form) else _fit_over_spread
+    fit = solve(evidence, line, form, tolerance)
+    for _ in range(_REFINEMENTS if form.form.divides else 0):
+        if fit is None or not tolerance <= fit.residual < _PROMISING:
+            break
+        form, values = _refined(evidence, line, fit)
+        fit = _scaled_fit(evidence, line, form, values, tolerance)
+    return fit
 
 
 def spare_equations(evidence: Evidence, line: Timeline, form: Advantage) -> int:
@@ -338,11 +344,6 @@ def _fit_over_spread(
     fit = _scaled_fit(evidence, line, form, values, tolerance)
     if fit is None or fit.residual >= tolerance:  # one that is rounding would divide by itself
         form = replace(form, form=_with_epsilon(evidence, line, form, values))
-        fit = _scaled_fit(evidence, line, form, values, tolerance)
-    for _ in range(_REFINEMENTS):
-        if fit is None or not tolerance <= fit.residual < _PROMISING:
-            break
-        form, values = _refined(evidence, line, fit)
         fit = _scaled_fit(evidence, line, form, values, tolerance)
     return fit
 
