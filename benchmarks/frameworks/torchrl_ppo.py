@@ -3,7 +3,7 @@
 import torch
 from tensordict.nn import TensorDictModule
 from torch.distributions import Categorical
-from torchrl.collectors import SyncDataCollector
+from torchrl.collectors import Collector
 from torchrl.envs.libs.gym import GymEnv
 from torchrl.modules import ProbabilisticActor, ValueOperator
 from torchrl.objectives import ClipPPOLoss
@@ -19,7 +19,7 @@ actor = ProbabilisticActor(
 )
 values = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
 critic = ValueOperator(values, in_keys=["observation"])
-collector = SyncDataCollector(env, actor, frames_per_batch=4, total_frames=1000)
+collector = Collector(env, actor, frames_per_batch=4, total_frames=1000)
 advantage = GAE(gamma=0.99, lmbda=0.95, value_network=critic, average_gae=False)
 loss_module = ClipPPOLoss(actor, critic, clip_epsilon=0.2, entropy_coeff=0.01)
 optimizer = torch.optim.Adam(loss_module.parameters(), lr=1e-3)
