@@ -319,3 +319,20 @@ def test_mistakes_say_what_to_do(
     with pytest.raises(error) as caught:
         call()
     assert str(caught.value) == message
+
+
+def test_an_impossible_action_without_an_advantage_leaves_the_terms_of_its_row() -> None:
+    z = torch.tensor([[-torch.inf, 0.0, 1.0]], dtype=torch.float64)
+    other = torch.tensor([[-torch.inf, 1.0, 0.0]], dtype=torch.float64)
+    action, nothing = torch.tensor([0]), torch.zeros(1, dtype=torch.float64)
+    loss = el.reinforce_loss(z, action, nothing, z_loss_coef=0.5, reduction="none")
+    torch.testing.assert_close(loss, 0.5 * z.logsumexp(-1) ** 2)
+    clipped = el.clipped_policy_loss(
+        *(z, action, nothing, nothing),
+        ref_logits=other,
+        kl_coef=2.0,
+        kl_estimator="exact",
+        reduction="none",
+    )
+    p, q = (torch.distributions.Categorical(logits=x[:, 1:]) for x in (z, other))
+    torch.testing.assert_close(clipped, 2.0 * torch.distributions.kl_divergence(p, q))

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from eligibility.ops import _plain, _triton
+from eligibility.ops._second_derivatives import by_definition
 from eligibility.shapes import are_values_readable
 
 
@@ -95,15 +96,7 @@ def _gradient(ctx: Any, action: Tensor, upstream: tuple[Tensor | None, ...]) -> 
     (logits,) = ctx.saved_tensors
     rows = _triton.replaced(ctx.rows, logits=logits, action=action)
     if torch.is_grad_enabled() or not are_values_readable(*given):
-        with torch.enable_grad():
-            outputs = composed(rows)
-        used = [
-            (out, grad) for out, grad in zip(outputs, upstream, strict=True) if grad is not None
-        ]
-        (found,) = torch.autograd.grad(
-            [out for out, _ in used], (logits,), [grad for _, grad in used], create_graph=True
-        )
-        return found
+        return by_definition((logits,), lambda: composed(rows), upstream)[0]
     by_log_prob = upstream[0] if upstream[0] is not None else torch.zeros_like(given[0])
     return _triton.gradient(rows, ctx.results, by_log_prob, *upstream[1:])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -122,7 +122,7 @@ class LinearCall:
         if reduction == "sum":
             return summed_loss(*where, objective)
         count = (self.token != IGNORED).sum().clamp_min(1)
-        return summed_loss(*where, replace(objective, scale=1.0 / count.double()))
+        return summed_loss(*where, objective._replace(scale=1.0 / count.double()))
 
 
 def _part(tensor: Tensor, name: str, group: ProcessGroup | None) -> Tensor:

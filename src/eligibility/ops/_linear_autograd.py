@@ -17,6 +17,7 @@ from eligibility.ops._policy_objective import (
     TokenStatistics,
     Upstream,
 )
+from eligibility.ops._second_derivatives import by_definition
 from eligibility.ops._vocab_shard import ShardObjective, summed_gradient
 from eligibility.shapes import are_values_readable
 
@@ -110,9 +111,11 @@ class _Statistics(torch.autograd.Function):
         hidden, weight, bias, token, mask, *_ = ctx.saved_tensors
         head = ctx.head.again(weight, bias, mask)
         if torch.is_grad_enabled() or not is_sweepable(*given):
-            with torch.enable_grad():
-                outputs = head.statistics(hidden, token)[:4]
-            return (*_differentiable((hidden, weight, bias), outputs, upstream), None, None)
+
+            def definition() -> tuple[Tensor, ...]:
+                return tuple(head.statistics(hidden, token)[:4])
+
+            return (*by_definition((hidden, weight, bias), definition, upstream), None, None)
         log_prob = upstream[0] if upstream[0] is not None else torch.zeros_like(given[0])
         objective = Upstream(log_prob, *upstream[1:])
         result = _sweep(head, hidden, token, token != IGNORED, objective, _wants(ctx))
@@ -145,9 +148,12 @@ class _SummedLoss(torch.autograd.Function):
         nothing = (None,) * 3
         if torch.is_grad_enabled() or not is_sweepable(upstream):
             _check_whole(head)
-            with torch.enable_grad():
-                loss = _token_losses(head.statistics(hidden, token), token, ctx.objective).sum()
-            return (*_differentiable((hidden, weight, bias), (loss,), (upstream,)), *nothing)
+
+            def definition() -> tuple[Tensor]:
+                known = head.statistics(hidden, token)
+                return (_token_losses(known, token, ctx.objective).sum(),)
+
+            return (*by_definition((hidden, weight, bias), definition, (upstream,)), *nothing)
         gradients, ctx.gradients = ctx.gradients, None
         if gradients is None:  # a second backward over a retained graph
             gradients = _sweep_loss(head, hidden, token, ctx.objective, _wants(ctx))
@@ -155,24 +161,6 @@ class _SummedLoss(torch.autograd.Function):
         if not bool(upstream == 1):
             parts = [None if part is None else part.mul_(upstream) for part in parts]
         return (*parts, *nothing)
-
-
-def _differentiable(
-    inputs: tuple[Tensor | None, ...],
-    outputs: tuple[Tensor, ...],
-    upstream: tuple[Tensor | None, ...],
-) -> tuple[Tensor | None, ...]:
-    """Gradients by the definition, themselves part of the graph: for derivatives of gradients."""
-    given = [(o, g) for o, g in zip(outputs, upstream, strict=True) if g is not None]
-    needed = [i for i, part in enumerate(inputs) if part is not None and part.requires_grad]
-    found = torch.autograd.grad(
-        [output for output, _ in given],
-        [part for part in inputs if part is not None and part.requires_grad],
-        [gradient for _, gradient in given],
-        create_graph=True,
-    )
-    by_position = dict(zip(needed, found, strict=True))
-    return tuple(by_position.get(i) for i in range(len(inputs)))
 
 
 def _sweep_loss(

@@ -7,7 +7,6 @@ and gives value and gradient. It records nothing, and raises for what is impossi
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -39,7 +38,7 @@ def taker_of(loss: PolicyLoss, at_any_size: bool) -> Taker | None:
         return native
     is_bare = call.temperature == 1.0 and call.softcap is None
     is_single = call.action is not None and call.shape == call.raw.shape[:-1]
-    return plain if is_bare and is_single and loss.is_linear() else None
+    return plain if is_bare and is_single and loss.objective.is_linear else None
 
 
 def native(loss: PolicyLoss, out: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -60,7 +59,7 @@ def native(loss: PolicyLoss, out: Tensor | None) -> tuple[Tensor, Tensor]:
             reference=None if objective.kl_coef == 0.0 else _column(reference),
             scale_advantage=-scale,
             scale_bonus=-scale * objective.entropy_coef,
-            scale_square=scale * loss.z_loss_coef,
+            scale_square=scale * objective.z_loss_coef,
             scale_reference=scale * objective.kl_coef,
             clip=(1.0 - low, 1.0 + high),
             kl_estimator=_ESTIMATORS.get(objective.kl_estimator, 0),
@@ -86,9 +85,7 @@ def triton(loss: PolicyLoss, out: Tensor | None) -> tuple[Tensor, Tensor]:
     rows = call.kernel_rows(loss.reference)
     results = _triton.loss_and_gradient(
         rows,
-        replace(flat, token_weight=weight, scale=1.0),
-        kl_coef=loss.exact_kl_coef,
-        z_loss_coef=loss.z_loss_coef,
+        flat._replace(token_weight=weight, scale=1.0),
         out=None if out is None else out.view(rows.logits.shape),
     )
     call.check_possible(results.log_prob.reshape(call.shape), counts)

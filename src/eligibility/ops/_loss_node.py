@@ -18,6 +18,7 @@ from eligibility.ops._categorical_call import CategoricalCall
 from eligibility.ops._loss_backends import Taker, native
 from eligibility.ops._native_op import traced_loss
 from eligibility.ops._policy_objective import PolicyObjective
+from eligibility.ops._second_derivatives import by_definition
 from eligibility.ops._summed_loss import PolicyLoss, rebuilt
 from eligibility.ops.memory import logits_are_gone
 from eligibility.shapes import TENSOR_TYPES, are_values_readable
@@ -163,7 +164,7 @@ class _SmallLoss(torch.autograd.Function):
         if torch.is_grad_enabled() or not are_values_readable(upstream):
             logits, action, advantage = ctx.saved_tensors
             call = CategoricalCall(logits, action, None, None, None, 1.0, None)
-            loss = PolicyLoss(call, PolicyObjective(advantage, None, ctx.entropy_coef))
+            loss = PolicyLoss(call, PolicyObjective(advantage, entropy_coef=ctx.entropy_coef))
             return _differentiable(loss, upstream), None, None, None
         if gradient is None:  # a second backward over a retained graph
             logits, action, advantage = ctx.saved_tensors
@@ -185,11 +186,6 @@ def _scale(gradient: Tensor, upstream: Tensor) -> None:
         gradient.mul_(upstream)
 
 
-def _differentiable(loss: PolicyLoss, upstream: Tensor) -> Tensor:
+def _differentiable(loss: PolicyLoss, upstream: Tensor) -> Tensor | None:
     """The gradient at the logits by the definition, itself part of the graph."""
-    with torch.enable_grad():
-        value = loss.value()
-        (result,) = torch.autograd.grad(
-            value, loss.call.raw, upstream.to(value.dtype), create_graph=True
-        )
-    return result
+    return by_definition((loss.call.raw,), lambda: (loss.value(),), (upstream,))[0]

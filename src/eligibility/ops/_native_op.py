@@ -23,8 +23,14 @@ def traced_loss(loss: PolicyLoss) -> Tensor:
     value: Tensor
     value, _ = _operation(
         *loss.parts()[1][:-1],
-        [call.temperature, softcap, loss.z_loss_coef, objective.entropy_coef, objective.kl_coef],
-        list(objective.clip),
+        [
+            call.temperature,
+            softcap,
+            objective.entropy_coef,
+            *objective.clip,
+            objective.kl_coef,
+            objective.z_loss_coef,
+        ],
         objective.kl_estimator,
         loss.reduction,
     )
@@ -33,7 +39,7 @@ def traced_loss(loss: PolicyLoss) -> Tensor:
 
 _SCHEMA = (
     "(Tensor logits, Tensor? action, Tensor? counts, Tensor? mask, Tensor? kept, Tensor advantage, "
-    "Tensor? weight, Tensor? old, Tensor? reference, float[] numbers, float[] clip, "
+    "Tensor? weight, Tensor? old, Tensor? reference, float[] numbers, "
     "str kl_estimator, str reduction) -> (Tensor, Tensor)"
 )
 
@@ -50,16 +56,12 @@ def _operation(
     old: Tensor | None,
     reference: Tensor | None,
     numbers: list[float],
-    clip: list[float],
     kl_estimator: str,
     reduction: str,
 ) -> tuple[Tensor, Tensor]:
-    temperature, softcap, z_loss_coef, entropy_coef, kl_coef = numbers
-    constants = (
-        (temperature, softcap or None),
-        (entropy_coef, (clip[0], clip[1]), kl_coef, kl_estimator),
-        (reduction, z_loss_coef, 0.0),
-    )
+    temperature, softcap, entropy_coef, low, high, kl_coef, z_loss_coef = numbers
+    coefficients = (entropy_coef, (low, high), kl_coef, kl_estimator, z_loss_coef)
+    constants = ((temperature, softcap or None), coefficients, reduction)
     tensors = (logits, action, counts, mask, kept, advantage, weight, old, reference, None)
     return native(rebuilt(constants, tensors), None)
 

@@ -6,8 +6,9 @@ that is why one product with the unembedding is enough (see ``_linear_sweep``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -91,29 +92,37 @@ class Upstream:
         return Slopes(nothing, here.log_prob, here.entropy, here.log_normalizer, here.kl)
 
 
-_PER_TOKEN = ("advantage", "token_weight", "old_log_prob", "ref_log_prob")
-
-
-@dataclass(frozen=True)
-class PolicyObjective:
+class PolicyObjective(NamedTuple):
     """``−(surrogate + entropy_coef · entropy) + kl_coef · kl + z_loss_coef · log_normalizer²``,
-    times the token's weight.
+    times the token's weight: every coefficient and column of a loss, over logits or a linear head.
 
     Without ``old_log_prob`` the surrogate is ``A · log_prob``; with it, the clipped
     ``min(r A, clip(r) A)`` of the ratio ``r = exp(log_prob − old_log_prob)``. The KL is estimated
     from ``log_prob − ref_log_prob``, or "exact": it is then one of the row's statistics.
     """
 
-    advantage: Tensor  # [N]
-    token_weight: Tensor | None  # [N]
-    entropy_coef: float
-    old_log_prob: Tensor | None = None  # [N]
+    # Of each token, [N] or the shape of the call; `columns` are these.
+    advantage: Tensor
+    token_weight: Tensor | None = None
+    old_log_prob: Tensor | None = None
+    ref_log_prob: Tensor | None = None
+    # Of all; `coefficients` are these.
+    entropy_coef: float = 0.0
     clip: tuple[float, float] = (0.2, 0.2)
-    ref_log_prob: Tensor | None = None  # [N]
     kl_coef: float = 0.0
     kl_estimator: str = "k3"
     z_loss_coef: float = 0.0
     scale: Tensor | float = 1.0  # of every token, for a mean
+
+    @property
+    def columns(self) -> tuple[Tensor | None, ...]:
+        """What it has of each token."""
+        return self[:4]
+
+    @property
+    def coefficients(self) -> tuple[Any, ...]:
+        """What it has of all."""
+        return self[4:]
 
     @property
     def needs_entropy(self) -> bool:
@@ -137,39 +146,44 @@ class PolicyObjective:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """The per-token tensors it is made of."""
-        parts = (self.advantage, self.token_weight, self.old_log_prob, self.ref_log_prob)
-        return tuple(part for part in parts if part is not None)
+        """The columns that there are."""
+        return tuple(column for column in self.columns if column is not None)
+
+    def mapped(self, change: Callable[[Tensor], Tensor]) -> PolicyObjective:
+        """The same with its columns changed."""
+        columns = (None if column is None else change(column) for column in self.columns)
+        return PolicyObjective(*columns, *self.coefficients)  # type: ignore[arg-type]  # as they were
 
     def flattened(self) -> PolicyObjective:
         """The same with one axis of tokens."""
-        return replace(
-            self,
-            **{
-                name: tensor.reshape(-1)
-                for name in _PER_TOKEN
-                if (tensor := getattr(self, name)) is not None
-            },
-        )
+        return self.mapped(lambda column: column.reshape(-1))
 
     def factors(self) -> Tensor:
         """What the loss of each token is multiplied by."""
         ones = torch.ones_like(self.advantage) if self.token_weight is None else self.token_weight
         return ones * self.scale
 
-    def silent_rows(self) -> Tensor:
-        """Which tokens cannot contribute to loss and gradient, whatever their logits are."""
+    def silent_actions(self) -> Tensor:
+        """Which tokens' log-probabilities cannot contribute to the loss, whatever they are."""
         silent = torch.zeros_like(self.advantage, dtype=torch.bool)
-        if self.entropy_coef == 0.0 and self.kl_coef == 0.0 and self.z_loss_coef == 0.0:
+        if self.entropy_coef == 0.0 and (self.kl_coef == 0.0 or self.needs_kl):
             silent = self.advantage == 0
         return silent if self.token_weight is None else silent | (self.token_weight == 0)
+
+    def silent_rows(self) -> Tensor:
+        """Which tokens cannot contribute to loss and gradient, whatever their logits are."""
+        if self.z_loss_coef == 0.0 and not self.needs_kl:
+            return self.silent_actions()
+        if self.token_weight is not None:
+            return self.token_weight == 0
+        return torch.zeros_like(self.advantage, dtype=torch.bool)
 
     def loss(
         self,
         log_prob: Float[Tensor, "*batch"],
         entropy: Float[Tensor, "*own"],
-        log_normalizer: Float[Tensor, "*own"] | None = None,
-        kl: Float[Tensor, "*own"] | None = None,
+        log_normalizer: Float[Tensor, "*rows"] | None = None,
+        kl: Float[Tensor, "*here"] | None = None,
     ) -> Float[Tensor, "*batch"]:
         """The loss of each token, in operations that torch differentiates."""
         value = -self._surrogate(log_prob)
@@ -234,12 +248,7 @@ class PolicyObjective:
 
     def at(self, rows: Tensor | slice) -> PolicyObjective:
         """The objective of some of the tokens."""
-        tensors = {
-            name: getattr(self, name)[rows]
-            for name in _PER_TOKEN
-            if getattr(self, name) is not None
-        }
-        return replace(self, **tensors)
+        return self.mapped(lambda column: column[rows])
 
 
 def check_policy_coefficients(

@@ -13,7 +13,7 @@ from eligibility.ops._categorical_call import CategoricalCall
 from eligibility.ops._statistics import native_gradient, task_of
 from eligibility.shapes import TENSOR_TYPES, are_values_readable, check_logits
 
-_MOST_SMALL = 1 << 16  # logits
+_MOST_AT_ONCE = 1 << 16  # logits
 
 
 def native_sample(
@@ -70,7 +70,7 @@ def small_sample(logits: Tensor, generator: torch.Generator | None) -> tuple[Ten
     if not (
         type(logits) in TENSOR_TYPES
         and _cpu.knows(logits)
-        and 0 < logits.numel() <= _MOST_SMALL
+        and 0 < logits.numel() <= _MOST_AT_ONCE
         and _backend.pays(logits, one_pass=True)
         and _cpu.is_contiguous(logits)
         and logits.ndim > 0

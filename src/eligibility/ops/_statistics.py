@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from eligibility.ops import _backend, _cpu, _fused_rows, _plain
 from eligibility.ops._categorical_call import CategoricalCall, shaped_logits
 from eligibility.ops._cpu import RowTask
+from eligibility.ops._second_derivatives import by_definition
 from eligibility.shapes import are_values_readable
 
 
@@ -158,7 +160,8 @@ def native_gradient(
         return None
     is_plain = _cpu.serves(call.raw, *upstream)
     if torch.is_grad_enabled() or not (is_plain and are_values_readable(*upstream)):
-        return _differentiable(call, grad_log_prob, grad_entropy)
+        outputs = partial(_definition, call, grad_log_prob is not None)
+        return by_definition((call.raw,), outputs, (grad_log_prob, grad_entropy))[0]
     loss = _cpu.linear_loss(
         None if grad_log_prob is None else _flat(grad_log_prob, call.action, call.raw),
         None if grad_entropy is None else grad_entropy.reshape(-1),
@@ -168,24 +171,11 @@ def native_gradient(
     return found.gradient.view(call.raw.shape)
 
 
-def _differentiable(
-    call: CategoricalCall, grad_log_prob: Tensor | None, grad_entropy: Tensor | None
-) -> Tensor:
-    """The gradient at the logits by the definition, itself part of the graph."""
-    with torch.enable_grad():
-        log_probs = _plain.log_pmf(call.logits, call.mask)
-        pairs = []
-        if grad_log_prob is not None:
-            pairs.append((call.chosen(log_probs), grad_log_prob))
-        if grad_entropy is not None:
-            pairs.append((_plain.entropy(log_probs), grad_entropy))
-        (result,) = torch.autograd.grad(
-            [output for output, _ in pairs],
-            [call.raw],
-            [gradient for _, gradient in pairs],
-            create_graph=True,
-        )
-    return result
+def _definition(call: CategoricalCall, with_log_prob: bool) -> tuple[Tensor, Tensor]:
+    """log π of what was chosen, if it is asked for, and the entropy."""
+    log_probs = _plain.log_pmf(call.logits, call.mask)
+    entropy = _plain.entropy(log_probs)
+    return call.chosen(log_probs) if with_log_prob else entropy, entropy
 
 
 def task_of(call: CategoricalCall) -> RowTask:

@@ -171,8 +171,6 @@ def loss_and_gradient(
     rows: Rows,
     objective: Objective,
     *,
-    kl_coef: float = 0.0,
-    z_loss_coef: float = 0.0,
     own: Tensor | None = None,
     out: Tensor | None = None,
 ) -> Results:
@@ -180,15 +178,14 @@ def loss_and_gradient(
 
     Args:
         rows: The rows.
-        objective: The policy loss, whose KL is one of the estimators; or `Upstream` slopes.
-        kl_coef: Of the exact KL to ``rows.reference``.
-        z_loss_coef: Of ``log_normalizer²``.
+        objective: The policy loss, whose exact KL is that to ``rows.reference``; or `Upstream`
+            slopes.
         own: Raw logits of the actions, to be used in place of those in ``rows``, shape ``[N]``.
         out: Memory for the gradient; may be the logits themselves.
     """
     if out is None:
         out = torch.empty_like(rows.logits, memory_format=torch.contiguous_format)
-    return _launch_rows(rows, objective, own, out, kl_coef, z_loss_coef)
+    return _launch_rows(rows, objective, own, out)
 
 
 def gradient(
@@ -258,8 +255,6 @@ def _launch_rows(
     objective: Objective | None,
     own: Tensor | None,
     out: Tensor | None,
-    kl_coef: float = 0.0,
-    z_loss_coef: float = 0.0,
 ) -> Results:
     logits, count, categories = _unit_stride(rows.logits), *rows.logits.shape
     table = torch.empty((_RESULTS, count), dtype=torch.float32, device=logits.device)
@@ -276,10 +271,10 @@ def _launch_rows(
             objective.factors(), objective.advantage, objective.old_log_prob, objective.ref_log_prob
         )  # fmt: skip
         if objective.kl_coef != 0.0:
-            kl_coef, estimator = objective.kl_coef, _ESTIMATORS[objective.kl_estimator]
-        z_loss_coef = z_loss_coef or objective.z_loss_coef
+            estimator = _ESTIMATORS[objective.kl_estimator]
         numbers = (
-            objective.entropy_coef or None, *objective.clip, kl_coef or None, z_loss_coef or None
+            objective.entropy_coef or None, *objective.clip, objective.kl_coef or None,
+            objective.z_loss_coef or None,
         )  # fmt: skip
     reference, mask = _unit_stride_or_none(rows.reference), _mask(rows)
     tiling = _tiling(categories, logits.stride(0), reference is not None)

@@ -16,9 +16,10 @@ from eligibility.ops import _cpu
 from eligibility.ops._categorical_call import CategoricalCall
 from eligibility.ops._loss_backends import taker_of
 from eligibility.ops._loss_node import is_small
+from eligibility.ops._policy_objective import PolicyObjective
 from eligibility.ops._summed_loss import PolicyLoss, checked_objective, rebuilt
 from eligibility.ops.policy_loss import Reduction
-from eligibility.scalars import check_choice, check_numbers
+from eligibility.scalars import check_choice
 from eligibility.shapes import are_values_readable
 
 
@@ -80,9 +81,10 @@ def reinforce_gradient(
             pass
     check_choice(reduction, "reduction", ("mean", "sum"), "a gradient is that of one number")
     call = CategoricalCall.check(logits, action, counts, mask, temperature, softcap, ignore_index)
-    objective = checked_objective(call, advantage, weight, entropy_coef)
-    check_numbers(z_loss_coef=z_loss_coef)
-    loss = PolicyLoss(call, objective, reduction, z_loss_coef)
+    objective = PolicyObjective(
+        advantage, weight, entropy_coef=entropy_coef, z_loss_coef=z_loss_coef
+    )
+    loss = PolicyLoss(call, checked_objective(call, objective), reduction)
     if not are_values_readable(logits):
         return _transformed(loss)
     with torch.no_grad():

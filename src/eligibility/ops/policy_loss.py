@@ -22,13 +22,14 @@ from eligibility.ops._categorical_call import CategoricalCall, check_logits_argu
 from eligibility.ops._loss_backends import taker_of
 from eligibility.ops._loss_node import small_loss, taken_loss
 from eligibility.ops._policy_objective import (
+    PolicyObjective,
     check_estimated,
     check_policy_coefficients,
     check_reduction,
     check_unread,
 )
 from eligibility.ops._summed_loss import PolicyLoss, checked_objective
-from eligibility.scalars import check_flag, check_numbers
+from eligibility.scalars import check_flag
 from eligibility.shapes import are_values_readable, check_shape
 
 Reduction = Literal["none", "sequence", "mean", "sum"]
@@ -109,8 +110,10 @@ def reinforce_loss(
         if loss is not None:
             return loss
     call = CategoricalCall.check(logits, action, counts, mask, temperature, softcap, ignore_index)
-    objective = checked_objective(call, advantage, weight, entropy_coef)
-    return _result(PolicyLoss(call, objective, reduction, z_loss_coef), reuse_logits)
+    objective = PolicyObjective(
+        advantage, weight, entropy_coef=entropy_coef, z_loss_coef=z_loss_coef
+    )
+    return _result(PolicyLoss(call, checked_objective(call, objective), reduction), reuse_logits)
 
 
 def clipped_policy_loss(
@@ -177,19 +180,25 @@ def clipped_policy_loss(
     )
     call = CategoricalCall.check(logits, action, None, mask, temperature, softcap, ignore_index)
     clip = check_policy_coefficients(clip, kl_coef, kl_estimator)
-    is_exact = kl_estimator == "exact"
-    objective = checked_objective(
-        *(call, advantage, weight, entropy_coef, old_log_prob, ref_log_prob, clip),
-        *((0.0, "k3") if is_exact else (kl_coef, kl_estimator)),
+    objective = PolicyObjective(
+        advantage,
+        weight,
+        old_log_prob,
+        ref_log_prob,
+        entropy_coef=entropy_coef,
+        clip=clip,
+        kl_coef=kl_coef,
+        kl_estimator=kl_estimator,
+        z_loss_coef=z_loss_coef,
     )
-    if not is_exact:
+    objective, reference = checked_objective(call, objective), None
+    if kl_estimator == "exact":
+        check_unread(ref_log_prob, "ref_log_prob", kl_estimator, "ref_logits")
+        reference = _checked_reference(call, ref_logits)
+    else:
         check_estimated(kl_coef, ref_log_prob)
         check_unread(ref_logits, "ref_logits", kl_estimator, "ref_logits")
-        return _result(PolicyLoss(call, objective, reduction, z_loss_coef), reuse_logits)
-    check_unread(ref_log_prob, "ref_log_prob", kl_estimator, "ref_logits")
-    reference = _checked_reference(call, ref_logits)
-    loss = PolicyLoss(call, objective, reduction, z_loss_coef, reference, kl_coef)
-    return _result(loss, reuse_logits)
+    return _result(PolicyLoss(call, objective, reduction, reference), reuse_logits)
 
 
 def _checked_reference(call: CategoricalCall, ref_logits: Tensor | None) -> Tensor:
@@ -208,7 +217,6 @@ def _checked_reference(call: CategoricalCall, ref_logits: Tensor | None) -> Tens
 
 def _result(loss: PolicyLoss, reuse_logits: bool) -> Tensor:
     """By whatever takes the fewest passes over the logits."""
-    check_numbers(z_loss_coef=loss.z_loss_coef)
     check_reduction(loss.reduction, loss.call.raw.shape[:-1])
     check_flag(reuse_logits, "reuse_logits")
     taker = taker_of(loss, at_any_size=reuse_logits) if loss.is_gradient_wanted() else None
