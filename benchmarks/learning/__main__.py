@@ -30,7 +30,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.learning.run import ALGORITHMS, config, of_folder
+from benchmarks.learning.run import ALGORITHMS, is_current, of_folder
 from benchmarks.learning.tasks import TASKS, Task
 from benchmarks.learning.zoo import ZOO_COMMIT
 from eligibility.files import write_atomically
@@ -109,8 +109,7 @@ def measure(task: Task, algorithm: str, seed: int, folder: Path) -> None:
     path = folder / f"{task.file}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     results = json.loads(path.read_text("utf-8")) if path.exists() else header(task)
-    now = config(task)
-    results["runs"] = [run for run in results["runs"] if run.get("config", now) == now]
+    results["runs"] = [run for run in results["runs"] if is_current(run, task)]
     if any((run["algorithm"], run["seed"]) == (algorithm, seed) for run in results["runs"]):
         return
     made = ALGORITHMS[algorithm](task, seed)

@@ -11,14 +11,13 @@ import io
 import json
 import statistics
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.learning.record import FIRST_LOOK, GROWTH
-from benchmarks.learning.run import ALGORITHMS
+from benchmarks.learning.run import ALGORITHMS, as_json
 from benchmarks.learning.tasks import TASKS, Task
 from eligibility.files import write_atomically
 from eligibility.train.config import Config
@@ -169,12 +168,9 @@ def section(result: dict[str, Any]) -> str:
     """One environment: picture, options, every run."""
     name = result["environment"]
     task, ours = TASKS[name], runs_of(result, "REINFORCE")
-    defaults = asdict(Config(name))
-    options = {
-        key: value
-        for key, value in (ours[0]["config"] if ours else {}).items()
-        if value != json.loads(json.dumps(defaults.get(key)))
-    }
+    defaults = as_json(Config(name))
+    used = ours[0]["config"] if ours else {}
+    options = {key: value for key, value in used.items() if value != defaults.get(key)}
     flags = f"`{' '.join(map(written, options.items()))}`" if options else "as for all"
     goal = "No threshold" if task.threshold is None else f"Threshold {task.threshold:g}"
     load = max(run["load_average"][0] for run in result["runs"])

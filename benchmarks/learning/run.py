@@ -12,6 +12,7 @@ from typing import Any
 
 from benchmarks.learning.record import Record, exactly
 from benchmarks.learning.tasks import Task
+from eligibility.train.config import Config
 
 # Of a config, what does not say how to train, or is the run's own.
 _APART = {"env", "seed", "steps", "stop_at"}
@@ -62,12 +63,22 @@ def of_folder(task: Task, folder: Path) -> dict[str, Any]:
 
 def config(task: Task) -> dict[str, Any]:
     """How this package trains on the environment today, as JSON has it."""
-    from eligibility.train.config import Config
+    return as_json(Config.from_options(task.env, {}))
 
-    options = asdict(Config.from_options(task.env, {}))
-    kept = {name: value for name, value in options.items() if name not in _APART}
-    as_json: dict[str, Any] = json.loads(json.dumps(kept))
-    return as_json
+
+def is_current(run: dict[str, Any], task: Task) -> bool:
+    """Whether it is a peer's, or would be trained in the same way today.
+
+    An option that is newer than the run is one that it had at its default.
+    """
+    return "config" not in run or {**as_json(Config(task.env)), **run["config"]} == config(task)
+
+
+def as_json(options: Config) -> dict[str, Any]:
+    """The options that say how to train, as JSON has them."""
+    kept = {name: value for name, value in asdict(options).items() if name not in _APART}
+    found: dict[str, Any] = json.loads(json.dumps(kept))
+    return found
 
 
 def peer(algorithm: str) -> Callable[[Task, int], dict[str, Any]]:

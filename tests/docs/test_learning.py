@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.learning import blackjack, report
 from benchmarks.learning.record import Record
+from benchmarks.learning.run import config, is_current
 from benchmarks.learning.tasks import TASKS
 
 DOCS = Path(__file__).parents[2] / "docs" / "learning"
@@ -93,6 +94,17 @@ def test_a_run_that_fails_counts_with_its_limit() -> None:
     assert cell == "≥ 30 s [10, 60], 2 of 3"
     assert report.need(TASKS["CartPole-v1"], runs, "A2C", "greedy") == "not run"
     assert report.need(TASKS["CartPole-v1"], runs[2:], "REINFORCE", "greedy") == "(470)"
+
+
+def test_a_run_is_made_again_when_the_package_trains_otherwise() -> None:
+    task = TASKS["CartPole-v1"]
+    now = config(task)
+    older = {name: value for name, value in now.items() if name != "schedule"}
+    assert is_current({"config": now}, task)
+    assert is_current({"config": older}, task)  # from before there was that option
+    assert not is_current({"config": {**now, "schedule": "linear"}}, task)
+    assert not is_current({"config": {**older, "learning_rate": 0.1}}, task)
+    assert is_current({"algorithm": "PPO"}, task)
 
 
 def test_blackjack_is_known_exactly() -> None:
