@@ -53,6 +53,7 @@ _PUBLIC = {
     "StateValue": "eligibility.reinforce.baselines",
     "PerWeight": "eligibility.reinforce.per_weight",
     "Callback": "eligibility.train.callbacks",
+    "KeepBest": "eligibility.train.best",
     "Reinforce": "eligibility.train.learner",
     "Counts": "eligibility.spaces.counts",
     "AuditReport": "eligibility.audit.reporting.report",

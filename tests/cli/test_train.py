@@ -46,6 +46,20 @@ def test_what_an_update_may_take_is_said_beforehand(tmp_path: Path) -> None:
     assert "note:" not in errors
 
 
+def test_the_best_policy_is_kept_in_the_run_folder(tmp_path: Path) -> None:
+    few = ("--environments", "4", "--steps", "600", "--keep-best", "2", "--out", "run")
+    status, _, errors = run("train", "CartPole-v1", *few, folder=tmp_path)
+    assert status == 0, errors
+    status, output, errors = run("evaluate", "run/best.safetensors", folder=tmp_path)
+    assert status == 0, errors
+    assert "greedy" in output
+    status, _, errors = run(
+        "train", "CartPole-v1", *few[:-1], "other", "--keep-best", "0", folder=tmp_path
+    )
+    assert status == 2
+    assert "got 0" in errors
+
+
 def test_train_and_evaluate_from_the_first_command_to_the_last(
     tmp_path: Path, eligibility: Command
 ) -> None:

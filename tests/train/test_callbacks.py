@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from eligibility.errors import EligibilityError, InvalidTypeError, MissingDependencyError
+from eligibility.train.best import KeepBest
 from eligibility.train.callbacks import Callback
 from eligibility.train.learner import Reinforce
 from eligibility.train.progress import Progress
@@ -89,3 +92,43 @@ def test_weights_and_biases_hears_of_every_rollout(monkeypatch: pytest.MonkeyPat
     Reinforce("CartPole-v1", environments=4).learn(total_steps=300, callback=listeners)
     steps = [(progress.steps, progress.episodes) for progress in curve]
     assert heard == [("CartPole-v1", "project", "offline"), *steps, "finished"]
+
+
+def test_the_best_policy_is_kept_and_not_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Returns 3, 9, 5 in turn: the second policy is that of the file, and training is the same."""
+    returns = iter([3.0, 9.0, 5.0])
+    monkeypatch.setattr(
+        Reinforce, "evaluate", lambda *_: SimpleNamespace(mean_return=next(returns))
+    )
+    weights = []
+    best = KeepBest(tmp_path / "best.safetensors", every=2)
+    model = Reinforce("CartPole-v1", environments=4, stop_at=1e9)
+
+    def note(progress: Progress) -> bool:
+        weights.append([weight.detach().clone() for weight in model.network.parameters()])
+        return progress.updates < 7
+
+    model.learn(callback=[best, note])
+    kept = Reinforce.load(best.path)
+    assert (best.best_return, best.best_steps) == (9.0, kept.progress.steps)
+    assert kept.progress.updates == 4
+    assert all(map(torch.equal, kept.network.parameters(), weights[3]))
+    alone = Reinforce("CartPole-v1", environments=4, stop_at=1e9)
+    alone.learn(callback=lambda progress: progress.updates < 7)
+    assert all(map(torch.equal, alone.network.parameters(), weights[-1]))
+
+
+def test_looking_at_the_policy_leaves_the_training_as_it_is(tmp_path: Path) -> None:
+    trained = []
+    for listeners in ([], [KeepBest(tmp_path / "best.safetensors", every=1, episodes=3)]):
+        model = Reinforce("CartPole-v1", environments=4, normalize_observations=True)
+        model.learn(callback=[*listeners, lambda progress: progress.updates < 4])
+        trained.append([weight.detach() for weight in model.network.parameters()])
+    assert all(map(torch.equal, *trained))
+
+
+def test_a_look_every_zero_updates_is_refused() -> None:
+    with pytest.raises(EligibilityError, match="`every`: got 0"):
+        KeepBest("best.safetensors", every=0)

@@ -47,6 +47,7 @@ def train(
     video: Path | None,
     allow_module: list[str] | None,
     max_seconds: float | None,
+    keep_best: int | None,
     json_: bool,
     **options: Any,
 ) -> int:
@@ -78,6 +79,7 @@ def train(
         check_writable(video)
     from rich.console import Console
 
+    from eligibility.train.best import BEST, KeepBest
     from eligibility.train.display import ProgressDisplay
     from eligibility.train.learner import Reinforce
     from eligibility.train.run_folder import RunFolder, load_run
@@ -103,6 +105,8 @@ def train(
         folder = RunFolder(resume, model, resume=True)
     else:
         folder = RunFolder(out or _default_folder(model.config), model)
+    if keep_best is not None:
+        listeners.append(KeepBest(folder.path / BEST, every=keep_best))
     console = Console(stderr=True)
     for note in folder.notes:
         typer.echo(f"warning: {note}", err=True)
@@ -221,6 +225,12 @@ OWN = (
         "Go on with the run in this folder; only --steps, --stop-at, --threads may change.",
     ),
     option("max_seconds", float, "Stop after this many seconds of training. Default: no limit."),
+    option(
+        "keep_best",
+        int,
+        "Play the greedy policy every so many updates, and keep the best in the run folder, in "
+        "best.safetensors.",
+    ),
     parameter("allow_module", AllowModule, None),
     option("video", Path, "Film an episode of the trained policy afterwards: .gif, or .mp4."),
     option("wandb", str, "Also log to this project of Weights & Biases."),

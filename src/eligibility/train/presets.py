@@ -59,8 +59,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         "natural_gradient": 0.01,
         "steps": 200_000,
     },
-    # Nothing is paid before the first success: steps of a constant length find it.
-    "MountainCar-v0": {**_CONTROL, "gae_lambda": 0.97},
+    # Nothing is paid before the first success: long steps of a constant length find it.
+    "MountainCar-v0": {**_CONTROL, "natural_gradient": 0.1, "gae_lambda": 0.97},
     # A reward at every step tells signal from noise.
     "Pendulum-v1": {**_CONTROL, "shorten_noisy_steps": True},
     "InvertedPendulum-v5": _CONTROL,
