@@ -34,8 +34,8 @@ Ratios compare methods that took turns in the same run, so they hold better than
 which other programs on the machine lengthen. `eligibility bench` measures the first section on
 your machine; the other scripts are in `benchmarks/`.
 
-Nothing here was timed on a GPU: the Triton kernels wait for one
-(`python -m benchmarks.triton_kernels`).
+**On a GPU everything is experimental.** The Triton kernels compile, and their numbers are right in
+the interpreter; nothing was timed on a GPU (`python -m benchmarks.triton_kernels` does it).
 """
 
 

@@ -185,7 +185,8 @@ def test_kernels_leave_to_others_what_they_cannot_do() -> None:
 
 
 def test_backends_say_whether_triton_serves_and_why_not() -> None:
-    assert _backend.describe()["cuda"].startswith(f"Triton {_triton.version()} kernels for float32")
+    served = _backend.describe()["cuda"]
+    assert served.startswith(f"experimental Triton {_triton.version()} kernels for float32")
     with mock.patch.object(_triton, "find_spec", return_value=None):
         _triton.unavailable.cache_clear()
         told, serves = _backend.describe()["cuda"], _triton.unavailable() is None

@@ -83,5 +83,5 @@ def _describe_cuda(plain: str) -> str:
     if reason is not None:
         return f"{plain} ({reason})"
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "no such device here"
-    kernels = f"Triton {_triton.version()} kernels for float32, bfloat16 and float16"
+    kernels = f"experimental Triton {_triton.version()} kernels for float32, bfloat16, float16"
     return f"{kernels} ({device}); else {plain}"

@@ -3,6 +3,9 @@
 Beyond what the other backends do for rows, soft-cap, temperature and the whole policy loss happen
 inside the kernel, so that the raw logits are read once, or twice where a row is too long to keep.
 `interpreted` runs the same kernels on the processor, slowly, for tests.
+
+Experimental: the kernels compile and give the right numbers in the interpreter; nobody has timed
+them on a GPU.
 """
 
 from __future__ import annotations
