@@ -52,7 +52,7 @@ from torch.distributions import Categorical
 env = gym.make("CartPole-v1")
 policy, critic = torch.nn.Linear(4, 2), torch.nn.Linear(4, 1)
 optimizer = torch.optim.Adam(policy.parameters())
-for _ in range(1):
+for _ in range(1000):
     observation, _ = env.reset()
     log_probs, values, rewards, done = [], [], [], False
     while not done:

@@ -327,7 +327,7 @@ def _fit(
         credit = float(np.linalg.norm(np.einsum("pi,pid->pd", alone, evidence.eligibility)))
         if abs(fit.scale) * credit < _SHARE * float(np.linalg.norm(evidence.ascent)):
             return None  # the values alone explain it
-        return Match(form, use, fit.scale, fit.entropy, fit.residual, fit.values)
+        return Match(fit.advantage, use, fit.scale, fit.entropy, fit.residual, fit.values)
     if form.divides:
         undivided = form.undivided(form.credit.of(line, form.discount), line)
         known = with_epsilon(form, undivided, evidence, line)
