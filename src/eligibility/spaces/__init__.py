@@ -6,12 +6,12 @@ and the trainer's encodings and policies rest on these.
 """
 
 from eligibility.spaces.box import Numbers
-from eligibility.spaces.composite import leaves_of, parts_of, put_together
 from eligibility.spaces.counts import Counts, Units
 from eligibility.spaces.discrete import Index
 from eligibility.spaces.kind import ALWAYS, FREE, NEVER, Kind, kind_of
 from eligibility.spaces.multi_binary import Bits
 from eligibility.spaces.multi_discrete import Indices
+from eligibility.spaces.parts import leaves_of, parts_of, put_together
 
 __all__ = [
     "ALWAYS",

@@ -6,8 +6,8 @@ from typing import Any
 
 from eligibility.errors import EligibilityError, InvalidTypeError, InvalidValueError
 from eligibility.spaces import kind_of, parts_of
-from eligibility.train.policies.composite import CompositePolicy
 from eligibility.train.policies.gaussian import SquashedGaussianPolicy
+from eligibility.train.policies.parts import CompositePolicy
 from eligibility.train.policies.policy import Policy, policy_of
 
 
