@@ -16,12 +16,12 @@ from eligibility.ops._cpu import Loss
 from eligibility.ops._statistics import task_of
 from eligibility.ops._summed_loss import PolicyLoss
 
-Taker = Callable[[PolicyLoss, Tensor | None], tuple[Tensor, Tensor]]
+Backend = Callable[[PolicyLoss, Tensor | None], tuple[Tensor, Tensor]]
 
 _ESTIMATORS = {"k1": 1, "k2": 2, "k3": 3}
 
 
-def taker_of(loss: PolicyLoss, at_any_size: bool) -> Taker | None:
+def backend_of(loss: PolicyLoss, at_any_size: bool) -> Backend | None:
     """The backend that takes ``loss`` in one pass; None: none, or it does not pay."""
     if loss.reduction not in ("mean", "sum"):
         return None

@@ -15,7 +15,7 @@ from torch import Tensor
 from eligibility.errors import InvalidTypeError
 from eligibility.ops import _backend, _cpu, _triton
 from eligibility.ops._categorical_call import CategoricalCall
-from eligibility.ops._loss_backends import Taker, native
+from eligibility.ops._loss_backends import Backend, native
 from eligibility.ops._native_op import traced_loss
 from eligibility.ops._policy_objective import PolicyObjective
 from eligibility.ops._second_derivatives import by_definition
@@ -28,14 +28,14 @@ _MOST_SMALL = 1 << 21
 _INFINITY = float("inf")
 
 
-def taken_loss(loss: PolicyLoss, taker: Taker, reuse_logits: bool) -> Tensor:
-    """The loss, differentiable in the logits alone, with its gradient taken by ``taker``."""
+def loss_with_gradient(loss: PolicyLoss, backend: Backend, reuse_logits: bool) -> Tensor:
+    """The loss, differentiable in the logits alone, with its gradient taken by ``backend``."""
     if _backend.is_only_traced():
         return traced_loss(loss)
     apply: Any = _LossInPlace.apply if reuse_logits else _Loss.apply
-    if taker is native and not reuse_logits:
+    if backend is native and not reuse_logits:
         apply = _apply_native
-    result: Tensor = apply(loss, taker, *loss.parts()[1])
+    result: Tensor = apply(loss, backend, *loss.parts()[1])
     return result
 
 
@@ -43,10 +43,10 @@ class _Loss(torch.autograd.Function):
     """The loss; its tensors are arguments so that torch keeps them, and notices their changes."""
 
     @staticmethod
-    def forward(ctx: Any, loss: PolicyLoss, taker: Taker, *tensors: Tensor | None) -> Tensor:
+    def forward(ctx: Any, loss: PolicyLoss, backend: Backend, *tensors: Tensor | None) -> Tensor:
         ctx.save_for_backward(*tensors)
-        ctx.numbers, ctx.taker = loss.parts()[0], taker
-        value, ctx.gradient = taker(loss, None)
+        ctx.numbers, ctx.backend = loss.parts()[0], backend
+        value, ctx.gradient = backend(loss, None)
         return value
 
     @staticmethod
@@ -58,7 +58,7 @@ class _Loss(torch.autograd.Function):
             # Nobody else holds the gradient of the first call yet: it may be scaled in place.
             gradient, ctx.gradient = ctx.gradient, None
             if gradient is None:
-                gradient = ctx.taker(rebuilt(ctx.numbers, ctx.saved_tensors), None)[1]
+                gradient = ctx.backend(rebuilt(ctx.numbers, ctx.saved_tensors), None)[1]
             _scale(gradient, upstream)
         return (None, None, gradient, *_NOTHING_BEHIND)
 
@@ -71,9 +71,9 @@ class _LossInPlace(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, loss: PolicyLoss, taker: Taker, logits: Tensor, *_: Tensor | None
+        ctx: Any, loss: PolicyLoss, backend: Backend, logits: Tensor, *_: Tensor | None
     ) -> Tensor:
-        value, ctx.gradient = taker(loss, logits.detach())
+        value, ctx.gradient = backend(loss, logits.detach())
         # The kernel writes behind torch's back; so a node that kept the logits for itself raises.
         torch.autograd.graph.increment_version(logits)
         return value

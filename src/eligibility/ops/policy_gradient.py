@@ -14,7 +14,7 @@ from torch import Tensor
 from eligibility.errors import InvalidTypeError
 from eligibility.ops import _cpu
 from eligibility.ops._categorical_call import CategoricalCall
-from eligibility.ops._loss_backends import taker_of
+from eligibility.ops._loss_backends import backend_of
 from eligibility.ops._loss_node import is_small
 from eligibility.ops._policy_objective import PolicyObjective
 from eligibility.ops._summed_loss import PolicyLoss, checked_objective, rebuilt
@@ -88,9 +88,9 @@ def reinforce_gradient(
     if not are_values_readable(logits):
         return _transformed(loss)
     with torch.no_grad():
-        taker = taker_of(loss, at_any_size=False)
-        if taker is not None:
-            return taker(loss, None)
+        backend = backend_of(loss, at_any_size=False)
+        if backend is not None:
+            return backend(loss, None)
     return _differentiated(loss)
 
 

@@ -19,8 +19,8 @@ from eligibility.arguments import check_given, check_tensors
 from eligibility.errors import InvalidValueError
 from eligibility.ops import _cpu
 from eligibility.ops._categorical_call import CategoricalCall, check_logits_arguments
-from eligibility.ops._loss_backends import taker_of
-from eligibility.ops._loss_node import small_loss, taken_loss
+from eligibility.ops._loss_backends import backend_of
+from eligibility.ops._loss_node import loss_with_gradient, small_loss
 from eligibility.ops._policy_objective import (
     PolicyObjective,
     check_estimated,
@@ -219,13 +219,13 @@ def _result(loss: PolicyLoss, reuse_logits: bool) -> Tensor:
     """By whatever takes the fewest passes over the logits."""
     check_reduction(loss.reduction, loss.call.raw.shape[:-1])
     check_flag(reuse_logits, "reuse_logits")
-    taker = taker_of(loss, at_any_size=reuse_logits) if loss.is_gradient_wanted() else None
+    backend = backend_of(loss, at_any_size=reuse_logits) if loss.is_gradient_wanted() else None
     if reuse_logits:
-        _check_reusable(loss, taker is not None)
-    return loss.value() if taker is None else taken_loss(loss, taker, reuse_logits)
+        _check_reusable(loss, backend is not None)
+    return loss.value() if backend is None else loss_with_gradient(loss, backend, reuse_logits)
 
 
-def _check_reusable(loss: PolicyLoss, is_taken: bool) -> None:
+def _check_reusable(loss: PolicyLoss, has_backend: bool) -> None:
     """Raise where the gradient cannot take the place of the logits."""
     call, logits = loss.call, loss.call.raw
     reasons = {
@@ -234,7 +234,7 @@ def _check_reusable(loss: PolicyLoss, is_taken: bool) -> None:
         "a soft-cap or a temperature": not (_cpu.serves(logits) or call.is_fusable)
         and call.logits is not logits,
         "a transformed or traced call": not are_values_readable(logits),
-        "a loss whose gradient is not known on the way forward": not is_taken,
+        "a loss whose gradient is not known on the way forward": not has_backend,
     }
     for reason, holds in reasons.items():
         if holds:
