@@ -52,7 +52,6 @@ FAULTS = (
             "[hunkim/ReinforcementZeroToAll#1](https://github.com/hunkim/ReinforcementZeroToAll/issues/1): "
             "each reward was discounted, and none was added to the one before it."
         ),
-        look=("reward", "rewards"),
     ),
     Fault(
         id="reversed-returns",
@@ -68,7 +67,6 @@ FAULTS = (
             "[PacktPublishing/Tensorflow-2-Reinforcement-Learning-Cookbook#27](https://github.com/PacktPublishing/Tensorflow-2-Reinforcement-Learning-Cookbook/issues/27): "
             "`reverse()` stood inside the loop that collects the returns."
         ),
-        look=_RETURNS,
     ),
     Fault(
         id="shifted-rewards",
@@ -77,7 +75,6 @@ FAULTS = (
         fix="rewards.append(reward)  # after env.step: at index t the reward that follows action t",
         example="rewards.append(reward)      # before env.step: the reward of the step before",
         seen_in="[openai/spinningup#50](https://github.com/openai/spinningup/issues/50).",
-        look=("cat+returns", "roll", "returns", "append"),
     ),
     Fault(
         id="rewards-so-far",
@@ -89,7 +86,6 @@ FAULTS = (
             "[mohmdelsayed/streaming-drl#3](https://github.com/mohmdelsayed/streaming-drl/issues/3): "
             "the return of a state was the discounted sum of past rewards."
         ),
-        look=("cumsum", "sum+returns"),
     ),
     Fault(
         id="discount-from-the-end",
@@ -152,22 +148,10 @@ FAULTS = (
         fix="returns = np.zeros(len(rewards), dtype=np.float64)",
         example="returns = np.zeros_like(actions)      # an integer array",
         note=(
-            "Beside a critic the integer has V(s) subtracted from it, and the weights "
-            "are not integers: then the weights of the same state differ by whole numbers."
+            "Small changes of the rewards change no weight, and large ones make them jump. So it is "
+            "told where a critic's value is subtracted, which makes the weights no integers."
         ),
         seen_in="[MorvanZhou/Reinforcement-learning-with-tensorflow#128](https://github.com/MorvanZhou/Reinforcement-learning-with-tensorflow/issues/128).",
-        look=(
-            "long",
-            "int",
-            "int32",
-            "int64",
-            "LongTensor",
-            "IntTensor",
-            "astype",
-            "zeros_like",
-            "zeros",
-            "empty_like",
-        ),
     ),
     Fault(
         id="return-carried-over-episodes",
@@ -182,7 +166,6 @@ FAULTS = (
             "    running = reward + gamma * running"
         ),
         seen_in="[nikhilbarhate99/PPO-PyTorch#8](https://github.com/nikhilbarhate99/PPO-PyTorch/issues/8).",
-        look=("running", "R", "discounted_reward"),
     ),
     Fault(
         id="return-carried-over-actors",
@@ -194,7 +177,6 @@ FAULTS = (
             "    running = reward + gamma * running"
         ),
         seen_in="[pytorch/examples#1422](https://github.com/pytorch/examples/issues/1422).",
-        look=_RETURNS,
     ),
     Fault(
         id="autoreset-step-trained-on",

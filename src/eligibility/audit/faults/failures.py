@@ -20,7 +20,6 @@ FAULTS = (
             "widespread `(R - R.mean()) / (R.std() + eps)` has it on episodes of one "
             "step."
         ),
-        look=("std",),
     ),
     Fault(
         id="non-finite-gradient",

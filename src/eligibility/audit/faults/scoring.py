@@ -16,7 +16,6 @@ FAULTS = (
             "70518](https://cs.stackexchange.com/questions/70518/why-do-we-use-the-log-in-gradient-based-reinforcement-algorithms) "
             "asks what the logarithm is for."
         ),
-        look=("log_prob", "exp"),
     ),
     Fault(
         id="scored-other-action",
@@ -187,6 +186,5 @@ FAULTS = (
             "[kengz/SLM-Lab#133](https://github.com/kengz/SLM-Lab/issues/133) "
             "(`torch.tensor` of log-probabilities), ReLeaSE#39 (detached)."
         ),
-        look=("detach+log", "tensor+log", "detach", "no_grad", "item", "data"),
     ),
 )

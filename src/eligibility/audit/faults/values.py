@@ -108,6 +108,5 @@ FAULTS = (
             "[Farama-Foundation/Gymnasium#1494](https://github.com/Farama-Foundation/Gymnasium/issues/1494) "
             "(the target)."
         ),
-        look=("advantage", "values", "value"),
     ),
 )

@@ -121,9 +121,12 @@ def _origin(case: Case, match: Match | None) -> str:
 
 def _critic(case: Case) -> str:
     """Which critic's values may enter the advantages; see `find_match`."""
-    if not case.critic:
-        return "no"
-    return "trained" if has_critic(case.survey) else "fitted"
+    return "fitted" if case.critic and _trained(case) == "no" else _trained(case)
+
+
+def _trained(case: Case) -> str:
+    """The same without values that no optimizer trains."""
+    return "trained" if case.critic and has_critic(case.survey) else "no"
 
 
 def _with_ignored_actions(case: Case, finite: Booleans) -> Match | None:
@@ -134,7 +137,8 @@ def _with_ignored_actions(case: Case, finite: Booleans) -> Match | None:
     evidence = gather(case.survey, ignored=True)
     if evidence is None or not evidence.scored:
         return None
-    return find_match(evidence.where(finite), case.constants, case.tolerance, _critic(case))
+    constants = replace(case.constants, told=None)  # it was measured without them
+    return find_match(evidence.where(finite), constants, case.tolerance, _trained(case))
 
 
 def _with_one_component(case: Case, finite: Booleans) -> tuple[Match | None, int, int]:
@@ -142,11 +146,12 @@ def _with_one_component(case: Case, finite: Booleans) -> tuple[Match | None, int
     call = executing_call(case.survey.traces)
     steps = (step for trace in case.survey.traces for step in trace.steps)
     components = max((len(executed_draws(step, call)) for step in steps), default=0)
+    constants = replace(case.constants, told=None)  # it was measured with all of them
     for number in range(components if components > 1 else 0):
         evidence = gather(case.survey, component=number)
         if evidence is not None and evidence.scored:
             kept = evidence.where(finite)
-            match = find_match(kept, case.constants, case.tolerance, _critic(case))
+            match = find_match(kept, constants, case.tolerance, _trained(case))
             if match is not None:
                 return match, number + 1, components
     return None, 0, components

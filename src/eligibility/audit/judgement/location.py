@@ -8,39 +8,30 @@ from functools import partial
 
 from eligibility.audit.faults import FAULTS
 from eligibility.audit.judgement import clues
-from eligibility.audit.judgement.losses import Loss, find_loss
+from eligibility.audit.judgement.losses import find_loss
+from eligibility.audit.judgement.places import BLAME
 from eligibility.audit.judgement.pointers import (
     action_line,
     element_line,
     scored_line,
-    statement_at,
     update_call,
 )
 from eligibility.audit.judgement.source import (
     Source,
-    assigned_names,
-    is_accumulation,
     mentioned_names,
 )
 from eligibility.audit.running.survey import Survey
 from eligibility.audit.trace import Trace
 
-# Faults in how the returns are stored, and those in how they are accumulated.
-_STORED = ("reversed-returns",)
-_CARRIED = ("return-carried-over-episodes", "return-carried-over-actors")
-_IN_PRODUCT = ("mean-log-prob-times-sum-of-returns", "broadcast")
+# Faults of what the loss is made of, and those whose numbers tell where they are: see `places`.
 _IN_LOSS = (
     "returns-unused",
     "probability-not-log-probability",
     "unexplained",
     "autoreset-step-trained-on",
 )
-# Rewards that were stored rightly may have these.
-_MISUSED = ("immediate-reward", "shifted-rewards")
 # What tells of a fault whose words are nowhere in the text.
 _CLUES = {
-    "rewards-so-far": clues.forward_sum_line,
-    "non-finite-gradient": clues.divided_line,
     "bootstrapped-after-termination": clues.next_value_line,
     "truncation-as-termination": clues.next_value_line,
 }
@@ -73,20 +64,18 @@ def locate(
 def _line(rule: str, survey: Survey, source: Source, backward: int) -> int:
     found = find_loss(source, backward)
     loss = found.built
-    if rule in _IN_PRODUCT:
-        return clues.product_line(source, loss)
     if rule == "wrong-sign":
         return found.signed
     if rule == "probability-not-log-probability" and found.by_hand:
         return scored_line(source, loss) or loss
-    if rule in _IN_LOSS:
+    if rule == "immediate-reward" and _early(survey):
+        return update_call(source, found.taken) or loss
+    if rule in _IN_LOSS or rule in BLAME:
         return loss
     if rule == "entropy-sign":
         near = source.line_where(_adds_entropy, near=found.taken)
         return near or loss
-    if rule == "several-updates-without-ratio":
-        return clues.repeated_call_line(source, backward) or found.taken
-    if rule == "gradients-not-zeroed":
+    if rule in ("several-updates-without-ratio", "gradients-not-zeroed"):
         return found.taken
     if rule == "stale-batch":
         kept = source.kept_list_line() or clues.kept_choice_line(source)
@@ -94,9 +83,6 @@ def _line(rule: str, survey: Survey, source: Source, backward: int) -> int:
             return kept
     if rule == "argmax-action" and (made := action_line(source)):
         return made
-    returned = _return_line(rule, survey, source, found)
-    if returned:
-        return returned
     if rule == "baseline-sees-own-return":
         moved = source.line_where(partial(_moves, names=_subtracted(source)), near=loss)
         if moved:
@@ -113,53 +99,11 @@ def _line(rule: str, survey: Survey, source: Source, backward: int) -> int:
     if rule == "last-step-dropped" and (cut := clues.shortened_line(source, loss)):
         return cut
     for word in FAULTS[rule].look:
-        if word == "detach" and (ungraded := clues.ungraded_line(source, loss)):
-            return ungraded  # no other statement takes the log-probabilities out
         line = source.line_where(partial(_mentions, word=word), near=max(loss - 1, 0))
-        if line and line != loss and not (rule in _MISUSED and clues.passes_on(source, line)):
+        if line and line != loss:
             return line
     clue = _CLUES.get(rule)
     return (clue(source, loss) if clue else 0) or loss
-
-
-def _return_line(rule: str, survey: Survey, source: Source, found: Loss) -> int:
-    """Where the returns get a fault of theirs; 0 if the text does not tell."""
-    adding, storing = source.accumulation()
-    if rule == "immediate-reward":
-        early = update_call(source, found.taken) if _early(survey) else 0
-        if early or not adding:
-            return early
-        if _sums_up(source, adding, storing) and not clues.starts_anew(source, adding):
-            return clues.product_line(source, found.built)
-        return storing if _recurs(source, adding) else adding
-    if rule in _STORED:
-        return clues.reversing_line(source, storing, found.built)
-    if rule in _CARRIED:
-        return adding
-    if rule == "shifted-rewards":
-        return clues.rolled_line(source, found.built)
-    return 0
-
-
-def _sums_up(source: Source, adding: int, storing: int) -> bool:
-    """Whether one line adds to a return and the other stores it, as they should."""
-    added, stored = (statement_at(source.tree, line) for line in (adding, storing))
-    if added is None or stored is None or added is stored:
-        return False
-    kept = mentioned_names(stored)
-    through = any(isinstance(n, ast.Subscript) for n in ast.walk(added))
-    recurs = is_accumulation(added) or (
-        through and bool(mentioned_names(added) & _held(stored)) and clues.multiplies(stored)
-    )
-    return recurs and bool(assigned_names(added) & kept)
-
-
-def _held(stored: ast.stmt) -> set[str]:
-    """What a statement such as ``returns.insert(0, …)`` stores into."""
-    value = stored.value if isinstance(stored, ast.Expr) else None
-    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-        return {_name(value.func.value)} - {""}
-    return assigned_names(stored) - {""}
 
 
 def _early(survey: Survey) -> bool:
@@ -198,11 +142,6 @@ def _moves(statement: ast.stmt, names: set[str]) -> bool:
         return False
     target = _name(statement.targets[0])
     return target in names and target in map(_name, ast.walk(statement.value))
-
-
-def _recurs(source: Source, line: int) -> bool:
-    """Whether the statement of a line adds to what it had before."""
-    return bool(source.line_where(lambda s: s.lineno == line and is_accumulation(s)))
 
 
 def first_error(traces: tuple[Trace, ...]) -> tuple[str, int]:

@@ -81,17 +81,17 @@ def find_match(
         evidence: What was observed.
         constants: Numbers that the program may mean.
         tolerance: Residuals below it are rounding.
-        critic: Whether values may enter: of "no" critic (a baseline's only), of one that is
-            "fitted" without an optimizer, or of one that an optimizer has "trained".
+        critic: Whether values may enter: of "no" critic, of one that is "fitted" without an
+            optimizer, or of one that an optimizer has "trained".
     """
     parts = [(use, evidence.restricted(mask)) for use, mask in uses(evidence)]
-    long = evidence.present.shape[1] > _LONG  # most of the time would go to the rarest
-    values: tuple[_Search, ...] = (_with_baseline, _with_own_return)
+    long = evidence.present.shape[1] > _LONG
+    values: tuple[_Search, ...] = () if critic == "no" else (_with_baseline, _with_own_return)
     if critic == "trained":
         values = (*values, _with_critic)
     elif critic == "fitted" and not long:
         values = (*values, _with_fitted_critic)
-    searches: tuple[_Search, ...] = (_plainer, *values, _plain) if long else (_plain, *values)
+    searches: tuple[_Search, ...] = (_plain, *values)
     # a standard deviation of one element, or of equal ones, is no explanation
     with np.errstate(all="ignore"):
         for search, (use, part) in product(searches, parts):
@@ -200,11 +200,9 @@ def _involved(form: Candidate | Advantage) -> int:
 
 
 def _plain(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
-    return candidates(line, constants.discounts, told=constants.told)
-
-
-def _plainer(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
-    return candidates(line, constants.discounts, parts=2, told=constants.told)
+    """With more unusual parts only where the credit tells which: else they would be thousands."""
+    parts = 2 if constants.told is None else 3
+    return candidates(line, constants.discounts, parts, constants.told)
 
 
 def _with_baseline(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:

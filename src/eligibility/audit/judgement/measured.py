@@ -39,7 +39,8 @@ class Measured:
         evidence: The path, as it was replayed; its arrays have one row.
         credit: [I, N] M; of a program that rescales its weights, up to a factor.
         offset: [I] weights without any reward; zeros where ``kind`` is not "linear".
-        kind: "linear", "rescaled" (w = s(r)·(M r + b)), "silent" (M = 0) or "other".
+        kind: "linear", "rescaled" (w = s(r)·(M r + b)), "silent" (M = 0), "stepwise" (M = 0 but for
+            jumps) or "other".
         outside: Share of the slopes in the rewards outside the span of the eligibilities.
         runs: Replays.
     """
@@ -171,6 +172,8 @@ def _solved(replays: _Replays) -> Measured | None:
         later = replays.slopes(other, _SMALL_STEP)
         found = _rescaled(inverse @ here, inverse @ there, inverse @ slopes, inverse @ later)
         kind, credit = ("other", inverse @ slopes) if found is None else ("rescaled", found)
+        if float(np.abs(np.stack([slopes, later])).max()) <= rounding * size:
+            kind = "stepwise"
     outside = float(np.linalg.norm(slopes - basis @ (inverse @ slopes)))
     outside /= max(float(np.linalg.norm(slopes)), 1e-300)
     offset = inverse @ here - credit @ rewards if kind == "linear" else np.zeros(len(credit))

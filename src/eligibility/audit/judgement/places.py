@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from eligibility.audit.arrays import Array, Booleans
-from eligibility.audit.judgement.story import Statement, Story, tell
+from eligibility.audit.judgement.story import BROKEN, EPISODES, LONG, Statement, Story, tell
 from eligibility.audit.reporting.report import AuditReport, Finding
 from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.survey import Survey
@@ -22,23 +22,27 @@ Place = tuple[str, int]
 
 def placed(report: AuditReport, survey: Survey, runner: Runner) -> AuditReport:
     """The report with each fault on the statement that makes it, where a story of it tells."""
-    wanted = {finding.rule in _BETWEEN for finding in report.faults if finding.rule in _BLAME}
-    stories = {between: tell(survey, runner, between) for between in wanted}
+    wanted = {_TOLD_OF.get(finding.rule, LONG) for finding in report.findings
+              if finding.rule in BLAME}  # fmt: skip
+    stories = {about: tell(survey, runner, about) for about in sorted(wanted)}
     moved = (_moved(finding, stories) for finding in report.findings)
     return replace(report, findings=tuple(moved))
 
 
-def _moved(finding: Finding, stories: Mapping[bool, Story | None]) -> Finding:
-    story = stories.get(finding.rule in _BETWEEN)
+def _moved(finding: Finding, stories: Mapping[str, Story | None]) -> Finding:
+    story = stories.get(_TOLD_OF.get(finding.rule, LONG)) if finding.rule in BLAME else None
     place = place_of(finding.rule, story) if story else None
     return replace(finding, file=place[0], line=place[1]) if place else finding
 
 
 def place_of(rule: str, story: Story) -> Place | None:
     """Where the fault ``rule`` is, if the story tells."""
-    blame = _BLAME.get(rule)
+    blame = BLAME.get(rule)
+    if blame is None:
+        return None
     # an update after each step credits each action at once, wherever its product stands
-    found = (blame(story) or (None if story.early else _product(story))) if blame else None
+    credited = not story.early and blame is not _not_finite
+    found = blame(story) or (_product(story) if credited else None)
     return found.place if found else None
 
 
@@ -210,6 +214,11 @@ def _is_diagonal(follows: Booleans) -> bool:
     return bool((follows.sum(axis=0) == 1).all() and (follows.sum(axis=1) == 1).all())
 
 
+def _not_finite(story: Story) -> Statement | None:
+    """Where the first number is made that is none."""
+    return next((s for s in story.statements if not np.isfinite(s.numbers).all()), None)
+
+
 def _cut_to_integers(story: Story) -> Statement | None:
     """Where numbers are integers, and change with the rewards by whole ones."""
     for statement in story.statements:
@@ -220,7 +229,7 @@ def _cut_to_integers(story: Story) -> Statement | None:
     return None
 
 
-_BLAME: dict[str, Callable[[Story], Statement | None]] = {
+BLAME: dict[str, Callable[[Story], Statement | None]] = {
     "broadcast": _product,
     "mean-log-prob-times-sum-of-returns": _product,
     "wrong-sign": _product,
@@ -234,6 +243,13 @@ _BLAME: dict[str, Callable[[Story], Statement | None]] = {
     "rewards-so-far": _so_far,
     "immediate-reward": _immediate,
     "integer-returns": _cut_to_integers,
+    "std-of-one-element": _not_finite,
+    "non-finite-gradient": _not_finite,
 }
-# Those that show from one episode to the next.
-_BETWEEN = ("return-carried-over-episodes", "return-carried-over-actors")
+# The paths that show them, where a long one does not.
+_TOLD_OF = {
+    "return-carried-over-episodes": EPISODES,
+    "return-carried-over-actors": EPISODES,
+    "std-of-one-element": BROKEN,
+    "non-finite-gradient": BROKEN,
+}

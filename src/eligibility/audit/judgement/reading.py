@@ -18,9 +18,11 @@ from eligibility.audit.judgement.measured import Measured
 from eligibility.audit.judgement.sections import refined
 
 _EXPLAINS = 1e-5  # share of M that a reading may leave
+_OUTSIDE = 1e-3  # share of the slopes outside the span of the eligibilities that is no rounding
 _GRID = np.linspace(0.0, 1.0, 21)
 # Credits that are the reward-to-go with a factor of each row.
 _FACTORS = {"last-step-dropped", "probability-not-log-probability"}
+_MOST = 10.0  # of a mean that is subtracted: with more of it nothing but the mean is left
 _PROMISING = 0.3  # share left at the grid's best discount, below which it is refined
 
 
@@ -62,7 +64,19 @@ def read(measured: Measured) -> Iterator[Reading]:
 
 
 def told_by(measured: Measured, readings: Sequence[Reading]) -> Told | None:
-    """What compositions the credit can come from; None if it could not be read."""
+    """What compositions the credit can come from; None if it could not be read.
+
+    What the rewards move of a gradient is Σ_i M_i e_i for each of them: where that lies outside the
+    span of the eligibilities e_i there is none.
+    """
+    if measured.outside > _OUTSIDE:
+        return Told(frozenset(), frozenset(), False, False)
+    if measured.kind == "silent":
+        return Told(frozenset({"returns-unused"}), frozenset({""}), False, False)
+    if measured.kind == "stepwise":
+        return Told(
+            frozenset({"integer-returns"}), frozenset(name for name, _ in _MEANS), False, False
+        )
     if not readings:
         return None
     rules = {reading.rule for reading in readings}
@@ -71,7 +85,9 @@ def told_by(measured: Measured, readings: Sequence[Reading]) -> Told | None:
     if uneven:
         rules |= _FACTORS
     size = float(np.abs(measured.credit).max())
-    coupled = bool(np.abs(measured.credit - measured.credit[:1]).max() <= _EXPLAINS * size)
+    same = _Places(measured.evidence).same
+    apart = np.abs(measured.credit[:, None] - measured.credit[None, :]).max(axis=2)
+    coupled = bool(apart[same].max() <= _EXPLAINS * size)
     return Told(
         frozenset(rules),
         frozenset(reading.mean for reading in readings),
@@ -148,6 +164,19 @@ def _carried(p: _Places, g: float) -> Array:
     return _power(g, lag, own & (lag >= 0))
 
 
+def _carried_from_before(p: _Places, g: float) -> Array:
+    """Each return starts from the first return of the episode before it."""
+    made = _to_go(p, g)
+    for i in p.index:
+        own = p.environment == p.environment[i]
+        before = own & (p.segment != p.segment[i]) & (p.index < i)
+        if before.any():
+            last = p.segment[np.flatnonzero(before)[-1]]
+            first = np.flatnonzero(p.segment == last)[0]
+            made[i] += g ** float(p.left[i] + 1) * made[first]
+    return made
+
+
 def _over_actors(p: _Places, g: float) -> Array:
     lag = p.index[None, :] - p.index[:, None]
     return _power(g, lag, lag >= 0)
@@ -176,7 +205,11 @@ _SHAPES: tuple[tuple[str, _Shape], ...] = (
     ("shifted-rewards", _next_of_batch),
     ("last-reward-dropped", lambda p, g: _to_go(p, g) * (p.left > 0)[None, :]),
     ("return-carried-over-episodes", _carried),
+    ("return-carried-over-episodes", _carried_from_before),
     ("return-carried-over-actors", _over_actors),
+    # all actions get the same sum, of the batch or of their episode
+    ("", lambda p, g: np.tile(_to_go(p, g).sum(axis=0), (len(p.time), 1))),
+    ("", lambda p, g: p.same @ _to_go(p, g)),
 )
 _Mean = Callable[[_Places, Array], Array]
 
@@ -220,7 +253,7 @@ def _fitted(
         best = min((start, *_ratios(credit), refined(left, start, _GRID[1])), key=left)
     base = shape(places, best)
     factor, beta, off = _solve(credit, base, rows(places, base))
-    if off > _EXPLAINS * size or (mean and beta < _EXPLAINS):
+    if off > _EXPLAINS * size or (mean and not _EXPLAINS < beta < _MOST):
         return None
     discount = best if depends else float("nan")
     return Reading(name, mean, beta, discount, _dated(places, factor), factor, off / size)

@@ -107,30 +107,6 @@ class Source:
         statements = (node for node in ast.walk(self.tree) if isinstance(node, ast.stmt))
         return any(mentioned_names(statement) & set(words) for statement in statements)
 
-    def accumulation(self) -> tuple[int, int]:
-        """Lines that compute the return from the last step on, and that store it; 0 for none.
-
-        Of a loop over something reversed: the statement that adds to what it had before, or else
-        the one that makes what is stored; and the one that puts it into a list or an array.
-        """
-        for loop in ast.walk(self.tree):
-            if not isinstance(loop, ast.For) or not _is_backwards(loop.iter):
-                continue
-            body = [node for node in loop.body if _is_plain(node)]
-            if not body:
-                continue
-            stores = [node for node in body if _stores(node)]
-            adding = [node for node in body if is_accumulation(node) and node not in stores]
-            names = {name for node in adding[:1] for name in assigned_names(node)}
-            stores.sort(key=lambda node: not names & mentioned_names(node))
-            if not adding and stores:
-                read = mentioned_names(stores[0])
-                adding = [n for n in body if n not in stores and assigned_names(n) & read]
-            first = (adding or stores or body)[0]
-            after = stores or [n for n in body if n.lineno > first.lineno] or [first]
-            return first.lineno, after[0].lineno
-        return 0, 0
-
     def kept_list_line(self, parts: Sequence[str] = ("",)) -> int:
         """Where a list grows that nothing empties or makes anew; 0 if there is none.
 
@@ -217,38 +193,6 @@ def mentioned_names(statement: ast.AST) -> set[str]:
 
 def _names_in(tree: ast.AST) -> set[str]:
     return {_name(node) for node in ast.walk(tree) if isinstance(node, (ast.Name, ast.Attribute))}
-
-
-def _is_backwards(iterated: ast.expr) -> bool:
-    """``reversed(…)``, ``…[::-1]`` or ``range(…, …, -1)``, also within another call."""
-    for node in ast.walk(iterated):
-        if isinstance(node, ast.Call) and _name(node.func) == "reversed":
-            return True
-        if isinstance(node, ast.Call) and _name(node.func) == "range" and len(node.args) == 3:
-            return isinstance(node.args[2], ast.UnaryOp)
-        if isinstance(node, ast.Slice) and isinstance(node.step, ast.UnaryOp):
-            return True
-    return False
-
-
-def _stores(statement: ast.stmt) -> bool:
-    """``x.insert(0, …)``, ``x.append(…)``, ``x[t] = …``, ``x = [… ] + x``."""
-    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-        return _name(statement.value.func) in ("insert", "append", "appendleft")
-    if isinstance(statement, ast.Assign):
-        listed = any(isinstance(part, ast.List) for part in ast.walk(statement.value))
-        return listed or isinstance(statement.targets[0], ast.Subscript)
-    return isinstance(statement, ast.AugAssign) and isinstance(statement.value, ast.List)
-
-
-def is_accumulation(statement: ast.stmt) -> bool:
-    """``x = … x …``."""
-    if isinstance(statement, ast.AugAssign):
-        return True
-    if not isinstance(statement, ast.Assign):
-        return False
-    used = {_name(node) for node in ast.walk(statement.value) if isinstance(node, ast.expr)}
-    return bool(assigned_names(statement) & used - {""})
 
 
 def _name(node: ast.expr) -> str:

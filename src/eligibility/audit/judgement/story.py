@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 
@@ -23,6 +24,7 @@ _MOVED = 1e-4  # a reward
 _FAR = 1.7  # by how much all rewards differ in one run, so that integers change
 _VISIBLE = 1e-6
 MOST_REWARDS = 24
+LONG, EPISODES, BROKEN = "a long path", "several episodes", "numbers that are none"
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,19 +77,20 @@ class Story:
     early: bool
 
 
-def tell(survey: Survey, runner: Runner, episodes: bool = False) -> Story | None:
+def tell(survey: Survey, runner: Runner, about: str = LONG) -> Story | None:
     """The story of the path that shows most; None where replays do not run alike.
 
     Args:
         survey: The observations.
         runner: Runs the program.
-        episodes: Tell of a path with several episodes rather than of a long one.
+        about: Which path shows most: a long one, one with several episodes, or one whose gradient
+            is broken.
     """
     ran = sorted(survey.traces, key=lambda trace: trace.outcome in RAN)
     short = [trace for trace in ran if len(_rewarded(trace)) <= MOST_REWARDS]
     if not short:
         return None  # of those with the same rewards, the first that runs to its end
-    told = max(reversed(short), key=lambda trace: _telling(trace, episodes))
+    told = max(reversed(short), key=lambda trace: _telling(trace, about))
     steps = _rewarded(told)
     job = Job(
         tuple(draw.picked for draw in told.draws), survey.size, raised=survey.raised, followed=True
@@ -113,11 +116,15 @@ def tell(survey: Survey, runner: Runner, episodes: bool = False) -> Story | None
     )
 
 
-def _telling(trace: Trace, episodes: bool) -> tuple[int, int]:
-    """What a path shows: several episodes, or one of several steps; and how many rewards."""
+def _telling(trace: Trace, about: str) -> tuple[int, int]:
+    """What a path shows of what is asked; and how many rewards."""
     steps = _rewarded(trace)
+    if about == BROKEN:
+        given = [row for update in trace.updates for row in update.ascent if row is not None]
+        return int(not all(map(np.isfinite, chain.from_iterable(given)))), -len(steps)
     lengths = Counter((step.environment, step.episode) for step in steps)
-    return len(lengths) if episodes else max(lengths.values(), default=0), len(steps)
+    shown = len(lengths) if about == EPISODES else max(lengths.values(), default=0)
+    return shown, len(steps)
 
 
 def _rewarded(trace: Trace) -> tuple[Step, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from eligibility.audit.arrays import Array, Booleans
+from eligibility.audit.arrays import Booleans
 from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.evidence import Evidence, gather
 from eligibility.audit.judgement.exact import Bias
@@ -18,7 +18,11 @@ from eligibility.audit.judgement.timeline import Timeline
 from eligibility.audit.reporting.report import Finding
 from eligibility.audit.running.survey import has_critic
 
-_ROUNDING = 1e-6  # of numbers that are whole, as a share of 1
+# Credits that no critic and no convention has: a path's rewards say enough.
+_SHAPES = {
+    "reversed-returns", "rewards-so-far", "return-carried-over-episodes",
+    "return-carried-over-actors",
+}  # fmt: skip
 _FEW = 4  # paths of several episodes that say nothing yet
 
 
@@ -37,15 +41,18 @@ def unmatched_fault(
     known = next((finding for finding in warnings if finding.severity == "fault"), None)
     if known is not None or not case.survey.exhaustive:
         return known
-    weights, outside = effective_weights(evidence)
-    if outside.max() < case.tolerance:
-        whole = _whole_numbers(case, evidence, line, weights)
-        if whole:
-            return case.finding("integer-returns", f"{whole}; {size}")
+    if case.measured is not None and case.measured.kind == "stepwise":
+        text = "small changes of the rewards change no weight, and large ones do"
+        return case.finding("integer-returns", f"{text}; {size}")
     for part in _parts(case, evidence):
         alike = _alike(part, case.tolerance)
         if alike:
             return case.finding("broadcast", f"{alike}; {size}")
+    if case.reading is not None and case.reading.rule in _SHAPES:
+        shape = (
+            "by the rewards' effect on the weights of one path; no composition explains them all"
+        )
+        return case.finding(case.reading.rule, f"{shape}; {size}")
     scored = (
         what_is_scored(case.survey, evidence, line, case.constants, case.tolerance)
         if case.reading is None  # else the eligibilities explain what the rewards move
@@ -60,6 +67,7 @@ def unmatched_fault(
     )
     if moved:
         return case.finding(moved, f"explains every path, with a critic's values; {size}")
+    outside = effective_weights(evidence)[1]
     off = f"{outside.max():.1%} of the gradient lies outside the span of the executed actions'"
     return case.finding("unexplained", f"{size}; {off} eligibilities")
 
@@ -90,32 +98,3 @@ def _alike(evidence: Evidence, tolerance: float) -> str:
     if sum(several) < _FEW or left >= tolerance * float(np.linalg.norm(evidence.ascent)):
         return ""
     return "on every path all actions, of all its episodes, are reinforced by the same number"
-
-
-def _whole_numbers(case: Case, evidence: Evidence, line: Timeline, weights: Array) -> str:
-    """Whether the weights of one state differ by whole numbers: an integer minus its value.
-
-    Only of paths whose eligibilities are independent, so that the weights are the only ones.
-    """
-    own = np.array(
-        [
-            np.linalg.matrix_rank(evidence.eligibility[p, here], rtol=1e-6) == here.sum()
-            for p, here in enumerate(evidence.present)
-        ]
-    )
-    known = evidence.present & own[:, None]
-    for discount in (*case.constants.discounts, 1.0):
-        for count in (1.0, np.maximum(line.steps, 1)[:, None]):
-            numbers = weights * count / discount**line.time
-            steps = _differences(numbers[known], evidence.state[known])
-            apart = {int(step) for step in np.round(steps) if step}
-            close = np.abs(steps - np.round(steps)) < max(_ROUNDING, case.tolerance)
-            if len(apart) > 1 and bool(close.all()):
-                return "the weights of the actions in one state differ by whole numbers"
-    return ""
-
-
-def _differences(numbers: Array, states: Array) -> Array:
-    """Of each number, its distance from the first one in the same state."""
-    found = [numbers[states == state] for state in np.unique(states)]
-    return np.concatenate([own - own[0] for own in found]) if found else np.zeros(0)
