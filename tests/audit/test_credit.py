@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 
 from eligibility.audit.judgement.measured import Measured, measure
-from eligibility.audit.judgement.reading import Reading, read, reinforce_credit
+from eligibility.audit.judgement.reading import Reading, read, reinforce_credit, told_by
 from eligibility.audit.reporting.report import AuditReport
 from eligibility.audit.running.survey import survey
 from tests.audit.writing import LOSS, audit_here, write_program
-from tests.audit.zoo.inspection import running
-from tests.audit.zoo.mutations import MUTATIONS, mutate
+from tests.audit.zoo.inspection import audit_program, running
+from tests.audit.zoo.mutations import MUTATIONS, mutants, mutate
 from tests.audit.zoo.styles import STYLES, Program
 from tests.audit.zoo.variants import variant
 
 STYLE = {style.name: style for style in STYLES}
+PROGRAMS = {program.name: program for program in mutants()}
 MUTATION = {mutation.name: mutation for mutation in MUTATIONS}
 
 
@@ -76,6 +77,36 @@ def test_a_fault_is_a_shape_of_the_credit(style: str, mutation: str, rule: str) 
     _, reading = measured_of(mutate(STYLE[style], MUTATION[mutation]))
     assert reading is not None
     assert reading.rule == rule
+
+
+@pytest.mark.parametrize(
+    ("name", "rules"),
+    [
+        ("masked/mask-in-acting-only", set()),  # outside the span: nothing can explain it
+        ("masked/cross-entropy", {"returns-unused"}),
+        ("actor_critic/integer-returns", {"integer-returns"}),
+        ("worker/mean-times-sum", {""}),
+        ("batch/carried-over-episodes", {"return-carried-over-episodes"}),
+    ],
+)
+def test_a_credit_says_which_compositions_are_worth_trying(name: str, rules: set[str]) -> None:
+    found, _ = measured_of(PROGRAMS[name])
+    told = told_by(found, tuple(read(found)))
+    assert told is not None
+    assert told.rules == rules
+    assert told.coupled == (name == "worker/mean-times-sum")
+
+
+def test_rewards_that_are_cut_to_integers_are_told_without_a_composition() -> None:
+    """Whole episodes' scores less the mean of the others': the catalogue has no such thing."""
+    report = audit_program(PROGRAMS["rloo/integer-scores"])
+    assert [finding.rule for finding in report.findings] == ["integer-returns"]
+
+
+def test_a_shape_of_the_credit_is_named_without_a_composition() -> None:
+    """The powers of γ are reversed with the returns."""
+    report = audit_program(PROGRAMS["functional/reversed-returns"])
+    assert [finding.rule for finding in report.findings] == ["reversed-returns"]
 
 
 def told(folder: Path, *changes: tuple[str, str]) -> AuditReport:

@@ -69,16 +69,6 @@ def test_one_number_for_all_actions_is_a_broadcast(
     assert named(survey, evidence, other) != "broadcast"
 
 
-def test_weights_that_differ_by_whole_numbers_are_integers_minus_a_value(
-    surveys: dict[str, tuple[Survey, Evidence]],
-) -> None:
-    survey, evidence = surveys["bootstrapped"]
-    whole = np.trunc(4.0 * timeline(evidence).discounted(0.9) + VALUES[evidence.next_state])
-    weights = whole - VALUES[evidence.state]
-    assert named(survey, evidence, weights) == "integer-returns"
-    assert named(survey, evidence, weights + 0.01 * evidence.reward) == "unexplained"
-
-
 def test_shifted_returns_beside_a_critic_are_named(
     surveys: dict[str, tuple[Survey, Evidence]],
 ) -> None:
