@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.audit.zoo.inspection import audit_program
-from tests.audit.zoo.styles import STYLES, Program
+from tests.audit.zoo.styles import STYLES, Program, untagged
 
 # No name in it tells what it holds.
 PROGRAM = """
@@ -66,6 +66,26 @@ def test_a_fault_is_found_where_names_tell_nothing(rule: str) -> None:
     found = next(finding for finding in report.findings if finding.rule == rule)
     assert Path(found.file).name == "program.py"
     assert line in text.splitlines()[found.line - 1]
+
+
+def test_a_critic_that_looks_at_the_policy_is_no_attached_advantage() -> None:
+    """Its gradient moves with every tensor of the policy, as that of an attached advantage does."""
+    style = next(style for style in STYLES if style.name == "actor_critic")
+    text = untagged(style.text).replace(
+        "values = critic(states)", "values = critic(torch.cat([states, actor(states).detach()], 1))"
+    )
+    text = text.replace(
+        "critic = nn.Sequential(nn.Linear(4,", "critic = nn.Sequential(nn.Linear(6,"
+    )
+    report = audit_program(Program("looking", style, text))
+    assert report.verdict == "inconclusive", report.text()
+    assert [(f.rule, f.severity) for f in report.findings] == [
+        ("advantage-not-detached", "warning")
+    ]
+    attached = text.replace("values.detach()", "values")
+    report = audit_program(Program("attached", style, attached))
+    assert report.verdict == "biased"
+    assert [f.rule for f in report.faults] == ["advantage-not-detached"]
 
 
 def test_the_program_without_a_fault_is_acquitted() -> None:

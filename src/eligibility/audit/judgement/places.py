@@ -18,6 +18,8 @@ from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.survey import Survey
 
 Place = tuple[str, int]
+_ATTACHED = "advantage-not-detached"
+_ALONE = "no statement was seen to keep the graph of an advantage"
 
 
 def placed(report: AuditReport, survey: Survey, runner: Runner) -> AuditReport:
@@ -25,8 +27,27 @@ def placed(report: AuditReport, survey: Survey, runner: Runner) -> AuditReport:
     wanted = {_TOLD_OF.get(finding.rule, LONG) for finding in report.findings
               if finding.rule in BLAME}  # fmt: skip
     stories = {about: tell(survey, runner, about) for about in sorted(wanted)}
-    moved = (_moved(finding, stories) for finding in report.findings)
-    return replace(report, findings=tuple(moved))
+    moved = tuple(_moved(finding, stories) for finding in report.findings)
+    return _without_unconfirmed(replace(report, findings=moved), stories.get(LONG))
+
+
+def _without_unconfirmed(report: AuditReport, story: Story | None) -> AuditReport:
+    """The report with an attached advantage as a fault only where two measurements show it.
+
+    The critic's gradient also follows the policy where the policy's numbers are what it looks at.
+    """
+    if story is not None and _attached_advantage(story) is not None:
+        return report
+    findings = tuple(
+        replace(finding, severity="warning", evidence=f"{finding.evidence}; {_ALONE}")
+        if finding.rule == _ATTACHED
+        else finding
+        for finding in report.findings
+    )
+    told = replace(report, findings=findings)
+    if told.faults or not report.faults:
+        return told
+    return replace(told, verdict="inconclusive", summary=told.findings[0].evidence)
 
 
 def _moved(finding: Finding, stories: Mapping[str, Story | None]) -> Finding:
@@ -235,7 +256,7 @@ BLAME: dict[str, Callable[[Story], Statement | None]] = {
     "wrong-sign": _product,
     "probability-not-log-probability": _product,
     "no-gradient": _detached,
-    "advantage-not-detached": _attached_advantage,
+    _ATTACHED: _attached_advantage,
     "return-carried-over-episodes": _carried,
     "return-carried-over-actors": _carried,
     "reversed-returns": _reversed,
