@@ -200,8 +200,7 @@ def _involved(form: Candidate | Advantage) -> int:
 
 
 def _plain(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
-    """With more unusual parts only where the credit tells which: else they would be thousands."""
-    parts = 2 if constants.told is None else 3
+    parts = 2 if line.present.shape[1] > _LONG else 3  # there each takes a millisecond
     return candidates(line, constants.discounts, parts, constants.told)
 
 
