@@ -26,6 +26,8 @@ from pathlib import Path
 from typing import Any
 
 import eligibility as el
+from eligibility.audit.reporting.report import AuditReport
+from eligibility.errors import InvalidValueError
 
 ROOT = Path(__file__).parents[1]
 LIST = ROOT / "benchmarks" / "published.json"
@@ -48,13 +50,16 @@ def key_of(entry: dict[str, Any]) -> str:
 def audit(entry: dict[str, Any], folder: Path) -> dict[str, Any]:
     """What the audit says of one script, beside what its reading says."""
     started = processor_seconds()
-    report = el.audit_script(
-        place_of(entry, folder),
-        entry.get("arguments", ()),
-        time_limit=120.0,
-        memory_limit=4096,
-        **entry.get("options", {}),
-    )
+    try:
+        report = el.audit_script(
+            place_of(entry, folder),
+            entry.get("arguments", ()),
+            time_limit=120.0,
+            memory_limit=4096,
+            **entry.get("options", {}),
+        )
+    except InvalidValueError as refused:  # a text that is not Python
+        report = AuditReport(entry["path"], "inconclusive", str(refused))
     return {
         "script": key_of(entry),
         "verdict": report.verdict,
@@ -147,6 +152,14 @@ def field_test(entries: list[dict[str, Any]], results: dict[str, dict[str, Any]]
             f"| {link_to(entry)} | {entry['verdict']} | {verdict}{mark} "
             f"| {findings_of(result)} | {entry['checked']} | {result['seconds']:.0f} |"
         )
+    overlooked = [entry for entry, _ in rows if "overlooked" in entry]
+    if overlooked:
+        lines += ["", "What the readings had overlooked, and the audit brought up:", ""]
+        lines += [f"- {link_to(entry)}: {entry['overlooked']}" for entry in overlooked]
+    missing = [entry for entry in entries if key_of(entry) not in results]
+    if missing:
+        lines += ["", "Read, and not run to an end of the audit:", ""]
+        lines += [f"- {link_to(entry)}: {entry['checked']}" for entry in missing]
     return lines
 
 
