@@ -1,0 +1,110 @@
+"""Training loops that people publish, read by hand first, then audited.
+
+    python -m benchmarks.loops_published FOLDER     # FOLDER/owner+name: a git directory of each
+
+``benchmarks/loops_published.json`` holds the reading, which was committed before the first run; the
+results go to ``benchmarks/results/loops_published.json`` and into
+``docs/audit/published_language.md``. Nothing of theirs is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import math
+import subprocess
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from eligibility.audit.scripts import audit_script
+
+ROOT = Path(__file__).parents[1]
+READING = ROOT / "benchmarks/loops_published.json"
+RESULTS = ROOT / "benchmarks/results/loops_published.json"
+
+
+def audited(checkout: Path, entry: dict[str, Any]) -> dict[str, Any]:
+    """What the audit says of a script, in a copy of its repository."""
+    command = ["git", "-C", str(checkout), "archive", entry["commit"]]
+    archive = subprocess.run(command, capture_output=True, check=True).stdout
+    with tempfile.TemporaryDirectory() as folder:
+        tarfile.open(fileobj=io.BytesIO(archive)).extractall(folder, filter="data")
+        report = audit_script(Path(folder) / entry["path"], time_limit=30.0)
+        summary = report.summary.replace(folder, "")
+    return {
+        "verdict": report.verdict,
+        "biasing": sorted(c.name for c in report.conventions if c.bias and c.bias > 1e-4),
+        "faults": sorted(f.rule for f in report.findings if f.severity == "fault"),
+        "residual": None if math.isnan(report.residual) else report.residual,
+        "summary": summary,
+        "notes": [note for note in report.notes if note.startswith("made small")],
+        "seconds": round(report.seconds, 1),
+    }
+
+
+def lines() -> list[str]:
+    """The section of the page."""
+    if not RESULTS.exists():
+        return []
+    reading = json.loads(READING.read_text(encoding="utf-8"))
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    known = [(entry, results[_name(entry)]) for entry in reading if _name(entry) in results]
+    as_read = sum(_said(entry) == _said(row) for entry, row in known)
+    made = [
+        "## Loops by hand",
+        "",
+        f"{len(known)} scripts with a training loop of their own on transformers' `generate`, from "
+        f"public repositories, read by hand before the first run. {as_read} of {len(known)} came out "
+        "as they had been read; those that did not are shown as they are.",
+        "",
+        "| script | read as | audited as | bias | remark of the reading |",
+        "|---|---|---|---:|---|",
+    ]
+    for entry, row in known:
+        mark = "" if _said(entry) == _said(row) else "**≠** "
+        bias = "–" if row["residual"] is None else f"{row['residual']:.1%}"
+        short = row["summary"].partition("; audit its loss")[0]
+        found = f"refused: {short}" if row["verdict"] == "inconclusive" else _said(row)
+        link = f"https://github.com/{entry['repository']}/blob/{entry['commit']}/{entry['path']}"
+        made.append(
+            f"| [{_name(entry)}]({link}) | {_said(entry)} | {mark}{found} | {bias} "
+            f"| {entry['reading']} |"
+        )
+    return [*made, ""]
+
+
+def _name(entry: dict[str, Any]) -> str:
+    return f"{entry['repository']}: {entry['path']}"
+
+
+def _said(row: dict[str, Any]) -> str:
+    named = ", ".join([*row["faults"], *row["biasing"]])
+    return f"{row['verdict']}: {named}" if named else str(row["verdict"])
+
+
+def main() -> None:
+    """Run all, and write."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", nargs="?", type=Path)
+    parser.add_argument("--only", nargs="*", default=[""], help="those whose name has one of these")
+    arguments = parser.parse_args()
+    results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    for entry in json.loads(READING.read_text(encoding="utf-8")) if arguments.folder else []:
+        name = _name(entry)
+        if any(part in name for part in arguments.only):
+            checkout = arguments.folder / entry["repository"].replace("/", "+") / "repo"
+            results[name] = audited(checkout, entry)
+            print(name, results[name], flush=True)
+            RESULTS.write_text(
+                json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+            )
+    from benchmarks.trl_published import write_page
+
+    write_page()
+
+
+if __name__ == "__main__":
+    main()
