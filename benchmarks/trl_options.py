@@ -24,7 +24,6 @@ from typing import Any
 from eligibility.audit.job import Program
 from eligibility.audit.trainers import worker
 from eligibility.audit.trainers.record import Record, read_record
-from eligibility.audit.trainers.sampling import Sampler
 from eligibility.audit.trainers.verdict import report_of
 from eligibility.sandbox import guard_here
 
@@ -141,16 +140,14 @@ def record_of(text: str, arguments: tuple[str, ...], pairs: int) -> Record:
 def _run(script: Path, arguments: tuple[str, ...], pairs: int, writing: int) -> None:
     """In the fork, which may write nowhere but in the script's folder once that has been run."""
     folder = str(script.parent)
-    record = Record()
-    sampler = Sampler(record, lambda done, expected: None, pairs)
     program = Program(str(script), str(script), arguments, folder, guard_here(), 300.0, 4096, False)
-    worker.run(program, record, sampler)
+    record = worker.run(program, lambda done, expected: None, pairs)
     with os.fdopen(writing, "w", encoding="utf-8") as pipe:
         pipe.write(record.to_line())
     os._exit(0)
 
 
-def page(rows: Sequence[dict[str, Any]]) -> str:
+def page(rows: Sequence[dict[str, Any]], releases: Sequence[str]) -> str:
     """The page, in Markdown."""
     says = {option.name: option.says for option in OPTIONS}
     lines = [
@@ -164,12 +161,12 @@ def page(rows: Sequence[dict[str, Any]]) -> str:
         "most of them buy less variance or steadier steps for their bias "
         "([`el.exact`](../reference/reinforce.md) measures that side). The percentages belong to this "
         "probe; which terms are there does not. Advantages and losses in TRL are in single precision, "
-        "so less than 0.0001 % is 0.",
+        "so less than 0.0001 % is 0. *Seconds* are of one core's time, beside the libraries' loading.",
         "",
         "![The bias of each configuration, as bars](../images/trl_options.svg)",
         "",
-        "| configuration | bias | × | verdict | what it does |",
-        "|---|---:|---:|---|---|",
+        "| configuration | bias | × | verdict | what it does | seconds |",
+        "|---|---:|---:|---|---|---:|",
     ]
     for row in rows:
         residual = row["residual"]
@@ -177,7 +174,8 @@ def page(rows: Sequence[dict[str, Any]]) -> str:
         exact = residual is not None and residual < row["tolerance"]
         factor = f"{row['components'].get('reward', math.nan):.4g}" if exact else ""
         lines.append(
-            f"| {row['name']} | {bias} | {factor} | {row['verdict']} | {says[row['name']]} |"
+            f"| {row['name']} | {bias} | {factor} | {row['verdict']} | {says[row['name']]} | "
+            f"{row['seconds']:.1f} |"
         )
     lines += ["", "## What each consists of", ""]
     lines += ["| configuration | components | conventions, each with the bias that it causes alone | weight of a token |", "|---|---|---|---|"]  # fmt: skip
@@ -199,6 +197,7 @@ def page(rows: Sequence[dict[str, Any]]) -> str:
         "often a bound is reached is the program's, not the loss's. Two micro-batches are one group "
         "each. Not shown here: several processes, and what vLLM's other probabilities do.",
         "",
+        *releases,
         "Made by `python -m benchmarks.trl_options`.",
     ]
     return "\n".join(lines) + "\n"
@@ -241,6 +240,14 @@ def remember(row: dict[str, Any]) -> None:
     RESULTS.with_suffix(".lock").unlink(missing_ok=True)
 
 
+def write_page() -> None:
+    """The page, of what was measured last: of this release, and of older ones."""
+    from benchmarks import trl_versions
+
+    rows = [known()[option.name] for option in OPTIONS if option.name in known()]
+    PAGE.write_text(page(rows, trl_versions.lines()), encoding="utf-8")
+
+
 def main() -> None:
     """Measure and write."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -256,9 +263,8 @@ def main() -> None:
                 row = measured(option)
                 remember(row)
                 print(row["name"], row["verdict"], row["residual"], row["seconds"], flush=True)
-    rows = [known()[option.name] for option in OPTIONS if option.name in known()]
-    PAGE.write_text(page(rows), encoding="utf-8")
-    picture(rows)
+    write_page()
+    picture([known()[option.name] for option in OPTIONS if option.name in known()])
 
 
 if __name__ == "__main__":

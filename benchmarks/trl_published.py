@@ -20,6 +20,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from benchmarks import loops_published
 from benchmarks.trl_options import SCRIPT, record_of
 from eligibility.audit.trainers.sampling import PAIRS
 from eligibility.audit.trainers.verdict import report_of
@@ -106,7 +107,8 @@ def page(reading: dict[str, Any], results: list[dict[str, Any]]) -> str:
         mark = "" if row["as_read"] else "**≠** "
         bias = "–" if row["residual"] is None else f"{row['residual']:.1%}"
         lines.append(f"| {name} | {read} | {mark}{found} | {bias} | {entry['reading']} |")
-    lines += ["", *REMARKS, "", "Made by `python -m benchmarks.trl_published`."]
+    lines += ["", *REMARKS, "", *loops_published.lines()]
+    lines += ["Made by `python -m benchmarks.trl_published` and `benchmarks.loops_published`."]
     return "\n".join(lines) + "\n"
 
 
@@ -137,6 +139,12 @@ def main() -> None:
             results.append(row)
             print(entry["path"], entry["part"], row, flush=True)
         RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    write_page()
+
+
+def write_page() -> None:
+    """The page, of what was measured last."""
+    reading = json.loads(READING.read_text(encoding="utf-8"))
     results = json.loads(RESULTS.read_text(encoding="utf-8"))
     if len(results) == len(reading["scripts"]):
         PAGE.write_text(page(reading, results), encoding="utf-8")

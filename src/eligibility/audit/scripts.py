@@ -40,8 +40,8 @@ def audit_script(
     sequence of random outcomes up to its first update, and is stopped there; its parameters never
     change. It runs in a child process without network or display, in a copy of its folder; the
     kernel lets it write nowhere else (`AuditReport.guard` says by what).
-    A program that trains a language model with TRL runs once, on a tiny model, through every group
-    of answers to its prompts.
+    A program that trains a language model, with TRL or in a loop of its own on transformers, runs
+    on a tiny model, through every group of answers to its prompts.
 
     Args:
         path: The script, or a notebook: its code cells one after the other.

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,19 @@ _FOLLOWED = {  # what a link leads to is meant
 _WITHOUT_KERNEL = {"sqlite3.connect": ((0, None),)}
 
 
+_forking: list[bool] = []
+
+
+@contextmanager
+def forking() -> Iterator[None]:
+    """Within it this process may fork: the child is confined as it is itself."""
+    _forking.append(True)
+    try:
+        yield
+    finally:
+        _forking.pop()
+
+
 def explain_refusals(scratch: Path, program: str, *, alone: bool) -> None:
     """From now on Python says what a program may not do: change what is outside, start processes.
 
@@ -71,7 +86,7 @@ def explain_refusals(scratch: Path, program: str, *, alone: bool) -> None:
                 refuse_outside("write", path, True)
         elif event in _NETWORK:
             raise PermissionError(f"{program} has no network")
-        elif event in _PROCESSES:
+        elif event in _PROCESSES and not (event == "os.fork" and _forking):
             raise PermissionError(f"{program} may not start or signal processes")
         elif event == "os.mkdir" and os.path.isdir(args[0]):
             return  # Python will say that it is there

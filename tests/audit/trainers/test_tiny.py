@@ -18,7 +18,9 @@ from eligibility.audit.trainers.tiny import (
     LENGTH,
     PROMPT_ONLY,
     PROMPTS,
+    SYMBOLS,
     VOCABULARY,
+    WORD,
     make_model,
     make_tokenizer,
 )
@@ -50,13 +52,13 @@ def test_a_padded_row_is_read_as_its_prompt_and_answer(prompt: Tokens, answer: T
 
 def test_the_tokenizer_reads_any_text_and_writes_answers_back() -> None:
     tokenizer = make_tokenizer()
-    assert tokenizer("What is 3 + 4?")["input_ids"] == [2, 1, 2]
+    assert tokenizer("What is 3 + 4?")["input_ids"] == [2]
     for answer in answers():
         words = tuple(token for token in answer if token != END)
-        assert tokenizer.decode(answer, skip_special_tokens=True) == "a" * len(words)
-    chat = [{"role": "user", "content": "bab"}]
+        assert tokenizer.decode(answer, skip_special_tokens=True) == SYMBOLS[WORD] * len(words)
+    chat = [{"role": "user", "content": PROMPTS[1]}]
     text = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
-    assert text == "bab"
+    assert text == PROMPTS[1]
 
 
 def test_fitted_states_have_generic_probabilities_and_never_draw_the_prompts_token() -> None:

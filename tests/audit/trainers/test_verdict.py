@@ -73,11 +73,12 @@ def test_what_cannot_be_audited_is_refused_in_one_sentence(said: str, tmp_path: 
 
 
 def test_the_line_in_a_refusal_audits_the_loss_of_a_loop_by_hand(tmp_path: Path) -> None:
-    """Token by token, with an optimizer of its own, which is stopped at its first step."""
+    """Token by token, with rewards that are always 1."""
     (tmp_path / "by_hand.py").write_text(BY_HAND, encoding="utf-8")
     report = audit_script(tmp_path / "by_hand.py")
     head, _, line = report.summary.partition(": ")
-    assert (report.verdict, head) == ("inconclusive", OWN_LOOP)
+    assert report.verdict == "inconclusive"
+    assert head.startswith("no reward was found")
     assert "from by_hand import policy_loss;" in line
     options = {"shell": True, "cwd": tmp_path, "capture_output": True, "text": True}
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"

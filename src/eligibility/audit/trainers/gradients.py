@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from eligibility.audit.trainers.answers import Tokens, parsed, states
+from eligibility.audit.trainers.refused import Refused
 from eligibility.audit.trainers.tiny import LENGTH, VOCABULARY
 
 
@@ -17,6 +19,8 @@ class Rows:
     Logits are a matrix times the last hidden state, and there are more features than tokens. So the
     gradient by the hidden state determines the one by the logits, also where a program multiplies
     by the matrix itself and never makes logits.
+
+    A forward pass that goes on with cached tokens scores rows that begin with these.
 
     Args:
         model: A causal language model of transformers.
@@ -32,7 +36,9 @@ class Rows:
             self._backbone = self._backbone.base_model
         self._backbone.register_forward_hook(self._after_forward, with_kwargs=True)
         self._expected: list[tuple[Tokens, Tokens]] = []
-        self._found: list[tuple[list[list[int]], Tensor]] = []
+        self._found: list[tuple[Scored, Tensor]] = []
+        self._cached: dict[int, list[Tokens]] = {}
+        self.last: Scored | None = None
 
     def expect(self, prompts: list[Tokens], given: list[Tokens]) -> None:
         """The answers of the next outcome, prompt by prompt."""
@@ -40,32 +46,53 @@ class Rows:
         self._expected = [(prompts[i // copies], answer) for i, answer in enumerate(given)]
         self._found.clear()
 
+    def forget(self) -> None:
+        """What went before has no part in the next outcome."""
+        self._found.clear()
+
+    def expect_rows(self, rows: list[tuple[Tokens, Tokens]]) -> None:
+        """Prompt and answer of each row of the outcome."""
+        self._expected = rows
+
     def _after_forward(self, module: Any, args: Any, options: Any, output: Any) -> None:
         hidden = output[0]
         ids = options.get("input_ids", args[0] if args else None)
-        if ids is None or not hidden.requires_grad:
+        if ids is None:
             return
-        rows = ids.tolist()
-        hidden.register_hook(
-            lambda gradient: self._found.append((rows, gradient.detach().double()))
-        )
+        before = self._before(options.get("past_key_values"), *ids.shape)
+        rows = [(*old, *new) for old, new in zip(before, ids.tolist(), strict=True)]
+        cache = getattr(output, "past_key_values", None)
+        if cache is not None:
+            self._cached[id(cache)] = rows
+        scored = self.last = Scored(rows, len(before[0]))
+        if hidden.requires_grad:
+            hidden.register_hook(
+                lambda gradient: self._found.append((scored, gradient.detach().double()))
+            )
 
-    def collected(self, steps: int) -> tuple[Tensor, float]:
+    def _before(self, cache: Any, rows: int, new: int) -> list[Tokens]:
+        """What a cache holds of each row, beside the new tokens."""
+        known = self._cached.get(id(cache), [])
+        fits = len(known) == rows and cache.get_seq_length() == len(known[0]) + new
+        return known if fits else [()] * rows  # else another one had its identity
+
+    def collected(self, steps: int, length: int = LENGTH) -> tuple[Tensor, float]:
         """[B, W, V] the mean of the steps' gradients, and the largest share that is at a prompt."""
-        table = torch.zeros(len(self._expected), LENGTH, VOCABULARY, dtype=torch.float64)
+        table = torch.zeros(len(self._expected), length, VOCABULARY, dtype=torch.float64)
         inverse = torch.linalg.pinv(self._head.detach().double()[:VOCABULARY])
         elsewhere = 0.0
         free = list(range(len(self._expected)))
-        for rows, hidden in self._found:
+        for scored, hidden in self._found:
             gradient = hidden @ inverse  # [b, T, V]
-            for row, each in zip(rows, gradient, strict=True):
-                prompt, answer, start = parsed(row)
-                place = self._place(prompt, answer, free)
-                width = min(LENGTH, len(row) - start)
-                table[place, :width] += each[start - 1 : start - 1 + width]
-                elsewhere = max(
-                    elsewhere, float(each[: start - 1].abs().max()) if start > 1 else 0.0
-                )
+            for number, (row, each) in enumerate(zip(scored.rows, gradient, strict=True)):
+                prompt, answer, start = parsed(row, length)
+                known = scored.places[number] if scored.places else None
+                place = self._place(prompt, answer, free) if known is None else known
+                for t in range(min(length, len(row) - start + 1)):
+                    if 0 <= (column := start + t - 1 - scored.first) < len(each):
+                        table[place, t] += each[column]
+                before = each[: max(start - 1 - scored.first, 0)]
+                elsewhere = max(elsewhere, float(before.abs().max()) if len(before) else 0.0)
             if not free:
                 free = list(range(len(self._expected)))
         self._found.clear()
@@ -75,10 +102,30 @@ class Rows:
     def _place(self, prompt: Tokens, answer: Tokens, free: list[int]) -> int:
         """Which row of the outcome it is; the same one twice only when all have been met."""
         same = [i for i, known in enumerate(self._expected) if known == (prompt, answer)]
+        if not same:
+            raise Refused(
+                "the program scores other tokens than it has sampled; audit its loss with "
+                "audit_token_loss"
+            )
         place = next((i for i in same if i in free), same[0])
         if place in free:
             free.remove(place)
         return place
+
+
+@dataclass
+class Scored:
+    """The rows of one forward pass.
+
+    Attributes:
+        rows: Tokens of each, from its first one on.
+        first: The position that the pass begins with.
+        places: Rows of the outcome that they belong to, where a token is drawn from each of them.
+    """
+
+    rows: list[Tokens]
+    first: int = 0
+    places: list[int] = field(default_factory=list)
 
 
 class StateWeights:
@@ -87,10 +134,11 @@ class StateWeights:
     Args:
         model: What is trained.
         prompts: Tokens of each prompt.
+        length: Tokens of the longest answer.
     """
 
-    def __init__(self, model: Any, prompts: list[Tokens]) -> None:
-        self._model, self._prompts = model, prompts
+    def __init__(self, model: Any, prompts: list[Tokens], length: int = LENGTH) -> None:
+        self._model, self.prompts, self.states = model, prompts, states(length)
         self._trained = [p for p in model.parameters() if p.requires_grad] or list(
             model.parameters()
         )
@@ -109,7 +157,7 @@ class StateWeights:
             drift: By how much log π(token) of the later policy differs at most.
         """
         generator = torch.Generator().manual_seed(seed)
-        count = len(self._prompts) * len(states())
+        count = len(self.prompts) * len(self.states)
         wanted = _SPREAD * torch.randn(count, generator=generator, dtype=torch.float64)
         self._kept = [self._approached(wanted, _CLOSE)]
         if drift:
@@ -161,8 +209,8 @@ class StateWeights:
         with torch.enable_grad():
             for parameter in self._trained:
                 parameter.requires_grad_(True)
-            for prompt in self._prompts:
-                for state in states():
+            for prompt in self.prompts:
+                for state in self.states:
                     z = self._logits(self._model, (*prompt, *state))
                     difference = z[0] - z[1]
                     found = torch.autograd.grad(difference, self._trained, allow_unused=True)
@@ -176,14 +224,14 @@ class StateWeights:
         """[P, S, V] of a model."""
         with torch.no_grad():
             return [
-                [self._logits(model, (*p, *s)).tolist() for s in states()] for p in self._prompts
+                [self._logits(model, (*p, *s)).tolist() for s in self.states] for p in self.prompts
             ]
 
     def expect(self, given: list[Tokens]) -> None:
         """The answers of the next outcome, prompt by prompt."""
-        index, copies = states().index, len(given) // len(self._prompts)
+        index, copies = self.states.index, len(given) // len(self.prompts)
         self._visits = [
-            (row, t, row // copies * len(states()) + index(answer[:t]))
+            (row, t, row // copies * len(self.states) + index(answer[:t]))
             for row, answer in enumerate(given)
             for t in range(len(answer))
         ]
@@ -209,7 +257,8 @@ class StateWeights:
         squared = float(explained @ explained)
         scale = float(gradient @ explained) / squared if squared else 0.0
         left = float((gradient - scale * explained).norm()) / size
-        return (table if abs(scale - 1.0) < _SINGLE else scale * table), left
+        as_it_is = abs(scale - 1.0) < _SINGLE or left > _ELSEWHERE
+        return (table if as_it_is else scale * table), left
 
     def _logits(self, model: Any, tokens: Tokens) -> Tensor:
         logits: Tensor = model(input_ids=torch.tensor([tokens])).logits[0, -1, :VOCABULARY]
@@ -229,3 +278,4 @@ _SPREAD = 0.8  # standard deviation of the first logit less the second
 _TRIALS, _CLOSE = 60, 0.05
 _NOTHING = 1e-10  # a gradient's norm below it is the rounding of single precision
 _SINGLE = 1e-5
+_ELSEWHERE = 0.01  # share of a gradient that comes from elsewhere: then no scale can be told

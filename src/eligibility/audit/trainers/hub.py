@@ -7,8 +7,8 @@ from typing import Any
 
 from eligibility.audit.interception.language import model_loaders
 from eligibility.audit.trainers.record import Record
+from eligibility.audit.trainers.refused import Refused
 from eligibility.audit.trainers.rows import AnyRows
-from eligibility.audit.trainers.sampling import Refused
 from eligibility.audit.trainers.tiny import POLICY_SEED, REFERENCE_SEED, make_model, make_tokenizer
 
 _VISION = ("ImageTextToText", "Vision2Seq", "VisionText", "SpeechSeq2Seq")
@@ -46,11 +46,11 @@ class Hub:
                     "audit its loss with audit_token_loss"
                 )
             if "SequenceClassification" in cls.__name__ or "RewardModel" in cls.__name__:
-                return self._reward_model()
-            return self.model()
+                return self.reward_model()
+            return self.model(*args, **options)
 
         def tokenizer(cls: Any, *args: Any, **options: Any) -> Any:
-            return make_tokenizer()
+            return self.tokenizer(*args, **options)
 
         def config(cls: Any, *args: Any, **options: Any) -> Any:
             return make_model(POLICY_SEED).config
@@ -64,7 +64,11 @@ class Hub:
             owner.from_pretrained = classmethod(config)
         self._replace_data()
 
-    def _reward_model(self) -> Any:
+    def tokenizer(self, *args: Any, **options: Any) -> Any:
+        """The probe's, whatever the name."""
+        return make_tokenizer()
+
+    def reward_model(self) -> Any:
         """A classifier of one label, for a program that loads a reward model."""
         transformers: Any = importlib.import_module("transformers")
         config = make_model(POLICY_SEED).config

@@ -10,7 +10,7 @@ from eligibility.audit.language.measurement import Observed, observed_of
 from eligibility.audit.language.outcomes import Outcomes
 from eligibility.audit.trainers.answers import outcomes
 from eligibility.audit.trainers.record import Policies, Record, Table
-from eligibility.audit.trainers.tiny import GROUP, LENGTH, PROMPTS, VOCABULARY
+from eligibility.audit.trainers.tiny import VOCABULARY
 
 
 def observed_from(record: Record, temperature: float, again: bool = False) -> Observed:
@@ -21,11 +21,11 @@ def observed_from(record: Record, temperature: float, again: bool = False) -> Ob
         temperature: At which the policy is the softmax of its logits.
         again: Of the second time that the answers were trained on, by a later policy.
     """
-    language = Language(len(PROMPTS), GROUP, LENGTH, VOCABULARY)
+    language = Language(record.prompts, record.group, record.length, VOCABULARY)
     now = record.later if again else record.policies
     pairs = zip(now, record.policies, strict=True)
     worlds = tuple(_world(language, new, old, temperature, again) for new, old in pairs)
-    listed = outcomes(record.ordered)
+    listed = outcomes(record.ordered, record.prompts, record.group, record.length)
     chosen = torch.tensor([answers for answers, _ in listed])
     run = Outcomes(
         language=language,
@@ -36,7 +36,7 @@ def observed_from(record: Record, temperature: float, again: bool = False) -> Ob
     )
     measured = record.gradients_again if again else record.gradients
     gradients = torch.tensor(measured, dtype=torch.float64)
-    ascent = -temperature * gradients.reshape(len(worlds), *chosen.shape, LENGTH, VOCABULARY)
+    ascent = -temperature * gradients.reshape(len(worlds), *chosen.shape, record.length, VOCABULARY)
     return observed_of(run, ascent)
 
 

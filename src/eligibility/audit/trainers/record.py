@@ -6,6 +6,8 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from eligibility.audit.trainers.tiny import GROUP, LENGTH, PROMPTS
+
 Table = list[list[list[float]]]
 
 
@@ -39,6 +41,11 @@ class Record:
         version: Of the library that trains.
         policies: One for each block of outcomes; every second one is that before it with the
             rewards of the other sign.
+        rows: That a program samples before its optimizer steps.
+        constants: Whole numbers in its text: file, line, column and value.
+        prompts: Prompts of an update.
+        group: Answers to each.
+        length: Tokens of the longest answer.
         ordered: Whether groups were run in every order of their answers.
         gradients: [N, B, W, V] of the loss at the logits of each row's positions, block by block.
         later: The policies after some steps, if a group of answers is trained on again.
@@ -46,7 +53,7 @@ class Record:
         leak: Largest relative part of a parameters' gradient that ``gradients`` do not explain.
         prompt_share: Largest part of a gradient that is at the logits of a prompt.
         temperature: That the program's configuration names; 1 otherwise.
-        kl_coefficient: Likewise; 0 if there is none.
+        kl_coefficient: Likewise; of a loop of its own, 1 if the reference changes its loss; else 0.
         micro_batches: Into how many an update is split.
         parameters: Trained numbers.
         steps: Optimizer steps on each group of answers, each time that it is trained on.
@@ -62,6 +69,11 @@ class Record:
     trainer: str = ""
     version: str = ""
     policies: list[Policies] = field(default_factory=list)
+    rows: int = 0
+    constants: list[Any] = field(default_factory=list)
+    prompts: int = len(PROMPTS)
+    group: int = GROUP
+    length: int = LENGTH
     ordered: bool = False
     gradients: Any = field(default_factory=list)
     later: list[Policies] = field(default_factory=list)
@@ -89,7 +101,11 @@ class Record:
 
 def read_record(line: str) -> Record:
     """The record in a line of JSON."""
-    data = json.loads(line)
+    return record_from(json.loads(line))
+
+
+def record_from(data: dict[str, Any]) -> Record:
+    """The record of the fields in a dictionary."""
     for name in ("policies", "later"):
         data[name] = [Policies(**each) for each in data[name]]
     return Record(**data)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from torch.utils.data._utils.collate import default_collate_fn_map
+
 from eligibility.audit.trainers.record import Record
 from eligibility.audit.trainers.tiny import PROMPTS
 
-_TEXT = "What is 3 + 4? #### 7"
+_TEXTS = ("What is 3 + 4? #### 7", "What is 12 + 30, and why? #### 42")
 
 
 class AnyText(str):
@@ -26,8 +28,39 @@ class AnyText(str):
 
 
 class _Row(dict[str, Any]):
+    """A row with every column.
+
+    Args:
+        values: Of the columns that are known.
+        number: Of the row; each has a text of its own.
+    """
+
+    def __init__(self, values: dict[str, Any], number: int) -> None:
+        super().__init__(values)
+        self._number = number
+
     def __missing__(self, key: str) -> AnyText:
-        return AnyText(_TEXT)
+        return AnyText(_TEXTS[self._number % len(_TEXTS)])
+
+
+class _Batch(dict[str, Any]):
+    """Rows that a loader has put together: a list of each column."""
+
+    def __init__(self, rows: list[_Row]) -> None:
+        super().__init__({key: [row[key] for row in rows] for key in rows[0]})
+        self._rows = rows
+
+    def __missing__(self, key: str) -> list[Any]:
+        return [row[key] for row in self._rows]
+
+
+def collate_rows() -> None:
+    """Let torch's loaders put such rows together."""
+
+    def collate(rows: list[_Row], **options: Any) -> _Batch:
+        return _Batch(rows)
+
+    default_collate_fn_map[_Row] = collate
 
 
 class AnyRows:
@@ -40,7 +73,7 @@ class AnyRows:
 
     def __init__(self, record: Record, rows: list[dict[str, Any]] | None = None) -> None:
         self._record = record
-        self._rows = [_Row(row) for row in (rows or [{} for _ in PROMPTS])]
+        self._rows = [_Row(row, k) for k, row in enumerate(rows or [{} for _ in PROMPTS])]
 
     def map(self, function: Callable[..., Any], *args: Any, **options: Any) -> AnyRows:
         """The columns that ``function`` returns, for each row; or for the batch of them."""
@@ -50,7 +83,8 @@ class AnyRows:
         made = []
         for index, row in enumerate(self._rows):
             try:
-                given = (_Row(row), index) if options.get("with_indices") else (_Row(row),)
+                copied = _Row(row, index)
+                given = (copied, index) if options.get("with_indices") else (copied,)
                 made.append({**row, **(function(*given, **extra) or {})})
             except Exception as error:  # the user's function, on rows that it never saw
                 self._record.note(f"a function mapped on the data failed: {type(error).__name__}")

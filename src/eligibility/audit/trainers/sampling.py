@@ -16,6 +16,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from eligibility.audit.trainers.answers import Tokens, answers, outcomes, parsed, states
 from eligibility.audit.trainers.gradients import Rows, StateWeights
 from eligibility.audit.trainers.record import Policies, Record
+from eligibility.audit.trainers.refused import Finished, Refused
 from eligibility.audit.trainers.tiny import END, GROUP, PROMPTS, VOCABULARY
 from eligibility.audit.user_code import is_user_file
 
@@ -26,14 +27,6 @@ OWN_LOOP = (
 _MIXED = (1, 3, 2, 0)  # an outcome in which no two answers are alike
 _SAME = 1e-5  # gradients in single precision differ by less
 PAIRS = 2
-
-
-class Finished(BaseException):
-    """Every group of answers has been trained on."""
-
-
-class Refused(BaseException):
-    """The program needs what the probe cannot stand in for; the message is one sentence."""
 
 
 class Sampler:
@@ -142,7 +135,14 @@ class Sampler:
                 StateWeights(reference, self._prompts).fit(seed=world + 1)
             self._states.fit(seed=world, drift=self.record.drift)
         made = Policies(self._states.logits(model))
-        made.drawn = [[self._drawn_with(model, (*p, *s)) for s in states()] for p in self._prompts]
+        assert self.generate is not None
+        made.drawn = [
+            [
+                one_token_probabilities(self.generate, model, (*p, *s), self._options)
+                for s in states()
+            ]
+            for p in self._prompts
+        ]
         if self.reference is not None:
             made.reference = self._states.logits(self.reference(model))
         made.rewards = [
@@ -153,25 +153,6 @@ class Sampler:
             self._states.take(1)
             self.record.later.append(replace(made, logits=self._states.logits(model)))
             self._states.take(0)
-
-    def _drawn_with(self, model: Any, tokens: Tokens) -> list[float]:
-        """The probabilities of the next token as transformers draws it, by its own scores."""
-        assert self.generate is not None
-        asked = {k: v for k, v in self._options.items() if k not in _ONE_TOKEN}
-        settings = copy.deepcopy(asked.pop("generation_config", None))
-        for name, value in _ONE_TOKEN.items():
-            if settings is not None:
-                setattr(settings, name, value)
-            else:
-                asked[name] = value
-        ids = torch.tensor([tokens])
-        mask = torch.ones_like(ids)
-        with torch.no_grad():
-            made = self.generate(
-                model, input_ids=ids, attention_mask=mask, generation_config=settings, **asked
-            )
-        probabilities: list[float] = torch.softmax(made.scores[0][0].double(), -1).tolist()
-        return probabilities[:VOCABULARY]
 
     def _before_step(self, optimizer: Any, args: Any, options: Any) -> None:
         """Read the gradient; without one, no optimizer moves a parameter.
@@ -227,6 +208,27 @@ def in_user_loop() -> bool:
 
 def _of_package(module: str) -> bool:
     return module.partition(".")[0] in ("eligibility", "torch", "accelerate")
+
+
+def one_token_probabilities(
+    generate: Callable[..., Any], model: Any, tokens: Tokens, options: dict[str, Any]
+) -> list[float]:
+    """The probabilities of the next token as transformers draws it, by its own scores."""
+    asked = {k: v for k, v in options.items() if k not in _ONE_TOKEN}
+    settings = copy.deepcopy(asked.pop("generation_config", None))
+    for name, value in _ONE_TOKEN.items():
+        if settings is not None:
+            setattr(settings, name, value)
+        else:
+            asked[name] = value
+    ids = torch.tensor([tokens])
+    mask = torch.ones_like(ids)
+    with torch.no_grad():
+        made = generate(
+            model, input_ids=ids, attention_mask=mask, generation_config=settings, **asked
+        )
+    probabilities: list[float] = torch.softmax(made.scores[0][0].double(), -1).tolist()
+    return probabilities[:VOCABULARY]
 
 
 _ONE_TOKEN = {

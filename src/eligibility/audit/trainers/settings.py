@@ -82,7 +82,8 @@ def set_aside(settings: Any, record: Record) -> None:
             setattr(settings, name, defaults[name] if name in _OWN_DEFAULT else value)
     for name, value in _QUIET.items():
         if name in defaults:
-            setattr(settings, name, value)
+            checked = isinstance(getattr(settings, name), list)  # older releases: a list of none
+            setattr(settings, name, [] if checked else value)
 
 
 _LEAST_BETA = 0.05  # below it single precision leaves too few digits of the term

@@ -1,7 +1,8 @@
 """A causal language model of two tokens with random weights, and a tokenizer that reads any text.
 
-An answer consists of a word and of the token that ends it. A third token stands in prompts only: it
-makes them differ, and its probability is exactly 0 in double precision.
+An answer consists of words and of the token that ends it. A third token stands in prompts only: it
+makes them differ, and its probability is exactly 0 in double precision; so is that of the fourth,
+which pads where a program does not pad with the end.
 """
 
 from __future__ import annotations
@@ -11,16 +12,17 @@ from typing import Any
 
 import torch
 
-END, WORD, PROMPT_ONLY = 0, 1, 2
+END, WORD, PROMPT_ONLY, PAD = 0, 1, 2, 3
 VOCABULARY = 2  # tokens that can be drawn
 LENGTH = 3  # tokens of the longest answer
 GROUP = 2  # answers to each prompt
-SYMBOLS = ("⏹", "a", "b")
-PROMPTS = ("b", "bab")  # of two lengths, so that padding matters
+SYMBOLS = ("⏹", "ω", "ß", "▢")
+PROMPTS = ("ß", "ßωß")  # of two lengths, so that padding matters
 POLICY_SEED, REFERENCE_SEED = 11, 7
 NAME = "eligibility/probe"
 _TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
-# The first feature is positive in every state, so this weight makes the third logit below −300.
+# The first feature is positive in every state, so this weight makes the logits of the tokens that
+# are never drawn less than −300.
 _FIRST_FEATURE, _NEVER = 1.0, -4000.0
 
 
@@ -49,37 +51,45 @@ def make_model(seed: int) -> Any:
     torch.set_rng_state(state)
     model.generation_config.eos_token_id = END
     model.generation_config.pad_token_id = END
-    _forbid_prompt_token(model)
+    _forbid_other_tokens(model)
     return model
 
 
 @torch.no_grad()
-def _forbid_prompt_token(model: Any) -> None:
-    """Keep the first feature as it is embedded, and let it speak against the third token."""
+def _forbid_other_tokens(model: Any) -> None:
+    """Keep the first feature as it is embedded, and let it speak against all but an answer's."""
     layer = model.model.layers[0]
     model.model.embed_tokens.weight[:, 0] = _FIRST_FEATURE
     layer.self_attn.o_proj.weight[0] = 0.0
     layer.mlp.down_proj.weight[0] = 0.0
     model.lm_head.weight[:, 0] = 0.0
-    model.lm_head.weight[PROMPT_ONLY] = 0.0
-    model.lm_head.weight[PROMPT_ONLY, 0] = _NEVER
+    model.lm_head.weight[VOCABULARY:] = 0.0
+    model.lm_head.weight[VOCABULARY:, 0] = _NEVER
 
 
-def make_tokenizer() -> Any:
-    """Words of the letters a and b; a run of any other characters is read as one b."""
+def make_tokenizer(base: Any = None) -> Any:
+    """One that knows four symbols; a run of any other characters is read as one of a prompt's.
+
+    Args:
+        base: A subclass of transformers' fast tokenizer to make it of; None: that itself.
+    """
     from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
     transformers: Any = importlib.import_module("transformers")
 
-    end, word, other = SYMBOLS
+    end, _, other, _ = SYMBOLS
     made = Tokenizer(
         models.WordLevel({symbol: i for i, symbol in enumerate(SYMBOLS)}, unk_token=other)
     )
-    made.normalizer = normalizers.Replace(Regex(f"[^{end}{word}{other}]+"), other)
+    made.normalizer = normalizers.Replace(Regex(f"[^{''.join(SYMBOLS)}]+"), other)
     made.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     made.decoder = decoders.Fuse()
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=made, eos_token=end, pad_token=end, padding_side="left"
+    tokenizer = (base or transformers.PreTrainedTokenizerFast)(
+        tokenizer_object=made,
+        eos_token=end,
+        pad_token=end,
+        padding_side="left",
+        model_input_names=["input_ids", "attention_mask"],
     )
     tokenizer.chat_template = _TEMPLATE
     return tokenizer

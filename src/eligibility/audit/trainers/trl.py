@@ -13,7 +13,8 @@ import torch
 
 from eligibility.audit.trainers.hub import Hub
 from eligibility.audit.trainers.record import Record
-from eligibility.audit.trainers.sampling import Finished, Refused, Sampler
+from eligibility.audit.trainers.refused import Finished, Refused
+from eligibility.audit.trainers.sampling import Sampler
 from eligibility.audit.trainers.settings import fit, set_aside
 from eligibility.audit.trainers.tiny import END, LENGTH, NAME, PROMPTS, SYMBOLS, make_tokenizer
 from eligibility.audit.user_code import user_place
@@ -153,12 +154,8 @@ class Trainers:
 
     def _prepare(self, trainer: Any) -> None:
         """A generic policy; the reference, its rewards, and the answers that are drawn."""
-        generator = torch.Generator().manual_seed(3)
         trainer.model.double()
-        for parameter in trainer.model.parameters():
-            if parameter.requires_grad and not parameter.any():  # an adapter begins at 0
-                noise = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
-                parameter.data.copy_(0.3 * noise)
+        wake_adapters(trainer.model)
         weights = getattr(trainer, "reward_weights", None)
         count = len(trainer.reward_funcs)
         factors = [1.0] * count if weights is None else [float(w) for w in weights]
@@ -170,10 +167,19 @@ class Trainers:
             reference.double()
             self._sampler.reference = lambda model: reference
         elif self._record.kl_coefficient and hasattr(trainer.model, "disable_adapter"):
-            self._sampler.reference = lambda model: _WithoutAdapter(trainer.model)
+            self._sampler.reference = lambda model: WithoutAdapter(trainer.model)
 
 
-class _WithoutAdapter:
+def wake_adapters(model: Any) -> None:
+    """Give numbers to trained parameters that are all 0, as those of an adapter are at first."""
+    generator = torch.Generator().manual_seed(3)
+    for parameter in model.parameters():
+        if parameter.requires_grad and not parameter.any():
+            noise = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
+            parameter.data.copy_(0.3 * noise)
+
+
+class WithoutAdapter:
     """An adapted model as it was before: the reference of a trainer with an adapter."""
 
     def __init__(self, model: Any) -> None:

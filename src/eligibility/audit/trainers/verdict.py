@@ -13,7 +13,6 @@ from eligibility.audit.language.judgement import judge
 from eligibility.audit.reporting.report import AuditReport, Finding
 from eligibility.audit.trainers.observed import observed_from
 from eligibility.audit.trainers.record import Record
-from eligibility.audit.trainers.tiny import GROUP, PROMPTS
 
 _LOSS_ALONE = "audit its loss with audit_token_loss"
 _SINGLE = 1e-5  # rewards, a model's norm and rotary angles are in single precision
@@ -97,7 +96,7 @@ def _facts_at(record: Record, temperature: float, again: bool = False) -> Facts:
         named = Behaviour(worlds[0].behaviour.source, top_p=0.5)
         marked = tuple(replace(world, behaviour=named) for world in worlds)
         observed = replace(observed, outcomes=replace(observed.outcomes, worlds=marked))
-    rows = GROUP * len(PROMPTS)
+    rows = record.group * record.prompts
     facts = facts_of(observed, rows // record.micro_batches if record.micro_batches > 1 else None)
     return replace(
         facts,

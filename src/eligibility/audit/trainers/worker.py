@@ -8,18 +8,21 @@ import os
 import runpy
 import sys
 import time
-import traceback
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from eligibility.audit.job import Program
 from eligibility.audit.running.place import settle_in, workspace_of
+from eligibility.audit.trainers.own import run_own, trains_with_trl
+from eligibility.audit.trainers.raised import place_of
 from eligibility.audit.trainers.record import Record
-from eligibility.audit.trainers.sampling import Finished, Refused, Sampler, generated
-from eligibility.audit.user_code import is_user_file
+from eligibility.audit.trainers.refused import Finished, Refused
+from eligibility.audit.trainers.sampling import PAIRS, Sampler, generated
 from eligibility.sandbox import limit
 
 
@@ -34,8 +37,7 @@ def main() -> None:
     def announce(done: int, expected: int) -> None:
         print(json.dumps([done, expected]), file=results, flush=True)
 
-    record = Record()
-    run(program, record, Sampler(record, announce))
+    record = run(program, announce)
     print(record.to_line(), file=results, flush=True)
     results.close()
     os._exit(0)
@@ -46,17 +48,27 @@ def _settings() -> dict[str, Any]:
     return settings | {"arguments": tuple(settings["arguments"])}
 
 
-def run(program: Program, record: Record, sampler: Sampler) -> None:
-    """Run a program to the end of its training, in this process, which serves for nothing else."""
+def run(program: Program, announce: Callable[[int, int], None], pairs: int | None = None) -> Record:
+    """Run a program to the end of its training, in this process, which serves for nothing else.
+
+    Args:
+        program: The script.
+        announce: Called with the outcomes done and their number.
+        pairs: Policies that a trainer of TRL is run with; None: as many as are needed.
+    """
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
+    if not trains_with_trl(Path(program.path)):
+        return run_own(program, announce)
+    record = Record()
+    sampler = Sampler(record, announce, pairs or PAIRS)
     try:
         _install(record, sampler)
     except (
         Exception
     ) as error:  # whatever an installed trainer's own modules raise is told to the user
         record.detail = f"{type(error).__name__}: {error}"
-        return
+        return record
     workspace = workspace_of(program)
     limit(program.seconds, program.megabytes)
     settle_in(program, workspace)
@@ -71,9 +83,10 @@ def run(program: Program, record: Record, sampler: Sampler) -> None:
         record.outcome, record.detail = "refused", str(refusal)
     except BaseException as error:  # whatever the program ends by
         record.outcome, record.detail = "error", f"{type(error).__name__}: {error}"[:2000]
-        record.file, record.line = _place_of(error)
+        record.file, record.line = place_of(error)
     record.seconds = time.process_time() - started
     sampler.close()
+    return record
 
 
 def _nothing_trained(record: Record) -> str:
@@ -102,11 +115,6 @@ def _install(record: Record, sampler: Sampler) -> None:
         importlib.import_module("trl")
         Trainers(record, hub, sampler).install()
     generation.GenerationMixin.generate = generate
-
-
-def _place_of(error: BaseException) -> tuple[str, int]:
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if is_user_file(f.filename)]
-    return (frames[-1].filename, frames[-1].lineno or 0) if frames else ("", 0)
 
 
 if __name__ == "__main__":

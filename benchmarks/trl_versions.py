@@ -1,0 +1,118 @@
+"""What older releases of TRL compute by default, beside each other.
+
+    python -m benchmarks.trl_versions FOLDER    # FOLDER/0.14.0, …: each an environment's packages
+    python -m benchmarks.trl_versions --page    # only the table, from the last measurement
+
+Each folder was made by ``pip install --target FOLDER/0.14.0 trl==0.14.0 transformers==4.48.3 …``
+with releases of that time; it stands before the packages of this environment. The results go to
+``benchmarks/results/trl_versions.json`` and into ``docs/audit/trl_options.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks/results/trl_versions.json"
+# Each is tried where the release knows the options.
+CONFIGURATIONS = {
+    "as it comes": "",
+    "beta 0": "beta=0.0",
+    "scale_rewards=False": "beta=0.0, scale_rewards=False",
+    "dr_grpo, unscaled": 'beta=0.0, loss_type="dr_grpo", scale_rewards=False',
+    "beta 0.5, unscaled": 'beta=0.5, loss_type="dr_grpo", scale_rewards=False',
+    "temperature 0.7, unscaled": "beta=0.0, temperature=0.7, scale_rewards=False",
+}
+_ONE = """
+import json, sys
+import trl
+from benchmarks.trl_options import SCRIPT, record_of
+from eligibility.audit.trainers.verdict import report_of
+for name in ("GRPOTrainer", "GRPOConfig"):
+    getattr(trl, name)
+for name, options in json.loads(sys.argv[1]).items():
+    record = record_of(SCRIPT.format(kind="GRPO", options=options, rewards="reward"), (), 2)
+    report = report_of(record, name)
+    data = json.loads(report.to_json())
+    kept = ("verdict", "summary", "residual", "rule", "components", "convention_biases")
+    print(json.dumps({"version": trl.__version__, "name": name, "seconds": round(record.seconds, 1),
+        "faults": [f["rule"] for f in data["findings"]], **{k: data[k] for k in kept}}), flush=True)
+"""
+
+
+def measured(folder: Path) -> list[dict[str, Any]]:
+    """The configurations under one release."""
+    path = os.pathsep.join([str(folder), str(ROOT)])
+    done = subprocess.run(
+        [sys.executable, "-c", _ONE, json.dumps(CONFIGURATIONS)],
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    if not rows:
+        why = done.stderr.strip().splitlines()[-1:] or ["it says nothing"]
+        print(folder.name, "does not run:", *why, flush=True)
+    return rows
+
+
+def lines() -> list[str]:
+    """A table of what was measured: a row a configuration, a column a release."""
+    if not RESULTS.exists():
+        return []
+    rows = json.loads(RESULTS.read_text(encoding="utf-8"))
+    versions = list(dict.fromkeys(row["version"] for row in rows))
+    found = {(row["version"], row["name"]): row for row in rows}
+    made = [
+        "## Releases beside each other",
+        "",
+        "The same script with older releases of TRL, each with the transformers of its time; –: "
+        "not measured.",
+        "",
+        f"| configuration | {' | '.join(versions)} |",
+        f"|---|{'---|' * len(versions)}",
+    ]
+    for name in CONFIGURATIONS:
+        cells = [_cell(found.get((version, name))) for version in versions]
+        made.append(f"| {name} | {' | '.join(cells)} |")
+    return [*made, ""]
+
+
+def _cell(row: dict[str, Any] | None) -> str:
+    if row is None or row["verdict"] == "inconclusive":
+        unknown = row is not None and "unexpected keyword" in row["summary"]
+        return "no such option" if unknown else "–"
+    biases = row["convention_biases"].items()
+    named = [f"{name} {bias:.1%}" for name, bias in biases if bias]
+    named += [f"**{rule}**" for rule in row["faults"]]
+    exact = f"{row['components'].get('reward', 0.0):.4g} × ∇E[R]"
+    return f"{row['residual']:.1%}: {', '.join(named)}" if named else exact
+
+
+def main() -> None:
+    """Measure, and write."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", nargs="?", type=Path)
+    parser.add_argument("--page", action="store_true", help="only write the table again")
+    arguments = parser.parse_args()
+    if not arguments.page:
+        rows = []
+        folders = [each for each in arguments.folder.iterdir() if each.name.count(".") == 2]
+        for folder in sorted(folders, key=lambda each: tuple(map(int, each.name.split(".")))):
+            rows += measured(folder)
+            print(folder.name, "measured", flush=True)
+        RESULTS.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    from benchmarks.trl_options import write_page
+
+    write_page()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""Double precision on one core, whatever a program asks for; and gradients that nothing clips."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from eligibility.audit.interception.surroundings import quieten
+from eligibility.audit.patches import Patches
+from eligibility.audit.trainers.record import Record
+
+_SHORTER = (torch.float32, torch.bfloat16, torch.float16)
+_CASTS = {torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16}
+_LEGACY = ("FloatTensor", "HalfTensor", "BFloat16Tensor")
+GENERAL = (
+    "one core, double precision; trackers, saving, compilation, gradient clipping, the learning "
+    "rate and the optimizer's own rule play no part"
+)
+
+
+class InDouble(TorchFunctionMode):
+    """Floating-point numbers of fewer digits are made of double precision.
+
+    Args:
+        met: Told of every call of torch's after it was made: function, arguments, result; what it
+            returns is the result.
+    """
+
+    def __init__(self, met: Callable[[Any, Any, Any, Any], Any]) -> None:
+        super().__init__()
+        self._met = met
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        options = {name: _long(value) for name, value in (kwargs or {}).items()}
+        if func in _CASTS:
+            return args[0].double()
+        given = tuple(map(_long, args))
+        return self._met(func, given, options, func(*given, **options))
+
+
+def _long(value: Any) -> Any:
+    return torch.float64 if isinstance(value, torch.dtype) and value in _SHORTER else value
+
+
+def settle(record: Record, met: Callable[[Any, Any, Any, Any], Any]) -> None:
+    """From now on this process computes in double precision, and shows and saves nothing."""
+    quieten(Patches())
+    torch.set_default_dtype(torch.float64)
+    for name in _LEGACY:
+        setattr(torch, name, torch.DoubleTensor)
+
+    def stay(module: Any, *args: Any, **options: Any) -> Any:
+        return module
+
+    for name in ("to", "cuda", "half", "bfloat16", "float"):
+        setattr(torch.nn.Module, name, stay)
+
+    def unclipped(parameters: Any, *args: Any, **options: Any) -> Any:
+        return torch.zeros(())
+
+    for name in ("clip_grad_norm_", "clip_grad_value_"):
+        setattr(torch.nn.utils, name, unclipped)
+        setattr(torch.nn.utils.clip_grad, name, unclipped)
+    record.note(GENERAL)
+    ExitStack().enter_context(InDouble(met))

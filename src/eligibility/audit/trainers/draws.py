@@ -1,0 +1,138 @@
+"""What one run of a program draws: the answers of a plan, by `generate` or token by token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from eligibility.audit.trainers.answers import Tokens, answers, parsed
+from eligibility.audit.trainers.gradients import Scored
+from eligibility.audit.trainers.refused import Refused
+from eligibility.audit.trainers.tiny import END, PAD, SYMBOLS, VOCABULARY
+
+
+@dataclass
+class _Episode:
+    """Rows that are drawn token by token at the same time; ``first`` is the first one's number."""
+
+    first: int
+    size: int
+    drawn: int = 0
+
+
+@dataclass
+class Draws:
+    """The rows of a run so far.
+
+    Attributes:
+        plan: Index of the answer of each row, in the program's order; what is beyond it repeats.
+        length: Tokens of the longest answer.
+        bounded: Whether no row may be drawn beyond the plan.
+        prompts: Of the rows.
+        given: Their answers.
+        called: How many of them the last call gave.
+        probabilities: With which the program drew tokens itself, by prompt and tokens before.
+        count: Calls that drew tokens.
+    """
+
+    plan: tuple[int, ...]
+    length: int
+    bounded: bool = False
+    prompts: list[Tokens] = field(default_factory=list)
+    given: list[Tokens] = field(default_factory=list)
+    called: int = 0
+    probabilities: dict[tuple[Tokens, Tokens], list[float]] = field(default_factory=dict)
+    count: int = 0
+    _episode: _Episode | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether every row of the plan has been drawn."""
+        return self.bounded and len(self.given) >= len(self.plan)
+
+    def next_rows(self, prompts: list[Tokens]) -> list[Tokens]:
+        """The answers to these prompts."""
+        every = answers(self.length)
+        start = len(self.given)
+        chosen = [every[self.plan[(start + i) % len(self.plan)]] for i in range(len(prompts))]
+        self.prompts += prompts
+        self.given += chosen
+        self.called = len(chosen)
+        return chosen
+
+    def tokens(self, last: Scored, probs: Tensor) -> Tensor:
+        """[N] the next token of each row of the last forward pass.
+
+        Args:
+            last: That pass.
+            probs: [N, V] with which the program draws.
+        """
+        table = probs.detach().reshape(-1, probs.shape[-1])
+        drawn = drawn_before(last)
+        if drawn == 0:
+            first = len(self.given)
+            self.next_rows([parsed(row, self.length)[0] for row in last.rows])
+            self._episode = _Episode(first, len(last.rows))
+        episode = self._episode
+        if episode is None or episode.drawn != drawn or episode.size != len(last.rows):
+            raise Refused(
+                "the program draws tokens in a way that the probe cannot follow; audit its loss "
+                "with audit_token_loss"
+            )
+        places = range(episode.first, episode.first + episode.size)
+        last.places = list(places)
+        if all(drawn >= len(self.given[place]) for place in places):
+            after = "the token that ends it" if drawn < self.length else f"{self.length} tokens"
+            raise Refused(
+                f"the program goes on with an answer after {after}; audit its loss with "
+                "audit_token_loss"
+            )
+        episode.drawn += 1
+        self.count += 1
+        for place, row in zip(places, table, strict=True):
+            answer = self.given[place]
+            if drawn < len(answer):
+                kept = row[:VOCABULARY].double()
+                share = (kept / row.sum()).tolist()
+                self.probabilities[self.prompts[place], answer[:drawn]] = share
+        said = [self.given[place] for place in places]
+        return torch.tensor([a[drawn] if drawn < len(a) else END for a in said])
+
+    def over(self, before: int | None) -> tuple[bool, int]:
+        """Whether a loop that drew one token each time has drawn all that an answer can have."""
+        episode = self._episode
+        whole = episode is not None and episode.drawn == self.length
+        return before is not None and self.count - before == 1 and whole, self.count
+
+
+def draws_tokens(last: Scored | None, probs: Tensor) -> bool:
+    """Whether a draw is that of a token of each row of the last forward pass."""
+    if last is None or not probs.dim() or probs.shape[-1] != len(SYMBOLS):
+        return False
+    return probs.numel() == len(SYMBOLS) * len(last.rows)
+
+
+def drawn_before(last: Scored) -> int:
+    """How many tokens of their answers the rows of a forward pass have."""
+    row = last.rows[0]
+    return len(row) - parsed(row, len(row))[2]
+
+
+def padded(ids: Tensor, chosen: list[Tokens], pad: int) -> Tensor:
+    """[N, S + W] the prompts with their answers."""
+    width = max(map(len, chosen))
+    rows = [[*answer, *[pad] * (width - len(answer))] for answer in chosen]
+    return torch.cat([ids, torch.tensor(rows).to(ids)], 1)
+
+
+def without_padding(row: list[int]) -> Tokens:
+    """The prompt in a row of tokens."""
+    prompt = parsed(row)[0]
+    if PAD in prompt:
+        raise Refused(
+            "the program pads prompts on the right before it samples, where answers begin after "
+            "padding; pass padding_side='left' to its tokenizer"
+        )
+    return prompt

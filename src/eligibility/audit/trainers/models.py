@@ -1,0 +1,46 @@
+"""The models of a program: which are there, and which is trained."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import torch
+
+from eligibility.audit.trainers.gradients import Rows
+
+
+class Models:
+    """Every model of the probe's that has run."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Any, Rows]] = {}
+
+    def follow(self, model: Any) -> None:
+        """Remember what it scores from now on."""
+        if id(model) not in self._known:
+            self._known[id(model)] = (model, Rows(model))
+
+    def rows(self, model: Any) -> Rows | None:
+        """What a model has scored."""
+        known = self._known.get(id(model))
+        return known[1] if known is not None else None
+
+    def forget(self) -> None:
+        """What went before has no part in the next outcome."""
+        for _, rows in self._known.values():
+            rows.forget()
+
+    def of_parameters(self, parameters: list[Any]) -> Any:
+        """The model with some of these parameters; None: it is none of them."""
+        wanted = {id(parameter) for parameter in parameters}
+        models = [model for model, _ in self._known.values()]
+        return next((m for m in models if any(id(p) in wanted for p in m.parameters())), None)
+
+    def by_id(self, which: int) -> Any:
+        """The model that a branch has told of; None: it was not there before the branch."""
+        known = self._known.get(which)
+        if known is not None:
+            return known[0]
+        kind = torch.nn.Module
+        return next((o for o in gc.get_objects() if id(o) == which and isinstance(o, kind)), None)

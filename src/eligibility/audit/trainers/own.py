@@ -1,0 +1,180 @@
+"""A script with a training loop of its own: one attempt, and others if it samples too much."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from eligibility.audit.job import Program
+from eligibility.audit.running.place import settle_in, workspace_of
+from eligibility.audit.trainers.branch import Branch, branch_off
+from eligibility.audit.trainers.doubles import settle
+from eligibility.audit.trainers.hub import Hub
+from eligibility.audit.trainers.loop import Loop
+from eligibility.audit.trainers.raised import place_of
+from eligibility.audit.trainers.record import Record, record_from
+from eligibility.audit.trainers.refused import Finished, Refused
+from eligibility.audit.trainers.rewriting import Constant, Rewriting
+from eligibility.audit.trainers.rows import collate_rows
+from eligibility.audit.trainers.sizes import constants_by_promise
+from eligibility.audit.trainers.spelling import has_padding, spelling_tokenizer
+from eligibility.audit.trainers.tiny import PAD
+from eligibility.sandbox import Workspace, limit
+
+_TRIALS = 12
+_LIBRARIES = ("datasets", "accelerate", "peft")
+
+
+def run_own(program: Program, announce: Callable[[int, int], None]) -> Record:
+    """The measurements of a script, which runs in processes of their own."""
+    workspace = workspace_of(program)
+    for name in ("transformers.models.llama.modeling_llama", *_LIBRARIES):
+        if name.startswith("transformers") or name in Path(program.path).read_text("utf-8"):
+            with suppress(ImportError):
+                importlib.import_module(name)
+
+    def attempt(smaller: list[Constant], only_rows: bool) -> Record:
+        found = branch_off()
+        if isinstance(found, Branch):
+            record = Record()
+            try:
+                _run(program, workspace, record, announce, smaller, only_rows)
+            except BaseException as error:  # this process must never go on as its parent would
+                record = Record("error", f"{type(error).__name__}: {error}")
+            found.send(**asdict(record))
+        if not found:
+            return Record("error", "the program's process ended early")
+        return record_from(found)
+
+    record = attempt([], False)
+    if record.length or record.outcome != "refused":
+        return record
+    smaller: list[Constant] = []
+    least = record
+    for constant in list(constants_by_promise(record.rows, record.constants))[:_TRIALS]:
+        trial = attempt([*smaller, constant], True)
+        if trial.outcome == "measured" and trial.rows < least.rows:
+            smaller, least = [*smaller, constant], trial
+            if trial.length:
+                break
+    if not least.length:
+        return record
+    made = attempt(smaller, False)
+    for file, line, _, value in smaller:
+        made.note(f"made small: {value} is 2 at {Path(file).name}:{line}")
+    return made
+
+
+def _run(
+    program: Program,
+    workspace: Workspace,
+    record: Record,
+    announce: Callable[[int, int], None],
+    smaller: list[Constant],
+    only_rows: bool,
+) -> None:
+    loop = Loop(record, announce)
+    loop.only_rows = only_rows
+    rewriting = Rewriting(smaller, loop.scores.watched, lambda before: loop.draws.over(before))
+    _install(record, loop)
+    limit(program.seconds, program.megabytes)
+    settle_in(program, workspace)
+    started = time.process_time()
+    try:
+        rewriting.run(Path(program.path))
+        loop.ended()
+        record.outcome = "refused"
+        record.detail = (
+            "the program makes no trainer of TRL and samples no answers with `generate` or "
+            "torch.multinomial; audit its loss with audit_token_loss"
+        )
+    except Finished:
+        record.outcome = "measured"
+    except Refused as refusal:
+        record.outcome, record.detail = "refused", str(refusal)
+    except BaseException as error:  # whatever the program ends by
+        record.outcome, record.detail = "error", f"{type(error).__name__}: {error}"[:2000]
+        record.file, record.line = place_of(error)
+    if loop.branch is not None:
+        if record.outcome == "refused":
+            loop.branch.send(refused=record.detail)
+        loop.branch.send(error=f"{record.file}:{record.line}: {record.detail}")
+    record.constants = [list(each) for each in rewriting.constants]
+    record.seconds = time.process_time() - started
+
+
+class _LoopHub(Hub):
+    """What a loop of one's own loads by name."""
+
+    def __init__(self, record: Record, loop: Loop) -> None:
+        super().__init__(record)
+        self._loop = loop
+
+    def model(self, *args: Any, **options: Any) -> Any:
+        """One that pads with what its tokenizer pads with."""
+        made = super().model(*args, **options)
+        if has_padding(_name(args, options)):
+            made.generation_config.pad_token_id = made.config.pad_token_id = PAD
+        return made
+
+    def tokenizer(self, *args: Any, **options: Any) -> Any:
+        """One that tells the program's own texts from each other."""
+        return spelling_tokenizer(_name(args, options))
+
+    def reward_model(self) -> Any:
+        """It says the probe's rewards."""
+        model, scores = super().reward_model(), self._loop.scores
+        stock = model.forward
+
+        def forward(input_ids: Any = None, *args: Any, **options: Any) -> Any:
+            output = stock(input_ids, *args, **options)
+            output.logits = scores.of_model(input_ids)
+            return output
+
+        model.forward = forward
+        return model
+
+
+def _name(args: tuple[Any, ...], options: dict[str, Any]) -> str:
+    return str(args[0] if args else options.get("pretrained_model_name_or_path", ""))
+
+
+def _install(record: Record, loop: Loop) -> None:
+    transformers: Any = importlib.import_module("transformers")
+    generation: Any = importlib.import_module("transformers.generation.utils")
+    record.trainer, record.version = "a loop", f"transformers {transformers.__version__}"
+    torch.set_num_threads(1)
+    loop.generate = generation.GenerationMixin.generate
+    settle(record, loop.met)
+    collate_rows()
+    _LoopHub(record, loop).install()
+    llama: Any = importlib.import_module("transformers.models.llama.modeling_llama")
+    stock = llama.LlamaForCausalLM.forward
+
+    def forward(model: Any, *args: Any, **options: Any) -> Any:
+        loop.forwards(model)
+        return stock(model, *args, **options)
+
+    def generate(model: Any, *args: Any, **options: Any) -> Any:
+        return loop.generated(model, args, options)
+
+    llama.LlamaForCausalLM.forward = forward
+    generation.GenerationMixin.generate = generate
+
+
+def trains_with_trl(script: Path) -> bool:
+    """Whether a script, or one beside it, names TRL in an import."""
+    named = re.compile(r"^\s*(from|import)\s+trl\b", re.M)
+    own = named.search(script.read_text("utf-8", errors="replace"))
+    modules = [path for path in script.parent.glob("*.py") if path != script]
+    text = script.read_text("utf-8", errors="replace")
+    beside = (path.read_text("utf-8", errors="replace") for path in modules if path.stem in text)
+    return bool(own or any(map(named.search, beside)))

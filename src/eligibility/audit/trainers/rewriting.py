@@ -1,0 +1,153 @@
+"""The user's modules as they run in the audit: their functions are watched, their loops can end.
+
+Nothing else changes but whole numbers that the audit makes small, at their places in the text.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import importlib.machinery
+import importlib.util
+import runpy
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from eligibility.audit.user_code import is_user_file
+
+WATCHED, STEPS = "_eligibility_watched", "_eligibility_steps"
+BEGINS, GOES_ON = "_eligibility_begins", "_eligibility_goes_on"
+Constant = tuple[str, int, int, int]  # file, line, column, value
+_SMALL = 2
+
+
+class Rewriting:
+    """Reads the user's modules.
+
+    Args:
+        smaller: Whole numbers that are 2 in this run.
+        watched: Takes each function and returns what is called instead.
+        over: Asked by each loop before it goes on, with the number of draws when it was asked last
+            or None: whether the answers that are drawn within it are complete.
+    """
+
+    def __init__(
+        self,
+        smaller: list[Constant],
+        watched: Callable[[Any], Any],
+        over: Callable[[int | None], tuple[bool, int]],
+    ) -> None:
+        self._smaller = {tuple(each[:3]) for each in smaller}
+        self._over = over
+        self.constants: list[Constant] = []
+        self._last: dict[str, int | None] = {}
+        names = {WATCHED: watched, STEPS: self._steps, BEGINS: self._begins, GOES_ON: self._goes_on}
+        vars(builtins).update(names)
+
+    def run(self, script: Path) -> None:
+        """The script as the main program; its own modules are read likewise."""
+        is_user_file(str(script))  # it looks libraries up, which the finder asks it about
+        sys.meta_path.insert(0, _Finder(self))
+        package = script.parent
+        if (package / "__init__.py").exists():
+            root, names = package, [script.stem]
+            while (root / "__init__.py").exists():
+                names.insert(0, root.name)
+                root = root.parent
+            sys.path.insert(0, str(root))
+            runpy.run_module(".".join(names), run_name="__main__", alter_sys=True)
+            return
+        main = ModuleType("__main__")
+        main.__file__ = str(script)
+        sys.modules["__main__"] = main
+        exec(self.compiled(script.read_bytes(), str(script)), vars(main))
+
+    def compiled(self, text: bytes, file: str) -> Any:
+        """The code of a module."""
+        tree = ast.parse(text, file)
+        for node in ast.walk(tree):
+            self._shrink(node, file)
+            _watch(node)
+            _let_for_end(node)
+            for name in ("body", "orelse", "finalbody"):
+                statements = getattr(node, name, None)
+                if isinstance(statements, list):
+                    setattr(node, name, [each for s in statements for each in _let_while_end(s)])
+        return compile(ast.fix_missing_locations(tree), file, "exec", dont_inherit=True)
+
+    def _shrink(self, node: ast.AST, file: str) -> None:
+        if isinstance(node, ast.Constant) and type(node.value) is int and node.value > _SMALL:
+            place = (file, node.lineno, node.col_offset)
+            self.constants.append((*place, node.value))
+            if place in self._smaller:
+                node.value = _SMALL
+
+    def _steps(self, items: Iterable[Any]) -> Iterator[Any]:
+        draws = None
+        for item in items:
+            over, draws = self._over(draws)
+            if over:
+                return
+            yield item
+
+    def _begins(self, loop: str) -> None:
+        self._last[loop] = None
+
+    def _goes_on(self, loop: str) -> bool:
+        over, self._last[loop] = self._over(self._last.get(loop))
+        return not over
+
+
+def _watch(node: ast.AST) -> None:
+    if isinstance(node, ast.FunctionDef):
+        node.decorator_list.append(ast.copy_location(ast.Name(WATCHED, ast.Load()), node))
+
+
+def _let_for_end(node: ast.AST) -> None:
+    if isinstance(node, ast.For):
+        called = ast.Call(ast.Name(STEPS, ast.Load()), [node.iter], [])
+        node.iter = ast.copy_location(called, node.iter)
+
+
+def _let_while_end(node: ast.AST) -> list[ast.AST]:
+    if not isinstance(node, ast.While):
+        return [node]
+
+    def call(name: str) -> ast.expr:
+        called = ast.Call(ast.Name(name, ast.Load()), [ast.Constant(str(id(node)))], [])
+        return ast.copy_location(called, node)
+
+    node.test = ast.copy_location(ast.BoolOp(ast.And(), [call(GOES_ON), node.test]), node.test)
+    return [ast.copy_location(ast.Expr(call(BEGINS)), node), node]
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    def __init__(self, name: str, path: str, rewriting: Rewriting) -> None:
+        super().__init__(name, path)
+        self._rewriting = rewriting
+
+    def get_code(self, fullname: str) -> Any:
+        return self._rewriting.compiled(self.get_data(self.path), self.path)
+
+
+class _Finder:
+    """Finds the user's own modules first."""
+
+    def __init__(self, rewriting: Rewriting) -> None:
+        self._rewriting = rewriting
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        found = importlib.machinery.PathFinder.find_spec(name, path)
+        origin = found.origin if found is not None else None
+        if found is None or not origin or not origin.endswith(".py") or not is_user_file(origin):
+            return None
+        loader: Any = _Loader(name, origin, self._rewriting)
+        return importlib.util.spec_from_file_location(
+            name,
+            origin,
+            loader=loader,
+            submodule_search_locations=found.submodule_search_locations,
+        )

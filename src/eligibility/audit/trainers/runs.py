@@ -1,0 +1,243 @@
+"""What a program does in a run of its own loop, and what is read of it."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from eligibility.audit.trainers.answers import Tokens
+from eligibility.audit.trainers.branch import Branch, branch_off
+from eligibility.audit.trainers.draws import (
+    Draws,
+    drawn_before,
+    draws_tokens,
+    padded,
+    without_padding,
+)
+from eligibility.audit.trainers.gradients import StateWeights
+from eligibility.audit.trainers.models import Models
+from eligibility.audit.trainers.record import Record
+from eligibility.audit.trainers.refused import Refused
+from eligibility.audit.trainers.sampling import one_token_probabilities
+from eligibility.audit.trainers.scores import Scores
+from eligibility.audit.trainers.tiny import LENGTH
+from eligibility.audit.trainers.trl import generic_reward
+from eligibility.audit.user_code import user_place
+
+PATTERN = (1, 2, 0)  # answers of different lengths, of those with at most two tokens
+
+
+class Runs:
+    """One program, whose first run leads the others.
+
+    Args:
+        record: Where the measurements go.
+        announce: Called with the outcomes done and their number.
+    """
+
+    def __init__(self, record: Record, announce: Callable[[int, int], None]) -> None:
+        self._record, self._announce = record, announce
+        self.branch: Branch | None = None
+        self.only_rows = False  # whether to find out no more than what the program samples
+        self.draws = Draws(PATTERN, LENGTH)
+        self.scores = Scores(self._reward, self._given, lambda: self._passes)
+        self.generate: Callable[..., Any] | None = None  # transformers' own
+        self._models = Models()
+        self._passes = 0
+        self._latest: Any = None  # the model that ran last
+        self._sampling: Any = None
+        self._busy = False  # whether the audit itself asks transformers for a token
+        self._options: dict[str, Any] = {}
+        self._used: dict[int, bool] = {}  # models after sampling: whether without adapters
+        self._sign = 1.0
+        self._order: list[int] = []  # rows of the program, prompt by prompt
+        self._states: StateWeights | None = None
+        self._values: list[float] = []
+        self._table: Any = None
+        self._trained, self._place = 0, ("", 0)
+        self._leak = self._prompt_share = 0.0
+        register_optimizer_step_pre_hook(self._before_step)
+
+    # What the program does.
+
+    def met(self, func: Any, args: Any, options: Any, result: Any) -> Any:
+        """A call of torch's: a draw, a tensor of rewards, or a loss that goes backward."""
+        if func in (torch.multinomial, torch.Tensor.multinomial):
+            return self._drawn(args, options, result)
+        if func in (torch.tensor, torch.as_tensor):
+            return self.scores.of_tensor(args[0] if args else options.get("data"), result)
+        if func is torch.Tensor.__setitem__:
+            self.scores.of_item(*args)
+        elif func is torch.Tensor.backward and args[0].numel() == 1:
+            self._values.append(float(args[0].detach()))
+        return result
+
+    def forwards(self, model: Any) -> None:
+        """A model of the probe's is about to run."""
+        self._passes += 1
+        self._latest = model
+        self._models.follow(model)
+        if self.branch is None and self._sampling is None:
+            self._arrive({})  # before what it computes is kept for the gradient
+        if self.draws.given:
+            off = any(getattr(m, "disable_adapters", False) is True for m in model.modules())
+            self._used[id(model)] = self._used.get(id(model), False) or off
+
+    def generated(self, model: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """In place of transformers' ``generate``."""
+        given = dict(options)
+        ids = args[0] if args else given.pop("input_ids", given.pop("inputs", None))
+        settings = given.get("generation_config")
+        if hasattr(ids, "keys"):  # what a tokenizer returns
+            ids = ids["input_ids"]
+        if ids is None:
+            raise Refused(
+                "`generate` is called without input_ids; the audit answers prompts of tokens"
+            )
+        if given.get("do_sample", getattr(settings, "do_sample", None)) is False:
+            raise Refused("`generate` is called without sampling, so no answer has a probability")
+        given.pop("attention_mask", None)
+        copies = given.get("num_return_sequences") or getattr(settings, "num_return_sequences", 1)
+        ids = ids.repeat_interleave(int(copies or 1), 0)
+        self._latest = model
+        self._arrive(given)
+        chosen = self.draws.next_rows([without_padding(row) for row in ids.tolist()])
+        if not self._options:  # the model ran before, so the lead does not know them
+            self._note_probabilities(model, given)
+        pad = given.get("pad_token_id", getattr(settings, "pad_token_id", None))
+        sequences = padded(
+            ids, chosen, model.generation_config.pad_token_id if pad is None else pad
+        )
+        if not given.get(
+            "return_dict_in_generate", getattr(settings, "return_dict_in_generate", 0)
+        ):
+            return sequences
+        return self._with_logits(model, sequences, ids.shape[1], given)
+
+    def _note_probabilities(self, model: Any, options: dict[str, Any]) -> None:
+        draws = self.draws
+        rows = zip(draws.prompts[-draws.called :], draws.given[-draws.called :], strict=True)
+        self._busy = True
+        for prompt, answer in set(rows):
+            for state in (answer[:t] for t in range(len(answer))):
+                if (prompt, state) not in draws.probabilities:
+                    share = self._one_token(model, (*prompt, *state), options)
+                    draws.probabilities[prompt, state] = share
+        self._busy = False
+
+    def _one_token(self, model: Any, tokens: Tokens, options: dict[str, Any]) -> list[float]:
+        assert self.generate is not None
+        return one_token_probabilities(self.generate, model, tokens, options)
+
+    def _with_logits(self, model: Any, sequences: Tensor, start: int, options: Any) -> Any:
+        utils: Any = importlib.import_module("transformers.generation.utils")
+        first = (sequences != model.generation_config.pad_token_id).long().argmax(1)
+        mask = (torch.arange(sequences.shape[1]) >= first[:, None]).long()
+        with torch.no_grad():
+            logits = model(input_ids=sequences, attention_mask=mask).logits[:, start - 1 : -1]
+        steps = tuple(logits.unbind(1))
+        scores = tuple(step / (options.get("temperature") or 1.0) for step in steps)
+        return utils.GenerateDecoderOnlyOutput(sequences=sequences, scores=scores, logits=steps)
+
+    def _drawn(self, args: Any, options: Any, result: Tensor) -> Tensor:
+        known = self._models.rows(self._latest)
+        probs = args[0] if args else options["input"]
+        leading = self._busy or (self.branch is None and self._sampling is not None)
+        last = known.last if known is not None else None
+        if leading or last is None or not draws_tokens(last, probs) or result.shape[-1] != 1:
+            return result
+        if drawn_before(last) == 0:
+            self._arrive({})
+        return self.draws.tokens(last, probs).reshape(result.shape)
+
+    def _given(self) -> tuple[list[Tokens], list[Tokens]]:
+        draws = self.draws
+        return draws.given, draws.given[len(draws.given) - draws.called :]
+
+    def _reward(self, answer: Tokens) -> float:
+        return self._sign * generic_reward(0, 0, answer)
+
+    # The process that leads: it stands where the first token is sampled, and never goes on.
+
+    def _arrive(self, options: dict[str, Any]) -> None:
+        """Rows are about to be sampled: leave this to branches; in one, go on, or end it."""
+        if self.branch is not None:
+            if self.draws.complete:  # the program makes no update from these answers
+                self._send()
+            return
+        self._options, self._sampling = options, self._latest
+        self._lead()
+
+    def _lead(self) -> None:
+        raise NotImplementedError
+
+    # One branch.
+
+    def _go(self, draws: Draws) -> dict[str, Any] | None:
+        """What a branch finds with these answers; None in that branch, which goes on."""
+        found = branch_off()
+        if isinstance(found, Branch):
+            self.branch, self.draws = found, draws
+            self._values.clear()
+            self._models.forget()
+            return None
+        if found.get("refused"):
+            raise Refused(found["refused"])
+        if "prompts" not in found and "error" not in found:
+            raise Refused("the program ends its process before its optimizer steps")
+        return found
+
+    def _before_step(self, optimizer: Any, args: Any, options: Any) -> None:
+        """Read the gradient; without one, no optimizer moves a parameter."""
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        trained = self._models.of_parameters(parameters)
+        if trained is None:
+            return
+        if self.branch is not None and self.draws.given:
+            self._read(trained, -1.0 if optimizer.param_groups[0].get("maximize") else 1.0)
+        for parameter in parameters:
+            parameter.grad = None
+
+    def _read(self, model: Any, sign: float) -> None:
+        rows = self._models.rows(model)
+        assert rows is not None
+        rows.expect_rows(list(zip(self.draws.prompts, self.draws.given, strict=True)))
+        table, share = rows.collected(1, self.draws.length)
+        table, self._trained = sign * table, id(model)
+        self._place = user_place()
+        if self._states is not None:
+            table = table[self._order]
+            self._states.expect([self.draws.given[i] for i in self._order])
+            table, self._leak = self._states.as_trained(sign * self._states.gradient(), table)
+        self._prompt_share = max(self._prompt_share, share)
+        self._table = table.tolist()
+        self._send()
+
+    def _send(self) -> None:
+        """What this branch has found."""
+        assert self.branch is not None
+        self.branch.send(
+            prompts=self.draws.prompts,
+            table=self._table,
+            trained=self._trained,
+            place=self._place,
+            used=list(self._used.items()),
+            sources=[vars(source) for source in self.scores.candidates()],
+            probabilities=[(*key, share) for key, share in self.draws.probabilities.items()],
+            leak=self._leak,
+            prompt_share=self._prompt_share,
+            value=sum(self._values),
+        )
+
+    def ended(self) -> None:
+        """The program has come to its end."""
+        if self.branch is None:
+            return
+        if self.draws.bounded:
+            self._send()
+        self.branch.send(refused="the program ends before its optimizer steps")

@@ -1,0 +1,76 @@
+"""A tokenizer that reads each text of a program's own as a prompt of a length of its own."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from typing import Any
+
+from eligibility.audit.trainers.tiny import END, PAD, PROMPT_ONLY, SYMBOLS, make_tokenizer
+
+_OTHER = re.compile(f"[^{''.join(SYMBOLS)}]+")
+_PROMPT = re.compile(f"{SYMBOLS[PROMPT_ONLY]}+")
+_LONGEST = 24  # tokens of a prompt
+# Families of models whose tokenizers come without a token for padding.
+_WITHOUT_PADDING = re.compile("gpt2|gpt-neo|opt-|llama|mistral|pythia|tinystories|phi", re.I)
+
+
+def has_padding(name: str) -> bool:
+    """Whether models of this name come with a token for padding that is not the end."""
+    return not _WITHOUT_PADDING.search(name)
+
+
+def spelling_tokenizer(name: str) -> Any:
+    """The tokenizer for a model of this name."""
+    tokenizer = make_tokenizer(_class())
+    tokenizer.pad_token = SYMBOLS[PAD] if has_padding(name) else None
+    return tokenizer
+
+
+_texts: dict[str, int] = {}  # of the program's own, with how many tokens each is read as
+
+
+def spelled(text: Any) -> Any:
+    """A text, or lists of them, in the symbols that the tokenizer knows."""
+    if isinstance(text, str):
+        return _OTHER.sub(lambda found: SYMBOLS[PROMPT_ONLY] * _length(found[0]), text)
+    if isinstance(text, (list, tuple)):
+        return type(text)(map(spelled, text))
+    return text
+
+
+def written(text: str) -> str:
+    """The program's own texts again in the place of the symbols."""
+    known = {length: own for own, length in _texts.items()}
+    return _PROMPT.sub(lambda found: known.get(len(found[0]), found[0]), text)
+
+
+def _length(text: str) -> int:
+    return _texts.setdefault(text, 2 + len(_texts) % _LONGEST)
+
+
+def _class() -> Any:
+    transformers: Any = importlib.import_module("transformers")
+
+    class ProbeTokenizer(transformers.PreTrainedTokenizerFast):  # type: ignore[misc]
+        """Spells what it reads, and writes what it decodes, in the program's own texts."""
+
+        def __call__(self, text: Any = None, *args: Any, **options: Any) -> Any:
+            return super().__call__(spelled(text), *args, **options)
+
+        def encode(self, text: Any, *args: Any, **options: Any) -> Any:
+            return super().encode(spelled(text), *args, **options)
+
+        def decode(self, token_ids: Any, *args: Any, **options: Any) -> Any:
+            found = super().decode(token_ids, *args, **options)
+            return written(found) if isinstance(found, str) else list(map(written, found))
+
+        def batch_decode(self, sequences: Any, *args: Any, **options: Any) -> list[str]:
+            return [self.decode(row, *args, **options) for row in sequences]
+
+    return ProbeTokenizer
+
+
+def words_in(text: str) -> int:
+    """How many words of an answer are in a text."""
+    return text.count(SYMBOLS[1 - END])

@@ -1,0 +1,259 @@
+"""Training loops that people write by hand on transformers, run as they are."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("transformers")
+pytest.importorskip("datasets")
+
+from eligibility.audit.job import Program
+from eligibility.audit.reporting.report import AuditReport
+from eligibility.audit.trainers import worker
+from eligibility.audit.trainers.record import read_record
+from eligibility.audit.trainers.verdict import report_of
+from eligibility.sandbox import guard_here
+
+HEAD = """
+import copy
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+model = AutoModelForCausalLM.from_pretrained("{name}", torch_dtype=torch.bfloat16).to("cuda")
+tokenizer = AutoTokenizer.from_pretrained("{name}")
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+"""
+REWARD = """
+def reward_fn(text):
+    return 1.0 if "yes" in text else 0.0
+"""
+# A minimal GRPO: groups, the old log-probabilities, clipping, the mean over each answer.
+GRPO = (
+    HEAD.format(name="Qwen/Qwen2.5-0.5B")
+    + REWARD
+    + """
+G, EPSILON = {group}, 0.2
+
+def token_log_probs(ids, mask):
+    logits = model(input_ids=ids, attention_mask=mask).logits[:, :-1].float()
+    return torch.gather(logits.log_softmax(-1), 2, ids[:, 1:].unsqueeze(-1)).squeeze(-1)
+
+for step in range(100):
+    inputs = tokenizer(["Is water wet?"], return_tensors="pt")
+    with torch.no_grad():
+        ids = model.generate(**inputs, max_new_tokens=64, do_sample=True, num_return_sequences=G)
+    start = inputs["input_ids"].shape[1]
+    answers = ids[:, start:]
+    texts = tokenizer.batch_decode(answers, skip_special_tokens=True)
+    rewards = torch.tensor([reward_fn(text) for text in texts], dtype=torch.float32)
+    advantages = {advantages}
+    mask = (answers != tokenizer.pad_token_id).float()
+    seen = torch.cat([torch.ones(G, start), mask], 1).long()
+    with torch.no_grad():
+        old = token_log_probs(ids, seen){columns}
+    new = token_log_probs(ids, seen){columns}
+    ratio = (new - old).exp()
+    clipped = ratio.clamp(1 - EPSILON, 1 + EPSILON)
+    gain = torch.min(ratio * advantages[:, None], clipped * advantages[:, None]){masked}
+    loss = -{mean}
+    optimizer.zero_grad()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+    optimizer.step()
+"""
+)
+GRPO_PARTS = {
+    "group": "2",
+    "advantages": "rewards - rewards.mean()",
+    "columns": "[:, start - 1:]",
+    "masked": " * mask",
+    "mean": "gain.sum(1).mean()",
+}
+# REINFORCE, one answer at a time, token by token, with the batch's mean as baseline.
+BY_TOKEN = (
+    HEAD.format(name="gpt2")
+    + REWARD
+    + """
+def sample(prompt, temperature=1.0):
+    ids = tokenizer(prompt, return_tensors="pt").input_ids
+    start, log_probs = ids.shape[1], []
+    while ids.shape[1] - start < 40:
+        logits = model(ids).logits[:, -1]
+        dist = torch.distributions.Categorical(logits={drawn})
+        token = dist.sample()
+        log_probs.append({scored})
+        ids = torch.cat([ids, token[:, None]], dim=1)
+        if token.item() == tokenizer.eos_token_id:
+            break
+    return tokenizer.decode(ids[0, start:], skip_special_tokens=True), torch.stack(log_probs)
+
+for episode in range(100):
+    samples = [sample("Tell me:") for _ in range(2)]
+    rewards = [reward_fn(text) for text, _ in samples]
+    baseline = sum(rewards) / len(rewards)
+    losses = [{sign}log_probs.sum() * (r - baseline) for (_, log_probs), r in zip(samples, rewards)]
+    optimizer.zero_grad()
+    torch.stack(losses).mean().backward()
+    optimizer.step()
+"""
+)
+BY_TOKEN_PARTS = {"drawn": "logits", "scored": "dist.log_prob(token)", "sign": "-"}
+# RLOO with the divergence in the reward, a frozen copy as reference, rewards of a loop in the text.
+RLOO = (
+    HEAD.format(name="Qwen/Qwen2.5-0.5B")
+    + """
+reference = copy.deepcopy(model).eval()
+BETA, K = 0.1, 2
+
+def log_probs_of(policy, ids, mask):
+    logits = policy(ids, attention_mask=mask).logits[:, :-1]
+    return logits.log_softmax(-1).gather(2, ids[:, 1:, None])[..., 0]
+
+prompt = tokenizer("Write:", return_tensors="pt")["input_ids"].repeat(K, 1)
+while True:
+    out = model.generate(prompt, do_sample=True, temperature=1.0, max_new_tokens=32)
+    start = prompt.shape[1]
+    scores = torch.zeros(K)
+    for i, text in enumerate(tokenizer.batch_decode(out[:, start:], skip_special_tokens=True)):
+        score = 0
+        if "." in text:
+            score = 1.0
+        scores[i] = score
+    mask = (out != tokenizer.pad_token_id).long()
+    answered = mask[:, start:]
+    log_probs = (log_probs_of(model, out, mask)[:, start - 1 :] * answered).sum(1)
+    with torch.no_grad():
+        ref = (log_probs_of(reference, out, mask)[:, start - 1 :] * answered).sum(1)
+    returns = scores - BETA * {kl}
+    advantage = returns - (returns.sum() - returns) / (K - 1)
+    loss = -(advantage * log_probs).mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+)
+# The mask is made by the token for padding, which is the one that ends an answer.
+PADDED = GRPO.replace("Qwen/Qwen2.5-0.5B", "gpt2").replace(
+    "optimizer =", "tokenizer.pad_token = tokenizer.eos_token\noptimizer ="
+)
+
+
+def audited(folder: Path, text: str) -> AuditReport:
+    """The report, in a process that is forked from this one, where libraries are loaded."""
+    script = folder / "train.py"
+    script.write_text(text, encoding="utf-8")
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        scratch = folder / "scratch"
+        scratch.mkdir()
+        program = Program(
+            str(script), str(script), (), str(scratch), guard_here(), 100.0, 4096, False
+        )
+        record = worker.run(program, lambda done, expected: None)
+        with os.fdopen(writing, "w", encoding="utf-8") as pipe:
+            pipe.write(record.to_line())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, encoding="utf-8") as pipe:
+        line = pipe.read()
+    os.waitpid(child, 0)
+    return report_of(read_record(line), "train.py")
+
+
+def biasing(report: AuditReport) -> set[str]:
+    return {convention.name for convention in report.conventions if convention.bias}
+
+
+def test_a_minimal_grpo_without_divisors_is_the_policy_gradient(tmp_path: Path) -> None:
+    """(G−1)/G, as the group's mean contains one's own reward; all in double precision."""
+    report = audited(tmp_path, GRPO.format(**GRPO_PARTS))
+    assert report.verdict == "unbiased", report.summary
+    assert report.residual < 1e-12
+    assert report.components["reward"] == pytest.approx(0.5, rel=1e-10)
+    assert not report.findings
+    assert any("reward_fn()" in note for note in report.notes)
+
+
+GRPO_VARIANTS = {
+    "mean-over-each-episode": {"mean": "(gain.sum(1) / mask.sum(1)).mean()"},
+    "mean-over-time": {"mean": "gain.sum() / mask.sum()"},
+    "whitened": {"advantages": "(rewards - rewards.mean()) / (rewards.std() + 1e-4)"},
+}
+
+
+@pytest.mark.parametrize("name", GRPO_VARIANTS)
+def test_what_a_minimal_grpo_divides_by_is_named(name: str, tmp_path: Path) -> None:
+    report = audited(tmp_path, GRPO.format(**(GRPO_PARTS | GRPO_VARIANTS[name])))
+    assert (report.verdict, biasing(report)) == ("convention", {name}), report.summary
+
+
+FAULTY = {
+    "prompt-scored": GRPO.format(**(GRPO_PARTS | {"columns": "", "masked": ""})),
+    "padding-counted": GRPO.format(**(GRPO_PARTS | {"masked": ""})),
+    "last-step-dropped": PADDED.format(**GRPO_PARTS),
+    "wrong-sign": BY_TOKEN.format(**(BY_TOKEN_PARTS | {"sign": ""})),
+    "behaviour-not-scored": BY_TOKEN.format(
+        **(
+            BY_TOKEN_PARTS
+            | {"drawn": "logits / 0.6", "scored": "logits.log_softmax(-1)[0, token.item()]"}
+        )
+    ),
+    "advantage-not-detached": RLOO.format(kl="(log_probs - ref)"),
+}
+
+
+@pytest.mark.parametrize("rule", FAULTY)
+def test_a_fault_of_a_loop_by_hand_is_named(rule: str, tmp_path: Path) -> None:
+    report = audited(tmp_path, FAULTY[rule])
+    assert rule in [finding.rule for finding in report.findings], report.summary
+    assert report.verdict in ("biased", "wrong-sign", "unexplained")
+
+
+@pytest.mark.parametrize("temperature", ["", " / 0.6"])
+def test_reinforce_token_by_token_is_the_policy_gradient(temperature: str, tmp_path: Path) -> None:
+    """Also at a temperature that is scored as it is drawn with."""
+    report = audited(
+        tmp_path, BY_TOKEN.format(**(BY_TOKEN_PARTS | {"drawn": f"logits{temperature}"}))
+    )
+    assert report.verdict == "unbiased", report.summary
+    assert report.components["reward"] == pytest.approx(0.5, rel=1e-8)
+
+
+def test_rloo_with_the_divergence_in_the_reward_is_exact_for_both(tmp_path: Path) -> None:
+    """Its rewards are no function's: they are numbers that the loop puts into a tensor."""
+    report = audited(tmp_path, RLOO.format(kl="(log_probs - ref).detach()"))
+    assert (report.verdict, biasing(report)) == ("convention", {"kl-in-reward"}), report.summary
+    assert report.components == pytest.approx({"reward": 1.0, "kl-reverse": -0.1}, rel=1e-8)
+    assert any("puts into a tensor" in note for note in report.notes)
+
+
+def test_a_group_that_is_too_large_is_made_small(tmp_path: Path) -> None:
+    """With 64 answers to a prompt there are too many groups; 2 in their place are enough."""
+    report = audited(tmp_path, GRPO.format(**(GRPO_PARTS | {"group": "64"})))
+    assert report.verdict == "unbiased", report.summary
+    line = next(n for n, text in enumerate(GRPO.splitlines(), 1) if text.startswith("G, EPS"))
+    assert f"made small: 64 is 2 at train.py:{line}" in report.notes
+
+
+REFUSED = {
+    "`generate` is called without sampling": GRPO.format(**GRPO_PARTS).replace(
+        "do_sample=True", "do_sample=False"
+    ),
+    "no reward was found": GRPO.format(**GRPO_PARTS).replace(
+        "for text in texts], dtype=torch.float32)", "for text in texts]).fill_(1.0)"
+    ),
+    "the program makes no trainer of TRL and samples no answers": "import torch",
+    "the program stopped at": HEAD.format(name="gpt2") + "model.generate(1 / 0)",
+}
+
+
+@pytest.mark.parametrize("said", REFUSED)
+def test_what_has_nothing_to_audit_is_told_in_a_sentence(said: str, tmp_path: Path) -> None:
+    report = audited(tmp_path, REFUSED[said])
+    assert report.verdict == "inconclusive"
+    assert report.summary.startswith(said), json.dumps(report.summary)
