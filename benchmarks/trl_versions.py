@@ -1,4 +1,4 @@
-"""What older releases of TRL compute by default, beside each other.
+"""What older releases of TRL compute by default, side by side.
 
     python -m benchmarks.trl_versions FOLDER    # FOLDER/0.14.0, …: each an environment's packages
     python -m benchmarks.trl_versions --page    # only the table, from the last measurement
@@ -17,6 +17,8 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+from eligibility.files import write_atomically
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results/trl_versions.json"
@@ -63,6 +65,15 @@ def measured(folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def keep(rows: list[dict[str, Any]]) -> None:
+    """Put the rows of a release among those of others, in place of its earlier ones."""
+    known = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
+    measured_now = {row["version"] for row in rows}
+    rows = rows + [row for row in known if row["version"] not in measured_now]
+    rows.sort(key=lambda row: tuple(map(int, row["version"].split("."))))
+    write_atomically(RESULTS, json.dumps(rows, indent=1) + "\n")
+
+
 def lines() -> list[str]:
     """A table of what was measured: a row a configuration, a column a release."""
     if not RESULTS.exists():
@@ -103,12 +114,10 @@ def main() -> None:
     parser.add_argument("--page", action="store_true", help="only write the table again")
     arguments = parser.parse_args()
     if not arguments.page:
-        rows = []
-        folders = [each for each in arguments.folder.iterdir() if each.name.count(".") == 2]
-        for folder in sorted(folders, key=lambda each: tuple(map(int, each.name.split(".")))):
-            rows += measured(folder)
-            print(folder.name, "measured", flush=True)
-        RESULTS.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        for folder in arguments.folder.iterdir():
+            if folder.name.count(".") == 2:
+                keep(measured(folder))
+                print(folder.name, "measured", flush=True)
     from benchmarks.trl_options import write_page
 
     write_page()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ import pytest
 
 from eligibility.cli.app import main
 from eligibility.cli.train import _stopping_on_signals
+from eligibility.errors import MissingDependencyError
 from tests.cli.conftest import ROOT, Command
 
 HERE = "tests.train.environments:"
@@ -189,6 +191,14 @@ def test_a_restart_before_the_first_checkpoint_goes_on_from_the_config(
     status, _, errors = eligibility(*command)
     assert status == 0, errors
     assert (tmp_path / "run" / "checkpoint.safetensors").read_bytes() == whole
+
+
+def test_a_missing_extra_names_the_remedy_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("eligibility.spaces")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
+    with pytest.raises(MissingDependencyError, match=r'^the package `gymnasium`.*\[train\]"$'):
+        importlib.import_module("eligibility.spaces")
 
 
 def test_a_missing_extra_names_the_remedy(tmp_path: Path) -> None:

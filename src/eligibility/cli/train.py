@@ -30,7 +30,6 @@ from eligibility.errors import EligibilityError, InvalidValueError
 from eligibility.files import check_writable
 from eligibility.train.config import Config
 from eligibility.train.config_file import read_options
-from eligibility.train.environments import load_gymnasium
 from eligibility.train.record import CONFIG
 from eligibility.train.trust import check_trusted
 
@@ -78,7 +77,6 @@ def train(
     _check(env, out, resume, config, options)  # a mistake is answered before torch is loaded
     if video is not None:
         check_writable(video)
-    load_gymnasium()  # which the imports below need
     from rich.console import Console
 
     from eligibility.train.best import BEST, KeepBest

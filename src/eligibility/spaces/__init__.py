@@ -5,6 +5,18 @@ a file a space; `parts_of` takes a ``Dict`` or a ``Tuple`` apart. What the audit
 and the trainer's encodings and policies rest on these.
 """
 
+from importlib.util import find_spec
+
+from eligibility.errors import MissingDependencyError
+
+if find_spec("gymnasium") is None:
+    raise MissingDependencyError(
+        "the package `gymnasium`",
+        "no installation of it",
+        "eligibility with its training extra",
+        'pip install "eligibility[train]"',
+    )
+
 from eligibility.spaces.box import Numbers
 from eligibility.spaces.counts import Counts, Units
 from eligibility.spaces.discrete import Index

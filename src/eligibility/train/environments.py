@@ -42,7 +42,7 @@ def make_vector(env: str, environments: int) -> VectorEnv[Any, Any, Any]:
         MissingDependencyError: Gymnasium, or the package that the environment is in, is missing.
         InvalidValueError: No such environment, or it cannot be made.
     """
-    gymnasium = load_gymnasium()
+    gymnasium = _gymnasium()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # advice to the environment's author, not to its user
@@ -141,12 +141,7 @@ def reward_threshold(vector: VectorEnv[Any, Any, Any]) -> float | None:
     return None if vector.spec is None else vector.spec.reward_threshold
 
 
-def load_gymnasium() -> Any:
-    """The package, or the error that says how to install it.
-
-    Raises:
-        MissingDependencyError: It is not installed.
-    """
+def _gymnasium() -> Any:
     try:
         import gymnasium
     except ImportError as error:
