@@ -100,8 +100,8 @@ ELSEWHERE = {
     "release_memory", "supported_distributions", "record", "NoBaseline", "Callback",
     "TimeDependentLeaveOneOut",
     "eligibility", "fisher_information", "per_sample_eligibilities", "register_eligibility",
-    "explain", "Reinforce", "Counts", "TokenBatch", "audit_agent", "audit_loss", "audit_module",
-    "audit_script", "audit_token_loss",
+    "explain", "Reinforce", "KeepBest", "Counts", "TokenBatch", "audit_agent", "audit_loss",
+    "audit_module", "audit_script", "audit_token_loss",
 }  # fmt: skip
 # The shape that holds for all rows is right as well.
 BROADCAST = {"mask", "probs"}
@@ -324,6 +324,9 @@ def trained() -> Iterator[Call]:
         "load(nothing)": lambda: el.Reinforce.load("/no/such/folder"),
         "evaluate(episodes='x')": lambda: model.evaluate("x"),
         "evaluate(-1)": lambda: model.evaluate(-1),
+        "KeepBest(3)": lambda: el.KeepBest(3),
+        "KeepBest(every=0)": lambda: el.KeepBest("best.safetensors", every=0),
+        "KeepBest(episodes='x')": lambda: el.KeepBest("best.safetensors", episodes="x"),
     }.items()
 
 

@@ -106,7 +106,7 @@ def test_gradients_of_every_order_are_those_of_the_log_probability(
     way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if way == "long":
-        monkeypatch.setattr(_sample_node, "_MOST_SMALL", 0)
+        monkeypatch.setattr(_sample_node, "_MOST_AT_ONCE", 0)
     z = torch.randn(4, 6, dtype=torch.float64, requires_grad=True)
     action, log_prob = el.categorical_sample(z)
     again = el.categorical_log_prob(z, action)

@@ -88,8 +88,8 @@ def test_a_clear_difference_is_called_clear() -> None:
     assert alike.probability_of_improvement.value == 0.5
 
 
-def test_one_run_beside_several_is_refused() -> None:
-    with pytest.raises(InvalidValueError, match=r"^the runs: got 1 beside 2, expected one beside"):
+def test_one_run_against_several_is_refused() -> None:
+    with pytest.raises(InvalidValueError, match=r"^the runs: got 1 against 2, expected"):
         compare(np.zeros((1, 3)), np.zeros((2, 3)), seed=0)
 
 
