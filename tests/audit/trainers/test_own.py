@@ -248,6 +248,10 @@ REFUSED = {
         "for text in texts], dtype=torch.float32)", "for text in texts]).fill_(1.0)"
     ),
     "the program makes no trainer of TRL and samples no answers": "import torch",
+    "the program goes on with an answer after the tokenizer's eos_token_id, which ends it; stop "
+    "there, or audit its loss with audit_token_loss: python -c": BY_TOKEN.format(
+        **BY_TOKEN_PARTS
+    ).replace("            break", "            pass"),
     "the program stopped at": HEAD.format(name="gpt2") + "model.generate(1 / 0)",
 }
 

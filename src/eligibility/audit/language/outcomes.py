@@ -54,8 +54,13 @@ class Outcomes:
         kind = "" if self.ordered else "unordered "
         policies = "policy" if pairs == 1 else "policies"
         orders = "" if self.ordered else " (the order of a group was shown not to matter)"
+        prompts = "1 prompt" if language.prompts == 1 else f"{language.prompts} prompts"
+        several = " of different lengths" if language.prompts > 1 else ""
+        group = (
+            f"{language.group_size} answers each" if language.group_size > 1 else "an answer each"
+        )
         return (
-            f"{language.prompts} prompts of different lengths, {language.group_size} answers each, "
+            f"{prompts}{several}, {group}, "
             f"{language.vocabulary} tokens, answers of at most {language.length}: "
             f"{len(language.answers)} answers, {len(self.chosen)} {kind}outcomes{orders} of "
             f"{pairs} {policies} with generic rewards and with their negatives"

@@ -84,9 +84,13 @@ class Draws:
         places = range(episode.first, episode.first + episode.size)
         last.places = list(places)
         if all(drawn >= len(self.given[place]) for place in places):
-            after = "the token that ends it" if drawn < self.length else f"{self.length} tokens"
+            after = (
+                "the tokenizer's eos_token_id, which ends it; stop there, or"
+                if drawn < self.length
+                else f"{self.length} tokens;"
+            )
             raise Refused(
-                f"the program goes on with an answer after {after}; audit its loss with "
+                f"the program goes on with an answer after {after} audit its loss with "
                 "audit_token_loss"
             )
         episode.drawn += 1
