@@ -31,6 +31,14 @@ CONFIGURATIONS = {
     "beta 0.5, unscaled": 'beta=0.5, loss_type="dr_grpo", scale_rewards=False',
     "temperature 0.7, unscaled": "beta=0.0, temperature=0.7, scale_rewards=False",
 }
+NOTES = (  # each was read in the release's source after the audit had brought it up
+    "- 0.14.0 scores answers without an attention mask and without the temperature that they were "
+    "sampled with: log π depends on the padding before a short prompt.",
+    "- 0.15.2 has the mask, and no temperature yet (0.9 by default).",
+    "- 0.22.1 has the condition of `scale_rewards` the wrong way round: by default nothing is "
+    "divided, and `scale_rewards=False` divides by the group's deviation (`grpo_trainer.py`, line "
+    "1414).",
+)
 _ONE = """
 import json, sys
 import trl
@@ -84,8 +92,10 @@ def lines() -> list[str]:
     made = [
         "## Releases beside each other",
         "",
-        "The same script with older releases of TRL, each with the transformers of its time; –: "
-        "not measured.",
+        "The same script with older releases of TRL, each with the transformers of its time. "
+        "Biases are over two policies; most rows above use one.",
+        "",
+        *NOTES,
         "",
         f"| configuration | {' | '.join(versions)} |",
         f"|---|{'---|' * len(versions)}",
