@@ -103,7 +103,7 @@ def test_restarts_need_a_folder_to_go_on_in(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(InvalidValueError, match="add --out FOLDER"):
         train(
             "CartPole-v1", config=None, out=None, resume=None, wandb=None, video=None,
-            allow_module=None, max_seconds=None, json_=False,
+            allow_module=None, max_seconds=None, keep_best=None, json_=False,
         )  # fmt: skip
 
 

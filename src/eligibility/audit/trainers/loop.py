@@ -91,8 +91,8 @@ class Loop(Runs):
         self._sign = 1.0
         if not self.scores.chosen:
             raise Refused(
-                "no reward was found: no function of the program's that is given an answer returns "
-                "numbers which move the gradient; audit its loss with audit_token_loss"
+                "no reward was found, as no function of the program's that is given an answer "
+                "returns numbers that move the gradient; audit its loss with audit_token_loss"
             )
         names = " + ".join(source.described() for source in self.scores.chosen.values())
         self._record.note(f"the rewards are those of {names}: called, and replaced by the probe's")
