@@ -76,7 +76,7 @@ def train(env: str, steps: int, number: int) -> dict[str, Any]:
         from safetensors import safe_open
 
         with safe_open(Path(folder) / "run" / "checkpoint.safetensors", "pt") as saved:
-            names = [name for name in saved.keys() if name.startswith("network.")]  # noqa: SIM118  # safe_open is no mapping
+            names = [name for name in saved.keys() if name.startswith("network.")]  # noqa: SIM118  # safe_open is not a mapping
             weights = sum(saved.get_tensor(name).numel() for name in names)
     result: dict[str, Any] = json.loads(finished.stdout.strip().splitlines()[-1])
     result["volume"] = 16 * weights + 16 * result["steps"] / result["updates"]

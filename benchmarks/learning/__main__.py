@@ -79,7 +79,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=5, help=f"how many, from {FIRST}")
     parser.add_argument("--algorithm", action="append", choices=ALGORITHMS, help="default: all")
     parser.add_argument(
-        "--minutes", type=float, default=math.inf, help="start no run after so many"
+        "--minutes", type=float, default=math.inf, help="start no new run after this time"
     )
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
     parser.add_argument(

@@ -15,8 +15,7 @@ from benchmarks.learning.tasks import Task
 
 # Episodes in the mean of training that decides and of the last evaluation; points of a curve.
 WINDOW, EPISODES, POINTS = 100, 100, 150
-# The greedy policy is looked at after so many seconds of training, and then whenever they have
-# grown by this factor.
+# Seconds of training until the greedy policy is first looked at, and the factor between two looks.
 FIRST_LOOK, GROWTH = 0.1, 1.3
 
 
@@ -49,7 +48,7 @@ class Record:
         return time.process_time() - self._start
 
     def note(self, steps: int, episodes: int, mean: float) -> None:
-        """Take in the mean return of the last 100 episodes, after so many steps and episodes."""
+        """Take in the mean return of the last 100 episodes, and the steps and episodes so far."""
         self.steps, self.episodes = steps, episodes
         self.curve.append([steps, round(self.seconds, 3), round(mean, 4)])
         if self.training is None and episodes >= WINDOW and self._reached(mean):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -91,7 +91,7 @@ _CHECKS = {
 _USUAL = {"floating": torch.float32, "integer": torch.int64, "boolean": torch.bool}
 
 
-def check_tensors(like: Tensor, of: str, /, **given: object) -> None:
+def check_tensors(like: Tensor, of: str, /, **given: Any) -> None:
     """Raise unless each is a tensor of the kind that the table gives, on the device of ``like``.
 
     None stands for one that was left out.
@@ -100,15 +100,14 @@ def check_tensors(like: Tensor, of: str, /, **given: object) -> None:
     for name, tensor in given.items():
         if (
             type(tensor) in TENSOR_TYPES
-            and tensor.dtype is _USUAL.get(TENSORS[name].kind)  # type: ignore[attr-defined]  # a tensor
-            and tensor.layout is torch.strided  # type: ignore[attr-defined]  # a tensor
-            and tensor.device == device  # type: ignore[attr-defined]  # a tensor
-            and not tensor.is_nested  # type: ignore[attr-defined]  # a tensor
+            and tensor.dtype is _USUAL.get(TENSORS[name].kind)
+            and tensor.layout is torch.strided
+            and tensor.device == device
+            and not tensor.is_nested
         ):
             continue  # the usual case, without the cost of the calls below
         if tensor is not None:
             _CHECKS[TENSORS[name].kind](tensor, name)
-            assert isinstance(tensor, Tensor)  # for the type checker
             check_local(tensor, name)
             check_device(tensor, like, name, of)
 

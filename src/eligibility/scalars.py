@@ -1,4 +1,4 @@
-"""Arguments that are no tensors: what they may be, and how a wrong one is refused.
+"""Arguments that are not tensors: what they may be, and how a wrong one is refused.
 
 Nothing here loads torch: the command line checks what it is given before anything is imported.
 """

@@ -228,8 +228,8 @@ OWN = (
     option(
         "keep_best",
         int,
-        "Play the greedy policy every so many updates, and keep the best in the run folder, in "
-        "best.safetensors.",
+        "Play the greedy policy each time this number of updates has passed, and keep the best "
+        "one in the run folder, as best.safetensors.",
     ),
     parameter("allow_module", AllowModule, None),
     option("video", Path, "Film an episode of the trained policy afterwards: .gif, or .mp4."),

@@ -15,7 +15,7 @@ _MAX_NUMBERS = 64
 def score_of(
     dist: torch.distributions.Distribution, value: Any, result: torch.Tensor, steps: int
 ) -> Score:
-    """The record of ``result = dist.log_prob(value)``, after so many transitions."""
+    """The record of ``result = dist.log_prob(value)``, with the transitions made so far."""
     probs, scales = [], []
     if isinstance(dist, torch.distributions.Categorical):
         probs = _numbers(dist.probs)

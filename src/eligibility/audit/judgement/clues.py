@@ -73,7 +73,7 @@ def _is(node: ast.expr | None, number: int) -> bool:
 
 
 def multiplies(node: ast.AST) -> bool:
-    """Whether two things are multiplied that are no numbers."""
+    """Whether two things that are not numbers are multiplied."""
     return any(
         isinstance(part, (ast.AugAssign, ast.BinOp))
         and isinstance(part.op, ast.Mult)

@@ -125,7 +125,7 @@ def _groups(evidence: Evidence) -> _Groups:
 def _volumes(survey: Survey, evidence: Evidence) -> Array | None:
     """[P, I] Σ ln(1 − tanh² u) of the numbers u drawn, if the actions rise with tanh u; else 0.
 
-    None where actions are no real numbers.
+    None where actions are not real numbers.
     """
     call = executing_call(survey.traces)
     ran = [trace for trace in survey.traces if trace.outcome in RAN and trace.steps]

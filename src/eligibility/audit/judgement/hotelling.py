@@ -25,8 +25,8 @@ from eligibility.errors import MissingDependencyError
 
 # Probability with which a program without bias is called biased.
 FALSE_POSITIVES = 0.001
-EPISODES = 500  # at least so many are looked at
-RUNS = 100  # and so many independent runs, so that the covariance is known
+EPISODES = 500  # the least that are looked at
+RUNS = 100  # and the least number of independent runs, so that the covariance is known
 # A bias of this share of the gradient must be visible before its absence is called unbiased.
 VISIBLE = 0.1
 _RANK = 1e-12  # variances below this share of the terms' are rounding, no dimension of the sample

@@ -177,7 +177,7 @@ class Scores:
         return 0.0 if place in self.silent else self._reward(answer)
 
     def _answer(self, words: int) -> Tokens:
-        """The answer of so many words: it has ended if it is shorter than the longest."""
+        """The answer with this number of words: it has ended if it is shorter than the longest."""
         said = (WORD,) * min(words, self.length)
         return said if len(said) == self.length else (*said, END)
 
