@@ -59,7 +59,8 @@ def test_the_best_policy_is_kept_in_the_run_folder(tmp_path: Path) -> None:
         "train", "CartPole-v1", *few[:-1], "other", "--keep-best", "0", folder=tmp_path
     )
     assert status == 2
-    assert "got 0" in errors
+    assert "`--keep-best`: got 0, expected a whole number >= 1" in errors
+    assert not (tmp_path / "other").exists()
 
 
 def test_train_and_evaluate_from_the_first_command_to_the_last(

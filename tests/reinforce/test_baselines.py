@@ -109,7 +109,9 @@ class FrozenValue(StateValue):
         self, returns: Tensor, alive: Tensor | None = None, observations: Tensor | None = None
     ) -> Tensor:
         """V of weights that came from elsewhere."""
-        self.weights = torch.tensor([0.7, -1.1, 0.4, 3.0, -2.0, 5.0], dtype=torch.float64)
+        generator = torch.Generator().manual_seed(1)
+        for name, zeros in self.learned_state(1).items():
+            setattr(self, name, zeros.normal_(generator=generator))
         return super().__call__(returns, alive, observations)
 
 
@@ -200,7 +202,7 @@ def test_state_value_recovers_what_is_linear_in_its_features() -> None:
     states = torch.randn(20, 30, 2, generator=generator, dtype=torch.float64)
     time = torch.arange(20.0, dtype=torch.float64).unsqueeze(-1)
     returns = 3 + states @ torch.tensor([1.0, -2.0], dtype=torch.float64) + 0.5 * time
-    baseline = StateValue(ridge=1e-12)
+    baseline = StateValue(ridge=1e-12, units=8)
     assert not baseline(returns, None, states).any()
     torch.testing.assert_close(baseline(returns, None, states), returns, rtol=1e-6, atol=1e-6)
 
@@ -221,6 +223,52 @@ def test_state_value_ignores_what_is_not_alive() -> None:
     other(torch.where(alive, returns, 1e6), alive, states)
     assert torch.equal(one.weights, other.weights)
     assert one(returns, alive, states)[1, 2] == 0
+
+
+def test_state_value_is_the_ridge_regression_that_autograd_finds() -> None:
+    """The minimum of the penalised squares over ``V``'s weights: its gradient there is 0."""
+    generator = torch.Generator().manual_seed(0)
+    states = torch.randn(20, 30, 2, generator=generator, dtype=torch.float64)
+    time = torch.arange(20).unsqueeze(-1).expand(20, 30)
+    returns = torch.sin(3 * states[..., 0]) * states[..., 1] + time
+    baseline = StateValue(ridge=0.01, units=5)
+    baseline(returns, None, states)
+    numbers = torch.cat([states, time.double().unsqueeze(-1)], -1)
+    z = (numbers - numbers.mean((0, 1))) / numbers.std((0, 1), correction=0)
+    drawn = torch.randn(4, 5, generator=torch.Generator().manual_seed(0)).double()
+    hidden = torch.tanh(z.clamp(-5, 5) @ drawn[1:] * 1.5 / 3**0.5 + drawn[0])
+    features = torch.cat([torch.ones(20, 30, 1), z, z**2, z**3, hidden], -1)
+    weights = baseline.weights.requires_grad_()
+    penalty = 0.01 * (features.square().sum((0, 1)) * weights.square()).sum()
+    loss = (features @ weights - returns).square().sum() + penalty
+    (gradient,) = torch.autograd.grad(loss, weights)
+    assert float(gradient.abs().max()) < 1e-7 * loss.item()
+    torch.testing.assert_close(baseline.predict(states, time), features @ weights)
+
+
+def test_hidden_units_see_what_polynomials_of_single_numbers_cannot() -> None:
+    generator = torch.Generator().manual_seed(0)
+    states = torch.randn(50, 30, 2, generator=generator, dtype=torch.float64)
+    returns = states.prod(-1)
+    unexplained = []
+    for units in (0, 128):
+        baseline = StateValue(units=units)
+        baseline(returns, None, states)
+        rest = returns - baseline(returns, None, states)
+        unexplained.append(float(rest.var() / returns.var()))
+    assert unexplained[0] > 0.9
+    assert unexplained[1] < 0.05
+
+
+def test_what_never_differs_is_no_feature() -> None:
+    states = torch.full((4, 5, 2), 1e8, dtype=torch.float64)
+    states[..., 1] = torch.arange(20.0).reshape(4, 5)
+    baseline = StateValue()
+    baseline(states[..., 1], None, states)
+    states[..., 0] += 1
+    torch.testing.assert_close(
+        baseline(states[..., 1], None, states), states[..., 1], rtol=0, atol=0.2
+    )
 
 
 @pytest.mark.parametrize(

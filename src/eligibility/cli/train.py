@@ -28,6 +28,7 @@ from eligibility.cli.options import (
 )
 from eligibility.errors import EligibilityError, InvalidValueError
 from eligibility.files import check_writable
+from eligibility.scalars import check_count
 from eligibility.train.config import Config
 from eligibility.train.config_file import read_options
 from eligibility.train.record import CONFIG
@@ -66,6 +67,8 @@ def train(
         raise InvalidValueError(
             "`--max-seconds`", f"{seconds:g}", "a number > 0", "leave it out for no limit"
         )
+    if keep_best is not None:
+        check_count(keep_best, "--keep-best")
     if config is not None:
         options = {**read_options(config), **options}
     configured = options.pop("env", None)

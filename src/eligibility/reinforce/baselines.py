@@ -29,7 +29,7 @@ from torch import Tensor
 
 from eligibility.arguments import check_given, check_tensors
 from eligibility.errors import ShapeError
-from eligibility.scalars import check_choice, check_numbers
+from eligibility.scalars import check_choice, check_count, check_numbers
 
 
 class Baseline(ABC):
@@ -203,33 +203,41 @@ class TimeDependentLeaveOneOut(Baseline):
 class StateValue(Baseline):
     r"""The value that earlier batches predict for the state and the time, ``V(s, t) = w·φ(s, t)``.
 
-    w is the ridge regression of the last batch's returns on
-    ``φ = [1, s, s², u, u², u³]`` with ``u = t/100``, solved exactly: nothing to tune. The present
-    batch is compared with the w of earlier ones and only then regressed on, so the baseline knows
-    nothing of the actions it is compared with: unbiased. The first batch is compared with 0.
+    w is the ridge regression of the last batch's returns, solved exactly: nothing to tune. With
+    ``z`` the numbers of (s, t) in standard deviations from their means in that batch, cut off at
+    ±5, the features are ``φ = [1, z, z², z³, tanh(W z + b)]``: the tanh are hidden units whose
+    weights W and b are drawn once and stay. The present batch is compared with the w of earlier
+    ones and only then regressed on, so the baseline knows nothing of the actions it is compared
+    with: unbiased. The first batch is compared with 0.
 
     Args:
-        ridge: The penalty on |w|², > 0, relative to the mean square of the features.
+        ridge: The penalty on each squared weight, > 0, relative to the sum of squares of its
+            feature.
+        units: The number of hidden units.
 
     Example:
         >>> baseline = StateValue()
         >>> state = torch.tensor([[0.0], [1.0], [2.0]])
         >>> baseline(torch.tensor([1.0, 3.0, 5.0]), observations=state)
         tensor([0., 0., 0.])
-        >>> baseline(torch.tensor([9.0, 9.0, 9.0]), observations=state).round(decimals=3)
+        >>> baseline(torch.tensor([9.0, 9.0, 9.0]), observations=state).round(decimals=1)
         tensor([1., 3., 5.])
 
     References:
-        Williams 1992, §4, lets a baseline depend on the input; the features are those of Duan et
-        al. 2016, "Benchmarking deep reinforcement learning for continuous control".
+        Williams 1992, §4, lets a baseline depend on the input; polynomials are what Duan et al.
+        2016 regress on, "Benchmarking deep reinforcement learning for continuous control", hidden
+        units that are not trained Rahimi & Recht 2008, "Random features for large-scale kernel
+        machines".
     """
 
-    _remembers = ("weights",)
+    _remembers = ("weights", "mean", "factor")
 
-    def __init__(self, ridge: float = 1e-6) -> None:
+    def __init__(self, ridge: float = 1e-3, units: int = 128) -> None:
         check_numbers(ridge=ridge)
-        self.ridge = ridge
-        self.weights = torch.zeros(0, dtype=torch.float64)
+        check_count(units, "units", least=0)
+        self.ridge, self.units = ridge, units
+        self.weights, self.mean, self.factor = torch.zeros(3, 0, dtype=torch.float64)
+        self._hidden: tuple[Tensor, Tensor] | None = None
 
     def __call__(
         self, returns: Tensor, alive: Tensor | None = None, observations: Tensor | None = None
@@ -254,33 +262,52 @@ class StateValue(Baseline):
         """V(s, t) of observations ``[*batch, D]`` at times ``[*batch]``, float64 ``[*batch]``."""
         if not len(self.weights):
             return torch.zeros(time.shape, dtype=torch.float64)
-        return _features(observations, time) @ self.weights
+        value: Tensor = self._features(_numbers(observations, time)) @ self.weights
+        return value
 
-    @staticmethod
-    def number_of_weights(features: int) -> int:
-        """The length of w for observations of D numbers: 2 D + 4.
+    def learned_state(self, features: int) -> dict[str, Tensor]:
+        """Weights, means and factors for observations of D numbers; see `Baseline.learned_state`.
 
         Args:
             features: D.
         """
-        return _features(torch.zeros(features), torch.zeros(())).shape[-1]
-
-    def learned_state(self, features: int) -> dict[str, Tensor]:
-        """Weights for observations of D numbers; see `Baseline.learned_state`."""
-        return {"weights": self.weights.new_zeros(self.number_of_weights(features))}
+        zeros = self.weights.new_zeros
+        numbers = features + 1  # the time is one
+        return {
+            "weights": zeros(1 + 3 * numbers + self.units),
+            "mean": zeros(numbers),
+            "factor": zeros(numbers),
+        }
 
     def _fit(self, observations: Tensor, time: Tensor, returns: Tensor) -> None:
-        features = _features(observations, time)
+        numbers = _numbers(observations, time)
+        spread = numbers.std(0, correction=0)
+        self.mean = numbers.mean(0)
+        # What never differs but for rounding says nothing.
+        self.factor = torch.where(spread > 1e-6 * self.mean.abs(), 1 / spread, 0)
+        features = self._features(numbers)
         gram = features.T @ features
-        penalty = self.ridge * gram.diagonal().mean()
-        gram.diagonal().add_(penalty)
+        diagonal = gram.diagonal()
+        diagonal.add_(self.ridge * torch.where(diagonal > 0, diagonal, 1))
         self.weights = torch.linalg.solve(gram, features.T @ returns.double())
 
+    def _features(self, numbers: Tensor) -> Tensor:
+        """φ, float64 ``[*batch, 3 (D + 1) + 1 + units]``."""
+        z = ((numbers - self.mean) * self.factor).clamp_(-5, 5)
+        if self._hidden is None:
+            generator = torch.Generator().manual_seed(0)
+            # Narrow enough to be smooth over a standard deviation, wide enough to bend in it.
+            scale = 1.5 / z.shape[-1] ** 0.5
+            drawn = torch.randn(z.shape[-1] + 1, self.units, generator=generator).double()
+            self._hidden = drawn[1:] * scale, drawn[0]
+        weights, bias = self._hidden
+        hidden = torch.tanh(z @ weights + bias)
+        return torch.cat([torch.ones_like(z[..., :1]), z, z**2, z**3, hidden], -1)
 
-def _features(observations: Tensor, time: Tensor) -> Tensor:
-    """``[1, s, s², u, u², u³]``, float64 ``[*batch, 2D + 4]``."""
-    state, u = observations.double(), time.double().unsqueeze(-1) / 100
-    return torch.cat([torch.ones_like(u), state, state**2, u, u**2, u**3], -1)
+
+def _numbers(observations: Tensor, time: Tensor) -> Tensor:
+    """``[s, t]``, float64 ``[*batch, D + 1]``."""
+    return torch.cat([observations.double(), time.double().unsqueeze(-1)], -1)
 
 
 def _mean_of_others(sums: Tensor, counts: Tensor) -> Tensor:
