@@ -44,7 +44,7 @@ def examine(
         return with_measured(known_of(observed), measured)
 
     report = _examined(plain, runner, max_paths, progress, case_of)
-    return placed(report, plain, runner)
+    return placed(report, plain, runner, case_of(plain).source)
 
 
 def _examined(

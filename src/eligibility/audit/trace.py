@@ -167,6 +167,7 @@ class Made:
         name: What it assigned to or changed, as it is written; "return" for a result.
         numbers: The numbers in it, flattened; there are not many.
         attached: Whether it was computed from something that carries a gradient.
+        leads: The parameter tensors that its gradient reaches.
         steps_before: Transitions before it.
         identity: The same number for the same object.
     """
@@ -175,6 +176,7 @@ class Made:
     name: str
     numbers: tuple[float, ...]
     attached: bool
+    leads: tuple[int, ...]
     steps_before: int
     identity: int
 

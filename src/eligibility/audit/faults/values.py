@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from eligibility.audit.faults.record import Fault
 
-# "a+b": a name, and another one that contains b
-_ENDINGS = ("append+stop", "append+done", "append+mask", "append+term", "truncated", "terminated")
-
 FAULTS = (
     Fault(
         id="baseline-sees-own-return",
@@ -46,7 +43,6 @@ FAULTS = (
         fix="target = reward + gamma * next_value * (1 - terminated)  # not (1 - done)",
         example="target = reward + gamma * next_value * (1 - (terminated or truncated))",
         seen_in="[vwxyzjn/cleanrl#457](https://github.com/vwxyzjn/cleanrl/issues/457).",
-        look=_ENDINGS,
     ),
     Fault(
         id="bootstrapped-after-termination",
@@ -66,7 +62,6 @@ FAULTS = (
             "the flags of the ends were shifted by one step, so the last reward of an "
             "episode was followed by the value of the next one's first state."
         ),
-        look=_ENDINGS,
     ),
     Fault(
         id="critic-target-not-detached",

@@ -41,6 +41,7 @@ class _Follower:
         self._recorder = recorder
         self._running: dict[int, ast.stmt] = {}  # of each frame, the statement that is running
         self._kept: list[Any] = []  # alive, so that no two of them have one identity
+        self._leads = _Leads()
 
     def enter(self, frame: FrameType, event: str, argument: Any) -> _Tracer | None:
         """A function of anybody is called: follow it if it is the user's."""
@@ -83,8 +84,12 @@ class _Follower:
             return
         place = (frame.f_code.co_filename, line)
         self._kept.append(value)
-        attached, steps = _attached(value, _DEPTH), len(self._recorder.steps)
-        self._recorder.made.append(Made(place, name, tuple(numbers), attached, steps, id(value)))
+        nodes = list(_nodes(value, _DEPTH))
+        leads = self._leads.of(nodes, self._recorder.parameters.tensors)
+        steps = len(self._recorder.steps)
+        self._recorder.made.append(
+            Made(place, name, tuple(numbers), bool(nodes), leads, steps, id(value))
+        )
 
 
 @contextmanager
@@ -165,10 +170,36 @@ def _collect(value: Any, numbers: list[float], depth: int) -> bool:
     return len(numbers) <= MAX_NUMBERS
 
 
-def _attached(value: Any, depth: int) -> bool:
-    """Whether it was computed from something that carries a gradient."""
+def _nodes(value: Any, depth: int) -> Iterator[Any]:
+    """The nodes of the graph that the tensors in a value hang from."""
     if isinstance(value, torch.Tensor):
-        return value.grad_fn is not None  # else a new leaf, which leads nowhere
-    if isinstance(value, (list, tuple, deque)) and depth:
-        return any(_attached(item, depth - 1) for item in value)
-    return isinstance(value, dict) and bool(depth) and _attached(list(value.values()), depth - 1)
+        if value.grad_fn is not None:  # else a new leaf, which leads nowhere
+            yield value.grad_fn
+    elif isinstance(value, (list, tuple, deque, dict)) and depth:
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _nodes(item, depth - 1)
+
+
+class _Leads:
+    """Which parameters lie below a node of a graph; each node is looked at once."""
+
+    def __init__(self) -> None:
+        self._below: dict[Any, frozenset[int]] = {}  # identities of leaves
+
+    def of(self, nodes: Sequence[Any], tensors: Sequence[torch.Tensor]) -> tuple[int, ...]:
+        """The numbers of those of ``tensors`` that are reached."""
+        leaves = frozenset().union(*map(self._leaves, nodes))
+        return tuple(number for number, tensor in enumerate(tensors) if id(tensor) in leaves)
+
+    def _leaves(self, node: Any) -> frozenset[int]:
+        waiting = [node]
+        while waiting:
+            top = waiting[-1]
+            inner = [below for below, _ in top.next_functions if below is not None]
+            missing = [below for below in inner if below not in self._below]
+            if missing:
+                waiting += missing
+                continue
+            own = {id(top.variable)} if hasattr(top, "variable") else set()
+            self._below[waiting.pop()] = frozenset(own).union(*map(self._below.__getitem__, inner))
+        return self._below[node]

@@ -16,19 +16,52 @@ from eligibility.audit.judgement.source import (
 _REVERSES = ("reversed", "reverse", "flip", "flipud")
 
 
+def written(rule: str, source: Source) -> int:
+    """Line of the fault ``rule``, where what is written tells before any number does; or 0."""
+    return _WRITTEN[rule](source) if rule in _WRITTEN else 0
+
+
 def shortened_line(source: Source, loss: int) -> int:
     """Where a sequence loses its first or its last element, close to the loss; or 0."""
     return _near(source, _shortens, loss)
 
 
-def next_value_line(source: Source, loss: int) -> int:
-    """Where the value of the next state is multiplied by a discount; or 0."""
+def _merged_flags_line(source: Source) -> int:
+    """Where both flags of ``step`` become one that no loop or branch asks for; or 0."""
+    asked = {
+        name
+        for node in ast.walk(source.tree)
+        if isinstance(node, (ast.While, ast.If, ast.IfExp))
+        for name in _mentioned(node.test)
+    }
+    flags = [names for node in ast.walk(source.tree) for names in _flags(node)]
+    for line, statement in _headers(source.tree):
+        if isinstance(statement, ast.stmt):
+            made = set(targets(statement))
+            read = _mentioned(statement) - made
+            if not made & asked and any(names <= read for names in flags):
+                return line
+    return 0
 
-    def discounts(node: ast.AST) -> bool:
-        names = {name.lower() for name in _mentioned(node)}
-        return multiplies(node) and any("next" in name and "val" in name for name in names)
 
-    return _near(source, discounts, loss)
+def _constant_flag_line(source: Source) -> int:
+    """Where one of several lists that grow at each step is given the same number each time."""
+    for line, statement in _headers(source.tree):
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        if isinstance(call, ast.Call) and last_name(call.func) == "append" and call.args:
+            value = call.args[-1]
+            if isinstance(value, ast.Constant) and isinstance(value.value, (bool, int, float)):
+                return line
+    return 0
+
+
+def _flags(node: ast.AST) -> Iterator[set[str]]:
+    """The names of both flags, where a statement unpacks what ``step`` returns."""
+    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+        return
+    names = list(targets(node))
+    if last_name(node.value.func) == "step" and len(names) == 5 and all(names[2:4]):
+        yield set(names[2:4])
 
 
 def kept_choice_line(source: Source) -> int:
@@ -72,22 +105,11 @@ def _is(node: ast.expr | None, number: int) -> bool:
         return False
 
 
-def multiplies(node: ast.AST) -> bool:
-    """Whether two things that are not numbers are multiplied."""
-    return any(
-        isinstance(part, (ast.AugAssign, ast.BinOp))
-        and isinstance(part.op, ast.Mult)
-        and not any(isinstance(factor, ast.Constant) for factor in _factors(part))
-        for part in ast.walk(node)
-    )
-
-
-def _factors(product: ast.AugAssign | ast.BinOp) -> tuple[ast.expr, ast.expr]:
-    """Both sides of an operation."""
-    if isinstance(product, ast.AugAssign):
-        return product.target, product.value
-    return product.left, product.right
-
-
 def _mentioned(node: ast.AST) -> set[str]:
     return {last_name(n) for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Attribute))}
+
+
+_WRITTEN: dict[str, Callable[[Source], int]] = {
+    "bootstrapped-after-termination": _constant_flag_line,
+    "truncation-as-termination": _merged_flags_line,
+}

@@ -30,11 +30,6 @@ _IN_LOSS = (
     "unexplained",
     "autoreset-step-trained-on",
 )
-# What tells of a fault whose words are nowhere in the text.
-_CLUES = {
-    "bootstrapped-after-termination": clues.next_value_line,
-    "truncation-as-termination": clues.next_value_line,
-}
 _IN_SCORING = (
     "scored-other-action",
     "transformed-action-scored",
@@ -70,6 +65,8 @@ def _line(rule: str, survey: Survey, source: Source, backward: int) -> int:
         return scored_line(source, loss) or loss
     if rule == "immediate-reward" and _early(survey):
         return update_call(source, found.taken) or loss
+    if line := clues.written(rule, source):
+        return line
     if rule in _IN_LOSS or rule in BLAME:
         return loss
     if rule == "entropy-sign":
@@ -102,8 +99,7 @@ def _line(rule: str, survey: Survey, source: Source, backward: int) -> int:
         line = source.line_where(partial(_mentions, word=word), near=max(loss - 1, 0))
         if line and line != loss:
             return line
-    clue = _CLUES.get(rule)
-    return (clue(source, loss) if clue else 0) or loss
+    return loss
 
 
 def _early(survey: Survey) -> bool:

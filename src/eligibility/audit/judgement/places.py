@@ -12,6 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from eligibility.audit.arrays import Array, Booleans
+from eligibility.audit.judgement.clues import written
+from eligibility.audit.judgement.source import Source
 from eligibility.audit.judgement.story import BROKEN, EPISODES, LONG, Statement, Story, tell
 from eligibility.audit.reporting.report import AuditReport, Finding
 from eligibility.audit.running.runner import Runner
@@ -22,12 +24,20 @@ _ATTACHED = "advantage-not-detached"
 _ALONE = "no statement was seen to keep the graph of an advantage"
 
 
-def placed(report: AuditReport, survey: Survey, runner: Runner) -> AuditReport:
+def placed(
+    report: AuditReport, survey: Survey, runner: Runner, source: Source | None
+) -> AuditReport:
     """The report with each fault on the statement that makes it, where a story of it tells."""
-    wanted = {_TOLD_OF.get(finding.rule, LONG) for finding in report.findings
-              if finding.rule in BLAME}  # fmt: skip
+    told = [
+        finding
+        for finding in report.findings
+        if finding.rule in BLAME and not (source and written(finding.rule, source))
+    ]
+    wanted = {_TOLD_OF.get(finding.rule, LONG) for finding in told}
     stories = {about: tell(survey, runner, about) for about in sorted(wanted)}
-    moved = tuple(_moved(finding, stories) for finding in report.findings)
+    moved = tuple(
+        _moved(finding, stories) if finding in told else finding for finding in report.findings
+    )
     return _without_unconfirmed(replace(report, findings=moved), stories.get(LONG))
 
 
@@ -51,7 +61,7 @@ def _without_unconfirmed(report: AuditReport, story: Story | None) -> AuditRepor
 
 
 def _moved(finding: Finding, stories: Mapping[str, Story | None]) -> Finding:
-    story = stories.get(_TOLD_OF.get(finding.rule, LONG)) if finding.rule in BLAME else None
+    story = stories.get(_TOLD_OF.get(finding.rule, LONG))
     place = place_of(finding.rule, story) if story else None
     return replace(finding, file=place[0], line=place[1]) if place else finding
 
@@ -68,16 +78,22 @@ def place_of(rule: str, story: Story) -> Place | None:
 
 
 def _product(story: Story) -> Statement | None:
-    """Where rewards meet what carries a gradient, and it is not a critic's value."""
-    credits: list[Array] = []
+    """Where rewards meet what carries a gradient to the policy."""
+    return next((s for s in story.statements if s.learns and s.support.any()), None)
+
+
+def _squared(story: Story) -> Statement | None:
+    """Where a number is made for each two decisions, and each of them follows a reward."""
+    sizes = {len(group) ** 2 for group in _groups(story) if len(group) > 1}
     for statement in story.statements:
-        if not statement.support.any():
-            continue
-        if not statement.attached:
-            credits.append(statement.slopes)
-        elif not _is_among(statement.slopes, credits):
+        if len(statement.numbers) in sizes and statement.support.any(axis=1).all():
             return statement
-    return None
+    return _product(story)
+
+
+def _bootstrapped(story: Story) -> Statement | None:
+    """Where rewards meet the values of a critic."""
+    return next((s for s in story.statements if s.valued and s.support.any()), None)
 
 
 def _attached_advantage(story: Story) -> Statement | None:
@@ -141,23 +157,29 @@ def _matrices(story: Story) -> Iterator[tuple[Statement, Booleans, Booleans]]:
 
     With each [T, T] the rewards that each number follows, and those that a return would follow.
     """
-    groups: dict[tuple[int, int], list[int]] = {}
-    for index, step in enumerate(story.steps):
-        groups.setdefault((step.environment, step.episode), []).append(index)
+    groups = _groups(story)
     own = np.array([[(i in g) and (j in g) and j >= i for j in range(len(story.steps))]
                     for i in range(len(story.steps))
-                    for g in groups.values() if i in g])  # fmt: skip
+                    for g in groups[:-1] if i in g])  # fmt: skip
     abreast = len({step.environment for step in story.steps})
     first = [i for i, step in enumerate(story.steps) if step.environment == 0]
     for statement in _credits(story):
         count, follows = len(statement.numbers), statement.support
-        for group in (*groups.values(), list(range(len(story.steps)))):
+        for group in groups:
             if len(group) > 1 and count == len(group) and not np.delete(follows, group, 1).any():
                 yield statement, follows[:, group], own[np.ix_(group, group)]
                 break
         else:
             if abreast > 1 and count == abreast * len(first):
                 yield statement, follows[::abreast, first], own[np.ix_(first, first)]
+
+
+def _groups(story: Story) -> list[list[int]]:
+    """The decisions of each episode, and at last those of all."""
+    groups: dict[tuple[int, int], list[int]] = {}
+    for index, step in enumerate(story.steps):
+        groups.setdefault((step.environment, step.episode), []).append(index)
+    return [*groups.values(), list(range(len(story.steps)))]
 
 
 def _reversed(story: Story) -> Statement | None:
@@ -251,12 +273,14 @@ def _cut_to_integers(story: Story) -> Statement | None:
 
 
 BLAME: dict[str, Callable[[Story], Statement | None]] = {
-    "broadcast": _product,
+    "broadcast": _squared,
     "mean-log-prob-times-sum-of-returns": _product,
     "wrong-sign": _product,
     "probability-not-log-probability": _product,
     "no-gradient": _detached,
     _ATTACHED: _attached_advantage,
+    "truncation-as-termination": _bootstrapped,
+    "bootstrapped-after-termination": _bootstrapped,
     "return-carried-over-episodes": _carried,
     "return-carried-over-actors": _carried,
     "reversed-returns": _reversed,

@@ -17,10 +17,11 @@ import numpy as np
 from eligibility.audit.arrays import Array, Booleans
 from eligibility.audit.job import Job
 from eligibility.audit.running.runner import Runner
-from eligibility.audit.running.survey import RAN, Survey
+from eligibility.audit.running.survey import RAN, Survey, policy_tensors
 from eligibility.audit.trace import Made, Step, Trace
 
 _MOVED = 1e-4  # a reward
+_SHIFTED = 0.05  # a tensor of the critic
 _FAR = 1.7  # by how much all rewards differ in one run, so that integers change
 _VISIBLE = 1e-6
 MOST_REWARDS = 24
@@ -38,6 +39,8 @@ class Statement:
         slopes: [n, J] how they follow the rewards.
         far: [n] its numbers where all rewards are others.
         attached: Whether a gradient flows through it.
+        learns: Whether that gradient reaches what only the policy uses.
+        valued: Whether its numbers follow a critic's values.
         steps_before: Transitions before it.
         identity: The same number for the same object.
     """
@@ -48,6 +51,8 @@ class Statement:
     slopes: Array
     far: Array
     attached: bool
+    learns: bool
+    valued: bool
     steps_before: int
     identity: int
 
@@ -102,18 +107,34 @@ def tell(survey: Survey, runner: Runner, about: str = LONG) -> Story | None:
         runner.run(replace(job, rewards=tuple(rewards + _MOVED * unit)))
         for unit in np.eye(len(steps))
     ]
-    if any(_shape(trace.made) != _shape(base.made) for trace in (far, *moved)):
+    policy = policy_tensors(survey.directions, survey.slopes or {})
+    others = _valued(told, policy)
+    critic = replace(job, rewards=tuple(rewards), tensor=others, distance=_SHIFTED)
+    valued = runner.run(critic) if others is not None else base
+    if any(_shape(trace.made) != _shape(base.made) for trace in (far, valued, *moved)):
         return None
+    own = policy - survey.shared or policy
     return Story(
         tuple(
-            _statement(*made)
-            for made in zip(base.made, far.made, _by_statement(moved), strict=True)
+            _statement(*made, own)
+            for made in zip(base.made, far.made, valued.made, _by_statement(moved), strict=True)
         ),
         steps,
         len(told.steps),
         frozenset(score.place for score in base.scores if score.differentiable),
         any(update.steps_before < len(told.steps) for update in told.updates[:1]),
     )
+
+
+def _valued(trace: Trace, policy: frozenset[int]) -> int | None:
+    """The last tensor that learns and is not of the policy: it moves a critic's values."""
+    learning = {
+        tensor
+        for update in trace.updates
+        for tensor, ascent in enumerate(update.ascent)
+        if ascent is not None and any(ascent)
+    }
+    return max(learning - policy, default=None)
 
 
 def _telling(trace: Trace, about: str) -> tuple[int, int]:
@@ -139,7 +160,9 @@ def _by_statement(moved: Sequence[Trace]) -> list[tuple[Made, ...]]:
     return list(zip(*(trace.made for trace in moved), strict=True))
 
 
-def _statement(base: Made, far: Made, moved: Sequence[Made]) -> Statement:
+def _statement(
+    base: Made, far: Made, valued: Made, moved: Sequence[Made], policy: frozenset[int]
+) -> Statement:
     numbers = np.array(base.numbers)
     with np.errstate(invalid="ignore"):  # an infinite number stays infinite
         slopes = np.array([np.array(one.numbers) - numbers for one in moved]).T / _MOVED
@@ -150,6 +173,8 @@ def _statement(base: Made, far: Made, moved: Sequence[Made]) -> Statement:
         np.nan_to_num(slopes.reshape(len(numbers), len(moved))),
         np.array(far.numbers),
         base.attached,
+        bool(policy & frozenset(base.leads)),
+        valued.numbers != base.numbers,
         base.steps_before,
         base.identity,
     )
