@@ -90,9 +90,19 @@ SHORTENED = """
 for log_prob, delta in zip(log_probs[:-1], deltas):  # here
     loss += log_prob * delta  # from
 """
-NEXT_VALUE = """
-delta = rewards[t] + args.gamma * nextvalues[t] - values[t]  # here
-loss = -(log_probs * delta).sum()  # from
+MERGED = """
+obs, reward, terminated, truncated, _ = env.step(action)
+over = terminated or truncated
+stops.append(float(terminated or truncated))  # here
+while not over:
+    pass
+"""
+NOT_MERGED = """
+obs, reward, terminated, truncated, _ = env.step(action)
+done = terminated or truncated
+target = reward + gamma * critic(obs) * (1 - done)
+if done:
+    reset()
 """
 KEPT = """
 for iteration in range(9):
@@ -119,6 +129,10 @@ def built(source: Source, line: int) -> int:
     return find_loss(source, line).built
 
 
+def ended(source: Source, line: int) -> int:
+    return clues.written("truncation-as-termination", source)
+
+
 CASES: dict[str, tuple[str, Callable[[Source, int], int]]] = {
     "in a method": (METHOD, built),
     "under a key of what is returned": (DICTIONARY, built),
@@ -131,7 +145,8 @@ CASES: dict[str, tuple[str, Callable[[Source, int], int]]] = {
     "a backward that failed": (FAILED, built),
     "no gradient at all": ("print(1)", built),
     "shortened": (SHORTENED, clues.shortened_line),
-    "next value": (NEXT_VALUE, clues.next_value_line),
+    "flags merged for learning": (MERGED, ended),
+    "flags merged for the loop": (NOT_MERGED, ended),
     "kept on a condition": (KEPT, lambda source, line: clues.kept_choice_line(source)),
     "made anew": ("batch = []", lambda source, line: clues.kept_choice_line(source)),
     "chosen where it is returned": (CHOSEN, lambda source, line: action_line(source)),

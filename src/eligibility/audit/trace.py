@@ -164,10 +164,11 @@ class Made:
 
     Attributes:
         place: File and line of the statement.
-        name: What it assigned to or changed, as it is written; "return" for a result.
+        name: What it assigned to or changed, as it is written; "return" for a result, "arguments"
+            for what it gave to a function of the user's.
         numbers: The numbers in it, flattened; there are not many.
-        attached: Whether it was computed from something that carries a gradient.
-        leads: The parameter tensors that its gradient reaches.
+        attached: Of each number, whether it carries a gradient.
+        leads: The parameter tensors that its gradients reach.
         steps_before: Transitions before it.
         identity: The same number for the same object.
     """
@@ -175,7 +176,7 @@ class Made:
     place: tuple[str, int]
     name: str
     numbers: tuple[float, ...]
-    attached: bool
+    attached: tuple[bool, ...]
     leads: tuple[int, ...]
     steps_before: int
     identity: int

@@ -128,7 +128,6 @@ FAULTS = (
             "[Finspire13/pytorch-policy-gradient-example](https://github.com/Finspire13/pytorch-policy-gradient-example/blob/master/pg.py), "
             "and programs made from it."
         ),
-        look=("reward+done", "reward"),
     ),
     Fault(
         id="returns-unused",

@@ -27,6 +27,7 @@ MAX_NUMBERS = 64
 MAX_MADE = 5000
 _DEPTH = 4  # of lists in lists
 _CHANGING = ("append", "appendleft", "insert", "extend", "reverse", "add", "put")
+ARGUMENTS = "arguments"
 _Tracer = Callable[[FrameType, str, Any], Any]
 
 
@@ -48,7 +49,15 @@ class _Follower:
         file = frame.f_code.co_filename
         if event != "call" or not is_user_file(file) or not _statements(file):
             return None
+        self._enter_from(frame.f_back, frame)
         return self._step
+
+    def _enter_from(self, caller: FrameType | None, called: FrameType) -> None:
+        """Note what a statement gives to a function."""
+        statement = self._running.get(id(caller))
+        if caller is not None and statement is not None:
+            given = list(called.f_locals.values())  # only the arguments are there yet
+            self._keep(caller, statement.lineno, ARGUMENTS, given)
 
     def _step(self, frame: FrameType, event: str, argument: Any) -> _Tracer | None:
         if len(self._recorder.made) >= MAX_MADE:
@@ -80,7 +89,8 @@ class _Follower:
         if not self._recorder.running:
             return
         numbers: list[float] = []
-        if not _collect(value, numbers, _DEPTH) or not numbers:
+        attached: list[bool] = []
+        if not _collect(value, numbers, attached, _DEPTH) or not numbers:
             return
         place = (frame.f_code.co_filename, line)
         self._kept.append(value)
@@ -88,7 +98,7 @@ class _Follower:
         leads = self._leads.of(nodes, self._recorder.parameters.tensors)
         steps = len(self._recorder.steps)
         self._recorder.made.append(
-            Made(place, name, tuple(numbers), bool(nodes), leads, steps, id(value))
+            Made(place, name, tuple(numbers), tuple(attached), leads, steps, id(value))
         )
 
 
@@ -151,8 +161,11 @@ def _value(frame: FrameType, target: ast.expr) -> Any:
     return None
 
 
-def _collect(value: Any, numbers: list[float], depth: int) -> bool:
-    """Append the numbers in a value; False if there are too many, or it is not data."""
+def _collect(value: Any, numbers: list[float], attached: list[bool], depth: int) -> bool:
+    """Append the numbers in a value, and whether each carries a gradient.
+
+    False if there are too many, or it is not data.
+    """
     if isinstance(value, (bool, int, float, np.number)):
         numbers.append(float(value))
     elif isinstance(value, (torch.Tensor, np.ndarray)):
@@ -161,19 +174,23 @@ def _collect(value: Any, numbers: list[float], depth: int) -> bool:
             return False
         plain = value.detach().cpu() if isinstance(value, torch.Tensor) else value
         if isinstance(plain, np.ndarray) and plain.dtype.kind not in "fiub":
-            return plain.dtype.kind == "O" and _collect(plain.tolist(), numbers, depth - 1)
+            return plain.dtype.kind == "O" and _collect(
+                plain.tolist(), numbers, attached, depth - 1
+            )
         numbers += map(float, plain.reshape(-1).tolist())
-    elif isinstance(value, (list, tuple, deque)) and depth:
-        return all(_collect(item, numbers, depth - 1) for item in value)
-    elif isinstance(value, dict) and depth:
-        return all(_collect(item, numbers, depth - 1) for item in value.values())
+    elif isinstance(value, (list, tuple, deque, dict)) and depth:
+        items = value.values() if isinstance(value, dict) else value
+        return all(_collect(item, numbers, attached, depth - 1) for item in items)
+    # a new leaf leads nowhere
+    carries = isinstance(value, torch.Tensor) and value.grad_fn is not None
+    attached += [carries] * (len(numbers) - len(attached))
     return len(numbers) <= MAX_NUMBERS
 
 
 def _nodes(value: Any, depth: int) -> Iterator[Any]:
     """The nodes of the graph that the tensors in a value hang from."""
     if isinstance(value, torch.Tensor):
-        if value.grad_fn is not None:  # else a new leaf, which leads nowhere
+        if value.grad_fn is not None:
             yield value.grad_fn
     elif isinstance(value, (list, tuple, deque, dict)) and depth:
         for item in value.values() if isinstance(value, dict) else value:

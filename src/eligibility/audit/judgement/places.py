@@ -72,23 +72,22 @@ def place_of(rule: str, story: Story) -> Place | None:
     if blame is None:
         return None
     # an update after each step credits each action at once, wherever its product stands
-    credited = not story.early and blame is not _not_finite
+    credited = not story.early and blame not in (_not_finite, _cleared)
     found = blame(story) or (_product(story) if credited else None)
     return found.place if found else None
 
 
 def _product(story: Story) -> Statement | None:
     """Where rewards meet what carries a gradient to the policy."""
-    return next((s for s in story.statements if s.learns and s.support.any()), None)
+    learning = (statement for statement in story.statements if statement.learns)
+    return next((s for s in learning if s.support[s.carrying].any()), None)
 
 
 def _squared(story: Story) -> Statement | None:
     """Where a number is made for each two decisions, and each of them follows a reward."""
     sizes = {len(group) ** 2 for group in _groups(story) if len(group) > 1}
-    for statement in story.statements:
-        if len(statement.numbers) in sizes and statement.support.any(axis=1).all():
-            return statement
-    return _product(story)
+    square = (s for s in story.statements if len(s.numbers) in sizes)
+    return next((s for s in square if s.support.any(axis=1).all()), None)
 
 
 def _bootstrapped(story: Story) -> Statement | None:
@@ -183,11 +182,49 @@ def _groups(story: Story) -> list[list[int]]:
 
 
 def _reversed(story: Story) -> Statement | None:
-    """Where the first decision gets the last return."""
+    """Where the first decision gets the last return, or the last sum of rewards so far."""
     for statement, follows, wanted in _matrices(story):
-        if np.array_equal(follows, wanted[::-1]):
+        if any(np.array_equal(follows, rows[::-1]) for rows in (wanted, wanted.T)):
             return statement
     return None
+
+
+def _cleared(story: Story) -> Statement | None:
+    """Where what followed each reward of an episode does not follow the last one."""
+    last = {group[-1] for group in _groups(story)[:-1] if len(group) > 1}
+    before: dict[str, Statement] = {}
+    each: dict[tuple[Place, str], Statement] = {}
+    for statement in story.statements:
+        reward = statement.steps_before - 1
+        earlier, again = before.get(statement.name), each.get((statement.place, statement.name))
+        before[statement.name] = each[statement.place, statement.name] = statement
+        if reward not in last or statement.support[:, reward].any():
+            continue
+        if (
+            again is not None
+            and again.steps_before == reward
+            and again.support[:, reward - 1].any()
+        ):
+            return statement
+        if earlier is not None and earlier.steps_before == statement.steps_before:
+            follows = earlier.support[earlier.support[:, reward]]
+            if len(follows) == follows.sum() == 1 and len(earlier.numbers) == len(
+                statement.numbers
+            ):
+                return statement
+    for statement, follows, _ in _matrices(story):
+        if not follows[:, -1].any() and follows.diagonal()[:-1].all():
+            return statement
+    return None
+
+
+def _departure(story: Story) -> Statement | None:
+    """Where a decision first follows rewards before it or not its own; else where they are used."""
+    for statement, follows, wanted in _matrices(story):
+        alike = bool((follows == follows[0]).all())
+        if not alike and ((follows & ~wanted).any() or not follows.diagonal().all()):
+            return statement
+    return _squared(story)
 
 
 def _shifted(story: Story) -> Statement | None:
@@ -274,6 +311,7 @@ def _cut_to_integers(story: Story) -> Statement | None:
 
 BLAME: dict[str, Callable[[Story], Statement | None]] = {
     "broadcast": _squared,
+    "unexplained": _departure,
     "mean-log-prob-times-sum-of-returns": _product,
     "wrong-sign": _product,
     "probability-not-log-probability": _product,
@@ -285,6 +323,7 @@ BLAME: dict[str, Callable[[Story], Statement | None]] = {
     "return-carried-over-actors": _carried,
     "reversed-returns": _reversed,
     "shifted-rewards": _shifted,
+    "last-reward-dropped": _cleared,
     "rewards-so-far": _so_far,
     "immediate-reward": _immediate,
     "integer-returns": _cut_to_integers,

@@ -38,8 +38,8 @@ class Statement:
         numbers: [n] its numbers.
         slopes: [n, J] how they follow the rewards.
         far: [n] its numbers where all rewards are others.
-        attached: Whether a gradient flows through it.
-        learns: Whether that gradient reaches what only the policy uses.
+        carrying: [n] whether a gradient flows through a number.
+        learns: Whether such a gradient reaches what only the policy uses.
         valued: Whether its numbers follow a critic's values.
         steps_before: Transitions before it.
         identity: The same number for the same object.
@@ -50,11 +50,16 @@ class Statement:
     numbers: Array
     slopes: Array
     far: Array
-    attached: bool
+    carrying: Booleans
     learns: bool
     valued: bool
     steps_before: int
     identity: int
+
+    @property
+    def attached(self) -> bool:
+        """Whether a gradient flows through any of it."""
+        return bool(self.carrying.any())
 
     @property
     def support(self) -> Booleans:
@@ -172,7 +177,7 @@ def _statement(
         numbers,
         np.nan_to_num(slopes.reshape(len(numbers), len(moved))),
         np.array(far.numbers),
-        base.attached,
+        np.array(base.attached, dtype=bool),
         bool(policy & frozenset(base.leads)),
         valued.numbers != base.numbers,
         base.steps_before,
