@@ -306,7 +306,7 @@ def test_every_supported_distribution_is_explained(case: Case, batch: tuple[int,
         return
     explanation = el.explain(dist, value=value)
     assert {rule.parameter for rule in explanation.rules} == set(explanation.subject.wrt)
-    assert all(rule.reference and rule.latex for rule in explanation.rules)
+    assert all(rule.reference and rule.equation for rule in explanation.rules)
     failing = [check for check in explanation.checks if not check.passed]
     assert bool(failing) == (name in INACCURATE), failing
     assert max(map(cell_len, explanation.text().splitlines())) <= 80

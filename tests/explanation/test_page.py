@@ -19,10 +19,12 @@ from eligibility.cli.app import main
 from eligibility.errors import UnsupportedDistributionError
 from eligibility.explanation.derivation import Explanation
 from eligibility.explanation.elements import Source
+from eligibility.explanation.formula import Text, formula_of, latex_of
 from eligibility.explanation.operations import _OPERATIONS
 from eligibility.explanation.page.markup import Markup, element, join
 from eligibility.explanation.page.mathml import math
 from eligibility.explanation.page.picture import MOST_BOXES, picture
+from eligibility.explanation.patterns import _PATTERNS
 from eligibility.explanation.wording import cell
 from eligibility.rules.registry import rules_of
 
@@ -119,13 +121,12 @@ def hostile() -> Explanation:
         FORUM.steps[0],
         name=HOSTILE,
         formula=HOSTILE,
-        latex=HOSTILE,
         variable=HOSTILE,
         sources=(Source(HOSTILE, 1, HOSTILE, "user"),),
     )
     leaf = replace(FORUM.leaves[0], name=HOSTILE)
     table = replace(FORUM.tables[0], title=HOSTILE, note=HOSTILE, rows=(HOSTILE,) * 4)
-    rule = replace(FORUM.rules[0], name=HOSTILE, equation=HOSTILE, latex=HOSTILE)
+    rule = replace(FORUM.rules[0], name=HOSTILE, equation=HOSTILE)
     return replace(
         FORUM,
         title=HOSTILE,
@@ -254,60 +255,65 @@ def test_picture_of_a_huge_graph_stays_readable_and_its_steps_are_all_listed() -
 
 
 def formulas() -> set[str]:
-    """The LaTeX of every registered rule and of every operation that is described."""
+    """Every formula of a registered rule, of a described operation, and of a known subgraph."""
     found: set[str] = set()
     for cls in el.supported_distributions():
         with contextlib.suppress(UnsupportedDistributionError):  # composed from other rules
-            found |= {rule.latex for rule in rules_of(cls)}
+            found |= {rule.equation for rule in rules_of(cls)}
     for description in _OPERATIONS.values():
-        found |= {description.latex, *(factor.latex for factor in description.factors)}
-    return found - {""}
+        found |= {description.formula, *description.factors}
+    return (found | {pattern[3] for pattern in _PATTERNS}) - {""}
 
 
-def test_every_formula_of_rules_and_operations_is_drawn_as_mathml() -> None:
-    assert len(formulas()) > 60
-    for latex in formulas():
-        drawn = math(latex, "x")
-        assert drawn.startswith("<math"), latex
+def test_every_formula_is_read_and_drawn() -> None:
+    assert len(formulas()) > 120
+    for text in formulas():
+        assert not isinstance(formula_of(text), Text), text
+        drawn = math(text)
+        assert drawn.startswith("<math"), text
         ElementTree.fromstring(drawn)
+        latex = latex_of(text)
+        assert "U+" not in latex
+        assert latex.isascii(), latex
+        plain = re.sub(r"\\[{}]", "", latex)
+        assert plain.count("{") == plain.count("}")
 
 
 @pytest.mark.parametrize(
-    ("latex", "drawn"),
+    ("text", "latex", "drawn"),
     [
-        (r"\frac{y_k}{w_k}", "<mfrac><mrow><msub><mi>y</mi><mi>k</mi></msub></mrow>"),
+        ("y_k/w_k", r"\frac{y_k}{w_k}", "<mfrac><msub><mi>y</mi><mi>k</mi></msub>"),
         (
+            "y − n softmax(z)",
             r"y - n\,\mathrm{softmax}(z)",
             '<mo>−</mo><mi>n</mi><mspace width="0.17em"/><mi>softmax</mi>',
         ),
-        (r"\ln p", '<mi>ln</mi><mspace width="0.17em"/><mi>p</mi>'),
-        (r"\sum_j x_j^2", '<munder><mo largeop="true">∑</mo><mi>j</mi></munder>'),
-        (r"\text{<b>}", "<mtext>&lt;b&gt;</mtext>"),
-        (r"x < 0.5", "<mi>x</mi><mo>&lt;</mo><mn>0.5</mn>"),
+        ("ln p", r"\ln p", '<mi>ln</mi><mspace width="0.17em"/><mi>p</mi>'),
+        ("Σ_j x_j²", r"\sum_jx_j^2", '<munder><mo largeop="true">∑</mo><mi>j</mi></munder>'),
+        ("1/Σw − 1", r"\frac{1}{\sum w} - 1", '<mfrac><mn>1</mn><mrow><mo largeop="true">∑'),
+        ("½(P⁻¹ − Σ)", r"\frac{1}{2}(P^{-1} - \Sigma)", "<mfrac><mn>1</mn><mn>2</mn></mfrac>"),
+        ("(t/λ)^k", r"\left(\frac{t}{\lambda}\right)^k", "<msup><mrow><mo>(</mo><mfrac>"),
+        ("(a + b)c/d e", r"\frac{(a + b)c}{d}\,e", "<mfrac>"),
+        ("x < 0.5", "x < 0.5", "<mi>x</mi><mo>&lt;</mo><mn>0.5</mn>"),
+        ("−½ x^(−3/2)", r"-\frac{1}{2}\,x^{-\frac{3}{2}}", "<msup><mi>x</mi>"),
+        ("ψ̃(d₁)", r"\tilde{\psi}(d_1)", "<mo>˜</mo>"),
+        ("0 where it was picked", r"0\text{ where it was picked }", "<mtext>"),
+        ("∂ p/∂W_ij", r"\frac{\partial p}{\partial W_{ij}}", "<msub><mi>W</mi><mrow>"),
     ],
 )
-def test_latex_becomes_mathml(latex: str, drawn: str) -> None:
-    assert drawn in math(latex, "")
+def test_a_formula_is_written_in_latex_and_drawn_as_mathml(
+    text: str, latex: str, drawn: str
+) -> None:
+    assert latex_of(text) == latex
+    assert drawn in math(text)
 
 
 @pytest.mark.parametrize(
-    "latex",
-    [
-        r"\foo{x}",
-        r"\frac{a",
-        "x}",
-        "a & b",
-        "x_a_b",
-        r"\left( x",
-        "^",
-        r"\frac",
-        r"\mathrm x",
-        r"\mathrm{a{b}}",
-        r"\mathrm{a",
-    ],
+    "text", ["(x", "x)", "x/", "/x", "x^", "^", "x_", "√", "|x", "[a)", "x_a_b", "{", "a/)"]
 )
-def test_unknown_or_broken_latex_falls_back_to_the_unicode_form(latex: str) -> None:
-    assert math(latex, "x < y") == "<code>x &lt; y</code>"
+def test_a_formula_that_does_not_hold_together_is_shown_as_it_is(text: str) -> None:
+    assert math(text) == f"<code>{text}</code>"
+    assert latex_of(text).startswith(r"\text{")
 
 
 def test_markup_escapes_all_but_markup() -> None:

@@ -148,7 +148,6 @@ def test_a_reader_is_told_what_the_rule_is(case: Case) -> None:
         rule = find_rule(dist, name)
         assert rule.name
         assert rule.equation
-        assert rule.latex
         assert rule.reference
         if case not in COMPOSED:
             assert set(rule.symbols.values()) <= {"value", *rule.reads, rule.parameter}

@@ -56,14 +56,12 @@ class Edge:
         gradient: What is handed on; None if the step hands on nothing here.
         factor: The local derivative as a formula in ``x`` (first input), ``y`` (second) and the
             forward value ``f``; "" if the operation is unknown.
-        factor_latex: The same in LaTeX.
         factor_value: The local derivative's numbers, where it is elementwise.
     """
 
     target: str
     gradient: Numbers | None
     factor: str = ""
-    factor_latex: str = ""
     factor_value: Numbers | None = None
 
 
@@ -76,7 +74,6 @@ class Step:
         name: What it is called, in words: "division", or "Categorical(probs=)" for a folded group.
         operation: The name of the autograd node: "DivBackward0"; for a group, of its last one.
         formula: The forward formula in ``x``, ``y``: "x / y"; "" if the operation is unknown.
-        latex: The same in LaTeX.
         variable: The name of the user's variable that holds the value, if one does.
         value: The forward value; None if nothing recorded or saved it.
         gradient: The gradient that arrives, ∂(explained tensor)/∂(value).
@@ -89,7 +86,6 @@ class Step:
     name: str
     operation: str
     formula: str = ""
-    latex: str = ""
     variable: str = ""
     value: Numbers | None = None
     gradient: Numbers | None = None
@@ -191,7 +187,6 @@ class RuleStatement:
         parameter: What it differentiates with respect to.
         coordinates: The convention, where there are several; else "".
         equation: The formula in Unicode: "∂ log π(a)/∂w_k = [k = a]/w_k − 1/Σw".
-        latex: The same in LaTeX.
         terms: Each symbol or summand with its numbers.
         result: What the formula gives.
         reference: Author, year, equation.
@@ -203,7 +198,6 @@ class RuleStatement:
     parameter: str
     coordinates: str
     equation: str
-    latex: str
     terms: tuple[Term, ...]
     result: Numbers
     reference: str

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from eligibility.explanation.derivation import Explanation
 from eligibility.explanation.elements import Numbers, RuleStatement, Step, Table
-from eligibility.explanation.latex_symbols import math_letter
+from eligibility.explanation.formula import escape, latex_of
 from eligibility.explanation.wording import cell, number, summary
 
 _PREAMBLE = r"""\documentclass{article}
@@ -16,18 +16,6 @@ _PREAMBLE = r"""\documentclass{article}
 \setlength{\parindent}{0pt}
 \begin{document}
 """
-# What has a meaning in LaTeX, and the letters of the field, which text fonts lack.
-_SPECIAL = {
-    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "_": r"\_", "^": r"\textasciicircum{}",
-    "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "~": r"\textasciitilde{}",
-    "<": "$<$", ">": "$>$", "|": "$|$", "−": "$-$", "∂": r"$\partial$", "Σ": r"$\Sigma$",
-    "Γ": r"$\Gamma$", "‖": r"$\|$",
-    "×": r"$\times$", "·": r"$\cdot$", "→": r"$\to$", "≤": r"$\le$", "≥": r"$\ge$", "≠": r"$\ne$",
-    "∞": r"$\infty$", "√": r"$\sqrt{}$", "∝": r"$\propto$", "¬": r"$\lnot$", "∈": r"$\in$",
-    "½": r"$\tfrac12$", "²": r"$^2$", "³": r"$^3$", "⁻": r"$^-$", "¹": r"$^1$", "ᵀ": r"$^\top$",
-    "ˣ": r"$^x$", "ᵃ": r"$^a$", "…": r"\dots{}", "—": "---", "–": "--", "✓": r"$\checkmark$",
-    "\N{COMBINING TILDE}": r"$\tilde{}$",
-}  # fmt: skip
 
 
 def render_latex(*explanations: Explanation) -> str:
@@ -39,19 +27,6 @@ def render_latex(*explanations: Explanation) -> str:
 def render_notebook(explanation: Explanation) -> str:
     """The rule with its result, between dollar signs as notebooks want it."""
     return "\n\n".join(f"$$\n{_rule_equation(rule)}\n$$" for rule in explanation.rules)
-
-
-def escape(text: str) -> str:
-    """``text`` for LaTeX's text mode; a letter that has no name here as its code point."""
-    return "".join(_SPECIAL.get(letter) or _letter(letter) for letter in text)
-
-
-def _letter(letter: str) -> str:
-    """A letter as it is, in math mode if text fonts lack it, or as its code point."""
-    if ord(letter) < 256:
-        return letter
-    symbol = math_letter(letter)
-    return f"[U+{ord(letter):04X}]" if symbol == letter else f"${symbol}$"
 
 
 def _blocks(explanation: Explanation) -> Iterator[str]:
@@ -114,12 +89,12 @@ def _table(table: Table) -> str:
 
 
 def _step(step: Step) -> str:
-    formula = step.latex or rf"\text{{{escape(step.name)}}}"
+    formula = latex_of(step.formula) if step.formula else rf"\text{{{escape(step.name)}}}"
     lines = [rf"\textbf{{{escape(f'{step.id} {step.name}')}}}"]
     value = f" = {_vector(step.value)}" if step.value is not None else ""
     lines.append(f"\\[ {formula}{value} \\]")
     for edge in step.edges:
-        factor = rf" \cdot \left({edge.factor_latex}\right)" if edge.factor_latex else ""
+        factor = rf" \cdot \left({latex_of(edge.factor)}\right)" if edge.factor else ""
         arrow = r"\;\longmapsto\;" if not factor else " = "
         target = rf"\quad\text{{to {escape(edge.target or 'outside')}}}"
         lines.append(
@@ -129,8 +104,7 @@ def _step(step: Step) -> str:
 
 
 def _rule_equation(rule: RuleStatement) -> str:
-    left = rule.latex or rf"\text{{{escape(rule.equation)}}}"
-    return f"{left} = {_vector(rule.result)}"
+    return f"{latex_of(rule.equation)} = {_vector(rule.result)}"
 
 
 def _vector(numbers: Numbers | None) -> str:

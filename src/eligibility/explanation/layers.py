@@ -12,7 +12,6 @@ from eligibility.explanation import autograd_internals
 from eligibility.explanation.checks import check_equal, rounding_of
 from eligibility.explanation.elements import Check, Leaf, RuleStatement, Term
 from eligibility.explanation.graph import Graph, Node
-from eligibility.explanation.latex_symbols import as_text
 from eligibility.explanation.matches import Match
 from eligibility.explanation.numbers import numbers_of
 from eligibility.explanation.recorder import base_name
@@ -67,7 +66,6 @@ def _layer(graph: Graph, match: Match, leaf: Leaf, of: str) -> list[Layer]:
         parameter=leaf.name,
         coordinates="",
         equation=f"∂ {of}/∂W_ij = Σ δ_i x_j",
-        latex=rf"\frac{{\partial {as_text(of)}}}{{\partial W_{{ij}}}} = \sum \delta_i x_j",
         terms=(
             Term("δ", "symbol", f"∂ {of}/∂(output of the layer)", numbers_of(delta)),
             Term("x", "symbol", "input of the layer", numbers_of(inputs)),

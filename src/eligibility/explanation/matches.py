@@ -27,7 +27,6 @@ class Match:
         nodes: The nodes inside, in forward order; the last one makes its value.
         inputs: Where its named inputs come from.
         formula: What it computes.
-        latex: The same in LaTeX.
         call: The question to a distribution that made it, if one was recorded.
     """
 
@@ -36,18 +35,17 @@ class Match:
     nodes: tuple[Node, ...]
     inputs: Mapping[str, Place]
     formula: str = ""
-    latex: str = ""
     call: Call | None = None
 
 
 # (class, what it was given) -> the formula of its log_prob; (class, question) -> of the answer
 _FORMULAS = {
-    ("Categorical", "probs="): ("log(x_a / Σx)", r"\ln\frac{x_a}{\sum_k x_k}"),
-    ("Categorical", "logits="): ("x_a − log Σ exp(x)", r"x_a-\ln\sum_k e^{x_k}"),
-    ("Categorical", "entropy"): ("−Σ π log π", r"-\sum_k\pi_k\ln\pi_k"),
-    ("Categorical", "divergence"): ("Σ p (log p − log q)", r"\sum_k p_k(\ln p_k-\ln q_k)"),
-    ("Bernoulli", "probs="): ("y log x + (1 − y) log(1 − x)", r"y\ln x+(1-y)\ln(1-x)"),
-    ("Bernoulli", "logits="): ("y x − log(1 + eˣ)", r"yx-\ln(1+e^x)"),
+    ("Categorical", "probs="): "log(x_a / Σx)",
+    ("Categorical", "logits="): "x_a − log Σ exp(x)",
+    ("Categorical", "entropy"): "−Σ π log π",
+    ("Categorical", "divergence"): "Σ p (log p − log q)",
+    ("Bernoulli", "probs="): "y log x + (1 − y) log(1 − x)",
+    ("Bernoulli", "logits="): "y x − log(1 + eˣ)",
 }
 
 
@@ -78,10 +76,9 @@ def matches_of_calls(
         given = ", ".join(f"{key}=" for key, held in call.given.items() if held.requires_grad)
         title = f"{name}({given}).{call.kind}" if call.kind != "divergence" else f"KL of {name}"
         nodes = tuple(sorted(inside, key=order.__getitem__))
-        formula, latex = _FORMULAS.get((name, given), ("", ""))
-        if call.kind != "log_prob":
-            formula, latex = _FORMULAS.get((name, call.kind), ("", ""))
-        found[root] = Match(title, call.kind, nodes, {}, formula, latex, call)
+        asked = given if call.kind == "log_prob" else call.kind
+        formula = _FORMULAS.get((name, asked), "")
+        found[root] = Match(title, call.kind, nodes, {}, formula, call)
     return list(found.values())
 
 

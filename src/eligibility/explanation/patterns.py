@@ -126,83 +126,81 @@ def _selected(inner: Pattern) -> Either:
 
 
 # Larger patterns first: a node belongs to the first that takes it.
-_PATTERNS: tuple[tuple[str, Kind, Pattern, str, str], ...] = (
+_PATTERNS: tuple[tuple[str, Kind, Pattern, str], ...] = (
     ("Categorical(probs=).log_prob", "log_prob",
      _selected(_op("log", _op("clamp", _NORMALISED_PROBS))),
-     "log(x_a / Σx)", r"\ln\frac{x_a}{\sum_k x_k}"),
+     "log(x_a / Σx)"),
     ("Categorical(logits=).log_prob", "log_prob", _selected(_NORMALISED_LOGITS),
-     "x_a − log Σ exp(x)", r"x_a-\ln\sum_k e^{x_k}"),
+     "x_a − log Σ exp(x)"),
     ("log_softmax and selection", "log_prob", _selected(_LOG_SOFTMAX),
-     "x_a − log Σ exp(x)", r"x_a-\ln\sum_k e^{x_k}"),
+     "x_a − log Σ exp(x)"),
     ("log of softmax and selection", "log_prob",
      _either(_selected(_op("log", _SOFTMAX)), _op("log", _selected(_SOFTMAX))),
-     "log softmax(x)_a", r"\ln\operatorname{softmax}(x)_a"),
+     "log softmax(x)_a"),
     ("log of a share of exponentials", "log_prob",
      _either(_op("log", _selected(_EXP_SHARE)), _selected(_op("log", _EXP_SHARE))),
-     "x_a − log Σ exp(x)", r"x_a-\ln\sum_k e^{x_k}"),
+     "x_a − log Σ exp(x)"),
     ("log of a share, probs", "log_prob",
      _either(_op("log", _selected(_NORMALISED_PROBS)), _selected(_op("log", _NORMALISED_PROBS))),
-     "log(x_a / Σx)", r"\ln\frac{x_a}{\sum_k x_k}"),
+     "log(x_a / Σx)"),
     ("nll_loss of log of softmax", "log_prob", _op("nllloss", _op("log", _SOFTMAX)),
-     "−(x_a − log Σ exp(x))", r"-x_a+\ln\sum_k e^{x_k}"),
+     "−(x_a − log Σ exp(x))"),
     ("cross_entropy", "log_prob", _op("nllloss", _LOG_SOFTMAX),
-     "−(x_a − log Σ exp(x))", r"-x_a+\ln\sum_k e^{x_k}"),
+     "−(x_a − log Σ exp(x))"),
     ("Bernoulli(probs=).log_prob", "log_prob",
      _op("neg", _op("binarycrossentropywithlogits", _COIN)),
-     "y log x + (1 − y) log(1 − x)", r"y\ln x+(1-y)\ln(1-x)"),
+     "y log x + (1 − y) log(1 − x)"),
     ("Bernoulli(logits=).log_prob", "log_prob", _op("neg", _op("binarycrossentropywithlogits", _X)),
-     "y x − log(1 + eˣ)", r"yx-\ln(1+e^x)"),
+     "y x − log(1 + eˣ)"),
     ("binary cross-entropy of Bernoulli logits", "log_prob",
-     _op("binarycrossentropywithlogits", _X), "log(1 + eˣ) − y x", r"\ln(1+e^x)-yx"),
+     _op("binarycrossentropywithlogits", _X), "log(1 + eˣ) − y x"),
     ("Bernoulli probs by hand", "log_prob",
      _op("add", _times(_op("log", _X)), _times(_LOG_OF_REST)),
-     "y log x + (1 − y) log(1 − x)", r"y\ln x+(1-y)\ln(1-x)"),
+     "y log x + (1 − y) log(1 − x)"),
     ("Normal.log_prob", "log_prob",
      _either(_op("sub", _op("sub", _HALF_SQUARE, _LOG_SCALE), None),
              _op("sub", _op("sub", _HALF_SQUARE, None), _LOG_SCALE),
              _op("sub", _HALF_SQUARE, _LOG_SCALE)),
-     "−(y − μ)²/(2σ²) − log σ − log √(2π)",
-     r"-\frac{(y-\mu)^2}{2\sigma^2}-\ln\sigma-\ln\sqrt{2\pi}"),
+     "−(y − μ)²/(2σ²) − log σ − log √(2π)"),
     ("Gaussian log-density of fixed scale", "log_prob",
      _op("sub", _op("sub", _op("div", _op("neg", _SQUARE), None), None), None),
-     "−(y − μ)²/c − constants", r"-\frac{(y-\mu)^2}{c}-\text{constants}"),
+     "−(y − μ)²/c − constants"),
     ("Categorical.entropy", "entropy",
      _op("neg", _op("sum", _op("mul", _op("clamp", Outside("logs", _LOG_PROBS)),
                                _op("softmax", Var("logs"))))),
-     "−Σ π log π", r"-\sum_k\pi_k\ln\pi_k"),
+     "−Σ π log π"),
     ("Categorical.entropy", "entropy",
      _op("neg", _op("sum", _op("mul", _op("clamp", _op("log", _op("clamp", _X))),
                                Outside("x", _op("div", Var("w"), _op("sum", Var("w"))))))),
-     "−Σ π log π", r"-\sum_k\pi_k\ln\pi_k"),
+     "−Σ π log π"),
     ("entropy", "entropy",
      _op("neg", _op("sum", _either(
          _op("mul", _SOFTMAX, _LOG_SOFTMAX), _op("mul", _LOG_SOFTMAX, _SOFTMAX),
          _op("mul", Outside("p", _SOFTMAX), _op("log", Var("p")))))),
-     "−Σ π log π", r"-\sum_k\pi_k\ln\pi_k"),
+     "−Σ π log π"),
     ("kl_divergence of two Categoricals", "divergence",
      _op("sum", _op("indexput", _op("indexput", _either(
          _op("mul", _op("softmax", Outside("p", _LOG_PROBS)),
              _op("sub", Var("p"), Outside("q", _OTHER_LOG_PROBS))),
          _op("mul", Outside("p", _op("div", Var("w"), _op("sum", Var("w")))),
              _op("sub", _op("log", _op("clamp", Var("p"))), Outside("q", _OTHER_LOG_PROBS))))))),
-     "Σ p (log p − log q)", r"\sum_k p_k(\ln p_k-\ln q_k)"),
+     "Σ p (log p − log q)"),
     ("product with one-hot", "log_prob",
      Op(("sum",), (_times(_LOG_SOFTMAX),), any_axis=True),
-     "Σ y (x − log Σ exp(x))", r"\sum_k y_k(x_k-\ln\sum_j e^{x_j})"),
+     "Σ y (x − log Σ exp(x))"),
     ("selected log-probability", "log_prob", _selected(Outside("logs", _LOG_PROBS)),
-     "x_a", "x_a"),
+     "x_a"),
     ("KL estimate k3", "divergence",
      _either(_op("sub", _op("sub", _op("exp", _LOG_RATIO), _LOG_RATIO)),
              _op("sub", _op("sub", _op("exp", _LOG_RATIO)), _LOG_RATIO)),
-     "r − 1 − log r", r"r-1-\ln r"),
+     "r − 1 − log r"),
     ("Categorical(logits=)", "other", _NORMALISED_LOGITS,
-     "x − log Σ exp(x)", r"x-\ln\sum_k e^{x_k}"),
-    ("normalisation", "other", _NORMALISED_PROBS, "x / Σx", r"x/\sum_k x_k"),
-    ("clamped logarithm", "other", _CLAMPED_LOG, "log(x held between bounds)",
-     r"\ln\operatorname{clamp}(x)"),
+     "x − log Σ exp(x)"),
+    ("normalisation", "other", _NORMALISED_PROBS, "x / Σx"),
+    ("clamped logarithm", "other", _CLAMPED_LOG, "log(x held between bounds)"),
     ("linear layer", "other", _op("addmm", Var("bias"), _X, _op("t", Var("weight"))),
-     "x Wᵀ + b", r"xW^\top+b"),
-    ("linear layer", "other", _op("mm", _X, _op("t", Var("weight"))), "x Wᵀ", r"xW^\top"),
+     "x Wᵀ + b"),
+    ("linear layer", "other", _op("mm", _X, _op("t", Var("weight"))), "x Wᵀ"),
 )  # fmt: skip
 
 
@@ -216,7 +214,7 @@ def recognise(graph: Graph, calls: Sequence[Call] = ()) -> list[Match]:
     ends = {end.node for end in graph.ends}
     found = matches_of_calls(graph, calls, users, order, ends)
     taken = {node for match in found for node in match.nodes}
-    for name, kind, pattern, formula, latex in _PATTERNS:
+    for name, kind, pattern, formula in _PATTERNS:
         for node in [node for root in _roots(pattern) for node in by_name.get(root, ())]:
             trial = _Trial()
             if node in taken or not _matches(pattern, (node, 0), trial, order):
@@ -224,7 +222,7 @@ def recognise(graph: Graph, calls: Sequence[Call] = ()) -> list[Match]:
             inside = sorted(_with_reshapes_above(node, trial.claimed, users), key=order.__getitem__)
             if taken.isdisjoint(inside) and _is_closed(inside, users, ends):
                 taken |= set(inside)
-                found.append(Match(name, kind, tuple(inside), trial.bound, formula, latex))
+                found.append(Match(name, kind, tuple(inside), trial.bound, formula))
     return found + _loss(graph, found, users, order)
 
 
@@ -328,10 +326,7 @@ def _loss(
     name = "REINFORCE loss" if weighted else "sum of log-probabilities"
     extra = "".join(f" + {word}" for kind, word in _BONUS.items() if kind in kinds)
     formula = f"Σ w log π(a){extra}"
-    latex = r"\sum_i w_i\ln\pi(a_i)" + "".join(
-        rf"+\text{{{word}}}" for kind, word in _BONUS.items() if kind in kinds
-    )
-    return [Match(name + extra, "loss", tuple(inside), {}, formula, latex)]
+    return [Match(name + extra, "loss", tuple(inside), {}, formula)]
 
 
 _BONUS = {"entropy": "entropy", "divergence": "KL"}

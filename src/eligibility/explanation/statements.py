@@ -7,7 +7,6 @@ from operator import attrgetter
 import torch
 
 from eligibility.explanation.elements import RuleStatement, Term
-from eligibility.explanation.latex_symbols import as_text, math_letter
 from eligibility.explanation.numbers import numbers_of
 from eligibility.explanation.problem import Part
 
@@ -19,24 +18,17 @@ def statement_of(part: Part) -> RuleStatement:
         (s for s, held in rule.symbols.items() if held in (part.name, f"base_dist.{part.name}")),
         None,
     )
-    if symbol is None:
-        symbol, latex_symbol = part.name, as_text(part.name)
-    else:
-        symbol += "_k" if f"{symbol}_k" in rule.equation else ""
-        latex_symbol = "".join(map(math_letter, symbol))
+    if symbol is not None and f"{symbol}_k" in rule.equation:
+        symbol += "_k"
     left, factor = _SIDES.get(part.asked or "", (part.of, "g"))
-    latex_left = _LATEX_SIDES.get(part.asked or "", as_text(part.of))
     body = f"{factor} · ({rule.equation})" if factor else rule.equation
-    latex_body = rf"{factor} \left({rule.latex}\right)" if factor else rule.latex
     if part.bonus is not None:
         body += " − h π (log π + H)"
-        latex_body += r" - h\,\pi(\ln\pi + H)"
     return RuleStatement(
         name=rule.name,
         parameter=part.called,
         coordinates=rule.coordinates or "",
-        equation=f"∂ {left}/∂{symbol} = {body}",
-        latex=rf"\frac{{\partial {latex_left}}}{{\partial {latex_symbol}}} = {latex_body}",
+        equation=f"∂ {left}/∂{symbol or part.name} = {body}",
         terms=_terms(part, factor),
         result=numbers_of(part.result),
         reference=rule.reference,
@@ -45,7 +37,6 @@ def statement_of(part: Part) -> RuleStatement:
 
 # What is differentiated -> how the equation writes it, and the factor that it puts before the rule.
 _SIDES = {"log_prob": ("log p", ""), "prob": ("p", "p")}
-_LATEX_SIDES = {"log_prob": r"\ln p", "prob": "p"}
 
 
 def _terms(part: Part, factor: str) -> tuple[Term, ...]:

@@ -83,7 +83,7 @@ class Writer:
         """The steps of a known subgraph as one; a single node has no id for a group."""
         last = single[match.nodes[-1]]
         if group is None:
-            return replace(last, name=match.name, formula=match.formula, latex=match.latex)
+            return replace(last, name=match.name, formula=match.formula)
         inner = tuple(single[node] for node in match.nodes)
         ids = {step.id for step in inner}
         return replace(
@@ -91,7 +91,6 @@ class Writer:
             id=group,
             name=match.name,
             formula=match.formula,
-            latex=match.latex,
             variable=last.variable or next((s.variable for s in inner if s.variable), ""),
             edges=tuple(
                 Edge(edge.target, edge.gradient)
@@ -135,7 +134,6 @@ class Writer:
             name=noun(node),
             operation=node.name(),
             formula=description.formula if description else "",
-            latex=description.latex if description else "",
             variable=name,
             value=value
             or (numbers_of(held) if held is not None else self._saved.get((node, output))),
@@ -153,13 +151,11 @@ class Writer:
         ):
             if place[0] is None and gradient is None:
                 continue  # a constant: nothing is handed on
-            factor = factors[index] if index < len(factors) else None
             edges.append(
                 Edge(
                     target=self._end_ids.get(place, self._step_ids.get(place[0], "")),
                     gradient=None if gradient is None else numbers_of(gradient),
-                    factor=factor.text if factor else "",
-                    factor_latex=factor.latex if factor else "",
+                    factor=factors[index] if index < len(factors) else "",
                     factor_value=local[index] if index < len(local) else None,
                 )
             )

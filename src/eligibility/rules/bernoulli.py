@@ -24,7 +24,6 @@ _LOGITS = {"y": "value", "l": "logits"}
     "probs",
     name="Bernoulli unit, probability",
     equation="(y − p) / (p (1 − p))",
-    latex=r"\frac{y - p}{p (1 - p)}",
     reference="Williams 1992, eq. (5)",
     symbols=_PROBS,
     terms=lambda value, probs: binomial.terms_probs(value, 1, probs),
@@ -59,7 +58,6 @@ def eligibility_probs(
     "probs",
     name="Bernoulli unit, probability from the log-odds",
     equation="(y − p) / (p (1 − p)), p = σ(l)",
-    latex=r"\frac{y - p}{p (1 - p)}, \quad p = \sigma(l)",
     reference="Williams 1992, eq. (5)",
     symbols=_LOGITS,
 )
@@ -75,7 +73,6 @@ def eligibility_probs_from_logits(
     "logits",
     name="Bernoulli-logistic unit",
     equation="y − σ(l)",
-    latex=r"y - \sigma(l)",
     reference="Williams 1992, eq. (7)",
     symbols=_LOGITS,
     terms=lambda value, logits: binomial.terms_logits(value, 1, logits),
@@ -109,7 +106,6 @@ def eligibility_logits(
     "logits",
     name="Bernoulli-logistic unit, from the probability",
     equation="y − p",
-    latex=r"y - p",
     reference="Williams 1992, eq. (7)",
     symbols=_PROBS,
 )

@@ -38,7 +38,6 @@ def terms_logits(value: Tensor, total_count: Tensor | int, logits: Tensor) -> di
     "probs",
     name="Binomial, probability",
     equation="(y − n p) / (p (1 − p))",
-    latex=r"\frac{y - n p}{p (1 - p)}",
     reference=_REFERENCE,
     symbols=_PROBS,
     terms=terms_probs,
@@ -74,7 +73,6 @@ def eligibility_probs(
     "probs",
     name="Binomial, probability from the log-odds",
     equation="(y − n p) / (p (1 − p)), p = σ(l)",
-    latex=r"\frac{y - n p}{p (1 - p)}, \quad p = \sigma(l)",
     reference=_REFERENCE,
     symbols=_LOGITS,
 )
@@ -92,7 +90,6 @@ def eligibility_probs_from_logits(
     "logits",
     name="Binomial, log-odds",
     equation="y − n σ(l)",
-    latex=r"y - n \sigma(l)",
     reference=_REFERENCE,
     symbols=_LOGITS,
     terms=terms_logits,
@@ -124,7 +121,6 @@ def eligibility_logits(
     "logits",
     name="Binomial, log-odds from the probability",
     equation="y − n p",
-    latex=r"y - n p",
     reference=_REFERENCE,
     symbols=_PROBS,
 )

@@ -18,7 +18,6 @@ _SYMBOLS = {"y": "value", "μ": "loc", "κ": "concentration"}
     "loc",
     name="von Mises, mean angle",
     equation="κ sin(y − μ)",
-    latex=r"\kappa \sin(y - \mu)",
     reference=_REFERENCE,
     symbols=_SYMBOLS,
 )
@@ -32,7 +31,6 @@ def von_mises_loc(value: Tensor, loc: Tensor, concentration: Tensor) -> Tensor:
     "concentration",
     name="von Mises, concentration",
     equation="cos(y − μ) − I₁(κ)/I₀(κ)",
-    latex=r"\cos(y - \mu) - \frac{I_1(\kappa)}{I_0(\kappa)}",
     reference=_REFERENCE,
     symbols=_SYMBOLS,
     terms=lambda value, loc, concentration: {

@@ -38,7 +38,6 @@ def transformed_rule(
     return replace(
         rule,
         equation=f"{rule.equation}, at T⁻¹(value)",
-        latex=rf"{rule.latex}, \quad \text{{at}}\ T^{{-1}}(\text{{value}})",
     )
 
 

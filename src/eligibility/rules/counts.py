@@ -27,7 +27,6 @@ def _terms_rate(value: Tensor, rate: Tensor) -> dict[str, Tensor]:
     "rate",
     name="Poisson, rate",
     equation="y/λ − 1",
-    latex=r"\frac{y}{\lambda} - 1",
     reference=_PROPOSITION_1,
     symbols={"y": "value", "λ": "rate"},
     terms=_terms_rate,
@@ -51,7 +50,6 @@ def _terms_geometric_probs(value: Tensor, probs: Tensor) -> dict[str, Tensor]:
     "probs",
     name="geometric, probability",
     equation="1/p − y/(1 − p)",
-    latex=r"\frac{1}{p} - \frac{y}{1 - p}",
     reference=_GEOMETRIC,
     symbols=_PROBS,
     terms=_terms_geometric_probs,
@@ -66,7 +64,6 @@ def geometric_probs(value: Tensor, probs: Tensor) -> Tensor:
     "probs",
     name="geometric, probability from the log-odds",
     equation="1/p − y/(1 − p), p = σ(l)",
-    latex=r"\frac{1}{p} - \frac{y}{1 - p}, \quad p = \sigma(l)",
     reference=_GEOMETRIC,
     symbols=_LOGITS,
 )
@@ -84,7 +81,6 @@ def _terms_geometric_logits(value: Tensor, logits: Tensor) -> dict[str, Tensor]:
     "logits",
     name="geometric, log-odds",
     equation="1 − (1 + y) σ(l)",
-    latex=r"1 - (1 + y)\,\sigma(l)",
     reference=_GEOMETRIC,
     symbols=_LOGITS,
     terms=_terms_geometric_logits,
@@ -99,7 +95,6 @@ def geometric_logits(value: Tensor, logits: Tensor) -> Tensor:
     "logits",
     name="geometric, log-odds from the probability",
     equation="1 − (1 + y) p",
-    latex=r"1 - (1 + y)\,p",
     reference=_GEOMETRIC,
     symbols=_PROBS,
 )
@@ -126,7 +121,6 @@ _register_total_count = partial(
 
 @_register_total_count(
     equation="ψ(y + r) − ψ(r) + ln(1 − p)",
-    latex=r"\psi(y + r) - \psi(r) + \ln(1 - p)",
     symbols={**_PROBS, "r": "total_count"},
     terms=lambda value, total_count, probs: _terms_count(value, total_count, torch.logit(probs)),
 )
@@ -137,7 +131,6 @@ def negative_binomial_total_count(value: Tensor, total_count: Tensor, probs: Ten
 
 @_register_total_count(
     equation="ψ(y + r) − ψ(r) + ln(1 − p), p = σ(l)",
-    latex=r"\psi(y + r) - \psi(r) + \ln(1 - p), \quad p = \sigma(l)",
     symbols={**_LOGITS, "r": "total_count"},
     terms=_terms_count,
 )
@@ -159,7 +152,6 @@ def _terms_negative_binomial_probs(
     "probs",
     name="negative binomial, probability",
     equation="y/p − r/(1 − p)",
-    latex=r"\frac{y}{p} - \frac{r}{1 - p}",
     reference=_NEGATIVE_BINOMIAL,
     symbols={**_PROBS, "r": "total_count"},
     terms=_terms_negative_binomial_probs,
@@ -174,7 +166,6 @@ def negative_binomial_probs(value: Tensor, total_count: Tensor, probs: Tensor) -
     "probs",
     name="negative binomial, probability from the log-odds",
     equation="y/p − r/(1 − p), p = σ(l)",
-    latex=r"\frac{y}{p} - \frac{r}{1 - p}, \quad p = \sigma(l)",
     reference=_NEGATIVE_BINOMIAL,
     symbols={**_LOGITS, "r": "total_count"},
 )
@@ -197,7 +188,6 @@ def _terms_negative_binomial_logits(
     "logits",
     name="negative binomial, log-odds",
     equation="y − (y + r) σ(l)",
-    latex=r"y - (y + r)\,\sigma(l)",
     reference=_NEGATIVE_BINOMIAL,
     symbols={**_LOGITS, "r": "total_count"},
     terms=_terms_negative_binomial_logits,
@@ -212,7 +202,6 @@ def negative_binomial_logits(value: Tensor, total_count: Tensor, logits: Tensor)
     "logits",
     name="negative binomial, log-odds from the probability",
     equation="y − (y + r) p",
-    latex=r"y - (y + r)\,p",
     reference=_NEGATIVE_BINOMIAL,
     symbols={**_PROBS, "r": "total_count"},
 )

@@ -24,7 +24,6 @@ _STUDENT = {"y": "value", "ν": "df", "μ": "loc", "s": "scale"}
     "loc",
     name="Gaussian unit, mean",
     equation="(y − μ)/σ²",
-    latex=r"\frac{y - \mu}{\sigma^2}",
     reference=_NORMAL,
     symbols=_SYMBOLS,
 )
@@ -47,7 +46,6 @@ def _terms_normal_scale(value: Tensor, loc: Tensor, scale: Tensor) -> dict[str, 
     "scale",
     name="Gaussian unit, standard deviation",
     equation="((y − μ)² − σ²)/σ³",
-    latex=r"\frac{(y - \mu)^2 - \sigma^2}{\sigma^3}",
     reference=_NORMAL,
     symbols=_SYMBOLS,
     terms=_terms_normal_scale,
@@ -67,7 +65,6 @@ def normal_scale(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     "loc",
     name="log-normal, mean of the logarithm",
     equation="(ln y − μ)/σ²",
-    latex=r"\frac{\ln y - \mu}{\sigma^2}",
     reference=f"{_NORMAL}, in ln y",
     symbols=_SYMBOLS,
 )
@@ -81,7 +78,6 @@ def log_normal_loc(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     "scale",
     name="log-normal, standard deviation of the logarithm",
     equation="((ln y − μ)² − σ²)/σ³",
-    latex=r"\frac{(\ln y - \mu)^2 - \sigma^2}{\sigma^3}",
     reference=f"{_NORMAL}, in ln y",
     symbols=_SYMBOLS,
     terms=lambda value, loc, scale: {
@@ -99,7 +95,6 @@ def log_normal_scale(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     "loc",
     name="Laplace, location",
     equation="sign(y − μ)/s",
-    latex=r"\frac{\mathrm{sign}(y - \mu)}{s}",
     reference="derived from e^(−|u|)/(2s)",
     symbols=_LOC_SCALE,
 )
@@ -113,7 +108,6 @@ def laplace_loc(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     "scale",
     name="Laplace, scale",
     equation="|y − μ|/s² − 1/s",
-    latex=r"\frac{|y - \mu|}{s^2} - \frac{1}{s}",
     reference="derived from e^(−|u|)/(2s)",
     symbols=_LOC_SCALE,
     terms=lambda value, loc, scale: {
@@ -131,7 +125,6 @@ def laplace_scale(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     "loc",
     name="Cauchy, location",
     equation="2(y − μ)/(s² + (y − μ)²)",
-    latex=r"\frac{2 (y - \mu)}{s^2 + (y - \mu)^2}",
     reference="derived from 1/(π s (1 + u²))",
     symbols=_LOC_SCALE,
 )
@@ -148,7 +141,6 @@ def cauchy_loc(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     "scale",
     name="Cauchy, scale",
     equation="((y − μ)² − s²)/(s (s² + (y − μ)²))",
-    latex=r"\frac{(y - \mu)^2 - s^2}{s \left(s^2 + (y - \mu)^2\right)}",
     reference="derived from 1/(π s (1 + u²))",
     symbols=_LOC_SCALE,
 )
@@ -165,11 +157,6 @@ def cauchy_scale(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     "df",
     name="Student's t, degrees of freedom",
     equation="½[ψ((ν+1)/2) − ψ(ν/2) − 1/ν − ln(1 + u²/ν) + (ν+1)u²/(ν(ν + u²))], u = (y − μ)/s",
-    latex=(
-        r"\tfrac12 \left[ \psi\left(\tfrac{\nu + 1}{2}\right) - \psi\left(\tfrac{\nu}{2}\right)"
-        r" - \tfrac1\nu - \ln\left(1 + \tfrac{u^2}{\nu}\right)"
-        r" + \tfrac{(\nu + 1) u^2}{\nu (\nu + u^2)} \right], \quad u = \tfrac{y - \mu}{s}"
-    ),
     reference="derived from Γ((ν+1)/2)/(Γ(ν/2) √(νπ) s) (1 + u²/ν)^(−(ν+1)/2)",
     symbols=_STUDENT,
 )
@@ -197,7 +184,6 @@ def _far_gap(u: Tensor, df: Tensor, share: Tensor) -> Tensor:
     "loc",
     name="Student's t, location",
     equation="(ν + 1)u/((ν + u²)s), u = (y − μ)/s",
-    latex=r"\frac{(\nu + 1) u}{(\nu + u^2) s}, \quad u = \frac{y - \mu}{s}",
     reference="derived from (1 + u²/ν)^(−(ν+1)/2)/s",
     symbols=_STUDENT,
 )
@@ -216,10 +202,6 @@ def student_t_loc(value: Tensor, df: Tensor, loc: Tensor, scale: Tensor) -> Tens
     "scale",
     name="Student's t, scale",
     equation="((ν + 1)u²/(ν + u²) − 1)/s, u = (y − μ)/s",
-    latex=(
-        r"\frac{1}{s}\left(\frac{(\nu + 1) u^2}{\nu + u^2} - 1\right),"
-        r" \quad u = \frac{y - \mu}{s}"
-    ),
     reference="derived from (1 + u²/ν)^(−(ν+1)/2)/s",
     symbols=_STUDENT,
     terms=lambda value, df, loc, scale: {
@@ -242,7 +224,6 @@ def student_t_scale(value: Tensor, df: Tensor, loc: Tensor, scale: Tensor) -> Te
     "loc",
     name="Gumbel, location",
     equation="(1 − e^−u)/s, u = (y − μ)/s",
-    latex=r"\frac{1 - e^{-u}}{s}, \quad u = \frac{y - \mu}{s}",
     reference="derived from e^(−u − e^(−u))/s",
     symbols=_LOC_SCALE,
     terms=lambda value, loc, scale: {
@@ -260,7 +241,6 @@ def gumbel_loc(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     "scale",
     name="Gumbel, scale",
     equation="(u(1 − e^−u) − 1)/s, u = (y − μ)/s",
-    latex=r"\frac{u (1 - e^{-u}) - 1}{s}, \quad u = \frac{y - \mu}{s}",
     reference="derived from e^(−u − e^(−u))/s",
     symbols=_LOC_SCALE,
     terms=lambda value, loc, scale: {

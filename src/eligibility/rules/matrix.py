@@ -66,7 +66,6 @@ def _register_multivariate_normal(given: str) -> None:
         "loc",
         name="multivariate normal, mean",
         equation="v = Σ⁻¹(x − μ)",
-        latex=r"v = \Sigma^{-1} (x - \mu)",
     )
     def _(value: Tensor, loc: Tensor, matrix: Tensor) -> Tensor:
         return _whiten(given, matrix, value - loc)[2]
@@ -75,7 +74,6 @@ def _register_multivariate_normal(given: str) -> None:
         "covariance_matrix",
         name="multivariate normal, covariance",
         equation="½(v vᵀ − Σ⁻¹), v = Σ⁻¹(x − μ)",
-        latex=r"\tfrac12 \left( v v^\top - \Sigma^{-1} \right), \quad v = \Sigma^{-1} (x - \mu)",
     )
     def _(value: Tensor, loc: Tensor, matrix: Tensor) -> Tensor:
         factor, _, v = _whiten(given, matrix, value - loc)
@@ -87,7 +85,6 @@ def _register_multivariate_normal(given: str) -> None:
         "precision_matrix",
         name="multivariate normal, precision",
         equation="½(P⁻¹ − (x − μ)(x − μ)ᵀ)",
-        latex=r"\tfrac12 \left( P^{-1} - (x - \mu)(x - \mu)^\top \right)",
     )
     def _(value: Tensor, loc: Tensor, matrix: Tensor) -> Tensor:
         factor = scale_tril_of(given, matrix)
@@ -98,10 +95,6 @@ def _register_multivariate_normal(given: str) -> None:
         "scale_tril",
         name="multivariate normal, Cholesky factor",
         equation="tril(v wᵀ) − diag(1/L), w = L⁻¹(x − μ), v = L⁻ᵀw",
-        latex=(
-            r"\mathrm{tril}(v w^\top) - \mathrm{diag}(1/L_{ii}),"
-            r" \quad w = L^{-1}(x - \mu), \quad v = L^{-\top} w"
-        ),
     )
     def _(value: Tensor, loc: Tensor, matrix: Tensor) -> Tensor:
         factor, w, v = _whiten(given, matrix, value - loc)
@@ -124,10 +117,6 @@ def _register_wishart(given: str) -> None:
         "df",
         name="Wishart, degrees of freedom",
         equation="½(ln |V⁻¹X/2| − Σ_i ψ((ν − i)/2)), i = 0 … p − 1",
-        latex=(
-            r"\tfrac12 \left( \ln \left| \tfrac12 V^{-1} X \right|"
-            r" - \sum_{i=0}^{p-1} \psi\left(\tfrac{\nu - i}{2}\right) \right)"
-        ),
     )
     def _(value: Tensor, df: Tensor, matrix: Tensor) -> Tensor:
         return _wishart_df(value, df, scale_tril_of(given, matrix))
@@ -136,7 +125,6 @@ def _register_wishart(given: str) -> None:
         "covariance_matrix",
         name="Wishart, scale matrix",
         equation="½(V⁻¹XV⁻¹ − νV⁻¹)",
-        latex=r"\tfrac12 \left( V^{-1} X V^{-1} - \nu V^{-1} \right)",
     )
     def _(value: Tensor, df: Tensor, matrix: Tensor) -> Tensor:
         inverse = inverse_of_factor(scale_tril_of(given, matrix))
@@ -148,7 +136,6 @@ def _register_wishart(given: str) -> None:
         "precision_matrix",
         name="Wishart, inverse scale matrix",
         equation="½(νP⁻¹ − X)",
-        latex=r"\tfrac12 \left( \nu P^{-1} - X \right)",
     )
     def _(value: Tensor, df: Tensor, matrix: Tensor) -> Tensor:
         factor = scale_tril_of(given, matrix)
@@ -159,10 +146,6 @@ def _register_wishart(given: str) -> None:
         "scale_tril",
         name="Wishart, Cholesky factor of the scale matrix",
         equation="tril(V⁻¹XL⁻ᵀ) − ν diag(1/L), V = LLᵀ",
-        latex=(
-            r"\mathrm{tril}(V^{-1} X L^{-\top}) - \nu\,\mathrm{diag}(1/L_{ii}),"
-            r" \quad V = L L^\top"
-        ),
     )
     def _(value: Tensor, df: Tensor, matrix: Tensor) -> Tensor:
         factor = scale_tril_of(given, matrix)
@@ -191,7 +174,6 @@ for _name in _GIVEN:
     "loc",
     name="low-rank normal, mean",
     equation="v = Σ⁻¹(x − μ), Σ = FFᵀ + diag D",
-    latex=r"v = \Sigma^{-1} (x - \mu), \quad \Sigma = F F^\top + \mathrm{diag}\,D",
     reference=_GAUSSIAN,
     symbols=_LOW_RANK,
 )
@@ -214,10 +196,6 @@ def low_rank_loc(value: Tensor, loc: Tensor, cov_factor: Tensor, cov_diag: Tenso
     "cov_factor",
     name="low-rank normal, factor",
     equation="v vᵀF − Σ⁻¹F, v = Σ⁻¹(x − μ), Σ = FFᵀ + diag D",
-    latex=(
-        r"v v^\top F - \Sigma^{-1} F, \quad v = \Sigma^{-1} (x - \mu),"
-        r" \quad \Sigma = F F^\top + \mathrm{diag}\,D"
-    ),
     reference=_GAUSSIAN,
     symbols=_LOW_RANK,
 )
@@ -233,10 +211,6 @@ def low_rank_factor(value: Tensor, loc: Tensor, cov_factor: Tensor, cov_diag: Te
     "cov_diag",
     name="low-rank normal, diagonal",
     equation="½(v² − diag Σ⁻¹), v = Σ⁻¹(x − μ), Σ = FFᵀ + diag D",
-    latex=(
-        r"\tfrac12 \left( v^2 - \mathrm{diag}\,\Sigma^{-1} \right),"
-        r" \quad v = \Sigma^{-1} (x - \mu), \quad \Sigma = F F^\top + \mathrm{diag}\,D"
-    ),
     reference=_GAUSSIAN,
     symbols=_LOW_RANK,
 )
@@ -276,10 +250,6 @@ def _solve_factor(cov_factor: Tensor, cov_diag: Tensor) -> Tensor:
     "concentration",
     name="LKJ, concentration",
     equation="Σ_i [2 ln L_ii − ψ(η + (d − 1 − i)/2) + ψ(η + (d − 1)/2)], i = 1 … d − 1",
-    latex=(
-        r"\sum_{i=1}^{d-1} \left[ 2 \ln L_{ii} - \psi\left(\eta + \tfrac{d - 1 - i}{2}\right)"
-        r" + \psi\left(\eta + \tfrac{d - 1}{2}\right) \right]"
-    ),
     reference="exponential family; Lewandowski, Kurowicka & Joe 2009",
     symbols={"L": "value", "η": "concentration", "d": "dim"},
 )

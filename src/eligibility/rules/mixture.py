@@ -66,11 +66,6 @@ def mixture_rule(dist: MixtureSameFamily, parameter: str, coordinates: str | Non
         reads=("dist",),
         name="mixture, logits" if by_logits else "mixture, unnormalised weights",
         equation="r − π, r_k = π_k f_k(y)/f(y)" if by_logits else "(f_k(y)/f(y) − 1)/Σw",
-        latex=(
-            r"r - \pi, \quad r_k = \frac{\pi_k f_k(y)}{f(y)}"
-            if by_logits
-            else r"\frac{1}{\sum_j w_j} \left( \frac{f_k(y)}{f(y)} - 1 \right)"
-        ),
         reference=_REFERENCE,
         symbols={"y": "value"},
     )
@@ -103,7 +98,6 @@ def _component_rule(dist: MixtureSameFamily, parameter: str, coordinates: str | 
         reads=("dist",),
         name=f"{base.name}, times its responsibility in a mixture",
         equation=f"r · ({base.equation})",
-        latex=rf"r \cdot \left({base.latex}\right)",
         reference=f"{base.reference}; {_REFERENCE}",
         symbols={
             symbol: path if path == "value" else _COMPONENT + path

@@ -30,7 +30,6 @@ _FISHER = {"x": "value", "d₁": "df1", "d₂": "df2"}
     "rate",
     name="exponential, rate",
     equation="1/λ − y",
-    latex=r"\frac{1}{\lambda} - y",
     reference="Williams 1992, Proposition 1, in the rate",
     symbols={"y": "value", "λ": "rate"},
     terms=lambda value, rate: {"1/λ": 1 / rate, "−y": -value},
@@ -50,7 +49,6 @@ def exponential_rate(value: Tensor, rate: Tensor) -> Tensor:
     "concentration",
     name="gamma, concentration",
     equation="ln β − ψ(α) + ln y",
-    latex=r"\ln \beta - \psi(\alpha) + \ln y",
     reference=_GAMMA,
     symbols=_SHAPE_RATE,
     terms=lambda value, concentration, rate: {
@@ -69,7 +67,6 @@ def gamma_concentration(value: Tensor, concentration: Tensor, rate: Tensor) -> T
     "rate",
     name="gamma, rate",
     equation="α/β − y",
-    latex=r"\frac{\alpha}{\beta} - y",
     reference=_GAMMA,
     symbols=_SHAPE_RATE,
     terms=lambda value, concentration, rate: {"α/β": concentration / rate, "−y": -value},
@@ -84,7 +81,6 @@ def gamma_rate(value: Tensor, concentration: Tensor, rate: Tensor) -> Tensor:
     "df",
     name="chi-square, degrees of freedom",
     equation="½(ln(y/2) − ψ(ν/2))",
-    latex=r"\tfrac12 \left( \ln \tfrac{y}{2} - \psi\left(\tfrac{\nu}{2}\right) \right)",
     reference="a gamma with α = ν/2, β = ½",
     symbols={"y": "value", "ν": "df"},
     terms=lambda value, df: {
@@ -102,7 +98,6 @@ def chi2_df(value: Tensor, df: Tensor) -> Tensor:
     "concentration",
     name="inverse gamma, concentration",
     equation="ln β − ψ(α) − ln y",
-    latex=r"\ln \beta - \psi(\alpha) - \ln y",
     reference="a gamma in 1/y",
     symbols=_SHAPE_RATE,
     terms=lambda value, concentration, rate: {
@@ -121,7 +116,6 @@ def inverse_gamma_concentration(value: Tensor, concentration: Tensor, rate: Tens
     "rate",
     name="inverse gamma, rate",
     equation="α/β − 1/y",
-    latex=r"\frac{\alpha}{\beta} - \frac{1}{y}",
     reference="a gamma in 1/y",
     symbols=_SHAPE_RATE,
     terms=lambda value, concentration, rate: {"α/β": concentration / rate, "−1/y": -1 / value},
@@ -136,11 +130,6 @@ def inverse_gamma_rate(value: Tensor, concentration: Tensor, rate: Tensor) -> Te
     "df1",
     name="F, first degrees of freedom",
     equation="½[ln r + 1 − r + ψ̃(d₁/2) − ψ̃((d₁+d₂)/2)], r = x(d₁+d₂)/(d₁x+d₂), ψ̃ = ln − ψ",
-    latex=(
-        r"\tfrac12 \left[ \ln r + 1 - r + \tilde\psi\left(\tfrac{d_1}{2}\right)"
-        r" - \tilde\psi\left(\tfrac{d_1 + d_2}{2}\right) \right],"
-        r" \quad r = \tfrac{x (d_1 + d_2)}{d_1 x + d_2}, \quad \tilde\psi = \ln - \psi"
-    ),
     reference="derived from x^(d₁/2−1) (d₁/d₂)^(d₁/2) (1 + d₁x/d₂)^(−(d₁+d₂)/2)/B(d₁/2, d₂/2)",
     symbols=_FISHER,
 )
@@ -156,11 +145,6 @@ def fisher_snedecor_df1(value: Tensor, df1: Tensor, df2: Tensor) -> Tensor:
     "df2",
     name="F, second degrees of freedom",
     equation="½[ln r + 1 − r + ψ̃(d₂/2) − ψ̃((d₁+d₂)/2)], r = (d₁+d₂)/(d₁x+d₂), ψ̃ = ln − ψ",
-    latex=(
-        r"\tfrac12 \left[ \ln r + 1 - r + \tilde\psi\left(\tfrac{d_2}{2}\right)"
-        r" - \tilde\psi\left(\tfrac{d_1 + d_2}{2}\right) \right],"
-        r" \quad r = \tfrac{d_1 + d_2}{d_1 x + d_2}, \quad \tilde\psi = \ln - \psi"
-    ),
     reference="derived from x^(d₁/2−1) (d₁/d₂)^(d₁/2) (1 + d₁x/d₂)^(−(d₁+d₂)/2)/B(d₁/2, d₂/2)",
     symbols=_FISHER,
 )
@@ -182,7 +166,6 @@ def _gap(excess: Tensor, logarithm: Tensor) -> Tensor:
     "scale",
     name="Weibull, scale",
     equation="(k/λ)(t − 1), t = (y/λ)^k",
-    latex=r"\frac{k}{\lambda} (t - 1), \quad t = \left(\frac{y}{\lambda}\right)^k",
     reference="derived from (k/λ)(y/λ)^(k−1) e^(−t)",
     symbols=_WEIBULL,
     terms=lambda value, scale, concentration: {
@@ -200,10 +183,6 @@ def weibull_scale(value: Tensor, scale: Tensor, concentration: Tensor) -> Tensor
     "concentration",
     name="Weibull, concentration",
     equation="1/k + ln(y/λ)(1 − t), t = (y/λ)^k",
-    latex=(
-        r"\frac{1}{k} + \ln\frac{y}{\lambda}\,(1 - t),"
-        r" \quad t = \left(\frac{y}{\lambda}\right)^k"
-    ),
     reference="derived from (k/λ)(y/λ)^(k−1) e^(−t)",
     symbols=_WEIBULL,
     terms=lambda value, scale, concentration: {
@@ -222,7 +201,6 @@ def weibull_concentration(value: Tensor, scale: Tensor, concentration: Tensor) -
     "scale",
     name="half-normal, scale",
     equation="y²/s³ − 1/s",
-    latex=r"\frac{y^2}{s^3} - \frac{1}{s}",
     reference="a Gaussian unit of Williams 1992 with μ = 0, folded",
     symbols={"y": "value", "s": "scale"},
     terms=lambda value, scale: {"y²/s³": (value / scale) ** 2 / scale, "−1/s": -1 / scale},
@@ -237,7 +215,6 @@ def half_normal_scale(value: Tensor, scale: Tensor) -> Tensor:
     "scale",
     name="half-Cauchy, scale",
     equation="(y² − s²)/(s (y² + s²))",
-    latex=r"\frac{y^2 - s^2}{s (y^2 + s^2)}",
     reference="a Cauchy with μ = 0, folded",
     symbols={"y": "value", "s": "scale"},
 )

@@ -58,7 +58,6 @@ def register_eligibility(
     *,
     name: str = "",
     equation: str = "",
-    latex: str = "",
     reference: str = "",
     symbols: Mapping[str, str] | None = None,
     terms: Callable[..., Mapping[str, Tensor]] | None = None,
@@ -78,8 +77,7 @@ def register_eligibility(
         distribution: The class, or several that share the formula.
         parameter: The attribute that the formula differentiates with respect to.
         name: What the rule is called in a sentence; default: "<class>, <parameter>".
-        equation: The formula in Unicode, shown by ``explain``.
-        latex: The formula in LaTeX, without dollar signs.
+        equation: The formula in Unicode, from which ``explain`` writes LaTeX and MathML too.
         reference: Where it comes from: author, year, equation.
         symbols: Symbol of the equation -> ``value`` or the attribute it stands for.
         terms: Function of the same arguments that returns an ordered dictionary symbol -> tensor;
@@ -128,7 +126,6 @@ def register_eligibility(
                 reads=attributes,
                 name=name or f"{cls.__name__}, {parameter}",
                 equation=equation,
-                latex=latex,
                 reference=reference,
                 symbols=dict(symbols or {}),
                 coordinates=coordinates,

@@ -68,9 +68,9 @@ def _score(weights: Tensor) -> Tensor:
     return sum_of_others(weights) / total - (weights.shape[-1] - 1) * (weights / total)
 
 
-def _register_coin(cls: type[Distribution], v: str, v_latex: str, v_of: Elementwise) -> None:
+def _register_coin(cls: type[Distribution], v: str, v_of: Elementwise) -> None:
     """The rules of a relaxed coin, for the parameterisation that it was constructed with."""
-    score, score_latex = f"1 − 2σ(l − τ {v})", rf"1 - 2 \sigma\left(l - \tau {v_latex}\right)"
+    score = f"1 − 2σ(l − τ {v})"
     symbols = {"y": "value", "τ": "temperature"}
     register = partial(register_eligibility, cls, reference=_REFERENCE)
     by_logits = {**symbols, "l": "logits"}
@@ -80,7 +80,6 @@ def _register_coin(cls: type[Distribution], v: str, v_latex: str, v_of: Elementw
         "logits",
         name="relaxed coin, log-odds",
         equation=score,
-        latex=score_latex,
         symbols=by_logits,
     )
     def _(value: Tensor, temperature: Tensor, logits: Tensor) -> Tensor:
@@ -90,7 +89,6 @@ def _register_coin(cls: type[Distribution], v: str, v_latex: str, v_of: Elementw
         "logits",
         name="relaxed coin, log-odds from the probability",
         equation=f"{score}, l = logit p",
-        latex=rf"{score_latex}, \quad l = \ln \tfrac{{p}}{{1 - p}}",
         symbols=by_probs,
     )
     def _(value: Tensor, temperature: Tensor, probs: Tensor) -> Tensor:
@@ -100,7 +98,6 @@ def _register_coin(cls: type[Distribution], v: str, v_latex: str, v_of: Elementw
         "probs",
         name="relaxed coin, probability",
         equation=f"({score})/(p (1 − p)), l = logit p",
-        latex=rf"\frac{{{score_latex}}}{{p (1 - p)}}, \quad l = \ln \tfrac{{p}}{{1 - p}}",
         symbols=by_probs,
     )
     def _(value: Tensor, temperature: Tensor, probs: Tensor) -> Tensor:
@@ -110,7 +107,6 @@ def _register_coin(cls: type[Distribution], v: str, v_latex: str, v_of: Elementw
         "probs",
         name="relaxed coin, probability from the log-odds",
         equation=f"({score})/(p (1 − p)), p = σ(l)",
-        latex=rf"\frac{{{score_latex}}}{{p (1 - p)}}, \quad p = \sigma(l)",
         symbols=by_logits,
     )
     def _(value: Tensor, temperature: Tensor, logits: Tensor) -> Tensor:
@@ -118,10 +114,9 @@ def _register_coin(cls: type[Distribution], v: str, v_latex: str, v_of: Elementw
         return coin_logits(v_of(value), temperature, logits) * odds
 
 
-def _register_categories(cls: type[Distribution], v: str, v_latex: str, score_of: Score) -> None:
+def _register_categories(cls: type[Distribution], v: str, score_of: Score) -> None:
     """The rules of a relaxed one-hot vector. Weights: the density does not depend on their sum."""
     score = f"1 − K softmax(z − τ {v})"
-    score_latex = rf"1 - K\,\mathrm{{softmax}}\left(z - \tau {v_latex}\right)"
     symbols = {"y": "value", "τ": "temperature"}
     register = partial(register_eligibility, cls, reference=_REFERENCE)
     by_logits = {**symbols, "z": "logits"}
@@ -131,7 +126,6 @@ def _register_categories(cls: type[Distribution], v: str, v_latex: str, score_of
         "logits",
         name="relaxed one-hot, logits",
         equation=score,
-        latex=score_latex,
         symbols=by_logits,
     )
     def _(value: Tensor, temperature: Tensor, logits: Tensor) -> Tensor:
@@ -141,7 +135,6 @@ def _register_categories(cls: type[Distribution], v: str, v_latex: str, score_of
         "logits",
         name="relaxed one-hot, logits from the weights",
         equation=f"{score}, z = ln w",
-        latex=rf"{score_latex}, \quad z = \ln w",
         symbols=by_weights,
     )
     def _(value: Tensor, temperature: Tensor, probs: Tensor) -> Tensor:
@@ -151,7 +144,6 @@ def _register_categories(cls: type[Distribution], v: str, v_latex: str, score_of
         "probs",
         name="relaxed one-hot, unnormalised weights",
         equation=f"({score})/w, z = ln w",
-        latex=rf"\frac{{{score_latex}}}{{w}}, \quad z = \ln w",
         symbols=by_weights,
     )
     def _(value: Tensor, temperature: Tensor, probs: Tensor) -> Tensor:
@@ -161,7 +153,6 @@ def _register_categories(cls: type[Distribution], v: str, v_latex: str, score_of
         "probs",
         name="relaxed one-hot, weights from the logits",
         equation=f"({score})/w, w = softmax(z)",
-        latex=rf"\frac{{{score_latex}}}{{w}}, \quad w = \mathrm{{softmax}}(z)",
         symbols=by_logits,
     )
     def _(value: Tensor, temperature: Tensor, logits: Tensor) -> Tensor:
@@ -170,7 +161,7 @@ def _register_categories(cls: type[Distribution], v: str, v_latex: str, score_of
         return score / weights * weights.sum(-1, keepdim=True)
 
 
-_register_coin(RelaxedBernoulli, "logit y", r"\ln \tfrac{y}{1 - y}", logit)
-_register_coin(LogitRelaxedBernoulli, "y", "y", identity)
-_register_categories(RelaxedOneHotCategorical, "ln y", r"\ln y", simplex_logits)
-_register_categories(ExpRelaxedCategorical, "y", "y", categories_logits)
+_register_coin(RelaxedBernoulli, "logit y", logit)
+_register_coin(LogitRelaxedBernoulli, "y", identity)
+_register_categories(RelaxedOneHotCategorical, "ln y", simplex_logits)
+_register_categories(ExpRelaxedCategorical, "y", categories_logits)

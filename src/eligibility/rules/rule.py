@@ -27,8 +27,7 @@ class Rule:
         function: The formula, elementwise over samples and batch.
         reads: The attributes of the distribution that the formula reads, in order.
         name: What the rule is called in a sentence: "Poisson score of the rate".
-        equation: The formula in Unicode.
-        latex: The formula in LaTeX, without dollar signs.
+        equation: The formula in Unicode; LaTeX and MathML are written from it.
         reference: Author, year, equation.
         symbols: Symbol of the equation -> ``value`` or the attribute that it stands for.
         coordinates: The convention, where a parameter has several; else None.
@@ -45,7 +44,6 @@ class Rule:
     reads: tuple[str, ...]
     name: str
     equation: str
-    latex: str = ""
     reference: str = ""
     symbols: Mapping[str, str] = field(default_factory=dict)
     coordinates: str | None = None

@@ -20,7 +20,6 @@ _IN_STICKS = "a Gaussian unit of Williams 1992, eq. (12), in stick-breaking coor
     "concentration",
     name="Dirichlet, concentration",
     equation="ln y_k − ψ(α_k) + ψ(Σα)",
-    latex=r"\ln y_k - \psi(\alpha_k) + \psi\left(\textstyle\sum_j \alpha_j\right)",
     reference="exponential family: ln y − E[ln y]",
     symbols={"y": "value", "α": "concentration"},
     terms=lambda value, concentration: {
@@ -39,10 +38,6 @@ def dirichlet_concentration(value: Tensor, concentration: Tensor) -> Tensor:
     "loc",
     name="logistic-normal, mean",
     equation="(x − μ)/σ², x_k = ln((K − k) y_k/Σ_{j>k} y_j), k < K",
-    latex=(
-        r"\frac{x - \mu}{\sigma^2}, \quad"
-        r" x_k = \ln \frac{(K - k)\, y_k}{\sum_{j > k} y_j}, \quad k = 1, \dots, K - 1"
-    ),
     reference=_IN_STICKS,
     symbols=_LOGISTIC_NORMAL,
 )
@@ -56,10 +51,6 @@ def logistic_normal_loc(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     "scale",
     name="logistic-normal, standard deviation",
     equation="((x − μ)² − σ²)/σ³, x_k = ln((K − k) y_k/Σ_{j>k} y_j), k < K",
-    latex=(
-        r"\frac{(x - \mu)^2 - \sigma^2}{\sigma^3}, \quad"
-        r" x_k = \ln \frac{(K - k)\, y_k}{\sum_{j > k} y_j}, \quad k = 1, \dots, K - 1"
-    ),
     reference=_IN_STICKS,
     symbols=_LOGISTIC_NORMAL,
 )

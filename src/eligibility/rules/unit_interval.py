@@ -20,7 +20,6 @@ _CONTINUOUS = "Loaiza-Ganem & Cunningham 2019; exponential family: y − E[y]"
     "concentration1",
     name="beta, concentration of 1",
     equation="ln y − ψ(α) + ψ(α + β)",
-    latex=r"\ln y - \psi(\alpha) + \psi(\alpha + \beta)",
     reference=_BETA,
     symbols=_BETA_SYMBOLS,
     terms=lambda value, concentration1, concentration0: {
@@ -39,7 +38,6 @@ def beta_concentration1(value: Tensor, concentration1: Tensor, concentration0: T
     "concentration0",
     name="beta, concentration of 0",
     equation="ln(1 − y) − ψ(β) + ψ(α + β)",
-    latex=r"\ln(1 - y) - \psi(\beta) + \psi(\alpha + \beta)",
     reference=_BETA,
     symbols=_BETA_SYMBOLS,
     terms=lambda value, concentration1, concentration0: {
@@ -67,7 +65,6 @@ def log_less_mean(value: Tensor, own: Tensor, others: Tensor) -> Tensor:
     "concentration1",
     name="Kumaraswamy, concentration of 1",
     equation="1/a + ln y − (b − 1) yᵃ ln y/(1 − yᵃ)",
-    latex=r"\frac{1}{a} + \ln y - \frac{(b - 1)\, y^a \ln y}{1 - y^a}",
     reference="derived from a b y^(a−1) (1 − yᵃ)^(b−1)",
     symbols=_KUMARASWAMY,
     terms=lambda value, concentration1, concentration0: {
@@ -94,7 +91,6 @@ def kumaraswamy_concentration1(
     "concentration0",
     name="Kumaraswamy, concentration of 0",
     equation="1/b + ln(1 − yᵃ)",
-    latex=r"\frac{1}{b} + \ln(1 - y^a)",
     reference="derived from a b y^(a−1) (1 − yᵃ)^(b−1)",
     symbols=_KUMARASWAMY,
     terms=lambda value, concentration1, concentration0: {
@@ -120,7 +116,6 @@ def _log1m_power(value: Tensor, exponent: Tensor) -> Tensor:
     "logits",
     name="continuous Bernoulli, log-odds",
     equation="y − (1/(1 − e^−l) − 1/l)",
-    latex=r"y - \left( \frac{1}{1 - e^{-l}} - \frac{1}{l} \right)",
     reference=_CONTINUOUS,
     symbols={"y": "value", "l": "logits"},
     terms=lambda value, logits: {
@@ -142,7 +137,6 @@ def continuous_bernoulli_logits(value: Tensor, logits: Tensor) -> Tensor:
     "logits",
     name="continuous Bernoulli, log-odds from the parameter p",
     equation="y − E[y], l = ln(p/(1 − p))",
-    latex=r"y - \left( \frac{1}{1 - e^{-l}} - \frac{1}{l} \right), \quad l = \ln \frac{p}{1 - p}",
     reference=_CONTINUOUS,
     symbols={"y": "value", "p": "probs"},
 )
@@ -156,7 +150,6 @@ def continuous_bernoulli_logits_from_probs(value: Tensor, probs: Tensor) -> Tens
     "probs",
     name="continuous Bernoulli, parameter p",
     equation="(y − E[y])/(p (1 − p))",
-    latex=r"\frac{y - \mathrm{E}[y]}{p (1 - p)}",
     reference=_CONTINUOUS,
     symbols={"y": "value", "p": "probs"},
     terms=lambda value, probs: {
@@ -174,7 +167,6 @@ def continuous_bernoulli_probs(value: Tensor, probs: Tensor) -> Tensor:
     "probs",
     name="continuous Bernoulli, parameter p from the log-odds",
     equation="(y − E[y])/(p (1 − p)), p = σ(l)",
-    latex=r"\frac{y - \mathrm{E}[y]}{p (1 - p)}, \quad p = \sigma(l)",
     reference=_CONTINUOUS,
     symbols={"y": "value", "l": "logits"},
 )

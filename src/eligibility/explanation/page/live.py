@@ -45,7 +45,7 @@ def data(explanation: Explanation) -> Markup:
     (rule,) = explanation.rules
     statements = {
         statement.coordinates: {
-            "equation": mathml(statement.latex, statement.equation, display=True),
+            "equation": mathml(statement.equation, display=True),
             "reference": f"{statement.name}; {statement.reference}",
             "terms": [[term.symbol, term.kind, term.meaning] for term in statement.terms],
         }

@@ -125,7 +125,7 @@ def _step(step: Step, names: dict[str, str]) -> Markup:
     heading = element(
         "h3", step.name, " ", element("span", step.id, class_="id"), class_="step-name"
     )
-    formula = math(step.latex, step.formula) if step.latex or step.formula else None
+    formula = math(step.formula) if step.formula else None
     value = element(
         "p", formula, " = " if formula else "= ", _keyed(step.value, f"{step.id}.value")
     )
@@ -149,7 +149,7 @@ def _step(step: Step, names: dict[str, str]) -> Markup:
 def _edge(step: str, index: int, edge: Edge, names: dict[str, str]) -> Markup:
     target = names.get(edge.target)
     where = f"{target} {edge.target}" if target else edge.target or "outside this graph"
-    factor = math(edge.factor_latex, edge.factor) if edge.factor else None
+    factor = math(edge.factor) if edge.factor else None
     return element(
         "li",
         join("× ", factor) if factor else None,
@@ -179,7 +179,7 @@ def _leaf(leaf: Leaf) -> Markup:
 def _rule(rule: RuleStatement) -> Markup:
     equation = element(
         "div",
-        math(rule.latex, rule.equation, display=True),
+        math(rule.equation, display=True),
         class_="equation",
         data_live="equation",
     )
