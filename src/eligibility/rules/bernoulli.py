@@ -19,8 +19,10 @@ _PROBS = {"y": "value", "p": "probs"}
 _LOGITS = {"y": "value", "l": "logits"}
 
 
-@_register(
-    Bernoulli,
+_bernoulli = partial(_register, Bernoulli)
+
+
+@_bernoulli(
     "probs",
     name="Bernoulli unit, probability",
     equation="(y − p) / (p (1 − p))",
@@ -53,8 +55,7 @@ def eligibility_probs(
     return torch.where(value == 1, 1 / probs, -1 / (1 - probs))
 
 
-@_register(
-    Bernoulli,
+@_bernoulli(
     "probs",
     name="Bernoulli unit, probability from the log-odds",
     equation="(y − p) / (p (1 − p)), p = σ(l)",
@@ -68,8 +69,7 @@ def eligibility_probs_from_logits(
     return torch.where(value == 1, 1 + torch.exp(-logits), -1 - torch.exp(logits))
 
 
-@_register(
-    Bernoulli,
+@_bernoulli(
     "logits",
     name="Bernoulli-logistic unit",
     equation="y − σ(l)",
@@ -101,8 +101,7 @@ def eligibility_logits(
     return torch.where(value == 1, logistic(-logits), -logistic(logits))
 
 
-@_register(
-    Bernoulli,
+@_bernoulli(
     "logits",
     name="Bernoulli-logistic unit, from the probability",
     equation="y − p",

@@ -33,12 +33,13 @@ def terms_logits(value: Tensor, total_count: Tensor | int, logits: Tensor) -> di
     return {"y": value + torch.zeros_like(logits), "−n σ(l)": -total_count * torch.sigmoid(logits)}
 
 
-@_register(
-    Binomial,
+_binomial = partial(_register, Binomial, reference=_REFERENCE)
+
+
+@_binomial(
     "probs",
     name="Binomial, probability",
     equation="(y − n p) / (p (1 − p))",
-    reference=_REFERENCE,
     symbols=_PROBS,
     terms=terms_probs,
 )
@@ -68,12 +69,10 @@ def eligibility_probs(
     return ones_term + zeros_term
 
 
-@_register(
-    Binomial,
+@_binomial(
     "probs",
     name="Binomial, probability from the log-odds",
     equation="(y − n p) / (p (1 − p)), p = σ(l)",
-    reference=_REFERENCE,
     symbols=_LOGITS,
 )
 def eligibility_probs_from_logits(
@@ -85,14 +84,8 @@ def eligibility_probs_from_logits(
     return weigh_inverse_odds(value, total_count - value, logits)
 
 
-@_register(
-    Binomial,
-    "logits",
-    name="Binomial, log-odds",
-    equation="y − n σ(l)",
-    reference=_REFERENCE,
-    symbols=_LOGITS,
-    terms=terms_logits,
+@_binomial(
+    "logits", name="Binomial, log-odds", equation="y − n σ(l)", symbols=_LOGITS, terms=terms_logits
 )
 def eligibility_logits(
     value: Shaped[Tensor, "*#batch"],
@@ -116,13 +109,8 @@ def eligibility_logits(
     return weigh_odds(value, total_count - value, logits)
 
 
-@_register(
-    Binomial,
-    "logits",
-    name="Binomial, log-odds from the probability",
-    equation="y − n p",
-    reference=_REFERENCE,
-    symbols=_PROBS,
+@_binomial(
+    "logits", name="Binomial, log-odds from the probability", equation="y − n p", symbols=_PROBS
 )
 def eligibility_logits_from_probs(
     value: Shaped[Tensor, "*#batch"],

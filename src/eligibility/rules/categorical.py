@@ -30,12 +30,13 @@ def _terms_weights(value: Tensor, probs: Tensor) -> dict[str, Tensor]:
     return {"[k = a]/w_k": own, "−1/Σw": through_sum}
 
 
-@_register(
-    Categorical,
+_categorical = partial(_register, Categorical, reference=multinomial.REFERENCE)
+
+
+@_categorical(
     "logits",
     name="categorical, logits",
     equation="one_hot(a) − softmax(z)",
-    reference=multinomial.REFERENCE,
     symbols=_LOGITS,
     terms=_terms_logits,
 )
@@ -58,12 +59,10 @@ def eligibility_logits(
     return multinomial.eligibility_logits(_one_hot(value, logits), logits)
 
 
-@_register(
-    Categorical,
+@_categorical(
     "logits",
     name="categorical, logits from the weights",
     equation="one_hot(a) − w/Σw",
-    reference=multinomial.REFERENCE,
     symbols=_WEIGHTS,
 )
 def eligibility_logits_from_probs(
@@ -73,12 +72,10 @@ def eligibility_logits_from_probs(
     return multinomial.eligibility_logits_from_probs(_one_hot(value, probs), probs)
 
 
-@_register(
-    Categorical,
+@_categorical(
     "probs",
     name="categorical, unnormalised weights",
     equation="[k = a]/w_k − 1/Σw",
-    reference=multinomial.REFERENCE,
     symbols=_WEIGHTS,
     terms=_terms_weights,
     coordinates="weights",
@@ -90,12 +87,10 @@ def eligibility_weights(
     return multinomial.eligibility_weights(_one_hot(value, probs), probs)
 
 
-@_register(
-    Categorical,
+@_categorical(
     "probs",
     name="categorical, ambient coordinates",
     equation="[k = a]/w_k",
-    reference=multinomial.REFERENCE,
     symbols=_WEIGHTS,
     coordinates="ambient",
 )
@@ -106,12 +101,10 @@ def eligibility_ambient(
     return multinomial.eligibility_ambient(_one_hot(value, probs), probs)
 
 
-@_register(
-    Categorical,
+@_categorical(
     "probs",
     name="categorical, K − 1 free probabilities",
     equation="[k = a]/w_k − [K = a]/w_K",
-    reference=multinomial.REFERENCE,
     symbols=_WEIGHTS,
     coordinates="free",
 )
@@ -122,12 +115,10 @@ def eligibility_free(
     return multinomial.eligibility_free(_one_hot(value, probs), probs)
 
 
-@_register(
-    Categorical,
+@_categorical(
     "probs",
     name="categorical, along the simplex",
     equation="([k = a] − 1/K)/w_a",
-    reference=multinomial.REFERENCE,
     symbols=_WEIGHTS,
     coordinates="tangent",
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 from torch.distributions import VonMises
@@ -13,26 +15,19 @@ _REFERENCE = "exponential family: cos(y − μ) − E[cos(y − μ)]"
 _SYMBOLS = {"y": "value", "μ": "loc", "κ": "concentration"}
 
 
-@register_eligibility(
-    VonMises,
-    "loc",
-    name="von Mises, mean angle",
-    equation="κ sin(y − μ)",
-    reference=_REFERENCE,
-    symbols=_SYMBOLS,
-)
+_von_mises = partial(register_eligibility, VonMises, reference=_REFERENCE, symbols=_SYMBOLS)
+
+
+@_von_mises("loc", name="von Mises, mean angle", equation="κ sin(y − μ)")
 def von_mises_loc(value: Tensor, loc: Tensor, concentration: Tensor) -> Tensor:
     """``κ sin(y − μ)``."""
     return concentration * torch.sin(value - loc)
 
 
-@register_eligibility(
-    VonMises,
+@_von_mises(
     "concentration",
     name="von Mises, concentration",
     equation="cos(y − μ) − I₁(κ)/I₀(κ)",
-    reference=_REFERENCE,
-    symbols=_SYMBOLS,
     terms=lambda value, loc, concentration: {
         "cos(y − μ)": torch.cos(value - loc),
         "−I₁(κ)/I₀(κ)": -bessel_ratio(concentration),

@@ -45,12 +45,13 @@ def _terms_geometric_probs(value: Tensor, probs: Tensor) -> dict[str, Tensor]:
     return {"1/p": 1 / probs, "−y/(1 − p)": -_ratio(value, 1 - probs)}
 
 
-@register_eligibility(
-    Geometric,
+_geometric = partial(register_eligibility, Geometric, reference=_GEOMETRIC)
+
+
+@_geometric(
     "probs",
     name="geometric, probability",
     equation="1/p − y/(1 − p)",
-    reference=_GEOMETRIC,
     symbols=_PROBS,
     terms=_terms_geometric_probs,
 )
@@ -59,12 +60,10 @@ def geometric_probs(value: Tensor, probs: Tensor) -> Tensor:
     return 1 / probs - _ratio(value, 1 - probs)
 
 
-@register_eligibility(
-    Geometric,
+@_geometric(
     "probs",
     name="geometric, probability from the log-odds",
     equation="1/p − y/(1 − p), p = σ(l)",
-    reference=_GEOMETRIC,
     symbols=_LOGITS,
 )
 def geometric_probs_from_logits(value: Tensor, logits: Tensor) -> Tensor:
@@ -76,12 +75,10 @@ def _terms_geometric_logits(value: Tensor, logits: Tensor) -> dict[str, Tensor]:
     return {"1": torch.ones_like(logits), "−(1 + y) σ(l)": -(1 + value) * torch.sigmoid(logits)}
 
 
-@register_eligibility(
-    Geometric,
+@_geometric(
     "logits",
     name="geometric, log-odds",
     equation="1 − (1 + y) σ(l)",
-    reference=_GEOMETRIC,
     symbols=_LOGITS,
     terms=_terms_geometric_logits,
 )
@@ -90,12 +87,10 @@ def geometric_logits(value: Tensor, logits: Tensor) -> Tensor:
     return weigh_odds(torch.ones_like(logits), value, logits)
 
 
-@register_eligibility(
-    Geometric,
+@_geometric(
     "logits",
     name="geometric, log-odds from the probability",
     equation="1 − (1 + y) p",
-    reference=_GEOMETRIC,
     symbols=_PROBS,
 )
 def geometric_logits_from_probs(value: Tensor, probs: Tensor) -> Tensor:
@@ -147,12 +142,13 @@ def _terms_negative_binomial_probs(
     return {"y/p": _ratio(value, probs), "−r/(1 − p)": -total_count / (1 - probs)}
 
 
-@register_eligibility(
-    NegativeBinomial,
+_negative_binomial = partial(register_eligibility, NegativeBinomial, reference=_NEGATIVE_BINOMIAL)
+
+
+@_negative_binomial(
     "probs",
     name="negative binomial, probability",
     equation="y/p − r/(1 − p)",
-    reference=_NEGATIVE_BINOMIAL,
     symbols={**_PROBS, "r": "total_count"},
     terms=_terms_negative_binomial_probs,
 )
@@ -161,12 +157,10 @@ def negative_binomial_probs(value: Tensor, total_count: Tensor, probs: Tensor) -
     return _ratio(value, probs) - total_count / (1 - probs)
 
 
-@register_eligibility(
-    NegativeBinomial,
+@_negative_binomial(
     "probs",
     name="negative binomial, probability from the log-odds",
     equation="y/p − r/(1 − p), p = σ(l)",
-    reference=_NEGATIVE_BINOMIAL,
     symbols={**_LOGITS, "r": "total_count"},
 )
 def negative_binomial_probs_from_logits(
@@ -183,12 +177,10 @@ def _terms_negative_binomial_logits(
     return {"y": value * ones, "−(y + r) σ(l)": -(value + total_count) * torch.sigmoid(logits)}
 
 
-@register_eligibility(
-    NegativeBinomial,
+@_negative_binomial(
     "logits",
     name="negative binomial, log-odds",
     equation="y − (y + r) σ(l)",
-    reference=_NEGATIVE_BINOMIAL,
     symbols={**_LOGITS, "r": "total_count"},
     terms=_terms_negative_binomial_logits,
 )
@@ -197,12 +189,10 @@ def negative_binomial_logits(value: Tensor, total_count: Tensor, logits: Tensor)
     return weigh_odds(value, total_count, logits)
 
 
-@register_eligibility(
-    NegativeBinomial,
+@_negative_binomial(
     "logits",
     name="negative binomial, log-odds from the probability",
     equation="y − (y + r) p",
-    reference=_NEGATIVE_BINOMIAL,
     symbols={**_PROBS, "r": "total_count"},
 )
 def negative_binomial_logits_from_probs(

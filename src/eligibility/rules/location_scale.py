@@ -6,6 +6,8 @@ factors are exact where they are small.
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 from torch.distributions import Cauchy, Gumbel, Laplace, LogNormal, Normal, StudentT
@@ -19,14 +21,10 @@ _LOC_SCALE = {"y": "value", "μ": "loc", "s": "scale"}
 _STUDENT = {"y": "value", "ν": "df", "μ": "loc", "s": "scale"}
 
 
-@register_eligibility(
-    Normal,
-    "loc",
-    name="Gaussian unit, mean",
-    equation="(y − μ)/σ²",
-    reference=_NORMAL,
-    symbols=_SYMBOLS,
-)
+_normal = partial(register_eligibility, Normal, reference=_NORMAL, symbols=_SYMBOLS)
+
+
+@_normal("loc", name="Gaussian unit, mean", equation="(y − μ)/σ²")
 def normal_loc(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     """``(y − μ)/σ²``.
 
@@ -41,13 +39,10 @@ def _terms_normal_scale(value: Tensor, loc: Tensor, scale: Tensor) -> dict[str, 
     return {"(y − μ)²/σ³": ((value - loc) / scale) ** 2 / scale, "−1/σ": -1 / scale}
 
 
-@register_eligibility(
-    Normal,
+@_normal(
     "scale",
     name="Gaussian unit, standard deviation",
     equation="((y − μ)² − σ²)/σ³",
-    reference=_NORMAL,
-    symbols=_SYMBOLS,
     terms=_terms_normal_scale,
 )
 def normal_scale(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
@@ -60,26 +55,21 @@ def normal_scale(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     return square_minus_one(value - loc, scale) / scale
 
 
-@register_eligibility(
-    LogNormal,
-    "loc",
-    name="log-normal, mean of the logarithm",
-    equation="(ln y − μ)/σ²",
-    reference=f"{_NORMAL}, in ln y",
-    symbols=_SYMBOLS,
+_log_normal = partial(
+    register_eligibility, LogNormal, reference=f"{_NORMAL}, in ln y", symbols=_SYMBOLS
 )
+
+
+@_log_normal("loc", name="log-normal, mean of the logarithm", equation="(ln y − μ)/σ²")
 def log_normal_loc(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     """``(ln y − μ)/σ²``."""
     return normal_loc(value.log(), loc, scale)
 
 
-@register_eligibility(
-    LogNormal,
+@_log_normal(
     "scale",
     name="log-normal, standard deviation of the logarithm",
     equation="((ln y − μ)² − σ²)/σ³",
-    reference=f"{_NORMAL}, in ln y",
-    symbols=_SYMBOLS,
     terms=lambda value, loc, scale: {
         symbol.replace("y", "ln y"): term
         for symbol, term in _terms_normal_scale(value.log(), loc, scale).items()
@@ -90,26 +80,21 @@ def log_normal_scale(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     return normal_scale(value.log(), loc, scale)
 
 
-@register_eligibility(
-    Laplace,
-    "loc",
-    name="Laplace, location",
-    equation="sign(y − μ)/s",
-    reference="derived from e^(−|u|)/(2s)",
-    symbols=_LOC_SCALE,
+_laplace = partial(
+    register_eligibility, Laplace, reference="derived from e^(−|u|)/(2s)", symbols=_LOC_SCALE
 )
+
+
+@_laplace("loc", name="Laplace, location", equation="sign(y − μ)/s")
 def laplace_loc(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     """``sign(y − μ)/s``; 0 at the kink y = μ, the middle of the subgradients."""
     return torch.sign(value - loc) / scale
 
 
-@register_eligibility(
-    Laplace,
+@_laplace(
     "scale",
     name="Laplace, scale",
     equation="|y − μ|/s² − 1/s",
-    reference="derived from e^(−|u|)/(2s)",
-    symbols=_LOC_SCALE,
     terms=lambda value, loc, scale: {
         "|y − μ|/s²": (value - loc).abs() / scale / scale,
         "−1/s": -1 / scale,
@@ -120,14 +105,12 @@ def laplace_scale(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     return ((value - loc).abs() - scale) / scale / scale
 
 
-@register_eligibility(
-    Cauchy,
-    "loc",
-    name="Cauchy, location",
-    equation="2(y − μ)/(s² + (y − μ)²)",
-    reference="derived from 1/(π s (1 + u²))",
-    symbols=_LOC_SCALE,
+_cauchy = partial(
+    register_eligibility, Cauchy, reference="derived from 1/(π s (1 + u²))", symbols=_LOC_SCALE
 )
+
+
+@_cauchy("loc", name="Cauchy, location", equation="2(y − μ)/(s² + (y − μ)²)")
 def cauchy_loc(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     """``2d/(s² + d²)``; in units of the larger of the two, so that no square overflows."""
     difference = value - loc
@@ -136,14 +119,7 @@ def cauchy_loc(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     return 2 * d / (s * s + d * d) / largest
 
 
-@register_eligibility(
-    Cauchy,
-    "scale",
-    name="Cauchy, scale",
-    equation="((y − μ)² − s²)/(s (s² + (y − μ)²))",
-    reference="derived from 1/(π s (1 + u²))",
-    symbols=_LOC_SCALE,
-)
+@_cauchy("scale", name="Cauchy, scale", equation="((y − μ)² − s²)/(s (s² + (y − μ)²))")
 def cauchy_scale(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     """``(d² − s²)/(s (s² + d²))``; in units of the larger of the two."""
     size = (value - loc).abs()
@@ -152,13 +128,14 @@ def cauchy_scale(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     return ((size - scale) / largest) * (d + s) / (s * s + d * d) / scale
 
 
-@register_eligibility(
-    StudentT,
+_student_t = partial(register_eligibility, StudentT, symbols=_STUDENT)
+
+
+@_student_t(
     "df",
     name="Student's t, degrees of freedom",
     equation="½[ψ((ν+1)/2) − ψ(ν/2) − 1/ν − ln(1 + u²/ν) + (ν+1)u²/(ν(ν + u²))], u = (y − μ)/s",
     reference="derived from Γ((ν+1)/2)/(Γ(ν/2) √(νπ) s) (1 + u²/ν)^(−(ν+1)/2)",
-    symbols=_STUDENT,
 )
 def student_t_df(value: Tensor, df: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     """With w = u²/ν: ``½[D(ν/2) − g(−w/(1+w)) + w/(ν(1+w))]``, three terms of order 1/ν².
@@ -179,13 +156,11 @@ def _far_gap(u: Tensor, df: Tensor, share: Tensor) -> Tensor:
     return log - share
 
 
-@register_eligibility(
-    StudentT,
+@_student_t(
     "loc",
     name="Student's t, location",
     equation="(ν + 1)u/((ν + u²)s), u = (y − μ)/s",
     reference="derived from (1 + u²/ν)^(−(ν+1)/2)/s",
-    symbols=_STUDENT,
 )
 def student_t_loc(value: Tensor, df: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     """``(ν + 1)u/((ν + u²)s)``; for |u| > 1 divided through by u."""
@@ -197,13 +172,11 @@ def student_t_loc(value: Tensor, df: Tensor, loc: Tensor, scale: Tensor) -> Tens
     return fraction / scale
 
 
-@register_eligibility(
-    StudentT,
+@_student_t(
     "scale",
     name="Student's t, scale",
     equation="((ν + 1)u²/(ν + u²) − 1)/s, u = (y − μ)/s",
     reference="derived from (1 + u²/ν)^(−(ν+1)/2)/s",
-    symbols=_STUDENT,
     terms=lambda value, df, loc, scale: {
         "(ν + 1)u²/((ν + u²)s)": student_t_loc(value, df, loc, scale) * (value - loc) / scale,
         "−1/s": -1 / scale,
@@ -219,13 +192,15 @@ def student_t_scale(value: Tensor, df: Tensor, loc: Tensor, scale: Tensor) -> Te
     return torch.where(u > 1, far, near) / scale
 
 
-@register_eligibility(
-    Gumbel,
+_gumbel = partial(
+    register_eligibility, Gumbel, reference="derived from e^(−u − e^(−u))/s", symbols=_LOC_SCALE
+)
+
+
+@_gumbel(
     "loc",
     name="Gumbel, location",
     equation="(1 − e^−u)/s, u = (y − μ)/s",
-    reference="derived from e^(−u − e^(−u))/s",
-    symbols=_LOC_SCALE,
     terms=lambda value, loc, scale: {
         "1/s": 1 / scale,
         "−e^−u/s": -torch.exp((loc - value) / scale) / scale,
@@ -236,13 +211,10 @@ def gumbel_loc(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     return -torch.expm1((loc - value) / scale) / scale
 
 
-@register_eligibility(
-    Gumbel,
+@_gumbel(
     "scale",
     name="Gumbel, scale",
     equation="(u(1 − e^−u) − 1)/s, u = (y − μ)/s",
-    reference="derived from e^(−u − e^(−u))/s",
-    symbols=_LOC_SCALE,
     terms=lambda value, loc, scale: {
         "u(1 − e^−u)/s": gumbel_loc(value, loc, scale) * (value - loc) / scale,
         "−1/s": -1 / scale,

@@ -169,13 +169,13 @@ for _name in _GIVEN:
     _register_wishart(_name)
 
 
-@register_eligibility(
-    LowRankMultivariateNormal,
-    "loc",
-    name="low-rank normal, mean",
-    equation="v = Σ⁻¹(x − μ), Σ = FFᵀ + diag D",
-    reference=_GAUSSIAN,
-    symbols=_LOW_RANK,
+_low_rank_multivariate_normal = partial(
+    register_eligibility, LowRankMultivariateNormal, reference=_GAUSSIAN, symbols=_LOW_RANK
+)
+
+
+@_low_rank_multivariate_normal(
+    "loc", name="low-rank normal, mean", equation="v = Σ⁻¹(x − μ), Σ = FFᵀ + diag D"
 )
 def low_rank_loc(value: Tensor, loc: Tensor, cov_factor: Tensor, cov_diag: Tensor) -> Tensor:
     """``Σ⁻¹d = (d − F (I + FᵀD⁻¹F)⁻¹ FᵀD⁻¹d)/D`` (Woodbury), and one step of refinement."""
@@ -191,13 +191,10 @@ def low_rank_loc(value: Tensor, loc: Tensor, cov_factor: Tensor, cov_diag: Tenso
     return v + solve(difference - covered)
 
 
-@register_eligibility(
-    LowRankMultivariateNormal,
+@_low_rank_multivariate_normal(
     "cov_factor",
     name="low-rank normal, factor",
     equation="v vᵀF − Σ⁻¹F, v = Σ⁻¹(x − μ), Σ = FFᵀ + diag D",
-    reference=_GAUSSIAN,
-    symbols=_LOW_RANK,
 )
 def low_rank_factor(value: Tensor, loc: Tensor, cov_factor: Tensor, cov_diag: Tensor) -> Tensor:
     """``2 G F`` with ``G = ½(v vᵀ − Σ⁻¹)``."""
@@ -206,13 +203,10 @@ def low_rank_factor(value: Tensor, loc: Tensor, cov_factor: Tensor, cov_diag: Te
     return _outer(v, _apply(transpose(solved), value - loc)) - solved
 
 
-@register_eligibility(
-    LowRankMultivariateNormal,
+@_low_rank_multivariate_normal(
     "cov_diag",
     name="low-rank normal, diagonal",
     equation="½(v² − diag Σ⁻¹), v = Σ⁻¹(x − μ), Σ = FFᵀ + diag D",
-    reference=_GAUSSIAN,
-    symbols=_LOW_RANK,
 )
 def low_rank_diag(value: Tensor, loc: Tensor, cov_factor: Tensor, cov_diag: Tensor) -> Tensor:
     """``diag G`` with ``G = ½(v vᵀ − Σ⁻¹)``."""

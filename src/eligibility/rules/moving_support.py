@@ -7,6 +7,8 @@ REINFORCE is biased; `eligibility.eligibility` refuses unless it is told otherwi
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, GeneralizedPareto, Pareto, Uniform
@@ -40,55 +42,42 @@ def _upper_end_moves(dist: Distribution) -> str | None:
     return None
 
 
-@register_eligibility(
+_uniform = partial(
+    register_eligibility,
     Uniform,
-    "low",
-    name="uniform, lower bound",
-    equation="1/(b − a)",
     reference="derived from 1/(b − a)",
     symbols=_UNIFORM,
     why_biased=_bounds_move,
 )
+
+
+@_uniform("low", name="uniform, lower bound", equation="1/(b − a)")
 def uniform_low(value: Tensor, low: Tensor, high: Tensor) -> Tensor:
     """``1/(b − a)``, whatever the outcome."""
     return 1 / (high - low) + torch.zeros_like(value)
 
 
-@register_eligibility(
-    Uniform,
-    "high",
-    name="uniform, upper bound",
-    equation="−1/(b − a)",
-    reference="derived from 1/(b − a)",
-    symbols=_UNIFORM,
-    why_biased=_bounds_move,
-)
+@_uniform("high", name="uniform, upper bound", equation="−1/(b − a)")
 def uniform_high(value: Tensor, low: Tensor, high: Tensor) -> Tensor:
     """``−1/(b − a)``, whatever the outcome."""
     return -uniform_low(value, low, high)
 
 
-@register_eligibility(
-    Pareto,
-    "scale",
-    name="Pareto, scale",
-    equation="α/s",
-    reference="derived from α s^α y^(−α−1)",
-    symbols=_PARETO,
-    why_biased=_end_moves,
+_pareto = partial(
+    register_eligibility, Pareto, reference="derived from α s^α y^(−α−1)", symbols=_PARETO
 )
+
+
+@_pareto("scale", name="Pareto, scale", equation="α/s", why_biased=_end_moves)
 def pareto_scale(value: Tensor, scale: Tensor, alpha: Tensor) -> Tensor:
     """``α/s``, whatever the outcome."""
     return alpha / scale + torch.zeros_like(value)
 
 
-@register_eligibility(
-    Pareto,
+@_pareto(
     "alpha",
     name="Pareto, exponent",
     equation="1/α + ln(s/y)",
-    reference="derived from α s^α y^(−α−1)",
-    symbols=_PARETO,
     terms=lambda value, scale, alpha: {"1/α": 1 / alpha, "ln(s/y)": log_ratio(scale, value)},
 )
 def pareto_alpha(value: Tensor, scale: Tensor, alpha: Tensor) -> Tensor:
@@ -96,13 +85,15 @@ def pareto_alpha(value: Tensor, scale: Tensor, alpha: Tensor) -> Tensor:
     return 1 / alpha + log_ratio(scale, value)
 
 
-@register_eligibility(
-    GeneralizedPareto,
+_generalized_pareto = partial(
+    register_eligibility, GeneralizedPareto, reference=_GENERALIZED_DENSITY, symbols=_GENERALIZED
+)
+
+
+@_generalized_pareto(
     "loc",
     name="generalised Pareto, location",
     equation="(1 + ξ)/(σ (1 + ξz)), z = (y − μ)/σ",
-    reference=_GENERALIZED_DENSITY,
-    symbols=_GENERALIZED,
     why_biased=_start_moves,
 )
 def generalized_pareto_loc(
@@ -112,13 +103,10 @@ def generalized_pareto_loc(
     return (1 + concentration) / (scale + concentration * (value - loc))
 
 
-@register_eligibility(
-    GeneralizedPareto,
+@_generalized_pareto(
     "scale",
     name="generalised Pareto, scale",
     equation="(z − 1)/(σ (1 + ξz)), z = (y − μ)/σ",
-    reference=_GENERALIZED_DENSITY,
-    symbols=_GENERALIZED,
     why_biased=_upper_end_moves,
 )
 def generalized_pareto_scale(
@@ -129,13 +117,10 @@ def generalized_pareto_scale(
     return (difference - scale) / (scale + concentration * difference) / scale
 
 
-@register_eligibility(
-    GeneralizedPareto,
+@_generalized_pareto(
     "concentration",
     name="generalised Pareto, concentration",
     equation="ln(1 + ξz)/ξ² − (1 + 1/ξ) z/(1 + ξz), z = (y − μ)/σ; z²/2 − z at ξ = 0",
-    reference=_GENERALIZED_DENSITY,
-    symbols=_GENERALIZED,
     why_biased=_upper_end_moves,
 )
 def generalized_pareto_concentration(

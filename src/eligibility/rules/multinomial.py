@@ -61,12 +61,13 @@ def terms_weights(value: Tensor, probs: Tensor) -> dict[str, Tensor]:
     return {"y_k/w_k": eligibility_ambient(value, probs), "−n/Σw": total + torch.zeros_like(probs)}
 
 
-@_register(
-    FAMILY,
+_register_family = partial(_register, FAMILY, reference=REFERENCE)
+
+
+@_register_family(
     "logits",
     name="multinomial, logits",
     equation="y − n softmax(z)",
-    reference=REFERENCE,
     symbols=_LOGITS,
     terms=terms_logits,
 )
@@ -89,13 +90,8 @@ def eligibility_logits(
     return eligibility_logits_from_probs(value, exponentiate(logits))
 
 
-@_register(
-    FAMILY,
-    "logits",
-    name="multinomial, logits from the weights",
-    equation="y − n w/Σw",
-    reference=REFERENCE,
-    symbols=_WEIGHTS,
+@_register_family(
+    "logits", name="multinomial, logits from the weights", equation="y − n w/Σw", symbols=_WEIGHTS
 )
 def eligibility_logits_from_probs(
     value: Num[Tensor, "*#batch K"], probs: Float[Tensor, "*#batch K"]
@@ -106,12 +102,10 @@ def eligibility_logits_from_probs(
     return value * (sum_of_others(probs) / total) - others * (probs / total)
 
 
-@_register(
-    FAMILY,
+@_register_family(
     "probs",
     name="multinomial, unnormalised weights",
     equation="y_k/w_k − n/Σw",
-    reference=REFERENCE,
     symbols=_WEIGHTS,
     terms=terms_weights,
     coordinates="weights",
@@ -143,12 +137,10 @@ def eligibility_weights(
     return own - others / total
 
 
-@_register(
-    FAMILY,
+@_register_family(
     "probs",
     name="multinomial, ambient coordinates",
     equation="y_k/w_k",
-    reference=REFERENCE,
     symbols=_WEIGHTS,
     coordinates="ambient",
 )
@@ -173,12 +165,10 @@ def eligibility_ambient(
     return torch.where(value == 0, torch.zeros_like(probs), value / probs)
 
 
-@_register(
-    FAMILY,
+@_register_family(
     "probs",
     name="multinomial, K − 1 free probabilities",
     equation="y_k/w_k − y_K/w_K",
-    reference=REFERENCE,
     symbols=_WEIGHTS,
     coordinates="free",
 )
@@ -204,12 +194,10 @@ def eligibility_free(
     return ambient[..., :-1] - ambient[..., -1:]
 
 
-@_register(
-    FAMILY,
+@_register_family(
     "probs",
     name="multinomial, along the simplex",
     equation="y_k/w_k − mean_j(y_j/w_j)",
-    reference=REFERENCE,
     symbols=_WEIGHTS,
     coordinates="tangent",
 )

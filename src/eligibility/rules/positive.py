@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 from torch.distributions import (
@@ -44,13 +46,13 @@ def exponential_rate(value: Tensor, rate: Tensor) -> Tensor:
     return 1 / rate - value
 
 
-@register_eligibility(
-    Gamma,
+_gamma = partial(register_eligibility, Gamma, reference=_GAMMA, symbols=_SHAPE_RATE)
+
+
+@_gamma(
     "concentration",
     name="gamma, concentration",
     equation="ln β − ψ(α) + ln y",
-    reference=_GAMMA,
-    symbols=_SHAPE_RATE,
     terms=lambda value, concentration, rate: {
         "ln β": rate.log(),
         "−ψ(α)": -torch.digamma(concentration),
@@ -62,13 +64,10 @@ def gamma_concentration(value: Tensor, concentration: Tensor, rate: Tensor) -> T
     return _log_to_one(value, rate, concentration) + digamma_gap(concentration)
 
 
-@register_eligibility(
-    Gamma,
+@_gamma(
     "rate",
     name="gamma, rate",
     equation="α/β − y",
-    reference=_GAMMA,
-    symbols=_SHAPE_RATE,
     terms=lambda value, concentration, rate: {"α/β": concentration / rate, "−y": -value},
 )
 def gamma_rate(value: Tensor, concentration: Tensor, rate: Tensor) -> Tensor:
@@ -93,13 +92,15 @@ def chi2_df(value: Tensor, df: Tensor) -> Tensor:
     return 0.5 * (log_ratio(value, df) + digamma_gap(df / 2))
 
 
-@register_eligibility(
-    InverseGamma,
+_inverse_gamma = partial(
+    register_eligibility, InverseGamma, reference="a gamma in 1/y", symbols=_SHAPE_RATE
+)
+
+
+@_inverse_gamma(
     "concentration",
     name="inverse gamma, concentration",
     equation="ln β − ψ(α) − ln y",
-    reference="a gamma in 1/y",
-    symbols=_SHAPE_RATE,
     terms=lambda value, concentration, rate: {
         "ln β": rate.log(),
         "−ψ(α)": -torch.digamma(concentration),
@@ -111,13 +112,10 @@ def inverse_gamma_concentration(value: Tensor, concentration: Tensor, rate: Tens
     return digamma_gap(concentration) - _log_to_one(value, concentration, rate)
 
 
-@register_eligibility(
-    InverseGamma,
+@_inverse_gamma(
     "rate",
     name="inverse gamma, rate",
     equation="α/β − 1/y",
-    reference="a gamma in 1/y",
-    symbols=_SHAPE_RATE,
     terms=lambda value, concentration, rate: {"α/β": concentration / rate, "−1/y": -1 / value},
 )
 def inverse_gamma_rate(value: Tensor, concentration: Tensor, rate: Tensor) -> Tensor:
@@ -125,13 +123,18 @@ def inverse_gamma_rate(value: Tensor, concentration: Tensor, rate: Tensor) -> Te
     return concentration / rate - 1 / value
 
 
-@register_eligibility(
+_fisher_snedecor = partial(
+    register_eligibility,
     FisherSnedecor,
+    reference="derived from x^(d₁/2−1) (d₁/d₂)^(d₁/2) (1 + d₁x/d₂)^(−(d₁+d₂)/2)/B(d₁/2, d₂/2)",
+    symbols=_FISHER,
+)
+
+
+@_fisher_snedecor(
     "df1",
     name="F, first degrees of freedom",
     equation="½[ln r + 1 − r + ψ̃(d₁/2) − ψ̃((d₁+d₂)/2)], r = x(d₁+d₂)/(d₁x+d₂), ψ̃ = ln − ψ",
-    reference="derived from x^(d₁/2−1) (d₁/d₂)^(d₁/2) (1 + d₁x/d₂)^(−(d₁+d₂)/2)/B(d₁/2, d₂/2)",
-    symbols=_FISHER,
 )
 def fisher_snedecor_df1(value: Tensor, df1: Tensor, df2: Tensor) -> Tensor:
     """``½[gap of digammas − g(r − 1)]``, g(t) = t − ln(1 + t), r − 1 = d₂(x − 1)/(d₁x + d₂)."""
@@ -140,13 +143,10 @@ def fisher_snedecor_df1(value: Tensor, df1: Tensor, df2: Tensor) -> Tensor:
     return 0.5 * (digamma_gap(df1 / 2, df2 / 2) - _gap((value - 1) / (ratio * value + 1), below))
 
 
-@register_eligibility(
-    FisherSnedecor,
+@_fisher_snedecor(
     "df2",
     name="F, second degrees of freedom",
     equation="½[ln r + 1 − r + ψ̃(d₂/2) − ψ̃((d₁+d₂)/2)], r = (d₁+d₂)/(d₁x+d₂), ψ̃ = ln − ψ",
-    reference="derived from x^(d₁/2−1) (d₁/d₂)^(d₁/2) (1 + d₁x/d₂)^(−(d₁+d₂)/2)/B(d₁/2, d₂/2)",
-    symbols=_FISHER,
 )
 def fisher_snedecor_df2(value: Tensor, df1: Tensor, df2: Tensor) -> Tensor:
     """The first one of 1/x with the degrees of freedom exchanged."""
@@ -161,13 +161,18 @@ def _gap(excess: Tensor, logarithm: Tensor) -> Tensor:
     return torch.where(excess > -0.6, near, excess - logarithm)
 
 
-@register_eligibility(
+_weibull = partial(
+    register_eligibility,
     Weibull,
+    reference="derived from (k/λ)(y/λ)^(k−1) e^(−t)",
+    symbols=_WEIBULL,
+)
+
+
+@_weibull(
     "scale",
     name="Weibull, scale",
     equation="(k/λ)(t − 1), t = (y/λ)^k",
-    reference="derived from (k/λ)(y/λ)^(k−1) e^(−t)",
-    symbols=_WEIBULL,
     terms=lambda value, scale, concentration: {
         "k t/λ": concentration / scale * (value / scale) ** concentration,
         "−k/λ": -concentration / scale,
@@ -178,13 +183,10 @@ def weibull_scale(value: Tensor, scale: Tensor, concentration: Tensor) -> Tensor
     return torch.expm1(concentration * log_ratio(value, scale)) * (concentration / scale)
 
 
-@register_eligibility(
-    Weibull,
+@_weibull(
     "concentration",
     name="Weibull, concentration",
     equation="1/k + ln(y/λ)(1 − t), t = (y/λ)^k",
-    reference="derived from (k/λ)(y/λ)^(k−1) e^(−t)",
-    symbols=_WEIBULL,
     terms=lambda value, scale, concentration: {
         "1/k": 1 / concentration,
         "ln(y/λ)(1 − t)": (value / scale).log() * (1 - (value / scale) ** concentration),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 from torch.distributions import Dirichlet, LogisticNormal
@@ -33,26 +35,25 @@ def dirichlet_concentration(value: Tensor, concentration: Tensor) -> Tensor:
     return log_less_mean(value, concentration, sum_of_others(concentration))
 
 
-@register_eligibility(
-    LogisticNormal,
+_logistic_normal = partial(
+    register_eligibility, LogisticNormal, reference=_IN_STICKS, symbols=_LOGISTIC_NORMAL
+)
+
+
+@_logistic_normal(
     "loc",
     name="logistic-normal, mean",
     equation="(x − μ)/σ², x_k = ln((K − k) y_k/Σ_{j>k} y_j), k < K",
-    reference=_IN_STICKS,
-    symbols=_LOGISTIC_NORMAL,
 )
 def logistic_normal_loc(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     """``(x − μ)/σ²`` in the coordinates x of torch's stick-breaking transform."""
     return normal_loc(unbreak_stick(value), loc, scale)
 
 
-@register_eligibility(
-    LogisticNormal,
+@_logistic_normal(
     "scale",
     name="logistic-normal, standard deviation",
     equation="((x − μ)² − σ²)/σ³, x_k = ln((K − k) y_k/Σ_{j>k} y_j), k < K",
-    reference=_IN_STICKS,
-    symbols=_LOGISTIC_NORMAL,
 )
 def logistic_normal_scale(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     """``((x − μ)² − σ²)/σ³`` in the coordinates x of torch's stick-breaking transform."""

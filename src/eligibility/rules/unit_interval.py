@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 from torch.distributions import Beta, ContinuousBernoulli, Kumaraswamy
@@ -15,13 +17,13 @@ _KUMARASWAMY = {"y": "value", "a": "concentration1", "b": "concentration0"}
 _CONTINUOUS = "Loaiza-Ganem & Cunningham 2019; exponential family: y − E[y]"
 
 
-@register_eligibility(
-    Beta,
+_beta = partial(register_eligibility, Beta, reference=_BETA, symbols=_BETA_SYMBOLS)
+
+
+@_beta(
     "concentration1",
     name="beta, concentration of 1",
     equation="ln y − ψ(α) + ψ(α + β)",
-    reference=_BETA,
-    symbols=_BETA_SYMBOLS,
     terms=lambda value, concentration1, concentration0: {
         "ln y": value.log(),
         "−ψ(α)": -torch.digamma(concentration1),
@@ -33,13 +35,10 @@ def beta_concentration1(value: Tensor, concentration1: Tensor, concentration0: T
     return log_less_mean(value, concentration1, concentration0)
 
 
-@register_eligibility(
-    Beta,
+@_beta(
     "concentration0",
     name="beta, concentration of 0",
     equation="ln(1 − y) − ψ(β) + ψ(α + β)",
-    reference=_BETA,
-    symbols=_BETA_SYMBOLS,
     terms=lambda value, concentration1, concentration0: {
         "ln(1 − y)": torch.log1p(-value),
         "−ψ(β)": -torch.digamma(concentration0),
@@ -60,13 +59,18 @@ def log_less_mean(value: Tensor, own: Tensor, others: Tensor) -> Tensor:
     return logarithm + digamma_gap(own, others)
 
 
-@register_eligibility(
+_kumaraswamy = partial(
+    register_eligibility,
     Kumaraswamy,
+    reference="derived from a b y^(a−1) (1 − yᵃ)^(b−1)",
+    symbols=_KUMARASWAMY,
+)
+
+
+@_kumaraswamy(
     "concentration1",
     name="Kumaraswamy, concentration of 1",
     equation="1/a + ln y − (b − 1) yᵃ ln y/(1 − yᵃ)",
-    reference="derived from a b y^(a−1) (1 − yᵃ)^(b−1)",
-    symbols=_KUMARASWAMY,
     terms=lambda value, concentration1, concentration0: {
         "1/a": 1 / concentration1,
         "ln y": value.log(),
@@ -86,13 +90,10 @@ def kumaraswamy_concentration1(
     return (concentration0 * weight - bose_mean(v)) / concentration1
 
 
-@register_eligibility(
-    Kumaraswamy,
+@_kumaraswamy(
     "concentration0",
     name="Kumaraswamy, concentration of 0",
     equation="1/b + ln(1 − yᵃ)",
-    reference="derived from a b y^(a−1) (1 − yᵃ)^(b−1)",
-    symbols=_KUMARASWAMY,
     terms=lambda value, concentration1, concentration0: {
         "1/b": 1 / concentration0,
         "ln(1 − yᵃ)": _log1m_power(value, concentration1),
@@ -111,12 +112,13 @@ def _log1m_power(value: Tensor, exponent: Tensor) -> Tensor:
     return torch.where(v > -0.7, (-torch.expm1(v)).log(), torch.log1p(-torch.exp(v)))
 
 
-@register_eligibility(
-    ContinuousBernoulli,
+_continuous_bernoulli = partial(register_eligibility, ContinuousBernoulli, reference=_CONTINUOUS)
+
+
+@_continuous_bernoulli(
     "logits",
     name="continuous Bernoulli, log-odds",
     equation="y − (1/(1 − e^−l) − 1/l)",
-    reference=_CONTINUOUS,
     symbols={"y": "value", "l": "logits"},
     terms=lambda value, logits: {
         "y": value + torch.zeros_like(logits),
@@ -132,12 +134,10 @@ def continuous_bernoulli_logits(value: Tensor, logits: Tensor) -> Tensor:
     return torch.where(logits.abs() < 3, middle, ends)
 
 
-@register_eligibility(
-    ContinuousBernoulli,
+@_continuous_bernoulli(
     "logits",
     name="continuous Bernoulli, log-odds from the parameter p",
     equation="y − E[y], l = ln(p/(1 − p))",
-    reference=_CONTINUOUS,
     symbols={"y": "value", "p": "probs"},
 )
 def continuous_bernoulli_logits_from_probs(value: Tensor, probs: Tensor) -> Tensor:
@@ -145,12 +145,10 @@ def continuous_bernoulli_logits_from_probs(value: Tensor, probs: Tensor) -> Tens
     return continuous_bernoulli_logits(value, logit(probs))
 
 
-@register_eligibility(
-    ContinuousBernoulli,
+@_continuous_bernoulli(
     "probs",
     name="continuous Bernoulli, parameter p",
     equation="(y − E[y])/(p (1 − p))",
-    reference=_CONTINUOUS,
     symbols={"y": "value", "p": "probs"},
     terms=lambda value, probs: {
         "y/(p (1 − p))": value / (probs * (1 - probs)),
@@ -162,12 +160,10 @@ def continuous_bernoulli_probs(value: Tensor, probs: Tensor) -> Tensor:
     return continuous_bernoulli_logits_from_probs(value, probs) / probs / (1 - probs)
 
 
-@register_eligibility(
-    ContinuousBernoulli,
+@_continuous_bernoulli(
     "probs",
     name="continuous Bernoulli, parameter p from the log-odds",
     equation="(y − E[y])/(p (1 − p)), p = σ(l)",
-    reference=_CONTINUOUS,
     symbols={"y": "value", "l": "logits"},
 )
 def continuous_bernoulli_probs_from_logits(value: Tensor, logits: Tensor) -> Tensor:
