@@ -73,6 +73,19 @@ def check_floating(tensor: Any, name: str) -> None:
         )
 
 
+def is_usual_logits(tensor: object) -> bool:
+    """Whether `check_floating`, `check_categories` and `check_local` find nothing to say."""
+    return (
+        type(tensor) in TENSOR_TYPES
+        and isinstance(tensor, Tensor)
+        and tensor.dtype in _FLOATING
+        and tensor.layout is torch.strided
+        and not tensor.is_nested
+        and tensor.ndim > 0
+        and tensor.shape[-1] > 0
+    )
+
+
 def check_local(tensor: Tensor, name: str) -> None:
     """Raise for a ``DTensor``, whose numbers are shared between processes."""
     # Its module is large, and not imported to ask.

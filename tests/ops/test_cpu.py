@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
 import multiprocessing
 import shutil
+import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import Tensor
 
 import eligibility as el
+from eligibility import ops
 from eligibility.errors import InvalidValueError
 from eligibility.ops import _backend, _cpu, _plain
 
@@ -70,6 +74,21 @@ def test_library_was_built_where_a_compiler_is_there() -> None:
     assert _cpu.is_built()
     assert _cpu.INSTRUCTION_SETS[0] == "portable"
     assert _cpu.INSTRUCTION_SETS[-1] in _backend.describe()["cpu"]
+
+
+def test_a_library_from_other_sources_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    fields = _cpu.Task._fields
+    for known, is_used in ((fields, True), (fields[:-1], False), (fields[::-1], False)):
+        library = SimpleNamespace(FIELDS=known, INSTRUCTION_SETS=("portable",))
+        monkeypatch.setattr(ops, "_rows", library, raising=False)
+        monkeypatch.setitem(sys.modules, "eligibility.ops._rows", library)
+        spec = importlib.util.spec_from_file_location("another_cpu", _cpu.__file__)
+        assert spec is not None
+        assert spec.loader is not None
+        another = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(another)
+        assert another.is_built() is is_used
+        assert (("portable",) if is_used else ()) == another.INSTRUCTION_SETS
 
 
 @needs_library

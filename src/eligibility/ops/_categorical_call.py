@@ -10,7 +10,7 @@ from torch import Tensor
 
 from eligibility.arguments import check_tensors
 from eligibility.errors import InvalidTypeError
-from eligibility.ops import _cpu, _fused_rows, _plain
+from eligibility.ops import _cpu, _fused_rows, _plain, _triton
 from eligibility.ops._triton import Rows
 from eligibility.scalars import check_index, check_numbers
 from eligibility.shapes import (
@@ -24,6 +24,7 @@ from eligibility.shapes import (
     check_mask_rows,
     check_not_negative,
     check_shape,
+    is_usual_logits,
 )
 
 
@@ -60,17 +61,17 @@ class CategoricalCall:
     ) -> CategoricalCall:
         """Raise for what does not fit together; what serves the rows checks the actions' range."""
         check_logits_arguments(logits, mask, temperature, softcap)
-        check_index(ignore_index, "ignore_index")
         check_tensors(logits, "logits", action=action, counts=counts)
         kept = None
-        if action is not None:
-            _check_chosen_once(counts)
-            _check_action_shape(action, logits.shape[:-1])
-            if ignore_index is not None:
-                kept = action != ignore_index
-                action = torch.where(kept, action, 0)
-        else:
+        if action is None:
             _check_counts(counts, logits, ignore_index)
+        else:
+            if action.shape != logits.shape[:-1] or counts is not None:
+                _check_action(action, counts, logits.shape[:-1])
+            if ignore_index is not None:
+                check_index(ignore_index, "ignore_index")
+                kept = torch.ne(action, ignore_index)
+                action = torch.where(kept, action, 0)
         return cls(logits, action, counts, mask, kept, temperature, softcap)
 
     @property
@@ -78,11 +79,11 @@ class CategoricalCall:
         """One number for each sample of each row."""
         return self.raw.shape[:-1] if self.action is None else self.action.shape
 
-    @property
-    def is_native(self) -> bool:
-        """Whether the native kernel can take the call: there is something to take."""
-        tensors = (self.action, self.counts, self.mask, self.kept)
-        return self.shape.numel() > 0 and _cpu.serves(self.raw, *tensors)
+    def is_native(self, *columns: Tensor | None) -> bool:
+        """Whether the native kernel can take the call, and these: there is something to take."""
+        if self.raw.numel() == 0 or (self.action is not None and self.action.numel() == 0):
+            return False
+        return _cpu.serves(self.raw, self.action, self.counts, self.mask, self.kept, *columns)
 
     @property
     def logits(self) -> Tensor:
@@ -103,7 +104,9 @@ class CategoricalCall:
 
     def rows(self) -> int:
         """How many samples are not ignored; 1 for none, whose sum is 0. It reads numbers."""
-        return max(1, self.shape.numel() if self.kept is None else int(self.kept.sum()))
+        if self.kept is not None:
+            return max(1, int(self.kept.sum()))
+        return max(1, (self.raw.shape[:-1] if self.action is None else self.action.shape).numel())
 
     def chosen(self, log_probs: Tensor) -> Tensor:
         """The log-probability of what was chosen, from those of all categories."""
@@ -124,9 +127,10 @@ class CategoricalCall:
     @property
     def is_fusable(self) -> bool:
         """Whether the Triton kernels can take the call: they know one action for each row."""
-        if self.counts is not None or self.shape != self.raw.shape[:-1] or not self.shape.numel():
+        if not _triton.serves(self.raw) or self.counts is not None:
             return False
-        return _fused_rows.serves(self.raw)
+        is_single = self.shape == self.raw.shape[:-1] and self.shape.numel() > 0
+        return is_single and _fused_rows.serves(self.raw)
 
     @property
     def fused(self) -> _fused_rows.RowStatistics | None:
@@ -192,12 +196,14 @@ def check_logits_arguments(
     name: str = "logits",
 ) -> None:
     """Raise for logits, a mask, a temperature or a soft-cap that do not fit together."""
-    check_floating(logits, name)
-    check_categories(logits, name)
-    check_local(logits, name)
+    if not is_usual_logits(logits):
+        check_floating(logits, name)
+        check_categories(logits, name)
+        check_local(logits, name)
     if mask is not None:
         check_tensors(logits, name, mask=mask)
-        check_mask(mask, logits, of=name)
+        if mask.shape != logits.shape:
+            check_mask(mask, logits, of=name)
     check_numbers(temperature=temperature, softcap=softcap)
 
 
@@ -208,14 +214,11 @@ def shaped_logits(logits: Tensor, temperature: float, softcap: float | None) -> 
     return logits if temperature == 1.0 else _plain.cooled(logits, temperature)
 
 
-def _check_chosen_once(counts: Tensor | None) -> None:
+def _check_action(action: Tensor, counts: Tensor | None, batch: torch.Size) -> None:
     if counts is not None:
         raise InvalidTypeError(
             "`counts`", "both counts and an action", "either", "pass None for the action"
         )
-
-
-def _check_action_shape(action: Tensor, batch: torch.Size) -> None:
     own = action.ndim - len(batch)
     if own < 0 or action.shape[own:] != batch:
         why = "one index for each row of logits; axes for samples may stand in front"

@@ -25,8 +25,53 @@ try:
 except ImportError:  # not built, or by sources too old to be a module
     _library = None
 else:
-    _library = _built if getattr(_built, "INTERFACE", 0) == 5 else None  # of native/module.cpp
+    _library = _built
 
+
+class Task(NamedTuple):
+    """A ``row_task``, as `native/row_task.h` explains it: its fields in their order.
+
+    The library says what its own are; one that was built from other sources is not called.
+    """
+
+    logits: Tensor
+    action: Tensor | None
+    uniform: Tensor | None
+    counts: Tensor | None
+    mask: Tensor | None
+    advantage: Tensor | None
+    weight: Tensor | None
+    bonus: Tensor | None
+    normalizer: Tensor | None
+    old: Tensor | None
+    reference: Tensor | None
+    log_prob: Tensor | None
+    entropy: Tensor | None
+    log_normalizer: Tensor | None
+    loss: Tensor | None
+    gradient: Tensor | None
+    scale_advantage: float
+    scale_bonus: float
+    scale_square: float
+    scale_reference: float
+    clip_low: float
+    clip_high: float
+    temperature: float
+    softcap: float
+    rows: int
+    categories: int
+    samples: int
+    sample_stride: int
+    logits_stride: int
+    counts_stride: int
+    mask_stride: int
+    gradient_stride: int
+    kl_estimator: int
+    stream: int
+
+
+if _library is not None and getattr(_library, "FIELDS", None) != Task._fields:
+    _library = None
 INSTRUCTION_SETS: tuple[str, ...] = () if _library is None else _library.INSTRUCTION_SETS
 
 # The number by which the library knows a dtype of logits, and the dtype it computes in.
@@ -94,10 +139,12 @@ def knows(logits: Tensor) -> bool:
 
 def serves(logits: Tensor, *others: Tensor | None) -> bool:
     """Whether this backend can take ``logits``, and the address of each of the tensors."""
-    if not (knows(logits) and is_plain(logits)):
+    if not knows(logits):
         return False
-    for part in others:  # noqa: SIM110  # a generator takes longer than all that it asks
-        if not (part is None or is_plain(part)):
+    for part in (logits, *others):  # `is_plain` of each, in one call
+        if part is not None and not (
+            type(part) in TENSOR_TYPES and part.is_cpu and not part.is_neg()
+        ):
             return False
     return True
 
@@ -142,7 +189,9 @@ def run(
     Raises:
         InvalidValueError: An action is out of range, or a count is negative.
     """
-    logits, loss = _rows_of(task.logits), loss or Loss()
+    logits, loss = task.logits, loss or Loss()
+    if logits.stride(-1) != 1:
+        logits = _rows_of(logits)
     rows, categories = logits.shape
     dtype = column_dtype(logits)
     action, counts, mask = task.action, task.counts, task.mask
@@ -151,9 +200,10 @@ def run(
         action = _as(action, torch.int64)
         samples = action.shape[0] if action.ndim == 2 else 1
     elif counts is not None:
-        counts, samples = _rows_of(_as_rows(counts, dtype)), 1
+        counts, samples = _rows_of(counts.to(dtype)), 1
     if mask is not None:
-        mask = _rows_of(mask.expand(rows, categories))
+        mask = mask.expand(rows, categories)
+        mask = mask if mask.stride(-1) == 1 else _rows_of(mask)
     if gradient and out is None:
         out = memory.empty_like(logits)
     results = Results(
@@ -169,30 +219,47 @@ def run(
         if results.value is not None:
             results.value.zero_()
         return results
-    columns = (loss.advantage, loss.weight, loss.bonus, loss.normalizer, loss.old, loss.reference)
-    arguments = (
-        logits,
-        action,
-        task.uniform,
-        counts,
-        mask,
-        *(None if column is None else _as(column, dtype) for column in columns),
-        results.log_prob,
-        results.entropy,
-        results.log_normalizer,
-        results.loss,
-        out,
-        *(loss.scale_advantage, loss.scale_bonus, loss.scale_square, loss.scale_reference),
-        *loss.clip,
-        task.temperature,
-        task.softcap or 0.0,
-        *(rows, categories, samples, rows),
-        *(0 if tensor is None else tensor.stride(0) for tensor in (logits, counts, mask, out)),
-        loss.kl_estimator,
-        out is not None and out is not task.logits and out.nbytes >= _LARGE,
+    advantage, weight, bonus, normalizer, old, reference = [
+        None if column is None else _as(column, dtype) for column in loss[:6]
+    ]
+    given = Task(
+        logits=logits,
+        action=action,
+        uniform=task.uniform,
+        counts=counts,
+        mask=mask,
+        advantage=advantage,
+        weight=weight,
+        bonus=bonus,
+        normalizer=normalizer,
+        old=old,
+        reference=reference,
+        log_prob=results.log_prob,
+        entropy=results.entropy,
+        log_normalizer=results.log_normalizer,
+        loss=results.loss,
+        gradient=out,
+        scale_advantage=loss.scale_advantage,
+        scale_bonus=loss.scale_bonus,
+        scale_square=loss.scale_square,
+        scale_reference=loss.scale_reference,
+        clip_low=loss.clip[0],
+        clip_high=loss.clip[1],
+        temperature=task.temperature,
+        softcap=task.softcap or 0.0,
+        rows=rows,
+        categories=categories,
+        samples=samples,
+        sample_stride=rows,
+        logits_stride=logits.stride(0),
+        counts_stride=0 if counts is None else counts.stride(0),
+        mask_stride=0 if mask is None else mask.stride(0),
+        gradient_stride=0 if out is None else out.stride(0),
+        kl_estimator=loss.kl_estimator,
+        stream=out is not None and out is not task.logits and out.nbytes >= _LARGE,
     )
     try:
-        refused, impossible = _in_threads(logits, results.value, arguments)
+        refused, impossible = _in_threads(given, results.value)
     except (RuntimeError, ValueError) as error:
         raise _without_memory() from error
     if refused >= 0:
@@ -307,22 +374,20 @@ def linear_loss(
     )
 
 
-def _in_threads(
-    logits: Tensor, value: Tensor | None, arguments: tuple[object, ...]
-) -> tuple[int, int]:
+def _in_threads(task: Task, value: Tensor | None) -> tuple[int, int]:
     """Run the library; the first row refused and the first impossible one, −1 for none."""
     library = _library
     assert library is not None  # the caller asked `serves`
-    rows, categories = logits.shape
-    kind = (_DTYPES[logits.dtype], _instruction_set(categories))
-    threads = min(torch.get_num_threads(), rows, rows * categories // _ELEMENTS_PER_THREAD)
+    rows, size = task.rows, task.rows * task.categories
+    kind = (_DTYPES[task.logits.dtype], _instruction_set(task.categories))
+    threads = min(torch.get_num_threads(), rows, size // _ELEMENTS_PER_THREAD)
     if threads <= 1:
-        return library.run(*kind, 0, rows, value, *arguments) or (-1, -1)
+        return library.run(*kind, 0, rows, value, *task) or (-1, -1)
     bounds = [rows * thread // threads for thread in range(threads + 1)]
     values = [None if value is None else torch.empty_like(value) for _ in range(threads)]
 
     def part(start: int, stop: int, value: Tensor | None) -> tuple[int, int]:
-        return library.run(*kind, start, stop, value, *arguments) or (-1, -1)
+        return library.run(*kind, start, stop, value, *task) or (-1, -1)
 
     found = list(_threads(threads).map(part, bounds[:-1], bounds[1:], values))
     if value is not None:
@@ -365,10 +430,6 @@ def _rows_of(tensor: Tensor) -> Tensor:
 def _as(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     """``tensor`` itself if it fits: a conversion that does nothing takes a microsecond too."""
     return (tensor if tensor.dtype is dtype else tensor.to(dtype)).contiguous()
-
-
-def _as_rows(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    return tensor if tensor.dtype is dtype else tensor.to(dtype)
 
 
 def _instruction_set(categories: int) -> int:

@@ -28,9 +28,10 @@ class RowStatistics(NamedTuple):
 
 def serves(logits: Tensor) -> bool:
     """Whether the kernels can take ``logits``: nothing traces, transforms or moves them."""
+    if not _triton.serves(logits):
+        return False
     # torch asks the same of itself before every operation; there is no public name.
-    is_moving = forward_ad._current_level >= 0
-    return _triton.serves(logits) and not is_moving and are_values_readable(logits)
+    return forward_ad._current_level < 0 and are_values_readable(logits)
 
 
 def serves_constant(reference: Tensor) -> bool:

@@ -34,7 +34,7 @@ def backend_of(loss: PolicyLoss, at_any_size: bool) -> Backend | None:
         return native if _cpu.knows(call.raw) and call.shape.numel() > 0 else None
     if not (at_any_size or _backend.pays(call.raw, one_pass=True)):
         return None
-    if call.is_native and _cpu.serves(call.raw, *loss.objective.tensors):
+    if call.is_native(*loss.objective[:4]):
         return native
     is_bare = call.temperature == 1.0 and call.softcap is None
     is_single = call.action is not None and call.shape == call.raw.shape[:-1]
@@ -45,18 +45,21 @@ def native(loss: PolicyLoss, out: Tensor | None) -> tuple[Tensor, Tensor]:
     """By the kernel in C++: any loss but the exact KL."""
     call, objective = loss.call, loss.objective
     scale = 1.0 / call.rows() if loss.reduction == "mean" else 1.0
-    weight, kept, reference = objective.token_weight, call.kept, objective.ref_log_prob
-    if kept is not None:
-        weight = kept if weight is None else torch.where(kept, weight, 0.0)
+    if call.kept is not None:
+        weight = objective.token_weight
+        weight = call.kept if weight is None else torch.where(call.kept, weight, 0.0)
+        objective = objective._replace(token_weight=weight)
+    if objective.advantage.ndim != 1:
+        objective = objective.flattened()
     low, high = objective.clip
     task = task_of(call)
     found = _cpu.run(
         task,
         Loss(
-            advantage=_column(objective.advantage),
-            weight=_column(weight),
-            old=_column(objective.old_log_prob),
-            reference=None if objective.kl_coef == 0.0 else _column(reference),
+            advantage=objective.advantage,
+            weight=objective.token_weight,
+            old=objective.old_log_prob,
+            reference=None if objective.kl_coef == 0.0 else objective.ref_log_prob,
             scale_advantage=-scale,
             scale_bonus=-scale * objective.entropy_coef,
             scale_square=scale * objective.z_loss_coef,
@@ -69,10 +72,10 @@ def native(loss: PolicyLoss, out: Tensor | None) -> tuple[Tensor, Tensor]:
         out=None if out is None else out.view(task.logits.shape),
     )
     if found.impossible:
-        call.explain_impossible(call.counting(objective.token_weight))
+        call.explain_impossible(call.counting(loss.objective.token_weight))
     assert found.value is not None  # both were asked for
     assert found.gradient is not None
-    return found.value, _shaped(found.gradient, call.raw)
+    return found.value, found.gradient.view(call.raw.shape)
 
 
 def triton(loss: PolicyLoss, out: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -91,7 +94,7 @@ def triton(loss: PolicyLoss, out: Tensor | None) -> tuple[Tensor, Tensor]:
     call.check_possible(results.log_prob.reshape(call.shape), counts)
     assert results.gradient is not None  # it was asked for
     value = results.loss.sum(dtype=torch.float64).to(torch.float32)
-    return value, _shaped(results.gradient, call.raw)
+    return value, results.gradient.view(call.raw.shape)
 
 
 def plain(loss: PolicyLoss, out: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -122,13 +125,9 @@ def plain(loss: PolicyLoss, out: Tensor | None) -> tuple[Tensor, Tensor]:
     )
     call.check_possible(log_prob.reshape(call.shape), counts)
     value = _plain.objective(slopes[0], log_prob, slopes[1], entropy)
-    return value, _shaped(gradient, call.raw)
+    return value, gradient.view(call.raw.shape)
 
 
 def _column(tensor: Tensor | None) -> Tensor | None:
     """Its numbers in a row; nothing is recorded here, so they need no detaching."""
     return tensor if tensor is None or tensor.ndim == 1 else tensor.reshape(-1)
-
-
-def _shaped(gradient: Tensor, logits: Tensor) -> Tensor:
-    return gradient if gradient.shape == logits.shape else gradient.view(logits.shape)

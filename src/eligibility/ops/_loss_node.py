@@ -30,12 +30,13 @@ _INFINITY = float("inf")
 
 def loss_with_gradient(loss: PolicyLoss, backend: Backend, reuse_logits: bool) -> Tensor:
     """The loss, differentiable in the logits alone, with its gradient taken by ``backend``."""
-    if _backend.is_only_traced():
+    if torch.compiler.is_compiling() and _backend.is_only_traced():
         return traced_loss(loss)
     apply: Any = _LossInPlace.apply if reuse_logits else _Loss.apply
     if backend is native and not reuse_logits:
         apply = _apply_native
-    result: Tensor = apply(loss, backend, *loss.parts()[1])
+    numbers, tensors = loss.parts()
+    result: Tensor = apply(loss, numbers, backend, *tensors)
     return result
 
 
@@ -43,9 +44,11 @@ class _Loss(torch.autograd.Function):
     """The loss; its tensors are arguments so that torch keeps them, and notices their changes."""
 
     @staticmethod
-    def forward(ctx: Any, loss: PolicyLoss, backend: Backend, *tensors: Tensor | None) -> Tensor:
+    def forward(
+        ctx: Any, loss: PolicyLoss, numbers: Any, backend: Backend, *tensors: Tensor | None
+    ) -> Tensor:
         ctx.save_for_backward(*tensors)
-        ctx.numbers, ctx.backend = loss.parts()[0], backend
+        ctx.numbers, ctx.backend = numbers, backend
         value, ctx.gradient = backend(loss, None)
         return value
 
@@ -60,7 +63,7 @@ class _Loss(torch.autograd.Function):
             if gradient is None:
                 gradient = ctx.backend(rebuilt(ctx.numbers, ctx.saved_tensors), None)[1]
             _scale(gradient, upstream)
-        return (None, None, gradient, *_NOTHING_BEHIND)
+        return (None, None, None, gradient, *_NOTHING_BEHIND)
 
 
 _apply_native = _backend.direct(_Loss)
@@ -71,7 +74,7 @@ class _LossInPlace(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, loss: PolicyLoss, backend: Backend, logits: Tensor, *_: Tensor | None
+        ctx: Any, loss: PolicyLoss, _: Any, backend: Backend, logits: Tensor, *__: Tensor | None
     ) -> Tensor:
         value, ctx.gradient = backend(loss, logits.detach())
         # The kernel writes behind torch's back; so a node that kept the logits for itself raises.
@@ -84,7 +87,7 @@ class _LossInPlace(torch.autograd.Function):
             raise logits_are_gone()
         gradient, ctx.gradient = ctx.gradient, None
         _scale(gradient, upstream)
-        return (None, None, gradient, *_NOTHING_BEHIND)
+        return (None, None, None, gradient, *_NOTHING_BEHIND)
 
 
 _NOTHING_BEHIND = (None,) * 9  # the tensors behind the logits

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -101,28 +101,18 @@ class PolicyObjective(NamedTuple):
     from ``log_prob − ref_log_prob``, or "exact": it is then one of the row's statistics.
     """
 
-    # Of each token, [N] or the shape of the call; `columns` are these.
+    # Of each token, [N] or the shape of the call: the first four.
     advantage: Tensor
     token_weight: Tensor | None = None
     old_log_prob: Tensor | None = None
     ref_log_prob: Tensor | None = None
-    # Of all; `coefficients` are these.
+    # Of all.
     entropy_coef: float = 0.0
     clip: tuple[float, float] = (0.2, 0.2)
     kl_coef: float = 0.0
     kl_estimator: str = "k3"
     z_loss_coef: float = 0.0
     scale: Tensor | float = 1.0  # of every token, for a mean
-
-    @property
-    def columns(self) -> tuple[Tensor | None, ...]:
-        """What it has of each token."""
-        return self[:4]
-
-    @property
-    def coefficients(self) -> tuple[Any, ...]:
-        """What it has of all."""
-        return self[4:]
 
     @property
     def needs_entropy(self) -> bool:
@@ -147,12 +137,12 @@ class PolicyObjective(NamedTuple):
     @property
     def tensors(self) -> tuple[Tensor, ...]:
         """The columns that there are."""
-        return tuple(column for column in self.columns if column is not None)
+        return tuple([column for column in self[:4] if column is not None])
 
     def mapped(self, change: Callable[[Tensor], Tensor]) -> PolicyObjective:
         """The same with its columns changed."""
-        columns = (None if column is None else change(column) for column in self.columns)
-        return PolicyObjective(*columns, *self.coefficients)  # type: ignore[arg-type]  # as they were
+        columns = [None if column is None else change(column) for column in self[:4]]
+        return PolicyObjective(*columns, *self[4:])  # type: ignore[arg-type,call-arg]  # as they were
 
     def flattened(self) -> PolicyObjective:
         """The same with one axis of tokens."""

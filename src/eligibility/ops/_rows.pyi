@@ -1,6 +1,6 @@
 from torch import Tensor
 
-INTERFACE: int
+FIELDS: tuple[str, ...]
 INSTRUCTION_SETS: tuple[str, ...]
 
 def run(*arguments: object) -> tuple[int, int] | None: ...

@@ -35,7 +35,7 @@ def entropies(
     call = CategoricalCall(logits, None, None, mask, None, temperature, softcap)
     if call.fused is not None:
         return call.fused.entropy.reshape(logits.shape[:-1])
-    if _backend.pays(logits, one_pass=True) and call.is_native:
+    if _backend.pays(logits, one_pass=True) and call.is_native():
         result: Tensor = _NativeStatistics.run(call, with_entropy=True)[1]
         return result
     return _plain.entropy(_plain.log_pmf(call.logits, mask))
@@ -57,7 +57,7 @@ def _of_all_rows(call: CategoricalCall, with_entropy: bool) -> tuple[Tensor, Ten
         log_prob, entropy = (part.reshape(call.shape) for part in call.fused[:2])
         return log_prob, entropy if with_entropy else None
     if _backend.pays(call.raw, with_entropy):
-        if call.is_native:
+        if call.is_native():
             log_prob, entropy = _NativeStatistics.run(call, with_entropy)
             return log_prob, entropy
         if call.action is not None and call.action.shape == call.raw.shape[:-1]:

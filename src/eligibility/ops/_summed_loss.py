@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from eligibility.arguments import check_given, check_tensors
+from eligibility.arguments import check_tensors
+from eligibility.errors import InvalidTypeError
 from eligibility.ops._categorical_call import CategoricalCall
 from eligibility.ops._policy_objective import PolicyObjective
 from eligibility.ops._statistics import divergences, statistics
@@ -73,14 +74,17 @@ class PolicyLoss(NamedTuple):
         """Whether the gradient at the logits, and none else, is wanted."""
         if not (torch.is_grad_enabled() and self.call.raw.requires_grad):
             return False
-        return not any(tensor.requires_grad for tensor in self.objective.tensors)
+        for column in self.objective[:4]:  # a generator takes longer
+            if column is not None and column.requires_grad:
+                return False
+        return True
 
     def parts(self) -> tuple[tuple[Any, ...], tuple[Tensor | None, ...]]:
         """Its numbers, and its tensors with the logits in front: what `rebuilt` takes."""
         call, objective = self.call, self.objective
         chosen = (call.raw, call.action, call.counts, call.mask, call.kept)
-        numbers = ((call.temperature, call.softcap), objective.coefficients, self.reduction)
-        return numbers, (*chosen, *objective.columns, self.reference)
+        numbers = ((call.temperature, call.softcap), objective[4:], self.reduction)
+        return numbers, (*chosen, *objective[:4], self.reference)
 
 
 def rebuilt(numbers: tuple[Any, ...], tensors: Sequence[Any]) -> PolicyLoss:
@@ -98,14 +102,13 @@ def _counted(part: Tensor, counts: Tensor | None) -> Tensor:
 
 def checked_objective(call: CategoricalCall, objective: PolicyObjective) -> PolicyObjective:
     """The loss of a row, from columns that fit; what stands in rows that do not count is 0."""
-    advantage, weight, old_log_prob, ref_log_prob = objective.columns
-    check_given(advantage, "advantage", "pass ones to maximise the log-probability itself")
-    given: dict[str, Tensor | None] = {
-        "advantage": advantage,
-        "weight": weight,
-        "old_log_prob": old_log_prob,
-        "ref_log_prob": ref_log_prob,
-    }
+    weight = objective.token_weight
+    names = ("advantage", "weight", "old_log_prob", "ref_log_prob")
+    given: dict[str, Tensor | None] = dict(zip(names, objective[:4], strict=True))
+    if objective.advantage is None:
+        raise InvalidTypeError(
+            "`advantage`", "None", "a tensor", "pass ones to maximise the log-probability itself"
+        )
     check_numbers(entropy_coef=objective.entropy_coef, z_loss_coef=objective.z_loss_coef)
     check_tensors(call.raw, "logits", **given)
     shape = call.shape
@@ -116,9 +119,10 @@ def checked_objective(call: CategoricalCall, objective: PolicyObjective) -> Poli
             given[name] = tensor.expand(shape)  # the same for all samples of a row
         else:
             check_shape(tensor, shape, name, "one number for each row of logits")
-    counts = call.counting(weight)
-    if counts is not None:
+    if weight is not None or call.kept is not None:
+        counts = call.counting(weight)
+        assert counts is not None
         for name, tensor in given.items():
             if tensor is not None and not (tensor is weight and call.kept is None):
                 given[name] = torch.where(counts, tensor, 0.0)
-    return PolicyObjective(*given.values(), *objective.coefficients)  # type: ignore[arg-type]  # advantage is given
+    return PolicyObjective(*given.values(), *objective[4:])  # type: ignore[arg-type,call-arg]  # its fields

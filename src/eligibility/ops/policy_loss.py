@@ -217,8 +217,10 @@ def _checked_reference(call: CategoricalCall, ref_logits: Tensor | None) -> Tens
 
 def _result(loss: PolicyLoss, reuse_logits: bool) -> Tensor:
     """By whatever takes the fewest passes over the logits."""
-    check_reduction(loss.reduction, loss.call.raw.shape[:-1])
-    check_flag(reuse_logits, "reuse_logits")
+    if loss.reduction != "mean":
+        check_reduction(loss.reduction, loss.call.raw.shape[:-1])
+    if reuse_logits is not False:
+        check_flag(reuse_logits, "reuse_logits")
     backend = backend_of(loss, at_any_size=reuse_logits) if loss.is_gradient_wanted() else None
     if reuse_logits:
         _check_reusable(loss, backend is not None)

@@ -72,7 +72,7 @@ def categorical_sample(
         if not bool(log_prob.detach().isfinite().all()):
             check_logits(_plain.masked(logits.detach(), mask))
         return action, log_prob
-    if _backend.pays(logits, one_pass=True) and call.is_native and shape.numel() > 0:
+    if _backend.pays(logits, one_pass=True) and call.is_native() and shape.numel() > 0:
         return native_sample(call, shape, generator)
     log_probs = _plain.log_pmf(call.logits, mask)
     fixed = log_probs.detach()

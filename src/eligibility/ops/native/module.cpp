@@ -5,10 +5,7 @@
 
 #include "rows.h"
 
-/* Grows when the arguments of `run` change: a library that was built before is not called then. */
-static const int INTERFACE = 5;
-
-/* From so many logits on other Python threads may run meanwhile. */
+/* Number of logits from which other Python threads may run meanwhile. */
 static const int64_t LONG = 1 << 14;
 
 static PyObject *data_ptr;
@@ -27,30 +24,40 @@ static bool read_pointer(PyObject *object, const void **result) {
     return *result != nullptr;
 }
 
+#define NAME(type, name) #name,
+static const char *const FIELDS[] = {ROW_POINTERS(NAME) ROW_NUMBERS(NAME) ROW_INTEGERS(NAME)};
+static const Py_ssize_t FIELD_COUNT = sizeof FIELDS / sizeof *FIELDS;
+
+/* What rows [0, rows) of a task came to, and whether they could be run at all. */
+static bool done_all(const row_task *task, int dtype, int instruction_set, int64_t start,
+                     int64_t stop, row_report *report) {
+    const bool is_long = (stop - start) * task->categories >= LONG;
+    PyThreadState *state = is_long ? PyEval_SaveThread() : nullptr;
+    const bool done = eligibility_rows(task, dtype, instruction_set, start, stop, report);
+    if (state) PyEval_RestoreThread(state);
+    if (!done) PyErr_NoMemory();
+    return done;
+}
+
+static void store(const void *value, int dtype, double number) {
+    if (value && dtype == 3)
+        *(double *)value = number;
+    else if (value)
+        *(float *)value = (float)number;
+}
+
 /* run(dtype, instruction_set, start, stop, value, *fields of row_task in their order) -> (refused,
  * impossible); the objective is added up into `value`, a tensor of one number, or None. */
 static PyObject *run(PyObject *, PyObject *const *arguments, Py_ssize_t count) {
+    if (count != 5 + FIELD_COUNT)
+        return PyErr_Format(PyExc_TypeError, "run takes %zd arguments, not %zd", 5 + FIELD_COUNT,
+                            count);
     row_task task = {};
-    const void **const pointers[] = {
-        &task.logits, (const void **)&task.action, (const void **)&task.uniform, &task.counts, (const void **)&task.mask,
-        &task.advantage, &task.weight, &task.bonus, &task.normalizer, &task.old, &task.reference,
-        (const void **)&task.log_prob, (const void **)&task.entropy,
-        (const void **)&task.log_normalizer, (const void **)&task.loss,
-        (const void **)&task.gradient,
-    };
-    double *const numbers[] = {
-        &task.scale_advantage, &task.scale_bonus, &task.scale_square, &task.scale_reference,
-        &task.clip_low, &task.clip_high, &task.temperature, &task.softcap,
-    };
-    int64_t *const integers[] = {
-        &task.rows, &task.categories, &task.samples, &task.sample_stride, &task.logits_stride,
-        &task.counts_stride, &task.mask_stride, &task.gradient_stride, &task.kl_estimator,
-        &task.stream,
-    };
-    const Py_ssize_t wanted = 5 + sizeof pointers / sizeof *pointers +
-                              sizeof numbers / sizeof *numbers + sizeof integers / sizeof *integers;
-    if (count != wanted)
-        return PyErr_Format(PyExc_TypeError, "run takes %zd arguments, not %zd", wanted, count);
+#define ADDRESS(type, name) (const void **)&task.name,
+    const void **const pointers[] = {ROW_POINTERS(ADDRESS)};
+#define PLACE(type, name) &task.name,
+    double *const numbers[] = {ROW_NUMBERS(PLACE)};
+    int64_t *const integers[] = {ROW_INTEGERS(PLACE)};
     int64_t first[4];
     for (int64_t &number : first) number = PyLong_AsLongLong(*arguments++);
     const void *value;
@@ -60,16 +67,9 @@ static PyObject *run(PyObject *, PyObject *const *arguments, Py_ssize_t count) {
     for (double *number : numbers) *number = PyFloat_AsDouble(*arguments++);
     for (int64_t *number : integers) *number = PyLong_AsLongLong(*arguments++);
     if (PyErr_Occurred()) return nullptr;
-    const bool is_long = (first[3] - first[2]) * task.categories >= LONG;
     row_report report;
-    PyThreadState *state = is_long ? PyEval_SaveThread() : nullptr;
-    bool done = eligibility_rows(&task, (int)first[0], (int)first[1], first[2], first[3], &report);
-    if (state) PyEval_RestoreThread(state);
-    if (!done) return PyErr_NoMemory();
-    if (value && first[0] == 3)
-        *(double *)value = report.value;
-    else if (value)
-        *(float *)value = (float)report.value;
+    if (!done_all(&task, (int)first[0], (int)first[1], first[2], first[3], &report)) return nullptr;
+    store(value, (int)first[0], report.value);
     if (report.refused < 0 && report.impossible < 0) Py_RETURN_NONE;
     return Py_BuildValue("LL", (long long)report.refused, (long long)report.impossible);
 }
@@ -96,14 +96,8 @@ static PyObject *loss(PyObject *, PyObject *const *arguments, Py_ssize_t count) 
     task.samples = 1;
     task.logits_stride = task.gradient_stride = task.categories;
     row_report report;
-    PyThreadState *state = task.rows * task.categories >= LONG ? PyEval_SaveThread() : nullptr;
-    bool done = eligibility_rows(&task, dtype, instruction_set, 0, task.rows, &report);
-    if (state) PyEval_RestoreThread(state);
-    if (!done) return PyErr_NoMemory();
-    if (value && dtype == 3)
-        *(double *)value = report.value;
-    else if (value)
-        *(float *)value = (float)report.value;
+    if (!done_all(&task, dtype, instruction_set, 0, task.rows, &report)) return nullptr;
+    store(value, dtype, report.value);
     if (report.refused < 0) Py_RETURN_NONE;
     return PyLong_FromLongLong(report.refused);
 }
@@ -127,10 +121,7 @@ static PyObject *sample(PyObject *, PyObject *const *arguments, Py_ssize_t count
     task.samples = 1;
     task.logits_stride = task.categories;
     row_report report;
-    PyThreadState *state = task.rows * task.categories >= LONG ? PyEval_SaveThread() : nullptr;
-    bool done = eligibility_rows(&task, dtype, instruction_set, 0, task.rows, &report);
-    if (state) PyEval_RestoreThread(state);
-    if (!done) return PyErr_NoMemory();
+    if (!done_all(&task, dtype, instruction_set, 0, task.rows, &report)) return nullptr;
     return PyBool_FromLong(report.impossible < 0);
 }
 
@@ -146,14 +137,23 @@ static PyModuleDef MODULE = {
     nullptr, nullptr, nullptr, nullptr,
 };
 
+static PyObject *strings(Py_ssize_t count, const char *(*name)(int)) {
+    PyObject *result = PyTuple_New(count);
+    for (Py_ssize_t i = 0; result && i < count; i++)
+        PyTuple_SET_ITEM(result, i, PyUnicode_FromString(name((int)i)));
+    return result;
+}
+
+static const char *field_name(int index) { return FIELDS[index]; }
+
 PyMODINIT_FUNC PyInit__rows(void) {
     data_ptr = PyUnicode_InternFromString("data_ptr");
-    PyObject *module = PyModule_Create(&MODULE), *sets = PyTuple_New(eligibility_instruction_sets());
-    if (!data_ptr || !module || !sets) return nullptr;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(sets); i++)
-        PyTuple_SET_ITEM(sets, i, PyUnicode_FromString(eligibility_instruction_set_name((int)i)));
+    PyObject *module = PyModule_Create(&MODULE);
+    PyObject *sets = strings(eligibility_instruction_sets(), eligibility_instruction_set_name);
+    PyObject *fields = strings(FIELD_COUNT, field_name);
+    if (!data_ptr || !module || !sets || !fields) return nullptr;
     if (PyModule_AddObject(module, "INSTRUCTION_SETS", sets) < 0 ||
-        PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0)
+        PyModule_AddObject(module, "FIELDS", fields) < 0)
         return nullptr;
     return module;
 }

@@ -2,35 +2,54 @@
 #pragma once
 #include <cstdint>
 
-/* The columns hold numbers of the type that is computed in: double for float64 logits, else float.
- * Columns marked [samples, rows] are that, `sample_stride` elements from one sample to the next. */
+/* The fields of a task, once for the struct, for what reads it from Python (module.cpp), and for the
+ * check that Python means the same (FIELDS, `Task` in _cpu.py). The columns hold numbers of the type
+ * that is computed in: double for float64 logits, else float. Columns marked [samples, rows] are
+ * that, `sample_stride` elements from one sample to the next. */
+#define ROW_POINTERS(FIELD)                                                                       \
+    FIELD(const void, logits)      /* [rows, categories], rows `logits_stride` elements apart */  \
+    FIELD(int64_t, action)         /* [samples, rows]; NULL: counts are given, or samples is 0 */ \
+    FIELD(const double, uniform)   /* [rows, samples], in [0, 1): actions are drawn by them; NULL */ \
+    FIELD(const void, counts)      /* [rows, categories], `counts_stride` apart; samples is 1 */  \
+    FIELD(const uint8_t, mask)     /* nonzero = legal; rows `mask_stride` apart; NULL: all */     \
+    FIELD(const void, advantage)   /* [samples, rows]; NULL: 0 */                                 \
+    FIELD(const void, weight)      /* [samples, rows]; NULL: 1; where 0, it does not count */     \
+    FIELD(const void, bonus)       /* [rows], derivative by the entropy; NULL: 0 */               \
+    FIELD(const void, normalizer)  /* [rows], derivative by log Σ exp z; NULL: 0 */               \
+    FIELD(const void, old)         /* [samples, rows], log π_old(a): clip the surrogate; NULL */  \
+    FIELD(const void, reference)   /* [samples, rows], log π_ref(a), to estimate a KL; NULL */    \
+    FIELD(void, log_prob)          /* [samples, rows]; NULL: not wanted */                        \
+    FIELD(void, entropy)           /* [rows]; NULL: not wanted */                                 \
+    FIELD(void, log_normalizer)    /* [rows]; NULL: not wanted */                                 \
+    FIELD(void, loss)              /* [rows], the objective of a row; NULL: not wanted */         \
+    FIELD(void, gradient)          /* [rows, categories], may be `logits`; NULL: not wanted */
+#define ROW_NUMBERS(FIELD)                                                                        \
+    FIELD(double, scale_advantage) /* of weight · advantage · log π(a) */                         \
+    FIELD(double, scale_bonus)     /* of weight · entropy */                                      \
+    FIELD(double, scale_square)    /* of weight · (log Σ exp z)² */                               \
+    FIELD(double, scale_reference) /* of weight · KL estimate */                                  \
+    FIELD(double, clip_low)        /* bounds of the ratio π/π_old */                              \
+    FIELD(double, clip_high)                                                                      \
+    FIELD(double, temperature)                                                                    \
+    FIELD(double, softcap)         /* 0: none */
+#define ROW_INTEGERS(FIELD)                                                                       \
+    FIELD(int64_t, rows)                                                                          \
+    FIELD(int64_t, categories)                                                                    \
+    FIELD(int64_t, samples)                                                                       \
+    FIELD(int64_t, sample_stride)                                                                 \
+    FIELD(int64_t, logits_stride)                                                                 \
+    FIELD(int64_t, counts_stride)                                                                 \
+    FIELD(int64_t, mask_stride)                                                                   \
+    FIELD(int64_t, gradient_stride)                                                               \
+    FIELD(int64_t, kl_estimator)   /* 1, 2, 3: k1, k2, k3 */                                      \
+    FIELD(int64_t, stream)         /* nonzero: write the gradient past the caches */
+
+#define ROW_POINTER(type, name) type *name;
+#define ROW_VALUE(type, name) type name;
 struct row_task {
-    const void *logits;      /* [rows, categories], rows `logits_stride` elements apart */
-    int64_t *action;         /* [samples, rows]; NULL: counts are given, or samples is 0 */
-    const double *uniform;   /* [rows, samples], in [0, 1): the actions are drawn by them; NULL */
-    const void *counts;      /* [rows, categories], rows `counts_stride` apart; then samples is 1 */
-    const uint8_t *mask;     /* nonzero = legal; rows `mask_stride` apart; NULL: all legal */
-    const void *advantage;   /* [samples, rows]; NULL: 0 */
-    const void *weight;      /* [samples, rows]; NULL: 1; where it is 0, a sample does not count */
-    const void *bonus;       /* [rows], derivative of the objective by the entropy; NULL: 0 */
-    const void *normalizer;  /* [rows], derivative of the objective by log Σ exp z; NULL: 0 */
-    const void *old;         /* [samples, rows], log π_old(a): clip the surrogate; NULL: do not */
-    const void *reference;   /* [samples, rows], log π_ref(a), for the estimate of a KL; NULL */
-    void *log_prob;          /* [samples, rows]; NULL: not wanted */
-    void *entropy;           /* [rows]; NULL: not wanted */
-    void *log_normalizer;    /* [rows]; NULL: not wanted */
-    void *loss;              /* [rows], the objective of a row; NULL: not wanted */
-    void *gradient;          /* [rows, categories], may be `logits`; NULL: not wanted */
-    double scale_advantage;  /* of weight · advantage · log π(a) */
-    double scale_bonus;      /* of weight · entropy */
-    double scale_square;     /* of weight · (log Σ exp z)² */
-    double scale_reference;  /* of weight · KL estimate */
-    double clip_low, clip_high; /* bounds of the ratio π/π_old */
-    double temperature, softcap; /* softcap 0: none */
-    int64_t rows, categories, samples, sample_stride;
-    int64_t logits_stride, counts_stride, mask_stride, gradient_stride;
-    int64_t kl_estimator;    /* 1, 2, 3: k1, k2, k3 */
-    int64_t stream;          /* nonzero: write the gradient past the caches */
+    ROW_POINTERS(ROW_POINTER)
+    ROW_NUMBERS(ROW_VALUE)
+    ROW_INTEGERS(ROW_VALUE)
 };
 
 /* What became of it. */

@@ -24,7 +24,7 @@ using std::isfinite;
 
 /* So many rows are measured before what follows from their sums is computed, side by side. */
 #define ROWS_AT_ONCE 64
-#define SCRATCH 4096 /* numbers: for so many e^d they are kept in the nearest cache */
+#define SCRATCH 4096 /* numbers e^d that are kept in the nearest cache */
 #define ALIGNMENT 64
 #define NONE -1
 #define REFUSED -2
