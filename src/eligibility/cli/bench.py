@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from pathlib import Path
@@ -28,6 +29,9 @@ def bench(
         bool, typer.Option("--quick", help="Three small sizes, without torch.compile; seconds.")
     ] = False,
     rounds: Annotated[int, typer.Option(help="Rounds in which all take turns.")] = 9,
+    budget: Annotated[
+        float | None, typer.Option(help="Seconds after which a size starts no further round.")
+    ] = None,
     threads: Annotated[int, typer.Option(help="Threads of torch and of the kernel.")] = 1,
     with_compile: Annotated[
         bool, typer.Option("--compile/--no-compile", help="Also measure torch.compile.")
@@ -73,6 +77,7 @@ def bench(
     result = measure(
         cases,
         rounds=rounds,
+        budget=math.inf if budget is None else budget,
         threads=threads,
         with_compile=with_compile and not quick,
         linear=None if linear is None else read_size(linear),

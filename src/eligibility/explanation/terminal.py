@@ -39,7 +39,7 @@ _HEADINGS = {
 }  # fmt: skip
 # Rows of a table in the short form.
 _ROWS = 6
-# So many leaves and summands of a leaf are shown.
+# The most leaves, and summands of a leaf, that are shown.
 _LEAVES, _SUMMANDS = 12, 6
 # The most operations of a graph that shows the inside of what is folded.
 _UNFOLDED = 14

@@ -23,7 +23,7 @@ from eligibility.spaces.discrete import Index
 from eligibility.spaces.kind import ALWAYS, FREE, NEVER, Kind, kind_of
 from eligibility.spaces.multi_binary import Bits
 from eligibility.spaces.multi_discrete import Indices
-from eligibility.spaces.parts import leaves_of, parts_of, put_together
+from eligibility.spaces.parts import built_of, leaves_of, parts_of, put_together
 
 __all__ = [
     "ALWAYS",
@@ -36,6 +36,7 @@ __all__ = [
     "Kind",
     "Numbers",
     "Units",
+    "built_of",
     "kind_of",
     "leaves_of",
     "parts_of",

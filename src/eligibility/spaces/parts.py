@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from gymnasium import spaces
+
+Made = TypeVar("Made")
 
 
 def parts_of(space: Any) -> dict[Any, Any]:
@@ -13,6 +15,26 @@ def parts_of(space: Any) -> dict[Any, Any]:
     if isinstance(space, spaces.Dict):
         return dict(space.spaces)
     return dict(enumerate(space.spaces)) if isinstance(space, spaces.Tuple) else {}
+
+
+def built_of(
+    space: Any,
+    leaf: Callable[[Any, str], Made],
+    joined: Callable[[dict[Any, Made]], Made],
+    place: str = "",
+) -> Made:
+    """What ``leaf`` makes of each space that is not a composite, and ``joined`` of those together.
+
+    ``leaf`` is told where in the whole the space stands: "camera.0", or "" for the whole.
+    """
+    parts = parts_of(space)
+    if not parts:
+        return leaf(space, place)
+    inner = {
+        key: built_of(part, leaf, joined, f"{place}.{key}".strip("."))
+        for key, part in parts.items()
+    }
+    return joined(inner)
 
 
 def leaves_of(space: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What is no fault: the conventions of a program, each with the bias that it causes alone."""
+"""Conventions, which are not faults: those of a program, each with the bias it causes alone."""
 
 from __future__ import annotations
 

@@ -218,7 +218,7 @@ def _conclude(
 
 
 def _only_noise(finding: Finding) -> Finding:
-    """What is exact in expectation is no fault, whatever its shape: it costs variance."""
+    """A loss that is exact in expectation is not a fault: its shape only costs variance."""
     text = f"{finding.evidence}: rounding, so on average the gradient is right, with more noise"
     return replace(finding, severity="warning", evidence=text)
 

@@ -31,7 +31,7 @@ from eligibility.audit.judgement.timeline import Timeline, timeline
 
 _Search = Callable[[Timeline, Constants], Iterator[Candidate | Advantage]]
 _Accept = Callable[["Match", Timeline], bool]
-# Paths that a composition must explain before all of them are tried: so many, or fewer long ones.
+# Number of paths that a composition must explain before all are tried; fewer if they are long.
 _SAMPLE, _SAMPLED_STEPS = 16, 1000
 _LARGER_SAMPLE = 64  # where only directions are compared, which tells less
 _LONG = 200  # decisions of a batch beyond which each composition takes a millisecond

@@ -43,7 +43,7 @@ _ENOUGH = 40  # paths from whose probability the number of the others is foresee
 _FEW_TENSORS = 4  # along which resampled runs are compared
 _MANY = 10**18  # "more than can be counted"
 _HOPELESS = 200  # choices of one path, of which no size of the probe makes few paths
-# Long paths tell more each, and take longer: so many steps together, and no fewer paths than that.
+# Long paths tell more and take longer: at most this many steps in all, but at least these paths.
 _SAMPLED_STEPS, _LONG_PATHS = 20_000, 6
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from eligibility.errors import EligibilityError, InvalidTypeError, InvalidValueError
-from eligibility.spaces import kind_of, parts_of
+from eligibility.spaces import built_of, kind_of, parts_of
 from eligibility.train.domains import shown
 from eligibility.train.observations.composite import CompositeObservations
 from eligibility.train.observations.observations import Observations, encoding_of
@@ -43,15 +43,14 @@ def observations_for(
 
 def _encoding(space: Any, scale: bool, place: str = "") -> Observations:
     """The encoding of a space; ``place`` says where in the whole one it stands."""
-    parts = parts_of(space)
-    if parts:
-        return CompositeObservations(
-            {k: _encoding(part, scale, f"{place}.{k}".strip(".")) for k, part in parts.items()}
-        )
-    encoding = encoding_of(kind_of(space), space, scale)
-    if encoding is None:
-        raise _unsupported(space, place)
-    return encoding
+
+    def of_leaf(leaf: Any, at: str) -> Observations:
+        encoding = encoding_of(kind_of(leaf), leaf, scale)
+        if encoding is None:
+            raise _unsupported(leaf, at)
+        return encoding
+
+    return built_of(space, of_leaf, CompositeObservations, place)
 
 
 def _unsupported(space: Any, place: str) -> EligibilityError:

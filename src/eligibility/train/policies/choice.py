@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from eligibility.errors import EligibilityError, InvalidTypeError, InvalidValueError
-from eligibility.spaces import kind_of, parts_of
+from eligibility.spaces import built_of, kind_of
 from eligibility.train.policies.gaussian import SquashedGaussianPolicy
 from eligibility.train.policies.parts import CompositePolicy
 from eligibility.train.policies.policy import Policy, policy_of
@@ -22,7 +22,7 @@ def policy_for(space: Any, squash: bool = False) -> Policy:
         InvalidTypeError: None is written for this kind of space.
         InvalidValueError: There is nothing to squash, or it has no bounds.
     """
-    policy = _policy(space, squash, "")
+    policy = _policy(space, squash)
     if squash and not any(isinstance(leaf, SquashedGaussianPolicy) for leaf in policy.leaves):
         raise InvalidValueError(
             "`squash_actions`", "True", "a Box among the actions", f"{space} has none: leave it out"
@@ -30,17 +30,14 @@ def policy_for(space: Any, squash: bool = False) -> Policy:
     return policy
 
 
-def _policy(space: Any, squash: bool, place: str) -> Policy:
-    """The policy of a space; ``place`` says where in the whole it stands."""
-    parts = parts_of(space)
-    if parts:
-        return CompositePolicy(
-            {key: _policy(part, squash, f"{place}.{key}".strip(".")) for key, part in parts.items()}
-        )
-    policy = policy_of(kind_of(space), space, squash)
-    if policy is None:
-        raise _unsupported(space, place)
-    return policy
+def _policy(space: Any, squash: bool) -> Policy:
+    def of_leaf(leaf: Any, place: str) -> Policy:
+        policy = policy_of(kind_of(leaf), leaf, squash)
+        if policy is None:
+            raise _unsupported(leaf, place)
+        return policy
+
+    return built_of(space, of_leaf, CompositePolicy)
 
 
 def _unsupported(space: Any, place: str) -> EligibilityError:
