@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from graphlib import TopologicalSorter
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -45,11 +46,18 @@ CONFINED = {
 FILES = sorted(SOURCE.rglob("*.py"))
 
 
-def imported_modules(path: Path) -> set[str]:
-    """Every module that ``path`` imports anywhere, also inside functions."""
+def imported_modules(path: Path, for_types: bool = True) -> set[str]:
+    """Every module that ``path`` imports anywhere, also inside functions, and for types alone."""
     package = ("eligibility", *path.relative_to(SOURCE).parts[:-1])
     modules: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    blocks = [
+        n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.dump(n.test)
+    ]
+    left_out = {node for block in blocks for node in ast.walk(block) if not for_types}
+    for node in ast.walk(tree):
+        if node in left_out:
+            continue
         if isinstance(node, ast.Import):
             modules |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -89,6 +97,20 @@ def test_imports_within_the_audit_go_downwards_only(path: Path) -> None:
         unit = parts[2] if parts[:2] == ["eligibility", "audit"] and len(parts) > 2 else own
         if unit != own:
             assert AUDIT_LAYERS[unit] < AUDIT_LAYERS[own], f"{own} imports {module}"
+
+
+def test_no_two_modules_need_each_other() -> None:
+    names = {
+        ".".join(("eligibility", *p.relative_to(SOURCE).with_suffix("").parts)): p for p in FILES
+    }
+    names = {name.removesuffix(".__init__"): path for name, path in names.items()}
+    graph = {
+        name: (imported_modules(path, for_types=False) & names.keys()) - {name, "eligibility"}
+        for name, path in names.items()
+    }
+    for name, below in graph.items():  # `from package import module` needs the module alone
+        graph[name] = {m for m in below if not any(other.startswith(f"{m}.") for other in below)}
+    tuple(TopologicalSorter(graph).static_order())  # raises CycleError, which names the circle
 
 
 def test_every_unit_has_a_layer() -> None:

@@ -122,3 +122,10 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def relative_to_here(file: str) -> Path:
+    """The path relative to the working folder, if it is within."""
+    path = Path(file)
+    inside = path.is_absolute() and path.is_relative_to(Path.cwd())
+    return path.relative_to(Path.cwd()) if inside else path

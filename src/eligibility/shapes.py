@@ -27,7 +27,7 @@ _is_batched = torch._C._functorch.is_legacy_batchedtensor
 TENSOR_TYPES = (Tensor, Parameter)  # a subclass may mean something else by its operations
 _LAZY = (UninitializedParameter, UninitializedBuffer)
 # What torch computes with; float8 and the wide unsigned integers are for storage only.
-_FLOATING = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+FLOATING = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 _INTEGER = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
@@ -62,7 +62,7 @@ def check_tensor(tensor: object, name: str) -> None:
 def check_floating(tensor: Any, name: str) -> None:
     """Raise unless ``tensor`` is one of a floating-point dtype that torch computes with."""
     check_tensor(tensor, name)
-    if tensor.dtype not in _FLOATING:
+    if tensor.dtype not in FLOATING:
         raise InvalidTypeError(
             f"`{name}`",
             f"dtype {_short(tensor.dtype)}",
@@ -71,19 +71,6 @@ def check_floating(tensor: Any, name: str) -> None:
             else "a floating-point dtype",
             f"convert it, for instance with {name}.float()",
         )
-
-
-def is_usual_logits(tensor: object) -> bool:
-    """Whether `check_floating`, `check_categories` and `check_local` find nothing to say."""
-    return (
-        type(tensor) in TENSOR_TYPES
-        and isinstance(tensor, Tensor)
-        and tensor.dtype in _FLOATING
-        and tensor.layout is torch.strided
-        and not tensor.is_nested
-        and tensor.ndim > 0
-        and tensor.shape[-1] > 0
-    )
 
 
 def check_local(tensor: Tensor, name: str) -> None:
@@ -108,7 +95,7 @@ def is_dtensor(tensor: object) -> bool:
 def check_real(tensor: Any, name: str) -> None:
     """Raise unless ``tensor`` is one of real numbers, whole or not."""
     check_tensor(tensor, name)
-    if tensor.dtype not in _FLOATING and tensor.dtype not in _INTEGER:
+    if tensor.dtype not in FLOATING and tensor.dtype not in _INTEGER:
         raise InvalidTypeError(
             f"`{name}`",
             f"dtype {_short(tensor.dtype)}",

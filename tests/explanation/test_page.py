@@ -19,7 +19,8 @@ from eligibility.cli.app import main
 from eligibility.errors import UnsupportedDistributionError
 from eligibility.explanation.derivation import Explanation
 from eligibility.explanation.elements import Source
-from eligibility.explanation.formula import Text, formula_of, latex_of
+from eligibility.explanation.formula import Text, formula_of
+from eligibility.explanation.latex import latex_of
 from eligibility.explanation.operations import _OPERATIONS
 from eligibility.explanation.page.markup import Markup, element, join
 from eligibility.explanation.page.mathml import math

@@ -16,6 +16,7 @@ import eligibility as el
 from eligibility import ops
 from eligibility.errors import InvalidValueError
 from eligibility.ops import _backend, _cpu, _plain
+from eligibility.ops._row_task import Task
 
 HAS_COMPILER = shutil.which("g++") is not None
 needs_library = pytest.mark.skipif(
@@ -77,7 +78,7 @@ def test_library_was_built_where_a_compiler_is_there() -> None:
 
 
 def test_a_library_from_other_sources_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    fields = _cpu.Task._fields
+    fields = Task._fields
     for known, is_used in ((fields, True), (fields[:-1], False), (fields[::-1], False)):
         library = SimpleNamespace(FIELDS=known, INSTRUCTION_SETS=("portable",))
         monkeypatch.setattr(ops, "_rows", library, raising=False)

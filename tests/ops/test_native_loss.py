@@ -12,6 +12,7 @@ from torch import Tensor
 import eligibility as el
 from eligibility.errors import InvalidTypeError, InvalidValueError, ShapeError
 from eligibility.ops import _backend, _cpu
+from eligibility.ops._row_task import RowTask
 
 pytestmark = pytest.mark.skipif(not _cpu.is_built(), reason="the native kernel was not built")
 DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
@@ -129,7 +130,7 @@ def test_float64_is_right_to_its_last_digits(instruction_set: str) -> None:
     given = problem(40, 300, torch.float64)
     z = given["logits"]
     found = _cpu.run(
-        _cpu.RowTask(z, given["action"]),
+        RowTask(z, given["action"]),
         _cpu.linear_loss(given["advantage"], None),
         log_prob=True,
         entropy=True,
@@ -161,7 +162,7 @@ def test_every_float16_is_read_and_written_as_torch_does(instruction_set: str, b
     codes = torch.arange(bits, bits + (1 << 12), dtype=torch.int32).to(torch.int16)
     halves = codes.view(torch.float16)
     finite = halves[halves.isfinite()].unsqueeze(1)
-    found = _cpu.run(_cpu.RowTask(finite.contiguous()), log_normalizer=True)
+    found = _cpu.run(RowTask(finite.contiguous()), log_normalizer=True)
     assert found.log_normalizer is not None
     assert torch.equal(found.log_normalizer, finite.squeeze(1).float())
 
@@ -173,7 +174,7 @@ def test_float16_gradients_are_rounded_to_nearest(instruction_set: str) -> None:
     advantage = torch.ldexp(torch.rand(4096, generator=generator) + 1, exponents)
     advantage[:3] = torch.tensor([torch.inf, torch.nan, 131008.0])
     found = _cpu.run(
-        _cpu.RowTask(torch.zeros(4096, 2, dtype=torch.float16), torch.zeros(4096).long()),
+        RowTask(torch.zeros(4096, 2, dtype=torch.float16), torch.zeros(4096).long()),
         _cpu.linear_loss(advantage, None),
         gradient=True,
     )
@@ -185,11 +186,11 @@ def test_float16_gradients_are_rounded_to_nearest(instruction_set: str) -> None:
 
 def test_softcap_is_accurate_near_zero_too(instruction_set: str) -> None:
     z = torch.cat([torch.logspace(-6, 1.5, 200), -torch.logspace(-6, 1.5, 200)]).reshape(8, 50)
-    found = _cpu.run(_cpu.RowTask(z, softcap=3.0), log_normalizer=True)
+    found = _cpu.run(RowTask(z, softcap=3.0), log_normalizer=True)
     exact = torch.logsumexp(3 * torch.tanh(z.double() / 3), -1)
     assert found.log_normalizer is not None
     assert float((found.log_normalizer - exact).abs().max()) < 4 * 2.0**-23
-    one = _cpu.run(_cpu.RowTask(z.reshape(-1, 1), softcap=3.0), log_normalizer=True)
+    one = _cpu.run(RowTask(z.reshape(-1, 1), softcap=3.0), log_normalizer=True)
     exact = 3 * torch.tanh(z.double().reshape(-1) / 3)
     assert one.log_normalizer is not None
     assert float(((one.log_normalizer - exact) / exact).abs().max()) < 4 * 2.0**-23
@@ -336,7 +337,7 @@ def test_what_is_impossible_receives_zero_without_a_sign(instruction_set: str) -
     given = problem(8, 37, torch.float32)
     for entropies in (None, given["weight"]):
         found = _cpu.run(
-            _cpu.RowTask(given["logits"], given["action"], mask=given["mask"]),
+            RowTask(given["logits"], given["action"], mask=given["mask"]),
             _cpu.linear_loss(given["advantage"], entropies),
             gradient=True,
         )

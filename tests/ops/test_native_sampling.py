@@ -10,6 +10,7 @@ from torch import Tensor
 
 import eligibility as el
 from eligibility.ops import _cpu, _sample_node
+from eligibility.ops._row_task import RowTask
 from eligibility.ops.sampling import draw_categories
 
 pytestmark = pytest.mark.skipif(not _cpu.is_built(), reason="the native kernel was not built")
@@ -27,7 +28,7 @@ def instruction_set(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
 def drawn(logits: Tensor, uniform: Tensor, mask: Tensor | None = None) -> Tensor:
     """What the kernel draws by these numbers, ``[S, N]``."""
     action = torch.full(uniform.shape[::-1], -7)
-    _cpu.run(_cpu.RowTask(logits, action, mask=mask, uniform=uniform), log_prob=True)
+    _cpu.run(RowTask(logits, action, mask=mask, uniform=uniform), log_prob=True)
     return action
 
 

@@ -8,7 +8,6 @@ A formula that does not hold together is kept as text.
 from __future__ import annotations
 
 import re
-import unicodedata
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -20,10 +19,10 @@ _NAMES = frozenset(
     ("KL", "clamp", "diag", "logit", "mean", "sign", "softmax", "tr", "tril", "entropy")
 )
 _SMALL_WORDS = frozenset(("an", "at", "by", "if", "in", "is", "it", "of", "or", "to"))
-_SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁻ᵀᵃˣʸ", "0123456789−⊤axy", strict=True))
+SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁻ᵀᵃˣʸ", "0123456789−⊤axy", strict=True))
 _SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉", "0123456789", strict=True))
 _CLOSING = {"(": ")", "[": "]", "{": "}", "|": "|"}
-_OPERATORS = frozenset("+−=<>≤≥≠∈→·×:∝≈↦!")
+OPERATORS = frozenset("+−=<>≤≥≠∈→·×:∝≈↦!")
 # Identifiers of programs, numbers, runs of letters, and every other character by itself.
 _TOKEN = re.compile(
     r"[A-Za-z]{2,}(?:_[A-Za-z]{2,})+|\d+(?:\.\d+)?(?:e-?\d+)?|[A-Za-z]+|\s+|.", re.DOTALL
@@ -100,11 +99,11 @@ class _BrokenError(Exception):
 
 @lru_cache(maxsize=1024)
 def formula_of(text: str) -> Formula:
-    r"""The structure of a formula.
+    """The structure of a formula.
 
     Example:
-        >>> print(latex_of("y_k/w_k − n/Σw, w = softmax(z)"))
-        \frac{y_k}{w_k} - \frac{n}{\sum w},\quad w = \mathrm{softmax}(z)
+        >>> formula_of("y/2")
+        Fraction(above=Symbol(text='y'), below=Symbol(text='2'))
     """
     try:
         return _Reader(text).everything()
@@ -155,7 +154,7 @@ class _Reader:
             text = self._next.text
             if text in ",;":
                 parts += [Symbol(self._take().text), _FACTOR if closing else _CLAUSE]
-            elif text in _OPERATORS or text == "-":
+            elif text in OPERATORS or text == "-":
                 parts.append(Symbol(self._take().text.replace("-", "−")))
             elif text in ")]}":
                 raise _BrokenError
@@ -192,7 +191,7 @@ class _Reader:
 
     def _is_end(self, closing: str) -> bool:
         text = self._next.text
-        return text in ("", closing) or text in _OPERATORS or text in ",;)]}-"
+        return text in ("", closing) or text in OPERATORS or text in ",;)]}-"
 
     def _factor(self) -> Formula:
         """An atom with its scripts."""
@@ -220,7 +219,7 @@ class _Reader:
     def _is_summation(self) -> bool:
         """Whether Σ adds up what follows; else it is the name of a matrix."""
         following = self._next.text
-        return following not in ("", *")],=") and following not in _SUPERSCRIPTS
+        return following not in ("", *")],=") and following not in SUPERSCRIPTS
 
     def _is_prose(self, at: int) -> bool:
         """Whether the word there is none of mathematics: a small one, or one of several."""
@@ -249,8 +248,8 @@ class _Reader:
                 self._take()
                 signs = [Symbol("−") for _ in self._signs()]
                 above = _row_of([*signs, _bare(self._factor())])
-            elif mark in _SUPERSCRIPTS and above is None:
-                above = _row_of([Symbol(letter) for letter in self._run(_SUPERSCRIPTS)])
+            elif mark in SUPERSCRIPTS and above is None:
+                above = _row_of([Symbol(letter) for letter in self._run(SUPERSCRIPTS)])
             elif mark in _SUBSCRIPTS and below is None:
                 below = _row_of([Symbol(letter) for letter in self._run(_SUBSCRIPTS)])
             else:
@@ -320,100 +319,3 @@ def is_tall(formula: Formula) -> bool:
         case Scripts(base):
             return is_tall(base)
     return False
-
-
-_MATHEMATICAL = {
-    "−": "-", "∑": r"\sum", "∂": r"\partial", "·": r"\cdot", "×": r"\times", "→": r"\to",
-    "↦": r"\mapsto", "≤": r"\le", "≥": r"\ge", "≠": r"\ne", "∈": r"\in", "≈": r"\approx",
-    "∝": r"\propto", "∞": r"\infty", "…": r"\dots", "¬": r"\lnot", "⊤": r"\top", "‖": r"\|",
-    "½": r"\tfrac{1}{2}", "√": r"\surd", "✓": r"\checkmark", "\N{COMBINING TILDE}": r"\tilde{}",
-}  # fmt: skip
-_DIGITS = ("ZERO", "ONE", "TWO", "THREE", "FOUR", "FIVE", "SIX", "SEVEN", "EIGHT", "NINE")
-_SPECIAL = {
-    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "_": r"\_", "^": r"\textasciicircum{}",
-    "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "~": r"\textasciitilde{}",
-    "<": "$<$", ">": "$>$", "|": "$|$", "—": "---", "–": "--",
-}  # fmt: skip
-
-
-def latex_of(text: str) -> str:
-    """A formula in LaTeX's math mode, without dollar signs."""
-    return _latex(formula_of(text))
-
-
-def _latex(formula: Formula) -> str:
-    match formula:
-        case Symbol(text):
-            return _mathematical(text) or rf"\text{{{escape(text)}}}"
-        case Word(text):
-            return rf"\{text}" if text in FUNCTIONS else rf"\mathrm{{{escape(text)}}}"
-        case Text(text):
-            return rf"\text{{ {escape(text)} }}"
-        case Row(parts):
-            return _joined(parts)
-        case Gap(width):
-            return r"\," if width == 3 else r"\quad"
-        case Fraction(above, below):
-            return rf"\frac{{{_latex(above)}}}{{{_latex(below)}}}"
-        case Root(inside):
-            return rf"\sqrt{{{_latex(inside)}}}"
-        case Fenced(opening, inside, closing):
-            pair = (opening, closing) if opening != "{" else (r"\{", r"\}")
-            left, right = (r"\left", r"\right") if is_tall(inside) else ("", "")
-            return f"{left}{pair[0]}{_latex(inside)}{right}{pair[1]}"
-        case Scripts(base, below, above, accent):
-            held = rf"\tilde{{{_latex(base)}}}" if accent else _latex(base)
-            under = "" if below is None else f"_{_grouped(below)}"
-            return held + under + ("" if above is None else f"^{_grouped(above)}")
-
-
-def _joined(parts: tuple[Formula, ...]) -> str:
-    """With spaces around operators, and behind commands that a letter follows."""
-    result = ""
-    for part in parts:
-        written = _latex(part)
-        is_operator = isinstance(part, Symbol) and part.text in _OPERATORS
-        if is_operator and result and not result.endswith((" ", "(", "[", "{")):
-            written = f" {written} "
-        elif re.search(r"\\[A-Za-z]+$", result) and written[:1].isalpha():
-            written = f" {written}"
-        elif written == r"\quad":
-            written = r"\quad "
-        result += written
-    return result
-
-
-def _grouped(formula: Formula) -> str:
-    written = _latex(formula)
-    return written if len(written) == 1 else f"{{{written}}}"
-
-
-def escape(text: str) -> str:
-    """``text`` for LaTeX's text mode; a letter that has no name here as its code point."""
-    return "".join(map(_letter, text))
-
-
-def _letter(letter: str) -> str:
-    if letter in _SPECIAL:
-        return _SPECIAL[letter]
-    if letter in _SUPERSCRIPTS:
-        return f"$^{{{_mathematical(_SUPERSCRIPTS[letter])}}}$"
-    if ord(letter) < 128 or (ord(letter) < 256 and letter not in _MATHEMATICAL):
-        return letter
-    symbol = _mathematical(letter)
-    return f"[U+{ord(letter):04X}]" if symbol is None else f"${symbol}$"
-
-
-def _mathematical(text: str) -> str | None:
-    """A letter, a number or an operator in math mode; None if it has no name there."""
-    if text in _MATHEMATICAL:
-        return _MATHEMATICAL[text]
-    kind, _, name = unicodedata.name(text, "").rpartition(" ") if len(text) == 1 else ("", "", "")
-    name = name.replace("LAMDA", "LAMBDA")  # Unicode's spelling
-    if kind == "GREEK SMALL LETTER":
-        return f"\\{name.lower()}"
-    if kind == "GREEK CAPITAL LETTER":
-        return f"\\{name.capitalize()}"
-    if kind == "SUBSCRIPT" and name in _DIGITS:
-        return f"_{_DIGITS.index(name)}"
-    return text if (text.isascii() and text not in _SPECIAL) or text in "<>|" else None

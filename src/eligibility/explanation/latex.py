@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from eligibility.explanation.derivation import Explanation
 from eligibility.explanation.elements import Numbers, RuleStatement, Step, Table
-from eligibility.explanation.formula import escape, latex_of
+from eligibility.explanation.formula import (
+    FUNCTIONS,
+    OPERATORS,
+    SUPERSCRIPTS,
+    Fenced,
+    Formula,
+    Fraction,
+    Gap,
+    Root,
+    Row,
+    Scripts,
+    Symbol,
+    Text,
+    Word,
+    formula_of,
+    is_tall,
+)
 from eligibility.explanation.wording import cell, number, summary
+
+if TYPE_CHECKING:
+    from eligibility.explanation.derivation import Explanation
 
 _PREAMBLE = r"""\documentclass{article}
 \usepackage[utf8]{inputenc}
@@ -117,3 +138,105 @@ def _vector(numbers: Numbers | None) -> str:
     if not numbers.shape:
         return entries[0]
     return r"\left[" + r",\; ".join(entries) + r"\right]"
+
+
+_MATHEMATICAL = {
+    "−": "-", "∑": r"\sum", "∂": r"\partial", "·": r"\cdot", "×": r"\times", "→": r"\to",
+    "↦": r"\mapsto", "≤": r"\le", "≥": r"\ge", "≠": r"\ne", "∈": r"\in", "≈": r"\approx",
+    "∝": r"\propto", "∞": r"\infty", "…": r"\dots", "¬": r"\lnot", "⊤": r"\top", "‖": r"\|",
+    "½": r"\tfrac{1}{2}", "√": r"\surd", "✓": r"\checkmark", "\N{COMBINING TILDE}": r"\tilde{}",
+}  # fmt: skip
+_DIGITS = ("ZERO", "ONE", "TWO", "THREE", "FOUR", "FIVE", "SIX", "SEVEN", "EIGHT", "NINE")
+_SPECIAL = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "_": r"\_", "^": r"\textasciicircum{}",
+    "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "~": r"\textasciitilde{}",
+    "<": "$<$", ">": "$>$", "|": "$|$", "—": "---", "–": "--",
+}  # fmt: skip
+
+
+def latex_of(text: str) -> str:
+    r"""A formula in LaTeX's math mode, without dollar signs.
+
+    Example:
+        >>> print(latex_of("y_k/w_k − n/Σw, w = softmax(z)"))
+        \frac{y_k}{w_k} - \frac{n}{\sum w},\quad w = \mathrm{softmax}(z)
+    """
+    return _latex(formula_of(text))
+
+
+def _latex(formula: Formula) -> str:
+    match formula:
+        case Symbol(text):
+            return _mathematical(text) or rf"\text{{{escape(text)}}}"
+        case Word(text):
+            return rf"\{text}" if text in FUNCTIONS else rf"\mathrm{{{escape(text)}}}"
+        case Text(text):
+            return rf"\text{{ {escape(text)} }}"
+        case Row(parts):
+            return _joined(parts)
+        case Gap(width):
+            return r"\," if width == 3 else r"\quad"
+        case Fraction(above, below):
+            return rf"\frac{{{_latex(above)}}}{{{_latex(below)}}}"
+        case Root(inside):
+            return rf"\sqrt{{{_latex(inside)}}}"
+        case Fenced(opening, inside, closing):
+            pair = (opening, closing) if opening != "{" else (r"\{", r"\}")
+            left, right = (r"\left", r"\right") if is_tall(inside) else ("", "")
+            return f"{left}{pair[0]}{_latex(inside)}{right}{pair[1]}"
+        case Scripts(base, below, above, accent):
+            held = rf"\tilde{{{_latex(base)}}}" if accent else _latex(base)
+            under = "" if below is None else f"_{_grouped(below)}"
+            return held + under + ("" if above is None else f"^{_grouped(above)}")
+
+
+def _joined(parts: tuple[Formula, ...]) -> str:
+    """With spaces around operators, and behind commands that a letter follows."""
+    result = ""
+    for part in parts:
+        written = _latex(part)
+        is_operator = isinstance(part, Symbol) and part.text in OPERATORS
+        if is_operator and result and not result.endswith((" ", "(", "[", "{")):
+            written = f" {written} "
+        elif re.search(r"\\[A-Za-z]+$", result) and written[:1].isalpha():
+            written = f" {written}"
+        elif written == r"\quad":
+            written = r"\quad "
+        result += written
+    return result
+
+
+def _grouped(formula: Formula) -> str:
+    written = _latex(formula)
+    return written if len(written) == 1 else f"{{{written}}}"
+
+
+def escape(text: str) -> str:
+    """``text`` for LaTeX's text mode; a letter that has no name here as its code point."""
+    return "".join(map(_letter, text))
+
+
+def _letter(letter: str) -> str:
+    if letter in _SPECIAL:
+        return _SPECIAL[letter]
+    if letter in SUPERSCRIPTS:
+        return f"$^{{{_mathematical(SUPERSCRIPTS[letter])}}}$"
+    if ord(letter) < 128 or (ord(letter) < 256 and letter not in _MATHEMATICAL):
+        return letter
+    symbol = _mathematical(letter)
+    return f"[U+{ord(letter):04X}]" if symbol is None else f"${symbol}$"
+
+
+def _mathematical(text: str) -> str | None:
+    """A letter, a number or an operator in math mode; None if it has no name there."""
+    if text in _MATHEMATICAL:
+        return _MATHEMATICAL[text]
+    kind, _, name = unicodedata.name(text, "").rpartition(" ") if len(text) == 1 else ("", "", "")
+    name = name.replace("LAMDA", "LAMBDA")  # Unicode's spelling
+    if kind == "GREEK SMALL LETTER":
+        return f"\\{name.lower()}"
+    if kind == "GREEK CAPITAL LETTER":
+        return f"\\{name.capitalize()}"
+    if kind == "SUBSCRIPT" and name in _DIGITS:
+        return f"_{_DIGITS.index(name)}"
+    return text if (text.isascii() and text not in _SPECIAL) or text in "<>|" else None

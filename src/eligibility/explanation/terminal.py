@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -13,7 +14,6 @@ from rich.rule import Rule
 from rich.table import Table as Grid
 from rich.text import Text
 
-from eligibility.explanation.derivation import Explanation
 from eligibility.explanation.elements import (
     Check,
     Column,
@@ -25,8 +25,11 @@ from eligibility.explanation.elements import (
     Step,
     Table,
 )
-from eligibility.explanation.script import BackwardCall, MissingGradient, ScriptExplanation
 from eligibility.explanation.wording import cell, number, summary
+
+if TYPE_CHECKING:
+    from eligibility.explanation.derivation import Explanation
+    from eligibility.explanation.script import BackwardCall, MissingGradient, ScriptExplanation
 
 # The most numbers of a local derivative that are shown with its formula.
 _SHORT = 4

@@ -14,6 +14,8 @@ from eligibility.ops import _cpu, _fused_rows, _plain, _triton
 from eligibility.ops._triton import Rows
 from eligibility.scalars import check_index, check_numbers
 from eligibility.shapes import (
+    FLOATING,
+    TENSOR_TYPES,
     are_values_readable,
     check_action,
     check_allowed,
@@ -24,7 +26,6 @@ from eligibility.shapes import (
     check_mask_rows,
     check_not_negative,
     check_shape,
-    is_usual_logits,
 )
 
 
@@ -196,7 +197,7 @@ def check_logits_arguments(
     name: str = "logits",
 ) -> None:
     """Raise for logits, a mask, a temperature or a soft-cap that do not fit together."""
-    if not is_usual_logits(logits):
+    if not _is_usual(logits):
         check_floating(logits, name)
         check_categories(logits, name)
         check_local(logits, name)
@@ -205,6 +206,19 @@ def check_logits_arguments(
         if mask.shape != logits.shape:
             check_mask(mask, logits, of=name)
     check_numbers(temperature=temperature, softcap=softcap)
+
+
+def _is_usual(logits: object) -> bool:
+    """Whether the three checks of logits above find nothing to say."""
+    return (
+        type(logits) in TENSOR_TYPES
+        and isinstance(logits, Tensor)
+        and logits.dtype in FLOATING
+        and logits.layout is torch.strided
+        and not logits.is_nested
+        and logits.ndim > 0
+        and logits.shape[-1] > 0
+    )
 
 
 def shaped_logits(logits: Tensor, temperature: float, softcap: float | None) -> Tensor:

@@ -13,7 +13,6 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from eligibility.ops import _cpu, _triton
-from eligibility.ops._cpu import Results, RowTask
 from eligibility.ops._linear_head import Head, mask_rows
 from eligibility.ops._linear_softmax import Softmax
 from eligibility.ops._plain import compute_dtype
@@ -23,6 +22,7 @@ from eligibility.ops._policy_objective import (
     TokenStatistics,
     Upstream,
 )
+from eligibility.ops._row_task import Results, RowTask
 from eligibility.ops._vocab_shard import ShardObjective
 
 _BLOCK_ELEMENTS = 1 << 19  # two megabytes of float32: what is done to logits is done in the cache

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from eligibility.ops import _backend, _cpu, _fused_rows, _plain, _triton
-from eligibility.ops._cpu import Loss
+from eligibility.ops._row_task import Loss
 from eligibility.ops._statistics import task_of
 from eligibility.ops._summed_loss import PolicyLoss
 

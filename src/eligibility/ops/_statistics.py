@@ -10,7 +10,7 @@ from torch import Tensor
 
 from eligibility.ops import _backend, _cpu, _fused_rows, _plain
 from eligibility.ops._categorical_call import CategoricalCall, shaped_logits
-from eligibility.ops._cpu import RowTask
+from eligibility.ops._row_task import RowTask
 from eligibility.ops._second_derivatives import by_definition
 from eligibility.shapes import are_values_readable
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from xml.etree import ElementTree
 
 import eligibility
-from eligibility.audit.reporting.report import AuditReport, Finding, relative_to_here
+from eligibility.files import relative_to_here
+
+if TYPE_CHECKING:
+    from eligibility.audit.reporting.report import AuditReport, Finding
 
 
 def render_sarif(report: AuditReport) -> str:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from html import escape
+from typing import TYPE_CHECKING
 
 from eligibility.audit.reporting.picture import bar, component_rows, credit_picture
-from eligibility.audit.reporting.report import AuditReport, Finding
+
+if TYPE_CHECKING:
+    from eligibility.audit.reporting.report import AuditReport, Finding
 
 _STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from typing import TYPE_CHECKING
 
-from eligibility.audit.reporting.report import Credit
+if TYPE_CHECKING:
+    from eligibility.audit.reporting.report import Credit
+
 
 _SQUARE, _LABEL, _GAP = 26, 210, 60  # pixels
 _UP, _DOWN = "#1a7f37", "#b3261e"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from eligibility.errors import EligibilityError
+from eligibility.files import relative_to_here
 from eligibility.notebooks import script_of
 
 FAULTY = ("biased", "wrong-sign", "no-gradient")
@@ -60,13 +61,6 @@ class Finding:
                 if place == (int(cell), self.line):
                     return text.strip()
         return ""
-
-
-def relative_to_here(file: str) -> Path:
-    """The path relative to the working folder, if it is within."""
-    path = Path(file)
-    inside = path.is_absolute() and path.is_relative_to(Path.cwd())
-    return path.relative_to(Path.cwd()) if inside else path
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from eligibility.audit.reporting.report import AuditReport, Credit, Finding
+if TYPE_CHECKING:
+    from eligibility.audit.reporting.report import AuditReport, Credit, Finding
+
 
 _STYLES = {
     "unbiased": "bold green",

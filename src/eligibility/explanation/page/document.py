@@ -6,14 +6,17 @@ import base64
 import hashlib
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import eligibility
-from eligibility.explanation.derivation import Explanation
 from eligibility.explanation.page import live, sections
 from eligibility.explanation.page.markup import Markup, element, join
 from eligibility.explanation.page.tables import table_html
-from eligibility.explanation.script import BackwardCall, ScriptExplanation
 from eligibility.explanation.wording import number
+
+if TYPE_CHECKING:
+    from eligibility.explanation.derivation import Explanation
+    from eligibility.explanation.script import BackwardCall, ScriptExplanation
 
 _SCRIPTS = (
     "numbers.js",

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 import math
+from typing import TYPE_CHECKING
 
-from eligibility.explanation.derivation import Explanation
 from eligibility.explanation.elements import Numbers, RuleStatement
 from eligibility.explanation.page.markup import Markup, element, join
 from eligibility.explanation.page.mathml import math as mathml
 from eligibility.explanation.sentences import SENTENCES
 from eligibility.explanation.wording import number
+
+if TYPE_CHECKING:
+    from eligibility.explanation.derivation import Explanation
 
 _FAMILY = ("Categorical", "OneHotCategorical", "Multinomial")
 _MOST_CATEGORIES = 12

@@ -7,11 +7,14 @@ on; those that go to the box above run straight up, the others through lanes at 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from eligibility.explanation.derivation import Explanation
 from eligibility.explanation.elements import Edge, Leaf, Numbers, Step
 from eligibility.explanation.page.markup import Markup, element
 from eligibility.explanation.wording import summary
+
+if TYPE_CHECKING:
+    from eligibility.explanation.derivation import Explanation
 
 # A picture of more boxes than this helps nobody; the list of steps remains.
 MOST_BOXES = 60

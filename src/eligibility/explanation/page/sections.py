@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from eligibility.explanation.derivation import Explanation
 from eligibility.explanation.elements import (
     Check,
     Edge,
@@ -20,8 +20,11 @@ from eligibility.explanation.page.markup import Markup, element, join
 from eligibility.explanation.page.mathml import math
 from eligibility.explanation.page.picture import picture
 from eligibility.explanation.page.tables import table_html
-from eligibility.explanation.script import MissingGradient
 from eligibility.explanation.wording import summary
+
+if TYPE_CHECKING:
+    from eligibility.explanation.derivation import Explanation
+    from eligibility.explanation.script import MissingGradient
 
 
 def section(name: str, heading: str, *body: Markup | None) -> Markup | None:

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eligibility.errors import MissingDependencyError
-from eligibility.reinforce.exact.language.comparison import Comparison, EstimatorError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from eligibility.reinforce.exact.language.comparison import Comparison, EstimatorError
 
 # heading, what a row shows
 _COLUMNS = (
