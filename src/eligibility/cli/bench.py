@@ -64,7 +64,7 @@ def bench(
     if dtype not in (None, "float32", "bfloat16"):
         raise InvalidValueError("`--dtype`", repr(dtype), "float32 or bfloat16", "choose one")
     if plot is not None:
-        from eligibility.bench.picture import check_format, draw
+        from eligibility.bench.chart import check_format, draw
 
         check_format(plot)
     from eligibility.files import check_writable, write_atomically
@@ -94,7 +94,7 @@ def bench(
     else:
         from rich.console import Console
 
-        from eligibility.bench.terminal import renderable
+        from eligibility.bench.rendering import renderable
 
         Console().print(renderable(result))
 

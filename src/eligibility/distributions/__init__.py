@@ -8,7 +8,7 @@ the mistakes of a user are errors that say what to do.
 from eligibility.distributions import divergences
 from eligibility.distributions.bernoulli import Bernoulli
 from eligibility.distributions.binomial import Binomial
-from eligibility.distributions.categorical import Categorical
+from eligibility.distributions.masked_categorical import Categorical
 from eligibility.distributions.multinomial import Multinomial
 from eligibility.distributions.one_hot_categorical import OneHotCategorical
 

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from eligibility.distributions._drop_in import DropIn
-from eligibility.distributions.categorical import Categorical
+from eligibility.distributions.masked_categorical import Categorical
 from eligibility.rules.rule import read_parameter
 
 

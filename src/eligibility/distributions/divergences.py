@@ -9,7 +9,7 @@ from torch.distributions import Distribution, register_kl
 from eligibility.distributions._coin import log_failure_and_success
 from eligibility.distributions.bernoulli import Bernoulli
 from eligibility.distributions.binomial import Binomial
-from eligibility.distributions.categorical import Categorical
+from eligibility.distributions.masked_categorical import Categorical
 from eligibility.distributions.multinomial import Multinomial
 from eligibility.distributions.one_hot_categorical import OneHotCategorical
 from eligibility.errors import InvalidValueError, ShapeError

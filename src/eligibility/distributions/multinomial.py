@@ -12,7 +12,7 @@ from eligibility.distributions._coin import log_failure_and_success
 from eligibility.distributions._draws import Draws
 from eligibility.distributions._drop_in import NO_SHAPE, check_full_shape, size_of_draw
 from eligibility.distributions.binomial import log_mass_table
-from eligibility.distributions.categorical import Categorical
+from eligibility.distributions.masked_categorical import Categorical
 from eligibility.errors import InvalidValueError
 from eligibility.ops import _plain
 from eligibility.ops.sampling import draw_counts, fine_dtype

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from eligibility.distributions._draws import Draws
 from eligibility.distributions._drop_in import NO_SHAPE, check_full_shape
-from eligibility.distributions.categorical import Categorical
+from eligibility.distributions.masked_categorical import Categorical
 from eligibility.shapes import check_counts
 
 Self = TypeVar("Self", bound="OneHotCategorical")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from eligibility.bench.contestants import OURS
 from eligibility.bench.logits import Benchmark
-from eligibility.bench.terminal import linear_title, title
+from eligibility.bench.rendering import linear_title, title
 from eligibility.errors import InvalidValueError, MissingDependencyError
 
 if TYPE_CHECKING:
