@@ -116,7 +116,37 @@ class Learner:
         self.optimizer.step()
         self.rewards, self.scores = [], []
 """
+UNSURE = """
+import torch
+
+
+class Learner:
+    def __init__(self, pi, v):
+        self.pi, self.states, self.scores, self.rewards = pi, [], [], []
+        self.optimizer = torch.optim.Adam(pi.parameters(), lr=1e-3)
+
+    def see(self, state, log_prob, reward, following, done):
+        self.states.append(state)
+        self.scores.append(log_prob)
+        self.rewards.append(reward)
+
+    def end(self):
+        total, goals = 0.0, []
+        for reward in reversed(self.rewards):
+            total = reward + 0.9 * total
+            goals.insert(0, total)
+        actor_loss = -(torch.stack(self.scores) * torch.tensor(goals)).sum()
+        log_policy = torch.log_softmax(self.pi(torch.stack(self.states)), dim=1)
+        entropy = (log_policy * log_policy.exp()).sum()
+        loss = actor_loss - 0.1 * entropy  # fault
+        self.optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.pi.parameters(), 5.0)
+        self.optimizer.step()
+        self.states, self.scores, self.rewards = [], [], []
+"""
 FIELD = {
+    "entropy-sign": UNSURE,
     "truncation-as-termination": STEP_BY_STEP,
     "broadcast": SPREAD,
     "last-reward-dropped": FORWARDS,

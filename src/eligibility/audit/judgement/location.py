@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
 from eligibility.audit.faults import FAULTS
 from eligibility.audit.judgement import clues
@@ -19,9 +21,11 @@ from eligibility.audit.judgement.pointers import (
 from eligibility.audit.judgement.source import (
     Source,
     mentioned_names,
+    read_source,
 )
 from eligibility.audit.running.survey import Survey
 from eligibility.audit.trace import Trace
+from eligibility.errors import InvalidValueError
 
 # Faults of what the loss is made of, and those whose numbers tell where they are: see `places`.
 _IN_LOSS = (
@@ -51,9 +55,18 @@ def locate(
     """
     called = [update.backward for trace in survey.traces for update in trace.updates]
     file, backward = place or _common(called)
-    if source is None or (file and file != str(source.path)):
+    if source is not None and file and file != str(source.path):
+        source = _module(file)
+    if source is None:
         return file, backward
     return str(source.path), _line(rule, survey, source, backward)
+
+
+def _module(file: str) -> Source | None:
+    """The text of a module of the program's, if it can be read."""
+    with suppress(InvalidValueError):
+        return read_source(Path(file))
+    return None
 
 
 def _line(rule: str, survey: Survey, source: Source, backward: int) -> int:
