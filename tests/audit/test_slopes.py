@@ -26,9 +26,16 @@ STYLE = {style.name: style for style in STYLES}
 @contextmanager
 def observed(style: str) -> Iterator[tuple[Survey, int]]:
     """What is seen of a style's clean program, and in how many runs."""
+    with surveyed(style) as (found, jobs):
+        yield found, len(jobs)
+
+
+@contextmanager
+def surveyed(style: str) -> Iterator[tuple[Survey, list[Job]]]:
+    """What is seen of a style's clean program, and what was run for it."""
     program = variant(STYLE[style], "as-written", "exact")
     assert program is not None
-    runs = 0
+    jobs: list[Job] = []
     with running(program) as (runner, _):
 
         class Counting(CallableRunner):
@@ -36,12 +43,11 @@ def observed(style: str) -> Iterator[tuple[Survey, int]]:
                 pass
 
             def run(self, job: Job) -> Trace:
-                nonlocal runs
-                runs += 1
+                jobs.append(job)
                 return runner.run(job)
 
         found = survey(Counting(), 200, 20, lambda what, done, expected: None)
-    yield found, runs
+    yield found, jobs
 
 
 # sampled with a gradient, and without; masked; normal numbers, squashed; two actors
@@ -62,6 +68,25 @@ def test_the_graph_and_differences_give_the_same_slopes(style: str) -> None:
             pair = getattr(slope, name), getattr(differences.slopes[key], name)
             np.testing.assert_allclose(*pair, rtol=0.0, atol=tolerance(UNIT_DOUBLE))
     assert few < many
+
+
+def test_a_program_of_few_paths_is_run_once_for_each() -> None:
+    with surveyed("flat") as (found, jobs):
+        plain = [job for job in jobs if not job.slopes and not job.everywhere]
+        assert found.exhaustive
+        assert len(plain) == len(found.traces)
+        assert all(job.seed is None for job in jobs)
+
+
+@pytest.mark.parametrize(("style", "shared"), [("two_optimizers", False), ("shared", True)])
+def test_the_policys_tensors_are_moved_one_by_one_only_where_the_critic_follows_them(
+    style: str, shared: bool
+) -> None:
+    with surveyed(style) as (found, jobs):
+        moved = [job for job in jobs if job.tensor is not None]
+        assert bool(found.shared) == shared
+        assert moved[0].also
+        assert len(moved) == (1 + len(moved[0].also) + 1 if shared else 1)
 
 
 def test_a_graph_that_is_not_the_policy_is_not_believed() -> None:

@@ -48,7 +48,8 @@ class Job:
         seed: Draw the choices after the prescribed ones at random; None: take the first outcome.
         stop_after: Stop after this many choices.
         tensor: The parameter tensor to move before the run, or None.
-        direction: Along which of its directions.
+        also: More tensors to move.
+        direction: Along which of their directions.
         distance: How far.
         slopes: Differentiate the probabilities of every choice along all directions.
         everywhere: Move every tensor, along a fixed mixture of its directions.
@@ -72,6 +73,7 @@ class Job:
     seed: int | None = None
     stop_after: int | None = None
     tensor: int | None = None
+    also: tuple[int, ...] = ()
     direction: int = 0
     distance: float = 0.0
     slopes: bool = False
@@ -131,6 +133,7 @@ def decode_job(line: str) -> Job:
     data["size"] = ProbeSize(**data["size"])
     data["prescribed"] = tuple(data["prescribed"])
     data["rewards"] = tuple(data["rewards"])
+    data["also"] = tuple(data["also"])
     return Job(**data)
 
 

@@ -138,14 +138,23 @@ def _is_environment(entry: os.DirEntry[str]) -> bool:
 
 
 def _state(folder: Path) -> dict[str, tuple[int, ...]]:
-    """What would be different if anything in the folder had been written to."""
+    """What would be different if anything in the folder had been written to.
+
+    Links are left out: nobody writes through them, and of one that is exchanged the folder tells.
+    """
     found: dict[str, tuple[int, ...]] = {}
+    with suppress(OSError):
+        found[str(folder)] = _seen(folder.stat())
     waiting = [str(folder)]
     while waiting:
         with suppress(OSError):
             for entry in os.scandir(waiting.pop()):
-                stat = entry.stat(follow_symlinks=False)
-                found[entry.path] = (stat.st_ino, stat.st_mode, stat.st_size, stat.st_mtime_ns)
-                if entry.is_dir(follow_symlinks=False):
-                    waiting.append(entry.path)
+                if not entry.is_symlink():
+                    found[entry.path] = _seen(entry.stat())
+                    if entry.is_dir():
+                        waiting.append(entry.path)
     return found
+
+
+def _seen(stat: os.stat_result) -> tuple[int, ...]:
+    return stat.st_ino, stat.st_mode, stat.st_size, stat.st_mtime_ns

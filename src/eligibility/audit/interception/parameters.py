@@ -93,7 +93,7 @@ class Parameters:
         if self._job.everywhere:
             numbers = range(tensor * directions, (tensor + 1) * directions)
             return torch.from_numpy(mixture_of(numbers))
-        if tensor != self._job.tensor:
+        if tensor not in (self._job.tensor, *self._job.also):
             return None
         return torch.eye(directions, dtype=torch.float64)[self._job.direction]
 

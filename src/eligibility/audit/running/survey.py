@@ -39,6 +39,9 @@ from eligibility.audit.trace import Draw, Trace
 Progress = Callable[[str, int, int], None]  # what is done, runs so far, runs expected
 RAN = ("updated", "finished")
 _SCOUTS = 6
+# The first path is one of the longest, so that it promises more paths than there are; it decides
+# alone whether they are few enough where it promises that many times fewer, or more.
+_FEWER, _MORE = 4, 10
 _ENOUGH = 40  # paths from whose probability the number of the others is foreseen
 _FEW_TENSORS = 4  # along which resampled runs are compared
 _MANY = 10**18  # "more than can be counted"
@@ -94,23 +97,25 @@ def survey(runner: Runner, max_paths: int, samples: int, progress: Progress) -> 
         progress: Told what is done.
     """
     raised, first = _first_run(runner)
+    asked: Job | None = Job((), SIZES[0], raised=raised)
     if first.outcome not in RAN:
         other = _other_run(runner, first, raised)
         if other is None:
             return Survey((first,), False, 0, SIZES[0], raised)
-        first = other
+        first, asked = other, None
     count = directions_each(len(first.shapes))
     predicted = _MANY
-    for size in SIZES:
+    for size in SIZES if len(first.draws) <= _HOPELESS else ():
         job = Job((), size, directions=count, raised=raised)
-        if len(first.draws) > _HOPELESS:
-            break
-        predicted = count_of_paths(
-            runner.run(replace(job, seed=seed)).probability for seed in range(_SCOUTS)
-        )
+        begun = first if job == asked else runner.run(job)
+        predicted = count_of_paths([begun.probability])
+        if max_paths < _FEWER * predicted and predicted < _MORE * max_paths:
+            predicted = count_of_paths(
+                runner.run(replace(job, seed=seed)).probability for seed in range(_SCOUTS)
+            )
         if predicted > max_paths:
             continue
-        traces = enumerated(runner, job, 2 * max_paths, predicted, progress)
+        traces = enumerated(runner, job, 2 * max_paths, predicted, progress, begun=begun)
         if traces is not None:
             return with_slopes(Survey(traces, True, predicted, size, raised), runner, job, progress)
     job = Job((), SIZES[0], directions=count, raised=raised)
@@ -172,11 +177,18 @@ def count_of_paths(found: Iterable[float]) -> int:
 
 
 def enumerated(
-    runner: Runner, job: Job, cap: int, predicted: int, progress: Progress, what: str = "paths"
+    runner: Runner,
+    job: Job,
+    cap: int,
+    predicted: int,
+    progress: Progress,
+    what: str = "paths",
+    begun: Trace | None = None,
 ) -> tuple[Trace, ...] | None:
     """Every path in depth-first order; None if there are more than ``cap``.
 
-    The choices that ``job`` prescribes are conditions: they are the same on every path.
+    The choices that ``job`` prescribes are conditions: they are the same on every path. ``begun``
+    is the first one, if it has been run.
     """
     traces: list[Trace] = []
     done, given = 0.0, len(job.prescribed)
@@ -185,7 +197,8 @@ def enumerated(
         if len(traces) >= cap:
             return None
         progress(what, len(traces), max(predicted, len(traces)))
-        traces.append(replace(runner.run(replace(job, prescribed=prescribed)), given=given))
+        ran = runner.run(replace(job, prescribed=prescribed)) if traces or not begun else begun
+        traces.append(replace(ran, given=given))
         prescribed = next_path(traces[-1], given)
         done += traces[-1].probability
         if len(traces) >= _ENOUGH and len(traces) > cap * done:
@@ -277,14 +290,16 @@ def _shared_with_critic(
     still = _critic_gradient(trace, policy)
     if not np.any(still):
         return frozenset()
-    shared = set()
-    for tensor in policy:
-        prescribed = tuple(draw.picked for draw in trace.draws)
-        moved = runner.run(replace(job, prescribed=prescribed, tensor=tensor, distance=1e-2))
-        change = np.abs(_critic_gradient(moved, policy) - still).max()
-        if change > rounding * np.abs(still).max():
-            shared.add(tensor)
-    return frozenset(shared)
+    prescribed = tuple(draw.picked for draw in trace.draws)
+
+    def changes(*tensors: int) -> bool:
+        along = replace(job, prescribed=prescribed, tensor=tensors[0], also=tensors[1:])
+        moved = _critic_gradient(runner.run(replace(along, distance=1e-2)), policy)
+        return bool(np.abs(moved - still).max() > rounding * np.abs(still).max())
+
+    if not policy or not changes(*sorted(policy)):
+        return frozenset()
+    return frozenset(tensor for tensor in policy if changes(tensor))
 
 
 def _looks_beyond(runner: Runner, job: Job, known: Survey, rounding: float) -> bool:

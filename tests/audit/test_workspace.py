@@ -1,0 +1,38 @@
+"""The folder that a program runs in is after each run as it was before."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from eligibility.sandbox import Workspace
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "a file is written over": lambda folder: (folder / "main.py").write_text("2"),
+    "a file is new": lambda folder: (folder / "new.txt").write_text("2"),
+    "a link is exchanged": lambda folder: exchanged(folder.parent / "sibling"),
+    "nothing is left": lambda folder: shutil.rmtree(folder.parent),
+}
+
+
+def exchanged(link: Path) -> None:
+    assert link.is_symlink()
+    link.unlink()
+    link.symlink_to("/elsewhere")
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_a_run_changes_is_made_again(change: str, tmp_path: Path) -> None:
+    own, sibling, scratch = (tmp_path / name for name in ("all/own", "all/sibling", "scratch"))
+    for folder in (own, sibling, scratch):
+        folder.mkdir(parents=True)
+    (own / "main.py").write_text("1")
+    workspace = Workspace(own / "main.py", tmp_path, scratch, links=True)
+    CHANGES[change](workspace.folder)
+    workspace.restore()
+    assert [path.name for path in workspace.folder.iterdir()] == ["main.py"]
+    assert (workspace.folder / "main.py").read_text() == "1"
+    assert (workspace.folder.parent / "sibling").readlink() == sibling
