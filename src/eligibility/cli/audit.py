@@ -19,17 +19,19 @@ def audit(
     junit: Annotated[Path | None, typer.Option(help="Write JUnit XML, for CI.")] = None,
     discount: Annotated[
         float | None,
-        typer.Option(help="γ of the return; default: measured in what the program does."),
+        typer.Option(help="γ of the return; default: inferred from the program."),
     ] = None,
     max_paths: Annotated[int, typer.Option(help="Maximum number of paths to enumerate.")] = 600,
-    samples: Annotated[int, typer.Option(help="Paths to sample where there are more.")] = 200,
+    samples: Annotated[
+        int, typer.Option(help="Paths to sample if there are more than that.")
+    ] = 200,
     time_limit: Annotated[float, typer.Option(help="Seconds that one run may take.")] = 20.0,
     memory_limit: Annotated[int, typer.Option(help="Megabytes that one run may take.")] = 2048,
 ) -> int:
     """Run a script on a problem whose policy gradient is known, and compare.
 
     Exit status: 0 no fault, 1 a fault was found, 2 bad usage or nothing could be judged, 3 no known
-    rule gives what was measured.
+    rule explains what was measured.
     """
     from eligibility.audit.running.progress import shown_progress
     from eligibility.audit.scripts import audit_script

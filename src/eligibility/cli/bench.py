@@ -19,29 +19,32 @@ def bench(
         str | None, typer.Option(help='Rows x categories, for instance "256x4 256x1024".')
     ] = None,
     dtype: Annotated[
-        str | None, typer.Option(help="Of --sizes and --linear: float32 (the default) or bfloat16.")
+        str | None,
+        typer.Option(help="Dtype for --sizes and --linear: float32 (the default) or bfloat16."),
     ] = None,
     linear: Annotated[
         str | None,
         typer.Option(help='Also tokens x vocabulary x features, for instance "512x8192x256".'),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Three small sizes, without torch.compile; seconds.")
+        bool, typer.Option("--quick", help="Three small sizes without torch.compile, in seconds.")
     ] = False,
-    rounds: Annotated[int, typer.Option(help="Rounds in which all take turns.")] = 9,
+    rounds: Annotated[int, typer.Option(help="Rounds in which all contestants take turns.")] = 9,
     budget: Annotated[
         float | None, typer.Option(help="Seconds after which a size starts no further round.")
     ] = None,
-    threads: Annotated[int, typer.Option(help="Threads of torch and of the kernel.")] = 1,
+    threads: Annotated[int, typer.Option(help="Number of threads.")] = 1,
     with_compile: Annotated[
         bool, typer.Option("--compile/--no-compile", help="Also measure torch.compile.")
     ] = True,
     backends: Annotated[
-        bool, typer.Option("--backends", help="Say what serves which logits, and stop.")
+        bool, typer.Option("--backends", help="Show which backend serves which logits, and exit.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write the result as JSON.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw it: .png, .svg or .pdf.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the result as .png, .svg or .pdf.")
+    ] = None,
 ) -> None:
     """Measure the policy gradient over logits: time relative to a copy, memory, error.
 

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 def compare(
     a: Annotated[Path, typer.Argument(help="A run folder, or a folder of several seeds.")],
-    b: Annotated[Path, typer.Argument(help="Likewise: what may be better.")],
+    b: Annotated[Path, typer.Argument(help="The same for the runs that may be better.")],
     episodes: Episodes = 100,
     seed: EpisodeSeed = None,
     stochastic: Stochastic = False,
-    plot: Annotated[Path | None, typer.Option(help="Also draw it: a .png.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Also draw the comparison, as .png.")] = None,
     allow_module: AllowModule = None,
     json_: AsJson = False,
 ) -> None:

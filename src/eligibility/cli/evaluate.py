@@ -43,11 +43,11 @@ def evaluate(
 ) -> None:
     """Play fresh episodes with trained policies and report the return.
 
-    Each action is the most probable one; then the same episodes again with actions drawn from the
-    policy, as in training. With --stochastic these only. Runs that differ in nothing but
-    their seed are one result. Intervals are 95 %, by percentile bootstrap over the runs and the
-    episodes within them; IQM is the mean of the middle half of the runs' means, or of the episodes
-    of a single run.
+    Each action is the most probable one; then the same episodes are played again with actions
+    sampled from the policy, as in training. --stochastic plays only the latter. Runs that differ
+    only in their seed are one result. Intervals are 95 %, by percentile bootstrap over the runs and
+    the episodes within them; IQM is the mean of the middle half of the runs' means, or of the
+    episodes of a single run.
     """
     if video is not None:
         check_writable(video)

@@ -35,7 +35,9 @@ def explain(
     logits: Annotated[
         str | None, typer.Option(help="Logits, separated by commas, instead of probabilities.")
     ] = None,
-    action: Annotated[str | None, typer.Option(help="The category that was drawn, from 0.")] = None,
+    action: Annotated[
+        str | None, typer.Option(help="The category that was drawn, counted from 0.")
+    ] = None,
     counts: Annotated[
         str | None, typer.Option(help="How often each category was drawn (multinomial).")
     ] = None,
@@ -68,7 +70,9 @@ def explain(
     memory: Annotated[float, typer.Option(help="Script: GiB of memory it may take.")] = 8.0,
     question: Annotated[
         bool,
-        typer.Option("--question", help="List the worked questions; with a number, answer that."),
+        typer.Option(
+            "--question", help="List the worked questions; with a number, answer that one."
+        ),
     ] = False,
     full: Annotated[
         bool, typer.Option("--full", help="Script: every section of every backward pass.")
@@ -85,10 +89,10 @@ def explain(
 ) -> None:
     """Show where every entry of a gradient comes from.
 
-    A script or notebook is run unmodified; each of its backward passes is explained, and why a
-    .grad that it reads is None. What it prints goes to standard error.
+    A script or notebook is run unmodified. Each of its backward passes is explained, and so is
+    every .grad that it reads as None. What it prints goes to standard error.
 
-    A question from the list of worked ones is answered by its number.
+    With --question and a number, one of the worked questions is answered.
 
     Examples: eligibility explain categorical --probs 0.69,0.1,0.2,0.01 --action 0 --of prob;
     eligibility explain normal --param loc=0 --param scale=1 --value 0.3;

@@ -14,10 +14,13 @@ from eligibility.train.config import Config, as_written
 # What evaluate and compare ask for in the same words.
 Episodes = Annotated[int, typer.Option(min=1, help="Fresh episodes to play with each.")]
 EpisodeSeed = Annotated[
-    int | None, typer.Option(min=0, help="Of the episodes. Default: each run's own.")
+    int | None, typer.Option(min=0, help="Seed of the episodes. Default: each run's own.")
 ]
 Stochastic = Annotated[
-    bool, typer.Option("--stochastic", help="Draw the actions instead of taking the best.")
+    bool,
+    typer.Option(
+        "--stochastic", help="Sample the actions instead of taking the most probable ones."
+    ),
 ]
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print the result as JSON on standard output.")

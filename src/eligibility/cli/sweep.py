@@ -40,9 +40,10 @@ def sweep(
 ) -> int:
     """Train with several seeds, some at a time, each in a process and a run folder of its own.
 
-    The same command again goes on: finished seeds are kept, stopped ones resumed, failed ones
-    tried again. A seed that fails does not stop the others; the exit status is then 1. The folder
-    also receives summary.json and curves.png. evaluate, plot and compare take the whole folder.
+    Running the same command again continues: finished seeds are kept, stopped ones resumed,
+    failed ones tried again. A seed that fails does not stop the others; the exit status is then 1.
+    The folder also receives summary.json and curves.png. evaluate, plot and compare take the whole
+    folder.
     """
     chosen = read_seeds("5" if seeds is None else seeds)
     options = given(options)

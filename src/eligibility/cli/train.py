@@ -220,19 +220,21 @@ def _default_folder(config: Config) -> Path:
 
 # One config dataclass is the command line: Typer reads the signature and the annotations.
 OWN = (
-    option("config", Path, "Options from a YAML, TOML or JSON file; those given here come first."),
+    option(
+        "config", Path, "Options from a YAML, TOML or JSON file; those given here take precedence."
+    ),
     option("out", Path, "Run folder. Default: runs/ENV-SEED-TIME."),
     option(
         "resume",
         Path,
-        "Go on with the run in this folder; only --steps, --stop-at, --threads may change.",
+        "Continue the run in this folder; only --steps, --stop-at and --threads may change.",
     ),
     option("max_seconds", float, "Stop after this many seconds of training. Default: no limit."),
     option(
         "keep_best",
         int,
-        "Play the greedy policy each time this number of updates has passed, and keep the best "
-        "one in the run folder, as best.safetensors.",
+        "Evaluate the greedy policy every this many updates, and keep the best one in the run "
+        "folder as best.safetensors.",
     ),
     parameter("allow_module", AllowModule, None),
     option("video", Path, "Film an episode of the trained policy afterwards: .gif, or .mp4."),

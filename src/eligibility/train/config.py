@@ -69,9 +69,9 @@ class Config:
     shards: int = _option(
         1,
         _SIDE_BY_SIDE,
-        "Groups of environments with random numbers of their own, spread over the processes of "
-        "torchrun: the run depends on their number, not on that of the processes. Default: one "
-        "for each process.",
+        "Groups of environments with their own random numbers, spread over the processes of "
+        "torchrun, one for each process if left out: the run depends on the number of shards, not "
+        "on the number of processes.",
     )
     max_episode_steps: int | None = _option(
         None,
@@ -89,14 +89,14 @@ class Config:
     discount_updates: bool = _option(
         False,
         Flag(),
-        "Weigh the update of step t by γ^t as well: the gradient of the discounted return itself. "
-        "Without, late steps count as much as early ones, as is customary.",
+        "Also weight the update at step t by γ^t: the gradient of the discounted return itself. "
+        "Otherwise late steps count as much as early ones, as is customary.",
     )
     baseline: str = _option(
         "time-dependent-leave-one-out",
         BaselineNames(),
-        f"One of {', '.join(BaselineNames.names)}; or several, joined by +, of which each is "
-        "subtracted from what the one before it left.",
+        f"One of {', '.join(BaselineNames.names)}; or several joined by +, each of which is "
+        "subtracted from what the previous one left.",
     )
     baseline_rate: float = _option(
         0.1,
@@ -111,8 +111,8 @@ class Config:
     bootstrap: bool = _option(
         False,
         Flag(),
-        "After a truncation, count the value that the baseline state-value predicts for what "
-        "would have followed. Without, a time limit is a part of the task.",
+        "After a truncation, add the value that the state-value baseline predicts for the rest of "
+        "the episode. Otherwise a time limit is part of the task.",
     )
     normalize: bool = _option(
         True, Flag(), "Divide the advantages of an update by their standard deviation."
@@ -120,61 +120,61 @@ class Config:
     average: str = _option(
         "steps",
         Choice(AVERAGES),
-        "Divide the sum over all steps of an update by the number of steps, as is customary, or "
-        "by that of episodes, which does not depend on what the policy did: unbiased.",
+        "Divide the sum over all steps of an update by the number of steps, as is customary, or by "
+        "the number of episodes, which does not depend on the policy and is therefore unbiased.",
     )
     entropy_coef: float = _option(
         0.0, _NOT_NEGATIVE, "Weight of the policy's entropy in what is maximised."
     )
     learning_rate: float = _option(
-        0.005, _POSITIVE, "Step size of Adam; natural_gradient goes without."
+        0.005, _POSITIVE, "Step size of Adam; natural_gradient does not use it."
     )
     schedule: str = _option(
         "constant",
         Choice(SCHEDULES),
-        "Of the length of the steps, Adam's and the natural gradient's: constant; or linear, which "
-        "falls to 0 over the steps of the training.",
+        "How the step size, of Adam or of the natural gradient, changes during training: constant, "
+        "or linear, which falls to 0.",
     )
     max_gradient_norm: float | None = _option(
         None,
         Maybe(_POSITIVE),
-        "Scale a gradient that is longer than this down to it, before Adam. Default: none is.",
+        "Clip the norm of the gradient to this before Adam. Default: no clipping.",
     )
     natural_gradient: float = _option(
         0.0,
         _NOT_NEGATIVE,
-        "In place of Adam, follow the natural gradient, each step so long that the policy moves by "
-        "this Kullback-Leibler divergence in nats, such as 0.01; 0: Adam.",
+        "Follow the natural gradient instead of Adam; each step moves the policy by this "
+        "Kullback-Leibler divergence in nats, such as 0.01. 0: Adam.",
     )
     damping: float = _option(
         0.01,
         _POSITIVE,
-        "Of the natural gradient: what is added to the diagonal of the Fisher information.",
+        "Added to the diagonal of the Fisher information for the natural gradient.",
     )
     shorten_noisy_steps: bool = _option(
         False,
         Flag(),
-        "Make each step of the natural gradient shorter by the share of its squared norm that is "
-        "noise, as two halves of the episodes tell: steadier where rewards come at every step, "
+        "Shorten each natural-gradient step by the fraction of its squared norm that is noise, "
+        "estimated from two halves of the episodes: steadier where rewards come at every step, "
         "slower where they are rare.",
     )
     hidden_sizes: tuple[int, ...] = _option(
         (64, 64), _WIDTHS, "Widths of the hidden layers, as in 64,64."
     )
     activation: str = _option(
-        "tanh", Choice(ACTIVATIONS), f"Of the hidden layers: {' or '.join(ACTIVATIONS)}."
+        "tanh", Choice(ACTIVATIONS), f"Activation of the hidden layers: {' or '.join(ACTIVATIONS)}."
     )
     squash_actions: bool = _option(
         False,
         Flag(),
-        "Box actions as tanh of a normal number, which never leaves the bounds; without, they "
-        "are normal numbers that are clipped on their way to the environment.",
+        "Take the tanh of a normal number as a Box action, which stays within the bounds. Without, "
+        "normal numbers are clipped on their way to the environment.",
     )
     initial_deviation: float = _option(
         1.0,
         _POSITIVE,
-        "Of Box actions at first: the standard deviation, in halves of the range where the space "
-        "has bounds. It is learned from there.",
+        "Initial standard deviation of Box actions, in units of half the range where the space is "
+        "bounded. It is learned from there.",
     )
     mask_actions: bool = _option(
         True,
@@ -185,7 +185,7 @@ class Config:
     observation_keys: tuple[str, ...] | None = _option(
         None,
         Maybe(Several(str, "names such as image,direction", empty=False)),
-        "Of Dict observations, the entries that the network sees. Default: all.",
+        "Entries of a Dict observation that the network sees. Default: all.",
     )
     normalize_observations: bool = _option(
         False,
@@ -195,14 +195,14 @@ class Config:
     scale_observations: bool = _option(
         False,
         Flag(),
-        "Measure each floating-point number that has bounds from the middle of its range, in units "
-        "of range/√12: a uniform one would have variance 1.",
+        "Scale each bounded floating-point number around the middle of its range, in units of "
+        "range/√12, so that a uniform one would have variance 1.",
     )
     convolution: bool = _option(
-        True, Flag(), "See images through convolutional layers; without, as flat numbers."
+        True, Flag(), "Pass images through convolutional layers; otherwise as flat vectors."
     )
     threads: int = _option(
-        1, Whole(1, 1024), "Threads of torch while training; small networks want 1."
+        1, Whole(1, 1024), "Number of torch threads for training; 1 suits small networks."
     )
 
     def __post_init__(self) -> None:
