@@ -119,6 +119,54 @@ def test_a_vector_environment_learns_evaluates_and_stays_open() -> None:
     vector.reset(seed=0)
 
 
+def test_copies_of_an_environment_are_played_and_never_itself() -> None:
+    mine = Walk()
+    mine.reset(seed=5)
+    mine.marked = True
+    place = mine._place
+    model = Reinforce(mine, environments=8, seed=2).learn(total_steps=1000)
+    assert (model.config.env, mine._place, mine._time) == ("Walk", place, 0)
+    assert all(env.marked and env is not mine for env in model.shards.vector.envs)
+    again = Reinforce(Walk, environments=8, seed=2).learn(total_steps=1000)
+    assert again.progress.mean_return == model.progress.mean_return
+
+
+def test_an_environment_that_cannot_be_copied_is_made_once_more_by_its_spec() -> None:
+    made = gymnasium.make("FrozenLake-v1", is_slippery=False, max_episode_steps=7)
+    made.unwrapped.window = open(__file__)  # noqa: SIM115  # cannot be copied
+    model = Reinforce(made, environments=4)
+    assert model.horizon == 7
+    model.shards.prepare()
+    ways = model.shards.vector.envs[0].unwrapped.P[0][0]
+    assert len(ways) == 1  # it does not slip
+    made.unwrapped.window.close()
+    plain = Walk()
+    plain.window = (number for number in range(3))
+    text = "making the environment with `env`: got TypeError: cannot pickle 'generator' object"
+    with pytest.raises(EligibilityError, match=f"^{re.escape(text)}"):
+        Reinforce(plain)
+
+
+def test_training_goes_on_in_another_environment_of_the_same_spaces(tmp_path: Path) -> None:
+    model = Reinforce("FrozenLake-v1", environments=4, baseline="none", seed=1)
+    model.learn(total_steps=200)
+    weights = [parameter.clone() for parameter in model.network.parameters()]
+    model.set_env(gymnasium.make("FrozenLake-v1", is_slippery=False))
+    assert model.progress.steps == len(model.recent) == 0
+    assert all(map(torch.equal, weights, model.network.parameters()))
+    model.learn(total_steps=200)
+    assert model.progress.steps >= 200
+    loaded = Reinforce.load(model.save(tmp_path / "model"), env="FrozenLake-v1", learning_rate=0.1)
+    assert loaded.config.learning_rate == 0.1
+    text = (
+        "`env`: got one with observations Discrete(500), masked, actions Discrete(6), expected "
+        "observations Discrete(16), actions Discrete(4); make a new model for it"
+    )
+    with pytest.raises(InvalidValueError, match=f"^{re.escape(text)}$"):
+        model.set_env("Taxi-v4")
+    assert model.config.env == "FrozenLake-v1"
+
+
 def make_nothing() -> int:
     """No environment."""
     return 3
@@ -134,7 +182,7 @@ def fail() -> Any:
     [
         (
             3,
-            "`env`: got int, expected the id of an environment, a function that makes one, or a "
+            "`env`: got int, expected an environment, its id, a function that makes one, or a "
             "vector environment; pass a function, such as the environment's class or a lambda",
         ),
         (
@@ -145,7 +193,7 @@ def fail() -> Any:
         (
             fail,
             "making the environment with `env`: got RuntimeError: no such device, expected no "
-            "exception; correct the function",
+            "exception; correct the function, or pass one if this was an environment",
         ),
     ],
 )

@@ -227,7 +227,8 @@ OWN = (
     option(
         "resume",
         Path,
-        "Continue the run in this folder; only --steps, --stop-at and --threads may change.",
+        "Continue the run in this folder; only --steps, --stop-at, --threads, --learning-rate and "
+        "--natural-gradient may change.",
     ),
     option("max_seconds", float, "Stop after this many seconds of training. Default: no limit."),
     option(

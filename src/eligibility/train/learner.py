@@ -28,6 +28,7 @@ from eligibility.train.evaluation import Evaluation, play, summarize
 from eligibility.train.gradient import PolicyGradient
 from eligibility.train.interface import interface
 from eligibility.train.natural import natural_step, share_of_signal
+from eligibility.train.observations.masked import MaskedObservations
 from eligibility.train.prediction import Predictor
 from eligibility.train.progress import WINDOW, Progress
 from eligibility.train.rollout import Collector, Rollout
@@ -45,9 +46,9 @@ class Reinforce:
     """REINFORCE on a Gymnasium environment, with the habits of Stable-Baselines3.
 
     Args:
-        env: The id of a Gymnasium environment, a function (a class is one) that makes one, or a
-            vector environment in any autoreset mode; with any actions and observations but text,
-            graphs and sequences.
+        env: The id of a Gymnasium environment, a function (a class is one) that makes one, one to
+            make copies of, or a vector environment in any autoreset mode; with any actions and
+            observations but text, graphs and sequences.
         network: A ``torch.nn.Module`` in place of the default network, or a function (a class is
             one) that makes it from the number of outputs; see
             `eligibility.train.user_network.UserNetwork` for what it maps.
@@ -276,6 +277,25 @@ class Reinforce:
         finally:
             self.supply.close(made.vector)
 
+    def set_env(self, env: Source) -> None:
+        """Go on in another environment of the same spaces: what was learned stays, counts do not.
+
+        The next `learn` counts its steps, and the returns by which it stops, from 0.
+
+        Raises:
+            InvalidValueError: Its spaces, or the number of its environments, are others.
+        """
+        made = supply(env)
+        made.options({"shards": self.config.shards, "environments": self.config.environments})
+        config = replace(self.config, env=made.name)
+        shards = Shards(made, config, self._processes)
+        old, new = (_seen_and_done(one) for one in (self.shards, shards))
+        if old != new:
+            raise InvalidValueError("`env`", f"one with {new}", old, "make a new model for it")
+        self.supply, self.shards, self.config = made, shards, config
+        self.recent.clear()
+        self.progress = Progress()
+
     def save(self, path: str | Path) -> Path:
         """Write a checkpoint: config, weights, optimizer, baseline and counters, in one file.
 
@@ -306,7 +326,8 @@ class Reinforce:
             network: What the model was made with, if it was not the default one.
             allow_modules: Modules that the checkpoint may name, as in ``package:Name-v0``, for us
                 to import: importing runs their code. None are unless they stand here or in ``env``.
-            **changes: New values of ``steps``, ``stop_at`` or ``threads``.
+            **changes: New values of ``steps``, ``stop_at``, ``threads``, ``learning_rate`` or
+                ``natural_gradient``.
 
         Raises:
             InvalidValueError: There is none, it is damaged or claims what cannot be, it names a
@@ -319,6 +340,13 @@ class Reinforce:
         model = cls(name if env is None else env, network=network, **options)
         saved.restore(model)
         return model
+
+
+def _seen_and_done(shards: Shards) -> str:
+    """What the policy must fit, in words."""
+    seen, done = shards.vector.single_observation_space, shards.vector.single_action_space
+    masks = ", masked" if isinstance(shards.observations, MaskedObservations) else ""
+    return f"observations {seen}{masks}, actions {done}"
 
 
 @contextmanager

@@ -194,7 +194,7 @@ def load_run(
 
     Args:
         path: The folder.
-        changes: New values of ``steps``, ``stop_at`` or ``threads``.
+        changes: New values of options that may change; see `Reinforce.load`.
         env: The id of the environment, if the caller names it; default: the one in the folder.
         allow_modules: Modules that the folder may name for import; see `Reinforce.load`.
 

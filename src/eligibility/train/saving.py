@@ -24,8 +24,8 @@ from eligibility.train.user_network import UserNetwork
 if TYPE_CHECKING:
     from eligibility.train.learner import Reinforce
 
-# The options that say how long to train, not what to train.
-CHANGEABLE = {"steps", "stop_at", "threads"}
+# The options that say how long to train and how fast, not what to train.
+CHANGEABLE = {"steps", "stop_at", "threads", "learning_rate", "natural_gradient"}
 # Tensors that count, or are sums of squares.
 _NOT_NEGATIVE = re.compile(r"\.(step|exp_avg_sq|count|squares)(\.|$)")
 

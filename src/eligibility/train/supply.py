@@ -1,10 +1,11 @@
-"""Where the environments come from: an id, a function that makes one, or a vector environment."""
+"""Where environments come from: an id, a function that makes one, one to copy, or a vector."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from eligibility.errors import EligibilityError, InvalidTypeError, InvalidValueError
@@ -14,8 +15,13 @@ if TYPE_CHECKING:
     import gymnasium
     from gymnasium.vector import VectorEnv
 
-    # An id, a function that makes one environment, or a vector environment.
-    Source = str | Callable[[], gymnasium.Env[Any, Any]] | VectorEnv[Any, Any, Any]
+    # An id, a function that makes one environment, one to make copies of, or a vector environment.
+    Source = (
+        str
+        | Callable[[], gymnasium.Env[Any, Any]]
+        | gymnasium.Env[Any, Any]
+        | VectorEnv[Any, Any, Any]
+    )
 
 
 @dataclass(frozen=True)
@@ -77,22 +83,26 @@ def supply(env: Source) -> Supply:
     """The supply for what the user passed as ``env``.
 
     A vector environment may reset itself in any of Gymnasium's ways (``AutoresetMode``): a rollout
-    is the same in all of them.
+    is the same in all of them. An environment is never stepped itself: what is played are copies,
+    or, where it cannot be copied, others that Gymnasium makes by its ``spec``.
 
     Raises:
-        InvalidTypeError: It is none of the three.
+        InvalidTypeError: It is none of these.
     """
     if isinstance(env, str):
         name = env
         return Supply(env, False, lambda number: make_vector(name, number))
+    import gymnasium
     from gymnasium.vector import AutoresetMode, VectorEnv
 
     if isinstance(env, VectorEnv):
         vector = env
         if vector.metadata.get("autoreset_mode") == AutoresetMode.DISABLED:
             vector = _resetting(env)
-        name = env.spec.id if env.spec is not None else type(env).__name__
-        return Supply(name, True, lambda number: vector, env.num_envs)
+        return Supply(_name(env), True, lambda number: vector, env.num_envs)
+    if isinstance(env, gymnasium.Env):
+        copied = partial(_copy, env)
+        return Supply(_name(env), True, lambda number: _several(copied, number))
     if callable(env):
         function = env
         name = getattr(env, "__qualname__", type(env).__name__)
@@ -100,9 +110,26 @@ def supply(env: Source) -> Supply:
     raise InvalidTypeError(
         "`env`",
         type(env).__name__,
-        "the id of an environment, a function that makes one, or a vector environment",
+        "an environment, its id, a function that makes one, or a vector environment",
         "pass a function, such as the environment's class or a lambda",
     )
+
+
+def _name(env: Any) -> str:
+    """The id of an environment, if it has one."""
+    return env.spec.id if env.spec is not None else type(env).__name__
+
+
+def _copy(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+    """An environment such as ``env``."""
+    import gymnasium
+
+    try:
+        return deepcopy(env)
+    except Exception:  # a simulator in C, or a window
+        if env.spec is None:
+            raise
+        return gymnasium.make(env.spec)
 
 
 def _several(function: Callable[[], Any], number: int) -> VectorEnv[Any, Any, Any]:
@@ -130,7 +157,7 @@ def _several(function: Callable[[], Any], number: int) -> VectorEnv[Any, Any, An
             "making the environment with `env`",
             f"{type(error).__name__}: {error}",
             "no exception",
-            "correct the function",
+            "correct the function, or pass one if this was an environment",
         ) from error
     vector.spec = vector.envs[0].spec
     return vector
