@@ -172,7 +172,7 @@ _TABLE = (
         200,
         "Gymnasium's",
         3_000_000,
-        180,
+        90,
         {
             "A2C": Settings(
                 {**NOISE, "learning_rate": "lin_7e-4"},
@@ -188,7 +188,7 @@ _TABLE = (
         300,
         "Gymnasium's",
         5_000_000,
-        180,
+        90,
         {
             "A2C": Settings(
                 {**NOISE, "learning_rate": "lin_0.00096"},
@@ -270,7 +270,7 @@ _TABLE = (
         None,
         "as far as it goes",
         1_000_000,
-        180,
+        90,
         {
             "A2C": Settings(source=UNLISTED),
             "PPO": Settings(
@@ -297,7 +297,7 @@ _TABLE = (
         None,
         "as far as it goes",
         1_000_000,
-        180,
+        90,
         {
             "A2C": Settings(normalize=True, source="rl-zoo, HalfCheetah-v4"),
             "PPO": Settings(

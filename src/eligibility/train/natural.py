@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from eligibility.train.policies import Policy
 
 # Steps that the Fisher information is averaged over: evenly spaced ones of a long rollout.
-_LARGEST_SAMPLE = 4096
+_LARGEST_SAMPLE = 2048
 
 
 class FisherInformation:
@@ -92,7 +92,7 @@ def natural_step(
     *,
     divergence: float,
     damping: float,
-    iterations: int = 20,
+    iterations: int = 10,
     tolerance: float = 1e-3,
 ) -> None:
     """Move the weights against their ``.grad``, in the policy's own metric.

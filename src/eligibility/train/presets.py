@@ -43,6 +43,13 @@ PRESETS: dict[str, dict[str, Any]] = {
     "eligibility/Allocation-v0": {"learning_rate": 0.02, "discount": 0.0},
     # Small policies that move by a given divergence need a third of the steps that Adam does.
     "LunarLander-v3": {"environments": 32, "hidden_sizes": (32,), "natural_gradient": 0.03},
+    # A scale of observations that moves makes it hover; these have one scale as they are.
+    "LunarLanderContinuous-v3": {
+        **_CONTROL,
+        "environments": 32,
+        "gae_lambda": 0.97,
+        "normalize_observations": False,
+    },
     # A table of logits. Success is rare and partly luck: many episodes.
     "FrozenLake-v1": {
         "environments": 512,
@@ -69,6 +76,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "HalfCheetah-v5": {
         **_CONTROL,
         "environments": 8,
+        "natural_gradient": 0.06,
         "gae_lambda": 0.97,
         "initial_deviation": 0.3,
     },
