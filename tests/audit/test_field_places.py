@@ -145,7 +145,42 @@ class Learner:
         self.optimizer.step()
         self.states, self.scores, self.rewards = [], [], []
 """
+# An unexplained gradient: where the first number is that no reward-to-go has.
+FILLED = """
+import numpy as np
+import torch
+
+
+class Learner:
+    def __init__(self, pi, v):
+        self.pi, self.v, self.seen = pi, v, []
+        self.actor = torch.optim.Adam(pi.parameters(), lr=1e-3)
+        self.critic = torch.optim.Adam(v.parameters(), lr=1e-2)
+
+    def see(self, state, log_prob, reward, following, done):
+        self.seen.append((state, log_prob, reward))
+
+    def end(self):
+        states, log_probs, rewards = zip(*self.seen)
+        self.seen, goals = [], np.zeros(len(rewards))
+        for t in reversed(range(len(rewards))):
+            goals[t] = rewards[t] + (0.9 * goals[t + 1] if t + 1 < len(rewards) else 0.0)
+        goals = torch.tensor(goals, dtype=torch.float)
+        states = torch.stack(states)
+        value_loss = (self.v(states).squeeze(-1) - goals).pow(2).mean()
+        self.critic.zero_grad()
+        value_loss.backward()
+        self.critic.step()
+        with torch.no_grad():
+            values = self.v(states)
+        advantages = goals - values  # fault
+        loss = -(torch.stack(log_probs) * advantages).sum()
+        self.actor.zero_grad()
+        loss.backward()
+        self.actor.step()
+"""
 FIELD = {
+    "unexplained or broadcast": FILLED,
     "entropy-sign": UNSURE,
     "truncation-as-termination": STEP_BY_STEP,
     "broadcast": SPREAD,
@@ -154,14 +189,14 @@ FIELD = {
 }
 
 
-@pytest.mark.parametrize("rule", FIELD)
-def test_the_line_of_a_module_is_blamed(rule: str, tmp_path: Path) -> None:
-    text = FIELD[rule]
+@pytest.mark.parametrize("rules", FIELD)
+def test_the_line_of_a_module_is_blamed(rules: str, tmp_path: Path) -> None:
+    text = FIELD[rules]
     module = tmp_path / "learner.py"
     module.write_text(text)
     (tmp_path / "main.py").write_text(MAIN.format(module="learner"))
     report = el.audit_script(tmp_path / "main.py")
-    found = next(finding for finding in report.findings if finding.rule == rule)
+    found = next(finding for finding in report.findings if finding.rule in rules.split(" or "))
     assert (found.file, found.line) == (str(module), _marked(text)), report.text()
 
 

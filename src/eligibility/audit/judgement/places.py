@@ -173,6 +173,17 @@ def _matrices(story: Story) -> Iterator[tuple[Statement, Booleans, Booleans]]:
                 yield statement, follows[::abreast, first], own[np.ix_(first, first)]
 
 
+def _finished(story: Story) -> Iterator[tuple[Statement, Booleans, Booleans]]:
+    """Of a list or an array that is filled step by step, only what it is in the end."""
+    last = _last(story)
+    return (found for found in _matrices(story) if id(found[0]) in last)
+
+
+def _last(story: Story) -> set[int]:
+    """The identities of what a statement made when it ran last."""
+    return set(map(id, {(s.place, s.name): s for s in _credits(story)}.values()))
+
+
 def _groups(story: Story) -> list[list[int]]:
     """The decisions of each episode, and at last those of all."""
     groups: dict[tuple[int, int], list[int]] = {}
@@ -212,15 +223,17 @@ def _cleared(story: Story) -> Statement | None:
                 statement.numbers
             ):
                 return statement
-    for statement, follows, _ in _matrices(story):
+    for statement, follows, _ in _finished(story):
         if not follows[:, -1].any() and follows.diagonal()[:-1].all():
             return statement
     return None
 
 
 def _departure(story: Story) -> Statement | None:
-    """Where a decision first follows rewards before it or not its own; else where they are used."""
-    for statement, follows, wanted in _matrices(story):
+    """Where a reward is first lost, or a decision follows those before it or not its own."""
+    if lost := _cleared(story):
+        return lost
+    for statement, follows, wanted in _finished(story):
         alike = bool((follows == follows[0]).all())
         if not alike and ((follows & ~wanted).any() or not follows.diagonal().all()):
             return statement
@@ -230,9 +243,9 @@ def _departure(story: Story) -> Statement | None:
 def _shifted(story: Story) -> Statement | None:
     """Where the numbers of an earlier statement have moved to other decisions, or begin so."""
     moved = {id(s) for s, *follows in _matrices(story) if _is_off_diagonal(*follows)}
-    last = {(s.place, s.name): s for s in _credits(story)}  # a list as it is in the end
+    last = _last(story)
     before: list[Array] = []
-    for statement in (s for s in _credits(story) if last[s.place, s.name] is s):
+    for statement in (s for s in _credits(story) if id(s) in last):
         if id(statement) in moved or any(_has_moved(statement.slopes, one) for one in before):
             return statement
         before.append(statement.slopes)
