@@ -73,11 +73,6 @@ class Upstream:
         """The slopes do not depend on the statistics: they are what arrived."""
         return True
 
-    @property
-    def needs_whole_chunks(self) -> bool:
-        """It can be asked about any part of a chunk."""
-        return False
-
     def at(self, rows: Tensor | slice) -> Upstream:
         """The same for some of the tokens."""
         others = (self.entropy, self.log_normalizer, self.kl)
@@ -128,11 +123,6 @@ class PolicyObjective(NamedTuple):
     def needs_kl(self) -> bool:
         """Whether the exact KL takes part."""
         return self.kl_estimator == "exact" and self.kl_coef != 0.0
-
-    @property
-    def needs_whole_chunks(self) -> bool:
-        """It can be asked about any part of a chunk."""
-        return False
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:

@@ -92,11 +92,6 @@ class ShardObjective:
         """The slopes depend on the share of this part."""
         return False
 
-    @property
-    def needs_whole_chunks(self) -> bool:
-        """All processes must ask about the same rows, as often."""
-        return True
-
     def at(self, rows: Tensor | slice) -> ShardObjective:
         """The objective of some of the tokens."""
         return ShardObjective(self.whole.at(rows), self.shard, self.here[rows])
