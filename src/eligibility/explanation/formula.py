@@ -224,7 +224,7 @@ class _Reader:
     def _is_prose(self, at: int) -> bool:
         """Whether the word there is none of mathematics: a small one, or one of several."""
         here, following = self._word(at), self._word(at + 1)
-        if here in FUNCTIONS | _NAMES or "_" in here:
+        if not here or here in _NAMES or "_" in here:
             return False
         spaced = bool(following) and self._tokens[at + 1].is_apart
         is_second = self._tokens[at].is_apart and bool(self._word(at - 1))

@@ -110,7 +110,8 @@ def _table(table: Table) -> str:
 
 
 def _step(step: Step) -> str:
-    formula = latex_of(step.formula) if step.formula else rf"\text{{{escape(step.name)}}}"
+    is_formula = step.formula and step.operation
+    formula = latex_of(step.formula) if is_formula else rf"\text{{{escape(step.name)}}}"
     lines = [rf"\textbf{{{escape(f'{step.id} {step.name}')}}}"]
     value = f" = {_vector(step.value)}" if step.value is not None else ""
     lines.append(f"\\[ {formula}{value} \\]")

@@ -23,12 +23,21 @@ from eligibility.explanation.page.markup import Markup, element
 
 @lru_cache(maxsize=1024)
 def math(text: str, *, display: bool = False) -> Markup:
-    """A formula as MathML; as code if it does not hold together."""
+    """A formula as MathML; as code if it does not hold together, as text if it is a phrase."""
     read = formula.formula_of(text)
     if isinstance(read, Text) or read == Row(()):
         return element("code", text)
+    if _has_a_phrase(read):
+        return element("span", text)  # which a narrow page can fold
     # Assistive technology reads the MathML itself; the Unicode form is what is copied.
     return element("math", _drawn(read), display="block" if display else None, alttext=text)
+
+
+def _has_a_phrase(part: Formula) -> bool:
+    if isinstance(part, Row):
+        return any(map(_has_a_phrase, part.parts))
+    inside = part.inside if isinstance(part, Fenced) else part
+    return isinstance(inside, Text) and " " in inside.text
 
 
 def _drawn(part: Formula) -> Markup:

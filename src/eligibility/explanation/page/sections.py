@@ -128,7 +128,9 @@ def _step(step: Step, names: dict[str, str]) -> Markup:
     heading = element(
         "h3", step.name, " ", element("span", step.id, class_="id"), class_="step-name"
     )
-    formula = math(step.formula) if step.formula else None
+    formula = None
+    if step.formula:  # what is folded for its length has a list of operations there
+        formula = math(step.formula) if step.operation else element("span", step.formula)
     value = element(
         "p", formula, " = " if formula else "= ", _keyed(step.value, f"{step.id}.value")
     )
