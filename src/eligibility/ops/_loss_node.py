@@ -32,50 +32,30 @@ def loss_with_gradient(loss: PolicyLoss, backend: Backend, reuse_logits: bool) -
     """The loss, differentiable in the logits alone, with its gradient taken by ``backend``."""
     if torch.compiler.is_compiling() and _backend.is_only_traced():
         return traced_loss(loss)
-    apply: Any = _LossInPlace.apply if reuse_logits else _Loss.apply
-    if backend is native and not reuse_logits:
-        apply = _apply_native
     numbers, tensors = loss.parts()
-    result: Tensor = apply(loss, numbers, backend, *tensors)
+    is_direct = backend is native and not reuse_logits
+    apply: Any = _apply_native if is_direct else _Loss.apply
+    result: Tensor = apply(loss, None if reuse_logits else numbers, backend, *tensors)
     return result
 
 
 class _Loss(torch.autograd.Function):
-    """The loss; its tensors are arguments so that torch keeps them, and notices their changes."""
+    """The loss; its tensors are arguments so that torch keeps them, and notices their changes.
+
+    Without the numbers to make the loss again, the gradient takes the memory of the logits: there
+    is one backward pass then, of first order.
+    """
 
     @staticmethod
     def forward(
         ctx: Any, loss: PolicyLoss, numbers: Any, backend: Backend, *tensors: Tensor | None
     ) -> Tensor:
-        ctx.save_for_backward(*tensors)
         ctx.numbers, ctx.backend = numbers, backend
-        value, ctx.gradient = backend(loss, None)
-        return value
-
-    @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        gradient: Tensor | None
-        if torch.is_grad_enabled() or not are_values_readable(upstream):
-            gradient = _differentiable(rebuilt(ctx.numbers, ctx.saved_tensors), upstream)
-        else:
-            # Nobody else holds the gradient of the first call yet: it may be scaled in place.
-            gradient, ctx.gradient = ctx.gradient, None
-            if gradient is None:
-                gradient = ctx.backend(rebuilt(ctx.numbers, ctx.saved_tensors), None)[1]
-            _scale(gradient, upstream)
-        return (None, None, None, gradient, *_NOTHING_BEHIND)
-
-
-_apply_native = _backend.direct(_Loss)
-
-
-class _LossInPlace(torch.autograd.Function):
-    """As `_Loss`, with the gradient in the memory of the logits: once, to first order."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, loss: PolicyLoss, _: Any, backend: Backend, logits: Tensor, *__: Tensor | None
-    ) -> Tensor:
+        if numbers is not None:
+            ctx.save_for_backward(*tensors)
+            value, ctx.gradient = backend(loss, None)
+            return value
+        logits = loss.call.raw
         value, ctx.gradient = backend(loss, logits.detach())
         # The kernel writes behind torch's back; so a node that kept the logits for itself raises.
         torch.autograd.graph.increment_version(logits)
@@ -83,13 +63,21 @@ class _LossInPlace(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        if ctx.gradient is None or torch.is_grad_enabled() or not are_values_readable(upstream):
+        asks_on = torch.is_grad_enabled() or not are_values_readable(upstream)
+        if ctx.numbers is None and (asks_on or ctx.gradient is None):
             raise logits_are_gone()
+        if asks_on:
+            gradient = _differentiable(rebuilt(ctx.numbers, ctx.saved_tensors), upstream)
+            return (None, None, None, gradient, *_NOTHING_BEHIND)
+        # Nobody else holds the gradient of the first call yet: it may be scaled in place.
         gradient, ctx.gradient = ctx.gradient, None
+        if gradient is None:
+            gradient = ctx.backend(rebuilt(ctx.numbers, ctx.saved_tensors), None)[1]
         _scale(gradient, upstream)
         return (None, None, None, gradient, *_NOTHING_BEHIND)
 
 
+_apply_native = _backend.direct(_Loss)
 _NOTHING_BEHIND = (None,) * 9  # the tensors behind the logits
 
 
