@@ -27,9 +27,9 @@ import torch
 
 from benchmarks.cartpole import machine, pin
 from eligibility.train.environments import horizon, make_vector
-from eligibility.train.interface import interface
 from eligibility.train.learner import Reinforce
 from eligibility.train.network import ArrayForward, Network
+from eligibility.train.policy_spaces import interface
 from eligibility.train.rollout import Collector
 from eligibility.train.seeding import Stream, derive
 

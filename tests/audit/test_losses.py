@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eligibility.audit.judgement import clues
+from eligibility.audit.judgement import source_patterns
 from eligibility.audit.judgement.losses import find_loss
 from eligibility.audit.judgement.pointers import action_line, scored_line
 from eligibility.audit.judgement.source import Source
@@ -130,7 +130,7 @@ def built(source: Source, line: int) -> int:
 
 
 def ended(source: Source, line: int) -> int:
-    return clues.written("truncation-as-termination", source)
+    return source_patterns.written("truncation-as-termination", source)
 
 
 CASES: dict[str, tuple[str, Callable[[Source, int], int]]] = {
@@ -144,11 +144,11 @@ CASES: dict[str, tuple[str, Callable[[Source, int], int]]] = {
     "a step alone": (STEP_ONLY, built),
     "a backward that failed": (FAILED, built),
     "no gradient at all": ("print(1)", built),
-    "shortened": (SHORTENED, clues.shortened_line),
+    "shortened": (SHORTENED, source_patterns.shortened_line),
     "flags merged for learning": (MERGED, ended),
     "flags merged for the loop": (NOT_MERGED, ended),
-    "kept on a condition": (KEPT, lambda source, line: clues.kept_choice_line(source)),
-    "made anew": ("batch = []", lambda source, line: clues.kept_choice_line(source)),
+    "kept on a condition": (KEPT, lambda source, line: source_patterns.kept_choice_line(source)),
+    "made anew": ("batch = []", lambda source, line: source_patterns.kept_choice_line(source)),
     "chosen where it is returned": (CHOSEN, lambda source, line: action_line(source)),
     "stacked scores": (STACKED, scored_line),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eligibility.audit.judgement.needs import what_it_needs
+from eligibility.audit.judgement.requirements import what_it_needs
 from eligibility.audit.trace import Trace
 
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from eligibility.audit.interception import recorder
 from eligibility.audit.job import SIZES, Job
-from eligibility.audit.judgement.needs import what_it_needs
+from eligibility.audit.judgement.requirements import what_it_needs
 from eligibility.audit.noise import torch_numbers
 from eligibility.audit.running.execution import execute
 from eligibility.audit.user_code import is_user_file

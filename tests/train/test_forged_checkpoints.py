@@ -153,7 +153,7 @@ def test_a_forgery_with_a_right_checksum_is_refused_before_anything_is_made(
     made: list[int] = []
     make = environments.make_vector
     monkeypatch.setattr(
-        "eligibility.train.supply.make_vector",
+        "eligibility.train.environment_sources.make_vector",
         lambda env, number: made.append(number) or make(env, number),
     )
     path = forge(original, tmp_path / FILE_NAME, FORGERIES[name])

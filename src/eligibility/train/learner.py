@@ -23,23 +23,23 @@ from eligibility.train.callbacks import Callbacks, Listener
 from eligibility.train.config import Config
 from eligibility.train.diagnosis import diagnose
 from eligibility.train.distributed import current_processes
+from eligibility.train.environment_sources import supply
 from eligibility.train.environments import reward_threshold
 from eligibility.train.evaluation import Evaluation, play, summarize
 from eligibility.train.gradient import PolicyGradient
-from eligibility.train.interface import interface
 from eligibility.train.natural import natural_step, share_of_signal
 from eligibility.train.observations.masked import MaskedObservations
+from eligibility.train.policy_spaces import interface
 from eligibility.train.prediction import Predictor
 from eligibility.train.progress import WINDOW, Progress
 from eligibility.train.rollout import Collector, Rollout
 from eligibility.train.seeding import Stream, derive
 from eligibility.train.shards import Shards
 from eligibility.train.statistics import Array
-from eligibility.train.supply import supply
 from eligibility.train.user_network import Body, network_for
 
 if TYPE_CHECKING:
-    from eligibility.train.supply import Source
+    from eligibility.train.environment_sources import Source
 
 
 class Reinforce:

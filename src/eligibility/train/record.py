@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from eligibility.errors import EligibilityError, InvalidValueError
+from eligibility.train.checkpoint_header import read_config
 from eligibility.train.config import Config, as_written
 from eligibility.train.domains import LARGEST, LARGEST_WHOLE
-from eligibility.train.facts import read_config
 from eligibility.train.progress import Progress
 
 # Fields of `Progress` that are the learning curve, and their types.

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from eligibility.errors import EligibilityError, InvalidValueError
-from eligibility.train.interface import Interface
 from eligibility.train.network import ArrayForward, Network
+from eligibility.train.policy_spaces import Interface
 
 # Rows of noise drawn at once: many, because a draw has a price of its own; not all, because most
 # episodes are shorter than the longest possible.

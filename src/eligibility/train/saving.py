@@ -15,8 +15,8 @@ from torch import Tensor
 from eligibility.errors import InvalidValueError
 from eligibility.scalars import check_path
 from eligibility.train.checkpoint import damaged, read_checkpoint, write_checkpoint
+from eligibility.train.checkpoint_header import Facts, read_facts
 from eligibility.train.domains import shown
-from eligibility.train.facts import Facts, read_facts
 from eligibility.train.state_names import named, part_of
 from eligibility.train.trust import check_trusted
 from eligibility.train.user_network import UserNetwork

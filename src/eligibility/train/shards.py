@@ -6,11 +6,11 @@ from torch import nn
 
 from eligibility.train.config import Config
 from eligibility.train.distributed import Processes
+from eligibility.train.environment_sources import Supply
 from eligibility.train.environments import horizon
-from eligibility.train.interface import interface
+from eligibility.train.policy_spaces import interface
 from eligibility.train.rollout import Collector, Rollout, side_by_side
 from eligibility.train.seeding import Stream, derive
-from eligibility.train.supply import Supply
 
 
 class Shards:

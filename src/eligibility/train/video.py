@@ -15,7 +15,7 @@ import numpy as np
 from eligibility.errors import EligibilityError, InvalidValueError, MissingDependencyError
 from eligibility.files import check_writable, write_atomically
 from eligibility.train.evaluation import play
-from eligibility.train.interface import interface
+from eligibility.train.policy_spaces import interface
 from eligibility.train.rollout import Collector
 
 if TYPE_CHECKING:

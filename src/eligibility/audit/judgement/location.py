@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from eligibility.audit.faults import FAULTS
-from eligibility.audit.judgement import clues
+from eligibility.audit.judgement import source_patterns
 from eligibility.audit.judgement.losses import find_loss
 from eligibility.audit.judgement.places import BLAME
 from eligibility.audit.judgement.pointers import (
@@ -78,7 +78,7 @@ def _line(rule: str, survey: Survey, source: Source, backward: int) -> int:
         return scored_line(source, loss) or loss
     if rule == "immediate-reward" and _early(survey):
         return update_call(source, found.taken) or loss
-    if line := clues.written(rule, source):
+    if line := source_patterns.written(rule, source):
         return line
     if rule in _IN_LOSS or rule in BLAME:
         return loss
@@ -88,7 +88,7 @@ def _line(rule: str, survey: Survey, source: Source, backward: int) -> int:
     if rule in ("several-updates-without-ratio", "gradients-not-zeroed"):
         return found.taken
     if rule == "stale-batch":
-        kept = source.kept_list_line() or clues.kept_choice_line(source)
+        kept = source.kept_list_line() or source_patterns.kept_choice_line(source)
         if kept:
             return kept
     if rule == "argmax-action" and (made := action_line(source)):
@@ -106,7 +106,7 @@ def _line(rule: str, survey: Survey, source: Source, backward: int) -> int:
         return element_line(source, scored) or scored
     if rule == "mask-in-acting-only" and scored:
         return source.origin(source.origin(scored))
-    if rule == "last-step-dropped" and (cut := clues.shortened_line(source, loss)):
+    if rule == "last-step-dropped" and (cut := source_patterns.shortened_line(source, loss)):
         return cut
     for word in FAULTS[rule].look:
         line = source.line_where(partial(_mentions, word=word), near=max(loss - 1, 0))

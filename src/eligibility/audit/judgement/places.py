@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from eligibility.audit.arrays import Array, Booleans
-from eligibility.audit.judgement.clues import written
 from eligibility.audit.judgement.source import Source
+from eligibility.audit.judgement.source_patterns import written
 from eligibility.audit.judgement.story import BROKEN, EPISODES, LONG, Statement, Story, tell
 from eligibility.audit.reporting.report import AuditReport, Finding
 from eligibility.audit.running.runner import Runner

@@ -7,7 +7,7 @@ from dataclasses import replace
 from eligibility.audit.faults import FAULTS
 from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.evidence import Evidence, gather
-from eligibility.audit.judgement.needs import what_it_needs
+from eligibility.audit.judgement.requirements import what_it_needs
 from eligibility.audit.precision import HALF
 from eligibility.audit.reporting.report import AuditReport
 from eligibility.audit.running.survey import RAN, Survey
