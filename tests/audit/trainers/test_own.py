@@ -240,6 +240,67 @@ def test_a_group_that_is_too_large_is_made_small(tmp_path: Path) -> None:
     assert f"made small: 64 is 2 at train.py:{line}" in report.notes
 
 
+PLAIN = GRPO.format(**GRPO_PARTS)
+# An evaluation before the training, whose answers teach nothing; a tracker that is not installed.
+EVALUATED = PLAIN.replace(
+    "for step in range(100):",
+    """
+import swanlab
+
+def evaluate(texts):
+    for text in texts:
+        asked = tokenizer(text, return_tensors="pt")
+        swanlab.log({"said": tokenizer.decode(model.generate(**asked, temperature=0.3)[0])})
+
+evaluate(["One?", "And two?", "Three then?"])
+for step in range(100):""",
+)
+# Groups whose rewards are all the same are drawn again, and no answer of the probe's has a "yes".
+DROPPED = PLAIN.replace(
+    "    advantages =", "    if rewards.std() == 0:\n        continue\n    advantages ="
+)
+# Each answer in a step of its own, and all of them twice.
+TWICE = (
+    PLAIN[: PLAIN.index("    new = ")]
+    + """
+    for row in [0, 1, 0, 1]:
+        one = slice(row, row + 1)
+        new = token_log_probs(ids[one], seen[one])[:, start - 1:]
+        ratio = (new - {old}).exp()
+        loss = -(ratio * advantages[one, None] * mask[one]).sum(1).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+)
+
+
+@pytest.mark.parametrize("program", [EVALUATED, DROPPED])
+def test_what_a_loop_samples_and_does_not_train_on_is_left_out(
+    program: str, tmp_path: Path
+) -> None:
+    """Answers of an evaluation, and groups in which the rewards do not differ."""
+    report = audited(tmp_path, program)
+    assert report.verdict == "unbiased", report.summary
+    assert report.residual < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("old", "verdict", "named"),
+    [("old[one]", "convention", {"token-ratio"}), ("new.detach()", "biased", set())],
+)
+def test_answers_that_are_trained_on_twice_meet_a_later_policy(
+    old: str, verdict: str, named: set[str], tmp_path: Path
+) -> None:
+    """The second time a ratio of the policy and itself corrects nothing."""
+    report = audited(tmp_path, TWICE.replace("{old}", old))
+    assert (report.updates, report.verdict) == (2, verdict), report.summary
+    assert biasing(report) == named
+    assert [finding.rule for finding in report.findings] == (
+        ["off-policy-uncorrected"] if verdict == "biased" else []
+    )
+
+
 REFUSED = {
     "`generate` is called without sampling": GRPO.format(**GRPO_PARTS).replace(
         "do_sample=True", "do_sample=False"

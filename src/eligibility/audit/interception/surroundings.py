@@ -21,7 +21,7 @@ from eligibility.audit.patches import Patches
 # Packages that show or log: none of them can change a gradient.
 _INERT = {
     "matplotlib", "seaborn", "plotly", "visdom", "wandb", "tensorboard", "tensorboardX",
-    "comet_ml", "mlflow", "IPython", "pygame", "imageio",
+    "comet_ml", "mlflow", "swanlab", "trackio", "aim", "clearml", "IPython", "pygame", "imageio",
     "pyvirtualdisplay", "progressbar", "neptune", "moviepy", "tkinter",
 }  # fmt: skip
 # Packages that programs use for their tables and plots: inert if they are not installed.

@@ -90,7 +90,7 @@ def _rewards_matter(facts: Facts) -> bool:
 def _of_reading(facts: Facts) -> Iterator[tuple[str, str]]:
     reading = facts.reading
     if reading is None:
-        if facts.cosine < -0.5:
+        if facts.cosine < -0.5 and facts.observed.finite.all():
             yield "wrong-sign", f"cosine with ∇E[R]: {facts.cosine:.3f}"
         return
     every = "in every batch"

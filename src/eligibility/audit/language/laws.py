@@ -50,6 +50,11 @@ def _differs(sample: Sample) -> Array:
     return np.asarray(sample.by_group(squares) > 1e-18, dtype=float)
 
 
+def _spoken(sample: Sample) -> Array:
+    """[M, B] tokens of each answer without the end, as a mask that drops it counts them."""
+    return np.asarray(sample.lengths - sample.ended, dtype=float)
+
+
 # What the sum over the tokens of an answer is divided by.
 DIVISORS: dict[str, RowLaw] = {
     "constant": _ones,
@@ -57,6 +62,9 @@ DIVISORS: dict[str, RowLaw] = {
     "batch-tokens": lambda s: _per(_batch(s.lengths.astype(float))),
     "slice-tokens": _slice_tokens,  # before the groups', which micro-batches may be as large as
     "group-tokens": lambda s: _per(s.by_group(s.lengths.astype(float))),
+    "own-length without ends": lambda s: _per(_spoken(s)),
+    "batch-tokens without ends": lambda s: _per(_batch(_spoken(s))),
+    "group-tokens without ends": lambda s: _per(s.by_group(_spoken(s))),
     "width": _width,
     "own-length, width": lambda s: _width(s) / s.lengths,
     "tokens of groups that differ": lambda s: _per(_batch(s.lengths * _differs(s))),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 from typing import Any, NoReturn
@@ -26,6 +27,7 @@ class Branch:
 def branch_off() -> Branch | dict[str, Any]:
     """In the new process, the way back; in this one, what was sent. Nothing sent: an empty one."""
     reading, writing = os.pipe()
+    gc.freeze()  # what is there is there in every branch: no collector needs to look at it
     with forking():
         child = os.fork()
     if child == 0:

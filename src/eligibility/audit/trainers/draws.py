@@ -11,6 +11,7 @@ from eligibility.audit.trainers.answers import Tokens, answers, parsed
 from eligibility.audit.trainers.gradients import Scored
 from eligibility.audit.trainers.refused import Refused
 from eligibility.audit.trainers.tiny import END, PAD, SYMBOLS, VOCABULARY
+from eligibility.audit.user_code import user_place
 
 
 @dataclass
@@ -35,6 +36,7 @@ class Draws:
         called: How many of them the last call gave.
         probabilities: With which the program drew tokens itself, by prompt and tokens before.
         count: Calls that drew tokens.
+        calls: First row of each call, and the line of the program that asked for it.
     """
 
     plan: tuple[int, ...]
@@ -45,12 +47,22 @@ class Draws:
     called: int = 0
     probabilities: dict[tuple[Tokens, Tokens], list[float]] = field(default_factory=dict)
     count: int = 0
+    calls: list[tuple[int, tuple[str, int]]] = field(default_factory=list)
     _episode: _Episode | None = None
 
     @property
     def complete(self) -> bool:
         """Whether every row of the plan has been drawn."""
         return self.bounded and len(self.given) >= len(self.plan)
+
+    @property
+    def between_calls(self) -> bool:
+        """Whether no answer is being drawn token by token."""
+        episode = self._episode
+        if episode is None:
+            return True
+        drawn = self.given[episode.first : episode.first + episode.size]
+        return all(episode.drawn >= len(answer) for answer in drawn)
 
     def next_rows(self, prompts: list[Tokens]) -> list[Tokens]:
         """The answers to these prompts."""
@@ -60,6 +72,7 @@ class Draws:
         self.prompts += prompts
         self.given += chosen
         self.called = len(chosen)
+        self.calls.append((start, user_place()))
         return chosen
 
     def tokens(self, last: Scored, probs: Tensor) -> Tensor:

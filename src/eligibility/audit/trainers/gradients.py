@@ -36,6 +36,8 @@ class Rows:
             self._backbone = self._backbone.base_model
         self._backbone.register_forward_hook(self._after_forward, with_kwargs=True)
         self._expected: list[tuple[Tokens, Tokens]] = []
+        self._free: list[int] = []  # rows of the outcome that no step has scored yet
+        self.scored: set[int] = set()  # rows of the outcome that the last step has scored
         self._found: list[tuple[Scored, Tensor]] = []
         self._cached: dict[int, list[Tokens]] = {}
         self.last: Scored | None = None
@@ -43,7 +45,7 @@ class Rows:
     def expect(self, prompts: list[Tokens], given: list[Tokens]) -> None:
         """The answers of the next outcome, prompt by prompt."""
         copies = len(given) // len(prompts)
-        self._expected = [(prompts[i // copies], answer) for i, answer in enumerate(given)]
+        self.expect_rows([(prompts[i // copies], answer) for i, answer in enumerate(given)])
         self._found.clear()
 
     def forget(self) -> None:
@@ -53,6 +55,7 @@ class Rows:
     def expect_rows(self, rows: list[tuple[Tokens, Tokens]]) -> None:
         """Prompt and answer of each row of the outcome."""
         self._expected = rows
+        self._free = list(range(len(rows)))
 
     def _after_forward(self, module: Any, args: Any, options: Any, output: Any) -> None:
         hidden = output[0]
@@ -81,25 +84,26 @@ class Rows:
         table = torch.zeros(len(self._expected), length, VOCABULARY, dtype=torch.float64)
         inverse = torch.linalg.pinv(self._head.detach().double()[:VOCABULARY])
         elsewhere = 0.0
-        free = list(range(len(self._expected)))
+        self.scored = set()
         for scored, hidden in self._found:
             gradient = hidden @ inverse  # [b, T, V]
             for number, (row, each) in enumerate(zip(scored.rows, gradient, strict=True)):
                 prompt, answer, start = parsed(row, length)
                 known = scored.places[number] if scored.places else None
-                place = self._place(prompt, answer, free) if known is None else known
+                place = self._place(prompt, answer) if known is None else known
+                self.scored.add(place)
                 for t in range(min(length, len(row) - start + 1)):
                     if 0 <= (column := start + t - 1 - scored.first) < len(each):
                         table[place, t] += each[column]
                 before = each[: max(start - 1 - scored.first, 0)]
                 elsewhere = max(elsewhere, float(before.abs().max()) if len(before) else 0.0)
-            if not free:
-                free = list(range(len(self._expected)))
+            if not self._free:
+                self._free = list(range(len(self._expected)))
         self._found.clear()
         size = float(table.abs().max())
         return table / steps, elsewhere / size if size else 0.0
 
-    def _place(self, prompt: Tokens, answer: Tokens, free: list[int]) -> int:
+    def _place(self, prompt: Tokens, answer: Tokens) -> int:
         """Which row of the outcome it is; the same one twice only when all have been met."""
         same = [i for i, known in enumerate(self._expected) if known == (prompt, answer)]
         if not same:
@@ -107,9 +111,9 @@ class Rows:
                 "the program scores other tokens than it has sampled; audit its loss with "
                 "audit_token_loss"
             )
-        place = next((i for i in same if i in free), same[0])
-        if place in free:
-            free.remove(place)
+        place = next((i for i in same if i in self._free), same[0])
+        if place in self._free:
+            self._free.remove(place)
         return place
 
 

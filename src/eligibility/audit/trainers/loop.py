@@ -6,36 +6,38 @@ outcome, each time in a process of its own, up to its optimizer's first step.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from eligibility.audit.trainers.answers import Tokens, answers, outcomes
-from eligibility.audit.trainers.draws import (
-    Draws,
-)
+from eligibility.audit.trainers.draws import Draws
 from eligibility.audit.trainers.gradients import StateWeights
 from eligibility.audit.trainers.record import Policies
 from eligibility.audit.trainers.refused import Finished, Refused
 from eligibility.audit.trainers.runs import PATTERN, Runs
-from eligibility.audit.trainers.scores import Source
+from eligibility.audit.trainers.scores import FUNCTION, MODEL, Source
 from eligibility.audit.trainers.sizes import MOST, longest, temperature_of
 from eligibility.audit.trainers.tiny import LENGTH, VOCABULARY
 from eligibility.audit.trainers.trl import WithoutAdapter, wake_adapters
 
 _FEW = 60  # outcomes with which there is time for a second policy
 _EXACT = 1e-9
+_DRIFT = 0.06  # by how much a later policy's log π(token) differs: no usual bound of a ratio is met
 
 
 class Loop(Runs):
     """Leads one program: it stands where the first token is sampled, and never goes on."""
 
     def _lead(self) -> None:
-        found = self._go(Draws(PATTERN, LENGTH))
+        found = self._explored()
         if found is None:
             return
-        if found.get("error"):
-            raise Refused(f"the program stopped at {found['error']}")
+        if unused := _calls_without_a_part(found):
+            self._skipped += unused
+            self._options, self._sampling = {}, None
+            return
         prompts = [tuple(prompt) for prompt in found["prompts"]]
         record, model = self._record, self._models.by_id(found["trained"])
         if model is None:
@@ -44,6 +46,8 @@ class Loop(Runs):
                 "loss with audit_token_loss"
             )
         record.rows = len(prompts)
+        self._twice = found["steps"] if found["again"] else 0
+        record.drift = _DRIFT if found["again"] else 0.0
         record.file, record.line = found["place"]
         seen = sorted(set(prompts), key=len)
         record.prompts, record.group = len(seen), len(prompts) // len(seen)
@@ -51,66 +55,114 @@ class Loop(Runs):
             raise Refused("the program samples different numbers of answers to its prompts")
         self._order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
         record.length = longest(record.prompts, record.group)
-        if self.only_rows:
+        if record.rows > self.most_rows:
             raise Finished
         if not record.length:
             raise Refused(
                 f"the program samples {record.group} answers to each of {record.prompts} prompts "
                 "before its optimizer steps, more groups than the audit can list; give it fewer"
             )
-        self.scores.length = record.length
-        for listed in found["sources"]:
-            source = Source(**listed)
-            self.scores.found[source.place] = source
         wake_adapters(model)
-        self._states = StateWeights(model, seen, record.length)
-        record.parameters = self._states.parameters
         reference = self._reference(found, model)
-        if not self._choose([Source(**listed) for listed in found["sources"]], model, reference):
-            return
-        self._enumerate(model, reference)
+        sources = self._known(found)
+        for length in range(record.length, 1, -1):
+            record.length = self.scores.length = length
+            self._states = StateWeights(model, seen, record.length)
+            record.parameters = self._states.parameters
+            record.policies.clear()
+            if not self.scores.chosen and not self._choose(sources, model, reference):
+                return
+            self._enter(0, model, reference)
+            symmetric = self._symmetric()
+            if symmetric is None:
+                return
+            record.ordered = not symmetric
+            if symmetric or len(answers(record.length)) ** record.rows <= MOST:
+                self._enumerate(model, reference)
+                return
+        raise Refused(
+            "the order of a prompt's answers changes the gradient, and there are too many "
+            "orders to list; give the program fewer answers to a prompt"
+        )
+
+    def _explored(self) -> dict[str, Any] | None:
+        """What the program does up to the end of its training on some answers; None in a branch.
+
+        If it makes no step, as no reward tells its answers apart, it goes again with the probe's.
+        """
+        found = None if self._record.early else self._go(Draws(PATTERN, LENGTH))
+        if self.branch is None and (found is None or (found.get("idle") and found["sources"])):
+            if found is not None:
+                known = self._known(found)
+                functions = [source for source in known if source.kind == FUNCTION]
+                self._record.early = [vars(source) for source in functions or known]
+            early = [Source(**listed) for listed in self._record.early]
+            self.scores.chosen = {source.place: source for source in early}
+            self.scores.found |= self.scores.chosen
+            self.scores.length = LENGTH
+            found = self._go(Draws(PATTERN, LENGTH))
+        if found is None:
+            return None
+        self.scores.chosen = {}
+        if found.get("error"):
+            raise Refused(f"the program stopped at {found['error']}")
+        if found.get("idle"):
+            raise Refused(found["idle"])
+        return found
+
+    def _known(self, found: dict[str, Any]) -> list[Source]:
+        """What may be the rewards, as a branch has found."""
+        sources = [Source(**listed) for listed in found["sources"]]
+        self.scores.found.update({source.place: source for source in sources})
+        return sources
 
     def _choose(self, sources: list[Source], model: Any, reference: Any) -> bool:
         """Find what the rewards are, by their effect; False in a branch."""
         self._enter(0, model, reference)
-        plan = tuple(PATTERN[i % len(PATTERN)] for i in range(self._record.rows))
+        scores, known = self.scores, torch.zeros(0)
         for source in sources:
-            trial = self.scores.silent if self.scores.chosen else None
-            if trial is None:
-                self.scores.chosen[source.place] = source
-            pair = []
-            for sign in (1.0, -1.0):
-                self._sign = sign
-                found = self._go(Draws(plan, self._record.length, bounded=True))
-                if found is None:
-                    return False
-                pair.append(torch.tensor(found.get("table") or [0.0]))
-            differs = float((pair[0] - pair[1]).norm()) > _EXACT * float(pair[0].norm())
-            if trial is None and not differs:
-                del self.scores.chosen[source.place]
+            first = not scores.chosen
+            if not first and source.kind not in (FUNCTION, MODEL):
+                continue
+            (scores.chosen if first else scores.silent)[source.place] = source
+            pair = self._with_both_signs()
+            if pair is None:
+                return False
+            moves = not _alike(*pair)
+            if first and not moves:
+                del scores.chosen[source.place]
+            elif first:
+                known = pair[0]
+            elif not moves or _alike(pair[0], known):  # it has no part, or has the rewards in it
+                del scores.silent[source.place]
+            else:
+                known = pair[0]
         self._sign = 1.0
-        if not self.scores.chosen:
+        if not scores.chosen:
             raise Refused(
                 "no reward was found, as no function of the program's that is given an answer "
                 "returns numbers that move the gradient; audit its loss with audit_token_loss"
             )
-        names = " + ".join(source.described() for source in self.scores.chosen.values())
-        self._record.note(f"the rewards are those of {names}: called, and replaced by the probe's")
+        named = " + ".join(source.described() for source in scores.chosen.values())
+        self._record.note(f"the rewards are those of {named}: called, and replaced by the probe's")
+        if scores.silent:
+            others = " and ".join(source.described() for source in scores.silent.values())
+            self._record.note(f"what {others} adds to them is 0 here")
         return True
+
+    def _with_both_signs(self) -> list[torch.Tensor] | None:
+        """The gradients of a plan with the rewards, and with their negatives; None in a branch."""
+        pair = []
+        for self._sign in (1.0, -1.0):
+            found = self._go(Draws(self._spoken(), self._record.length, bounded=True))
+            if found is None:
+                return None
+            pair.append(torch.tensor(found.get("table") or self._no_gradient()).nan_to_num())
+        return pair
 
     def _enumerate(self, model: Any, reference: Any) -> None:
         record = self._record
-        symmetric = self._symmetric(model)
-        if symmetric is None:
-            return
-        record.ordered = not symmetric
-        sizes = (record.prompts, record.group, record.length)
-        if record.ordered and len(answers(record.length)) ** record.rows > MOST:
-            raise Refused(
-                "the order of a prompt's answers changes the gradient, and there are too many "
-                "orders to list; give the program fewer answers to a prompt"
-            )
-        every = outcomes(record.ordered, *sizes)
+        every = outcomes(record.ordered, record.prompts, record.group, record.length)
         pairs = 2 if len(every) <= _FEW else 1
         for world in range(2 * pairs):
             self._enter(world, model, reference)
@@ -125,17 +177,26 @@ class Loop(Runs):
             return
         raise Finished
 
-    def _symmetric(self, model: Any) -> bool | None:
-        """Whether the order of a prompt's answers does not matter; None in a branch."""
+    def _no_gradient(self) -> Any:
+        return torch.zeros(self._record.rows, self._record.length, VOCABULARY).tolist()
+
+    def _spoken(self) -> Tokens:
+        """A plan in which answers of a prompt differ, and each has a word."""
         rows, group = self._record.rows, self._record.group
-        first = tuple(PATTERN[(i + i // group) % len(PATTERN)] for i in range(rows))
+        count = len(answers(self._record.length)) - 1
+        turn = group if group > 1 else rows  # from which row on the pattern begins one later
+        return tuple(1 + (i + i // turn) % count for i in range(rows))
+
+    def _symmetric(self) -> bool | None:
+        """Whether the order of a prompt's answers does not matter; None in a branch."""
+        rows, group, first = self._record.rows, self._record.group, self._spoken()
         turned = [i // group * group + (i + 1) % group for i in range(rows)]
         tables = []
         for plan in (first, tuple(first[i] for i in turned)):
             found = self._go(Draws(self._in_program(plan), self._record.length, bounded=True))
             if found is None:
                 return None
-            tables.append(torch.tensor(found.get("table") or [[0.0]] * rows))
+            tables.append(torch.tensor(found.get("table") or self._no_gradient()))
         change = (tables[1] - tables[0][turned]).norm() / tables[0].norm().clamp(min=1e-30)
         return float(change) < 1e-6
 
@@ -154,7 +215,7 @@ class Loop(Runs):
         if world % 2 == 0:
             if isinstance(reference, torch.nn.Module):
                 StateWeights(reference, states.prompts, record.length).fit(seed=world + 1)
-            states.fit(seed=world)
+            states.fit(seed=world, drift=record.drift)
             if self._sampling is not model and self._sampling is not reference:
                 self._sampling.load_state_dict(model.state_dict())  # it samples, the other learns
         if len(record.policies) > world:
@@ -172,13 +233,20 @@ class Loop(Runs):
         rewards = [self._reward(answer) for answer in answers(record.length)]
         made.rewards = [rewards for _ in states.prompts]
         record.policies.append(made)
+        if record.drift:
+            states.take(1)
+            record.later.append(replace(made, logits=states.logits(model)))
+            states.take(0)
 
     def _keep(self, found: dict[str, Any], world: int) -> None:
         record = self._record
         if found.get("error"):
             raise Refused(f"the program stopped at {found['error']}")
-        zeros = torch.zeros(record.rows, record.length, VOCABULARY).tolist()
+        zeros = self._no_gradient()
         record.gradients.append(found.get("table") or zeros)
+        record.without_step.append(not found["table"])
+        if record.drift:
+            record.gradients_again.append(found.get("table_again") or zeros)
         record.leak = max(record.leak, found.get("leak", 0.0))
         record.prompt_share = max(record.prompt_share, found.get("prompt_share", 0.0))
         for prompt, state, share in found["probabilities"]:
@@ -207,8 +275,7 @@ class Loop(Runs):
 
     def _compare_references(self, reference: Any) -> bool:
         """Whether another reference changes the loss; False in a branch."""
-        plan = tuple(PATTERN[i % len(PATTERN)] for i in range(self._record.rows))
-        values, states = [], self._states
+        plan, values, states = self._spoken(), [], self._states
         assert states is not None
         for seed in (1, 2):
             if isinstance(reference, torch.nn.Module):
@@ -220,3 +287,19 @@ class Loop(Runs):
         if abs(values[0] - values[1]) > _EXACT * max(map(abs, values)):
             self._record.kl_coefficient = 1.0
         return True
+
+
+def _calls_without_a_part(found: dict[str, Any]) -> int:
+    """How many first calls are made where no answer is ever trained on, as an evaluation's are."""
+    starts = [first for first, _ in found["calls"]]
+    ends = [*starts[1:], len(found["prompts"])]
+    scored = set(found["scored"])
+    parts = [any(row in scored for row in range(a, b)) for a, b in zip(starts, ends, strict=True)]
+    places = [tuple(place) for _, place in found["calls"]]
+    used = {place for place, has in zip(places, parts, strict=True) if has}
+    return next((i for i, place in enumerate(places) if place in used), 0)
+
+
+def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two gradients are the same up to rounding."""
+    return one.shape == other.shape and float((one - other).norm()) <= _EXACT * float(one.norm())

@@ -43,4 +43,5 @@ class Models:
         if known is not None:
             return known[0]
         kind = torch.nn.Module
+        gc.unfreeze()  # else it lists nothing of what was there before a branch
         return next((o for o in gc.get_objects() if id(o) == which and isinstance(o, kind)), None)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import torch
 
 from eligibility.audit.language.behaviour import Behaviour
@@ -37,7 +40,11 @@ def observed_from(record: Record, temperature: float, again: bool = False) -> Ob
     measured = record.gradients_again if again else record.gradients
     gradients = torch.tensor(measured, dtype=torch.float64)
     ascent = -temperature * gradients.reshape(len(worlds), *chosen.shape, record.length, VOCABULARY)
-    return observed_of(run, ascent)
+    observed = observed_of(run, ascent)
+    if any(record.without_step):  # a part of the sampling, which goes on, and not of the training
+        drawn = np.where(record.without_step, 0.0, observed.probability)
+        observed = replace(observed, probability=drawn)
+    return observed
 
 
 def _world(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import math
 import re
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
@@ -29,48 +32,52 @@ from eligibility.audit.trainers.spelling import has_padding, spelling_tokenizer
 from eligibility.audit.trainers.tiny import PAD
 from eligibility.sandbox import Workspace, limit
 
-_TRIALS = 12
-_LIBRARIES = ("datasets", "accelerate", "peft")
+_TRIALS, _PAIRS = 24, 2  # the second: others that a number may have to go with
+_FEW_ROWS = 4  # with more answers a program is first tried with smaller numbers in its text
+_LIBRARIES = ("transformers", "datasets", "accelerate", "peft")
 
 
 def run_own(program: Program, announce: Callable[[int, int], None]) -> Record:
     """The measurements of a script, which runs in processes of their own."""
     workspace = workspace_of(program)
-    for name in ("transformers.models.llama.modeling_llama", *_LIBRARIES):
-        if name.startswith("transformers") or name in Path(program.path).read_text("utf-8"):
-            with suppress(ImportError):
-                importlib.import_module(name)
+    _import_libraries(Path(program.path))
 
-    def attempt(smaller: list[Constant], only_rows: bool) -> Record:
+    def attempt(smaller: list[Constant], most_rows: float = _FEW_ROWS) -> Record:
         found = branch_off()
         if isinstance(found, Branch):
-            record = Record()
+            record = Record(early=early)
             try:
-                _run(program, workspace, record, announce, smaller, only_rows)
+                _run(program, workspace, record, announce, smaller, most_rows)
             except BaseException as error:  # this process must never go on as its parent would
                 record = Record("error", f"{type(error).__name__}: {error}")
             found.send(**asdict(record))
         if not found:
             return Record("error", "the program's process ended early")
-        return record_from(found)
+        made = record_from(found)
+        for file, line, _, value in smaller:
+            made.note(f"made small: {value} is 2 at {Path(file).name}:{line}")
+        return made
 
-    record = attempt([], False)
-    if record.length or record.outcome != "refused":
+    early: list[Any] = []
+    least = record = attempt([])
+    early = record.early
+    if record.rows <= _FEW_ROWS:
         return record
     smaller: list[Constant] = []
-    least = record
-    for constant in list(constants_by_promise(record.rows, record.constants))[:_TRIALS]:
-        trial = attempt([*smaller, constant], True)
+    promising = deque([each] for each in constants_by_promise(record.rows, record.constants))
+    for _ in range(_TRIALS):
+        if not promising:
+            break
+        constants = promising.popleft()
+        trial = attempt([*smaller, *constants])
         if trial.outcome == "measured" and trial.rows < least.rows:
-            smaller, least = [*smaller, constant], trial
-            if trial.length:
-                break
-    if not least.length:
-        return record
-    made = attempt(smaller, False)
-    for file, line, _, value in smaller:
-        made.note(f"made small: {value} is 2 at {Path(file).name}:{line}")
-    return made
+            smaller, least = [*smaller, *constants], trial
+            if trial.rows <= _FEW_ROWS:
+                return trial
+        elif trial.outcome != "measured" and len(constants) == 1:
+            near = sorted(promising, key=lambda each: _distance(constants[0], each[0]))[:_PAIRS]
+            promising.extendleft([*constants, *each] for each in reversed(near))
+    return attempt(smaller, math.inf)
 
 
 def _run(
@@ -79,10 +86,10 @@ def _run(
     record: Record,
     announce: Callable[[int, int], None],
     smaller: list[Constant],
-    only_rows: bool,
+    most_rows: float,
 ) -> None:
     loop = Loop(record, announce)
-    loop.only_rows = only_rows
+    loop.most_rows = most_rows
     rewriting = Rewriting(smaller, loop.scores.watched, lambda before: loop.draws.over(before))
     _install(record, loop)
     limit(program.seconds, program.megabytes)
@@ -106,7 +113,7 @@ def _run(
     if loop.branch is not None:
         if record.outcome == "refused":
             loop.branch.send(refused=record.detail)
-        loop.branch.send(error=f"{record.file}:{record.line}: {record.detail}")
+        loop.failed(f"{record.file}:{record.line}: {record.detail}")
     record.constants = [list(each) for each in rewriting.constants]
     record.seconds = time.process_time() - started
 
@@ -149,6 +156,7 @@ def _name(args: tuple[Any, ...], options: dict[str, Any]) -> str:
 
 def _install(record: Record, loop: Loop) -> None:
     transformers: Any = importlib.import_module("transformers")
+    transformers.PreTrainedModel.gradient_checkpointing_enable = lambda *args, **options: None
     generation: Any = importlib.import_module("transformers.generation.utils")
     record.trainer, record.version = "a loop", f"transformers {transformers.__version__}"
     torch.set_num_threads(1)
@@ -170,11 +178,34 @@ def _install(record: Record, loop: Loop) -> None:
     generation.GenerationMixin.generate = generate
 
 
+def _distance(one: Constant, other: Constant) -> tuple[bool, int]:
+    """How far apart two numbers stand in the program's text."""
+    return one[0] != other[0], abs(one[1] - other[1])
+
+
+def _import_libraries(script: Path) -> None:
+    """Load what the program will, before its runs branch off: each of them would do so again."""
+    names = {"transformers.models.llama.modeling_llama": [""], "datasets": [""]}
+    for path in script.parent.glob("*.py"):
+        with suppress(SyntaxError, ValueError, OSError):  # the program says so itself
+            for node in ast.walk(ast.parse(path.read_bytes())):
+                module = getattr(node, "module", None)
+                if isinstance(node, ast.ImportFrom) and module and not node.level:
+                    names.setdefault(module, []).extend(alias.name for alias in node.names)
+                elif isinstance(node, ast.Import):
+                    names |= {alias.name: [""] for alias in node.names}
+    for module, wanted in names.items():
+        if module.partition(".")[0] in _LIBRARIES:
+            with suppress(Exception):  # likewise
+                loaded = importlib.import_module(module)
+                for name in wanted:
+                    getattr(loaded, name, None)
+
+
 def trains_with_trl(script: Path) -> bool:
-    """Whether a script, or one beside it, names TRL in an import."""
-    named = re.compile(r"^\s*(from|import)\s+trl\b", re.M)
-    own = named.search(script.read_text("utf-8", errors="replace"))
-    modules = [path for path in script.parent.glob("*.py") if path != script]
+    """Whether a script, or one beside it, imports one of TRL's trainers that can be audited."""
     text = script.read_text("utf-8", errors="replace")
-    beside = (path.read_text("utf-8", errors="replace") for path in modules if path.stem in text)
-    return bool(own or any(map(named.search, beside)))
+    modules = [path for path in script.parent.glob("*.py") if path != script and path.stem in text]
+    texts = [text, *(path.read_text("utf-8", errors="replace") for path in modules)]
+    imports = any(re.search(r"^\s*(from|import)\s+trl\b", each, re.M) for each in texts)
+    return imports and any("GRPO" in each or "RLOO" in each for each in texts)

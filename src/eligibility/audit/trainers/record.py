@@ -43,11 +43,13 @@ class Record:
             rewards of the other sign.
         rows: That a program samples before its optimizer steps.
         constants: Whole numbers in its text: file, line, column and value.
+        early: Where its rewards may come from, if it makes no step unless they differ.
         prompts: Prompts of an update.
         group: Answers to each.
         length: Tokens of the longest answer.
         ordered: Whether groups were run in every order of their answers.
         gradients: [N, B, W, V] of the loss at the logits of each row's positions, block by block.
+        without_step: [N] after which of them the program has made no step, but sampled again.
         later: The policies after some steps, if a group of answers is trained on again.
         gradients_again: As ``gradients``, of those policies.
         leak: Largest relative part of a parameters' gradient that ``gradients`` do not explain.
@@ -71,11 +73,13 @@ class Record:
     policies: list[Policies] = field(default_factory=list)
     rows: int = 0
     constants: list[Any] = field(default_factory=list)
+    early: list[Any] = field(default_factory=list)
     prompts: int = len(PROMPTS)
     group: int = GROUP
     length: int = LENGTH
     ordered: bool = False
     gradients: Any = field(default_factory=list)
+    without_step: list[bool] = field(default_factory=list)
     later: list[Policies] = field(default_factory=list)
     gradients_again: Any = field(default_factory=list)
     leak: float = 0.0

@@ -8,9 +8,8 @@ from typing import Any
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 from eligibility.audit.trainers.record import Record
-from eligibility.audit.trainers.tiny import PROMPTS
 
-_TEXTS = ("What is 3 + 4? #### 7", "What is 12 + 30, and why? #### 42")
+_MANY = 64  # rows, as a program may draw several of them at once
 
 
 class AnyText(str):
@@ -40,7 +39,8 @@ class _Row(dict[str, Any]):
         self._number = number
 
     def __missing__(self, key: str) -> AnyText:
-        return AnyText(_TEXTS[self._number % len(_TEXTS)])
+        n = self._number
+        return AnyText(f"What is {n} + {3 * n + 4}? #### {4 * n + 4}")
 
 
 class _Batch(dict[str, Any]):
@@ -64,7 +64,7 @@ def collate_rows() -> None:
 
 
 class AnyRows:
-    """As many rows as there are prompts, with every column; what a program maps on it is kept.
+    """Rows of different texts, with every column; what a program maps on it is kept.
 
     Args:
         record: Where failures of the program's own functions are noted.
@@ -73,7 +73,7 @@ class AnyRows:
 
     def __init__(self, record: Record, rows: list[dict[str, Any]] | None = None) -> None:
         self._record = record
-        self._rows = [_Row(row, k) for k, row in enumerate(rows or [{} for _ in PROMPTS])]
+        self._rows = [_Row(row, k) for k, row in enumerate(rows or [{}] * _MANY)]
 
     def map(self, function: Callable[..., Any], *args: Any, **options: Any) -> AnyRows:
         """The columns that ``function`` returns, for each row; or for the batch of them."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -29,7 +31,28 @@ from eligibility.audit.trainers.tiny import LENGTH
 from eligibility.audit.trainers.trl import generic_reward
 from eligibility.audit.user_code import user_place
 
-PATTERN = (1, 2, 0)  # answers of different lengths, of those with at most two tokens
+PATTERN = (1, 2)  # answers of different lengths, each with a word
+_MANY = 400  # rows that a program may sample before its optimizer steps
+
+
+@dataclass
+class Pass:
+    """The steps in which the answers are trained on once."""
+
+    steps: int = 0
+    scored: set[int] = field(default_factory=set)
+    _table: Any = 0.0
+    _gradient: Any = 0.0
+
+    def add(self, table: Tensor, gradient: Tensor, scored: set[int]) -> None:
+        """One step: [B, W, V] and [N] its gradients, and the rows of which there were some."""
+        self.steps += 1
+        self.scored |= scored
+        self._table, self._gradient = self._table + table, self._gradient + gradient
+
+    def mean(self) -> tuple[Tensor, Tensor]:
+        """Of the steps' gradients."""
+        return self._table / self.steps, self._gradient / self.steps
 
 
 class Runs:
@@ -43,7 +66,7 @@ class Runs:
     def __init__(self, record: Record, announce: Callable[[int, int], None]) -> None:
         self._record, self._announce = record, announce
         self.branch: Branch | None = None
-        self.only_rows = False  # whether to find out no more than what the program samples
+        self.most_rows = math.inf  # with more of them, it is all that is found out
         self.draws = Draws(PATTERN, LENGTH)
         self.scores = Scores(self._reward, self._given, lambda: self._passes)
         self.generate: Callable[..., Any] | None = None  # transformers' own
@@ -52,13 +75,19 @@ class Runs:
         self._latest: Any = None  # the model that ran last
         self._sampling: Any = None
         self._busy = False  # whether the audit itself asks transformers for a token
+        self._again = False  # whether the answers are trained on twice
         self._options: dict[str, Any] = {}
         self._used: dict[int, bool] = {}  # models after sampling: whether without adapters
         self._sign = 1.0
         self._order: list[int] = []  # rows of the program, prompt by prompt
         self._states: StateWeights | None = None
         self._values: list[float] = []
-        self._table: Any = None
+        self._skipped = (
+            0  # calls whose answers teach nothing: the process that leads passes them by
+        )
+        self._pass = Pass()
+        self._tables: list[Any] = []  # of each time that the answers were trained on
+        self._twice = 0  # steps after which the answers are trained on again, by a later policy
         self._trained, self._place = 0, ("", 0)
         self._leak = self._prompt_share = 0.0
         register_optimizer_step_pre_hook(self._before_step)
@@ -82,7 +111,7 @@ class Runs:
         self._passes += 1
         self._latest = model
         self._models.follow(model)
-        if self.branch is None and self._sampling is None:
+        if self.branch is None and self._sampling is None and not self._busy:
             self._arrive({})  # before what it computes is kept for the gradient
         if self.draws.given:
             off = any(getattr(m, "disable_adapters", False) is True for m in model.modules())
@@ -107,7 +136,7 @@ class Runs:
         self._latest = model
         self._arrive(given)
         chosen = self.draws.next_rows([without_padding(row) for row in ids.tolist()])
-        if not self._options:  # the model ran before, so the lead does not know them
+        if self.branch is not None and not self._options:  # the lead has not seen the call
             self._note_probabilities(model, given)
         pad = given.get("pad_token_id", getattr(settings, "pad_token_id", None))
         sequences = padded(
@@ -166,9 +195,14 @@ class Runs:
 
     def _arrive(self, options: dict[str, Any]) -> None:
         """Rows are about to be sampled: leave this to branches; in one, go on, or end it."""
+        draws = self.draws
         if self.branch is not None:
-            if self.draws.complete:  # the program makes no update from these answers
-                self._send()
+            if draws.complete or self._pass.steps or self._tables:
+                self._send()  # without a step the program makes no update from these answers
+            if len(draws.given) > _MANY:
+                self._send(idle=f"the program samples more than {_MANY} answers without a step")
+            return
+        if len(draws.calls) < self._skipped or not draws.between_calls:
             return
         self._options, self._sampling = options, self._latest
         self._lead()
@@ -184,6 +218,7 @@ class Runs:
         if isinstance(found, Branch):
             self.branch, self.draws = found, draws
             self._values.clear()
+            self._pass, self._tables = Pass(), []
             self._models.forget()
             return None
         if found.get("refused"):
@@ -207,23 +242,50 @@ class Runs:
         rows = self._models.rows(model)
         assert rows is not None
         rows.expect_rows(list(zip(self.draws.prompts, self.draws.given, strict=True)))
+        if not self._pass.steps:
+            rows.expect_rows(list(zip(self.draws.prompts, self.draws.given, strict=True)))
         table, share = rows.collected(1, self.draws.length)
-        table, self._trained = sign * table, id(model)
-        self._place = user_place()
+        if not self.draws.bounded and rows.scored & self._pass.scored:
+            self._again = True
+            self._send()
+        states = self._states
+        gradient = states.gradient() if states is not None else torch.zeros(1)
+        self._pass.add(sign * table, sign * gradient, rows.scored)
+        self._trained, self._place = id(model), user_place()
+        self._prompt_share = max(self._prompt_share, share)
+        if self._pass.steps == self._twice:
+            self._close_pass()
+            if len(self._tables) == 2:
+                self._send()
+            assert states is not None
+            states.take(1)
+
+    def _close_pass(self) -> None:
+        """The mean of the steps in which the answers were trained on."""
+        table, gradient = self._pass.mean()
         if self._states is not None:
             table = table[self._order]
             self._states.expect([self.draws.given[i] for i in self._order])
-            table, self._leak = self._states.as_trained(sign * self._states.gradient(), table)
-        self._prompt_share = max(self._prompt_share, share)
-        self._table = table.tolist()
-        self._send()
+            table, leak = self._states.as_trained(gradient, table)
+            self._leak = max(self._leak, leak)
+        self._tables.append(table.tolist())
+        self._pass = Pass()
 
-    def _send(self) -> None:
+    def _send(self, **more: Any) -> None:
         """What this branch has found."""
         assert self.branch is not None
+        steps, scored = self._pass.steps, sorted(self._pass.scored)
+        if steps and len(self._tables) < 2:
+            self._close_pass()
         self.branch.send(
+            **more,
             prompts=self.draws.prompts,
-            table=self._table,
+            calls=self.draws.calls,
+            scored=scored,
+            steps=steps,
+            again=self._again,
+            table=self._tables[0] if self._tables else None,
+            table_again=self._tables[1] if len(self._tables) > 1 else None,
             trained=self._trained,
             place=self._place,
             used=list(self._used.items()),
@@ -238,6 +300,14 @@ class Runs:
         """The program has come to its end."""
         if self.branch is None:
             return
-        if self.draws.bounded:
+        if self.draws.bounded or self._pass.steps or self._tables:
             self._send()
-        self.branch.send(refused="the program ends before its optimizer steps")
+        self._send(idle="the program ends before its optimizer steps")
+
+    def failed(self, what: str) -> None:
+        """The program has stopped; what it did before its optimizer stepped is known."""
+        if self.branch is None:
+            return
+        if self._pass.steps or self._tables:
+            self._send()
+        self.branch.send(error=what)

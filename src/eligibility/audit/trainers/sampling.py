@@ -232,6 +232,7 @@ def one_token_probabilities(
 
 
 _ONE_TOKEN = {
+    "do_sample": True,  # what a program does not say, the model's own configuration does
     "max_new_tokens": 1,
     "max_length": None,
     "min_new_tokens": None,

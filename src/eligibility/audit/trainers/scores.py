@@ -79,7 +79,7 @@ class Scores:
         self.found: dict[tuple[str, str, int], Source] = {}
         self.order: dict[tuple[str, str, int], int] = {}
         self.chosen: dict[tuple[str, str, int], Source] = {}
-        self.silent: set[tuple[str, str, int]] = set()  # those that say 0
+        self.silent: dict[tuple[str, str, int], Source] = {}  # those that say 0
         self.length = 0  # of the longest answer
         self._begun = 0
 

@@ -10,7 +10,7 @@ from eligibility.audit.trainers.tiny import END, PAD, PROMPT_ONLY, SYMBOLS, make
 
 _OTHER = re.compile(f"[^{''.join(SYMBOLS)}]+")
 _PROMPT = re.compile(f"{SYMBOLS[PROMPT_ONLY]}+")
-_LONGEST = 24  # tokens of a prompt
+_LONGEST = 90  # tokens of a prompt
 # Families of models whose tokenizers come without a token for padding.
 _WITHOUT_PADDING = re.compile("gpt2|gpt-neo|opt-|llama|mistral|pythia|tinystories|phi", re.I)
 
@@ -23,7 +23,9 @@ def has_padding(name: str) -> bool:
 def spelling_tokenizer(name: str) -> Any:
     """The tokenizer for a model of this name."""
     tokenizer = make_tokenizer(_class())
-    tokenizer.pad_token = SYMBOLS[PAD] if has_padding(name) else None
+    tokenizer.pad_token = None
+    if has_padding(name):
+        tokenizer.add_special_tokens({"pad_token": SYMBOLS[PAD]})
     return tokenizer
 
 

@@ -108,10 +108,20 @@ def _facts_at(record: Record, temperature: float, again: bool = False) -> Facts:
 def _described(record: Record) -> tuple[str, ...]:
     times = ", each twice" if record.drift else ""
     steps = f"{times}" if record.steps == 1 else f"{times}, {record.steps} steps on each"
+    idle = sum(record.without_step)
+    dropped = (
+        (
+            f"after {idle} of {len(record.without_step)} groups of answers the program makes no "
+            "step but samples again: they are left out",
+        )
+        if idle
+        else ()
+    )
     parts = "" if record.micro_batches == 1 else f", in {record.micro_batches} micro-batches"
     return (
         f"{record.version} {record.trainer}: trained once on every group of answers{steps}{parts}, "
         f"{record.seconds:.0f} s of processor time",
+        *dropped,
     )
 
 
