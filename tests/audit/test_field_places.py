@@ -50,6 +50,7 @@ class Learner:
         value = self.v(state)
         ahead = self.v(torch.as_tensor(following, dtype=torch.float32))
         mask = 1 - int(done)
+        self.latest = {"value": value, "reward": reward}
         goal = reward + 0.9 * ahead.detach() * mask  # fault
         critic_loss = F.smooth_l1_loss(value, goal)
         self.critic.zero_grad()

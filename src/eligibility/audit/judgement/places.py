@@ -92,7 +92,7 @@ def _squared(story: Story) -> Statement | None:
 
 def _bootstrapped(story: Story) -> Statement | None:
     """Where rewards meet the values of a critic."""
-    return next((s for s in story.statements if s.valued and s.support.any()), None)
+    return next((s for s in story.statements if s.support[s.valued].any()), None)
 
 
 def _attached_advantage(story: Story) -> Statement | None:
@@ -234,8 +234,8 @@ def _departure(story: Story) -> Statement | None:
     if lost := _cleared(story):
         return lost
     for statement, follows, wanted in _finished(story):
-        alike = bool((follows == follows[0]).all())
-        if not alike and ((follows & ~wanted).any() or not follows.diagonal().all()):
+        credited = bool(follows.any(axis=1).all() and (follows != follows[0]).any())
+        if credited and ((follows & ~wanted).any() or not follows.diagonal().all()):
             return statement
     return _squared(story)
 

@@ -40,7 +40,7 @@ class Statement:
         far: [n] its numbers where all rewards are others.
         carrying: [n] whether a gradient flows through a number.
         learns: Whether such a gradient reaches what only the policy uses.
-        valued: Whether its numbers follow a critic's values.
+        valued: [n] whether a number follows a critic's values.
         steps_before: Transitions before it.
         identity: The same number for the same object.
     """
@@ -52,7 +52,7 @@ class Statement:
     far: Array
     carrying: Booleans
     learns: bool
-    valued: bool
+    valued: Booleans
     steps_before: int
     identity: int
 
@@ -179,7 +179,7 @@ def _statement(
         np.array(far.numbers),
         np.array(base.attached, dtype=bool),
         bool(policy & frozenset(base.leads)),
-        valued.numbers != base.numbers,
+        np.array(valued.numbers) != numbers,
         base.steps_before,
         base.identity,
     )
