@@ -11,7 +11,7 @@ import pytest
 import eligibility as el
 from eligibility.audit.job import SIZES, Job
 from eligibility.audit.running.execution import execute
-from eligibility.audit.running.worker import _parts
+from eligibility.audit.running.preloading import _parts
 
 START = "import gymnasium as gym\nenv = gym.make('CartPole-v1')\nenv.reset()\n"
 

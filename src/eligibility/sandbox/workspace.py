@@ -45,7 +45,7 @@ class Workspace:
         self._deep = root is not None
         self._target = scratch / (above.name or "root")
         self.folder = self._target / place.relative_to(above)
-        self.import_path = (root, root / "src") if root is not None else ()
+        self.import_path = (root, root / "src") if root is not None else (own.parent,)
         self._fill()
 
     def restore(self) -> None:
@@ -53,6 +53,13 @@ class Workspace:
         if _state(self._target) != self._before:
             shutil.rmtree(self._target, ignore_errors=True)
             self._fill()
+
+    def copy_of(self, path: Path) -> Path | None:
+        """Where the copy of a file is, if it has one."""
+        if not path.is_relative_to(self._above):
+            return None
+        copied = self._target / path.relative_to(self._above)
+        return copied if copied.exists() else None
 
     def _fill(self) -> None:
         copied = _Copier(self._above, self._target, self._links)

@@ -79,6 +79,21 @@ CHOICES = (
         "later rewards are replaced by the critic's estimate: biased by its error",
     ),
     Choice(
+        "limit-told-by-count",
+        "an episode that ends at the very step of the time limit is taken for one that was cut "
+        "off, whether it terminated or not",
+    ),
+    Choice(
+        "step-per-action",
+        "each action, or part of the batch, has an optimizer step of its own: from the second on, "
+        "the policy differs from the one that acted by what the steps before it have moved",
+    ),
+    Choice(
+        "reward-at-end",
+        "what the last action of an episode earns is replaced by a constant, or one is added to "
+        "it: the gradient is that of another objective",
+    ),
+    Choice(
         "shared-critic-parameters",
         "the critic's loss moves parameters of the policy too; the audit looks at those "
         "that are the policy's alone",

@@ -65,6 +65,7 @@ FAULTS = (
     ),
     Fault(
         id="critic-target-not-detached",
+        severity="warning",
         title="the critic's target is not detached",
         means=(
             "the squared error also moves the target towards the prediction, which is "
@@ -78,10 +79,10 @@ FAULTS = (
         ),
         note=(
             "Seen in the graph of the loss: the two sides of a squared (or absolute, or "
-            "Huber) error lead to the same parameters. The policy's gradient need not be "
-            "touched, so the verdict on it stays, and the exit status is 1. Baird's "
-            "residual-gradient algorithm does this on purpose (Baird 1995, *Residual "
-            "algorithms*); then the finding can be ignored."
+            "Huber) error lead to the same parameters. It is the critic's gradient that is "
+            "another one: the verdict on the policy's stays as it is, and this is a warning "
+            "beside it. Baird's residual-gradient algorithm does it on purpose (Baird 1995, "
+            "*Residual algorithms*)."
         ),
         seen_in=(
             "[Farama-Foundation/Gymnasium#1494](https://github.com/Farama-Foundation/Gymnasium/issues/1494), "

@@ -22,11 +22,11 @@ from eligibility.audit.patches import Patches, disguised
 def replace_environments(patches: Patches, recorder: Recorder, four_tuple: bool) -> None:
     """``make`` and ``make_vec`` of gymnasium, and a module ``gym`` that leads to them."""
 
-    def make(name: Any, *args: Any, **options: Any) -> Probe:
-        return _probe(name, recorder, four_tuple, stock_make, options)
+    def make(id: Any, *args: Any, **options: Any) -> Probe:  # as gymnasium calls it
+        return _probe(id, recorder, four_tuple, stock_make, options)
 
     def make_vec(
-        name: Any,
+        id: Any,
         num_envs: int = 1,
         vectorization_mode: Any = None,
         vector_kwargs: dict[str, Any] | None = None,
@@ -37,7 +37,7 @@ def replace_environments(patches: Patches, recorder: Recorder, four_tuple: bool)
         keywords = {} if mode is None else {"autoreset_mode": mode}
 
         def one() -> Any:
-            environment: Any = make(name, **options)
+            environment: Any = make(id, **options)
             for wrapper in wrappers or ():
                 environment = wrapper(environment)
             return environment

@@ -57,6 +57,7 @@ class Recorder:
         self.steps: list[Step] = []
         self.updates: list[Update] = []
         self.scores: list[Score] = []
+        self._tables: list[Score] = []
         self.notes: dict[str, None] = {}
         self.facts: list[Fact] = []
         self.made: list[Made] = []
@@ -355,10 +356,21 @@ class Recorder:
         if isinstance(result, torch.Tensor) and self._scores(result):
             self.scores.append(score_of(dist, value, result, len(self.steps)))
 
-    def scored_table(self, log_probs: torch.Tensor) -> None:
+    def scored_table(self, probs: torch.Tensor) -> None:
         """The program has computed the log-probabilities of all actions, by hand."""
-        if self._scores(log_probs):
-            self.scores.append(score_of_table(log_probs, len(self.steps)))
+        if self._scores(probs):
+            self.scores.append(score_of_table(probs, len(self.steps), scored=True))
+
+    def made_table(self, probs: torch.Tensor) -> None:
+        """The program has computed probabilities; their logarithms are perhaps its scores."""
+        if len(self._tables) < MAX_SCORES and has_numbers(probs):
+            self._tables.append(score_of_table(probs, len(self.steps), scored=False))
+
+    @property
+    def all_scores(self) -> tuple[Score, ...]:
+        """The scores; where none was noted, the tables of probabilities, the late ones if any."""
+        late = [table for table in self._tables if table.steps_before == len(self.steps)]
+        return tuple(self.scores or late or self._tables)
 
     def _scores(self, result: torch.Tensor) -> bool:
         return len(self.scores) < MAX_SCORES and has_numbers(result)

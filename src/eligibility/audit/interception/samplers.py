@@ -238,20 +238,20 @@ def _note_scores(
 
 
 def _note_tables(patches: Patches, recorder: Recorder) -> None:
-    """Hand-written scoring: a table of log-probabilities with a gradient."""
+    """Hand-written scoring: a table of probabilities, or of their logarithms, with a gradient."""
 
-    def watch(owner: Any) -> None:
-        def log_softmax(values: torch.Tensor, *args: Any, **options: Any) -> Any:
+    def watch(owner: Any, name: str, told: Callable[[torch.Tensor], None]) -> None:
+        def noted(values: torch.Tensor, *args: Any, **options: Any) -> Any:
             result = stock(values, *args, **options)
             if recorder.running and result.requires_grad:
-                recorder.scored_table(result)
+                told(result)
             return result
 
-        stock = patches.set(owner, "log_softmax", log_softmax)
+        stock = patches.set(owner, name, noted)
 
-    # torch.nn.functional's calls the method of the tensor
-    watch(torch)
-    watch(torch.Tensor)
+    for owner in (torch, torch.Tensor):  # torch.nn.functional's calls the method of the tensor
+        watch(owner, "log_softmax", lambda table: recorder.scored_table(table.exp()))
+        watch(owner, "softmax", recorder.made_table)
 
 
 def _numpy(patches: Patches, recorder: Recorder) -> None:

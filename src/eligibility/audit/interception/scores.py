@@ -37,10 +37,10 @@ def score_of(
     )
 
 
-def score_of_table(log_probs: torch.Tensor, steps: int) -> Score:
-    """The record of the log-probabilities of all actions, computed by hand."""
-    batch, probs = tuple(log_probs.shape[:-1]), tuple(_numbers(log_probs.exp()))
-    return Score(user_place(), True, batch, (), (), probs, (), (), steps)
+def score_of_table(probs: torch.Tensor, steps: int, scored: bool) -> Score:
+    """The record of the probabilities of all actions, by hand; ``scored`` by their logarithms."""
+    batch = tuple(probs.shape[:-1])
+    return Score(user_place(), scored, batch, (), (), tuple(_numbers(probs)), (), (), steps)
 
 
 def has_numbers(tensor: torch.Tensor) -> bool:

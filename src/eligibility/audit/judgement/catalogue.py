@@ -64,6 +64,8 @@ CREDITS = (
         lambda line, g: line.mirrored_in_rollout(line.discounted(g), g),
         differs=_several,
     ),
+    # summed from the first step on, and put in the front: the rewards up to the mirrored step
+    Credit("reversed-returns", lambda line, g: line.mirrored(line.so_far(g))),
     Credit("shifted-rewards", lambda line, g: line.shifted(line.discounted(g), 1)),
     Credit("shifted-rewards", lambda line, g: line.shifted(line.discounted(g), -1)),
     # stored before the step: the reward of the step before, the last one never
@@ -124,6 +126,7 @@ COUPLINGS = {
 # Joined by "+": what is subtracted, and what it is then divided by; "-late" after γ^t.
 TRANSFORMS = (
     "", "centred", "whitened", "whitened-biased", "scaled", "scaled-biased", "leave-one-out",
+    "centred-so-far",
 )  # fmt: skip
 # Those that need several episodes.
 _OTHERS = (
@@ -264,6 +267,10 @@ def _shifted(credit: Array, transform: str, scope: str, line: Timeline) -> Array
         return credit - _mean_of_others(credit, line, transform.removeprefix("leave-one-out-of-"))
     if not transform or transform.startswith("scaled"):
         return credit
+    if transform == "centred-so-far":
+        so_far = np.cumsum(np.where(line.present, credit, 0.0), axis=1)
+        passed: Array = credit - so_far / (1.0 + np.arange(credit.shape[1]))
+        return passed
     centred, count, _ = _centred(credit, scope, line)
     if transform != "leave-one-out":
         return centred
@@ -336,6 +343,8 @@ def _means(transform: str) -> tuple[str, ...]:
     """What a transform subtracts."""
     if transform.startswith("leave-one-out-of-"):
         return (f"other-{transform.removeprefix('leave-one-out-of-').partition('+')[0]}",)
+    if transform == "centred-so-far":
+        return ("so-far",)
     return ("batch", "episode") if transform and not transform.startswith("scaled") else ("",)
 
 
@@ -382,7 +391,7 @@ def candidates(
 
 def transform_names(transform: str) -> list[str]:
     """The conventions in a transform, without the details that tell its variants apart."""
-    endings = ("-biased", "-late", "-of-episodes", "-of-times")
+    endings = ("-biased", "-late", "-of-episodes", "-of-times", "-so-far")
     parts = transform.split("+") if transform else []
     return [next((p.removesuffix(e) for e in endings if p.endswith(e)), p) for p in parts]
 

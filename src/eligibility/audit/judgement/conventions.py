@@ -11,7 +11,13 @@ from eligibility.audit.arrays import Array
 from eligibility.audit.faults import CHOICES
 from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.catalogue import transform_names
-from eligibility.audit.judgement.critic import OWN_RETURN, Advantage
+from eligibility.audit.judgement.critic import (
+    ACTION_VALUE,
+    BY_COUNT,
+    CROSSED,
+    OWN_RETURN,
+    Advantage,
+)
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.exact import Bias, policy_gradient
 from eligibility.audit.judgement.hotelling import policy_terms
@@ -44,6 +50,8 @@ def conventions_of(
             named[name] = _bias_alone(evidence, line, match, name, measured, case.survey.exhaustive)
         if not match.use and _cut(evidence, line):
             named["rollout-cut"] = _UNKNOWN
+        if match.note:
+            named["reward-at-end"] = _UNKNOWN
         if match.entropy > case.tolerance:
             named["entropy-bonus"] = _Size(_bias_of_entropy(evidence, line, match))
         if abs(match.scale - 1.0) > max(1e-6, case.tolerance) and not match.plain.norm:
@@ -81,7 +89,7 @@ def _bias_alone(
     """Residual of a program that is right but for one convention."""
     if name == "baseline" or (not exhaustive and name in _UNBIASED):
         return _Size(0.0)
-    if name in ("bootstrapped", "gae"):
+    if name in ("bootstrapped", "gae", BY_COUNT):
         return _Size(measured.residual) if exhaustive else _UNKNOWN
     form = match.plain
     right = replace(
@@ -166,11 +174,14 @@ def describe(match: Match, tolerance: float) -> str:
     if isinstance(match.form, Advantage):
         estimated = f"generalised advantage (λ = {match.form.decay:g})"
         value = "V(s, t)" if match.form.timed else "V(s)"
+        if match.form.ending in CROSSED:
+            value = "the batch's mean V(s)"
         if OWN_RETURN in match.form.faults and match.values is not None:
             credit = f"{credit} minus {match.values[0]:.3g} × the batch's own mean"
         else:
-            own = match.form.ending.startswith("return")
+            own = match.form.ending.startswith("return") or match.form.ending in CROSSED
             credit = f"{credit} minus {value}" if own else estimated
+            credit = "Q(s, a) of the critic" if match.form.ending == ACTION_VALUE else credit
     words = [f"{match.scale:.4g} × {credit} (γ = {form.discount:g})"]
     if form.time_discount:
         words.append("times γ^t")
@@ -180,6 +191,8 @@ def describe(match: Match, tolerance: float) -> str:
     words += [part.replace("-", " ") for part in (form.coupling, form.norm) if part]
     if abs(match.entropy) > max(1e-6, tolerance):
         words.append(f"plus {match.entropy:.3g} × entropy")
+    if match.note:
+        words.append(match.note)
     if match.use:
         words.append(f"of {match.use.replace('-', ' ')} only")
     return ", ".join(words)

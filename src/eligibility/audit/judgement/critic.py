@@ -7,37 +7,30 @@ advantage with those values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import product
 
 import numpy as np
 
 from eligibility.audit.arrays import Array, Integers
 from eligibility.audit.job import STATES
-from eligibility.audit.judgement.catalogue import (
-    TRANSFORMS,
-    Candidate,
-    Told,
-    candidates,
-    entropy_norms,
-    norm_factor,
-)
+from eligibility.audit.judgement.catalogue import Candidate, entropy_norms, norm_factor
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.spread import with_epsilon
 from eligibility.audit.judgement.timeline import Timeline
 
-Decays = Callable[[float], Sequence[float]]  # the λ that may go with a γ
 # How the end of an episode enters the advantage, the right way first.
 ENDINGS = ("", "truncation-as-termination", "bootstrapped-after-termination")
 # A baseline that was moved towards the batch's own returns before it is subtracted: their mean, or
 # that of its episodes' returns, discounted or not. Its one unknown is how far.
 OWN_RETURN = "baseline-sees-own-return"
-_OWN = ("own-mean", "own-return", "own-reward")
-_AFFINE = ("", "centred", "leave-one-out")
-_OVER_SPREAD = ("whitened", "whitened-biased", "scaled", "scaled-biased", "scaled-late")
-_LONG = 200  # decisions of a batch beyond which a fit takes long
+OWN = ("own-mean", "own-return", "own-reward")
+# Returns [T] minus values [T, 1]: every return meets every value; "-summed" over the actions too.
+CROSSED = ("crossed", "crossed-summed")
+BY_COUNT = "limit-told-by-count"  # who terminates at the very step of the limit is cut off
+ACTION_VALUE = "action-value"  # Q(s, a) of the critic, and no reward
+AFFINE = ("", "centred", "leave-one-out", "centred-so-far")
 _REFINEMENTS, _PROMISING = 3, 1e-3  # steps of a fit's refinement, and the residual that allows them
 _MOVE = 1e-5  # of a value or of ε, for the slopes that the refinement goes by
 
@@ -51,9 +44,10 @@ class Advantage:
 
     Attributes:
         form: Everything but the values.
-        ending: One of ``ENDINGS``; or, without bootstrap, "return": the credit minus V(s), or
-            "return-after-transform": V(s) is subtracted from the whitened credit; or one of
-            ``_OWN``: the credit minus a share of what the batch itself returned.
+        ending: One of ``ENDINGS`` or ``BY_COUNT``; or, without bootstrap, "return": the credit
+            minus V(s), or "return-after-transform": V(s) subtracted from the whitened one; or
+            one of ``CROSSED``, or ``ACTION_VALUE``; or of ``OWN``: the credit minus a share of what
+            the batch itself returned.
         decay: λ.
         timed: Whether the values depend on the time too, V(s, t).
     """
@@ -76,17 +70,19 @@ class Advantage:
     @property
     def faults(self) -> tuple[str, ...]:
         """Its parts that are wrong in themselves."""
-        own = (self.ending,) if self.ending in ENDINGS[1:] else ()
-        return self.form.faults + own + ((OWN_RETURN,) if self.ending in _OWN else ())
+        known = {ending: ending for ending in ENDINGS[1:]}
+        known |= dict.fromkeys(OWN, OWN_RETURN) | dict.fromkeys(CROSSED, "broadcast")
+        return self.form.faults + ((known[self.ending],) if self.ending in known else ())
 
     @property
     def conventions(self) -> tuple[str, ...]:
         """Its parts that people choose on purpose."""
-        if self.ending in _OWN:
+        if self.ending in OWN:
             return self.form.conventions
         estimated = "gae" if 0.0 < self.decay < 1.0 else "bootstrapped"
-        critic = "baseline" if self.ending.startswith("return") else estimated
-        return (critic, *self.form.conventions)
+        subtracted = self.ending.startswith("return") or self.ending in CROSSED
+        count = (BY_COUNT,) if self.ending == BY_COUNT else ()
+        return ("baseline" if subtracted else estimated, *count, *self.form.conventions)
 
     @property
     def without_spread(self) -> Advantage:
@@ -98,8 +94,11 @@ class Advantage:
 
     def places(self, evidence: Evidence) -> tuple[Integers, Integers, int]:
         """[P, I] index of the value before each action, and after it; and how many there are."""
-        if self.ending in _OWN:
+        if self.ending in OWN:
             return np.zeros_like(evidence.state), np.zeros_like(evidence.state), 1
+        if self.ending == ACTION_VALUE:
+            pairs = evidence.state + (STATES + 1) * evidence.action
+            return pairs, pairs, int(pairs.max(initial=0)) + 1
         if not self.timed:
             return evidence.state, evidence.next_state, STATES + 1
         late = evidence.time + 1
@@ -116,14 +115,22 @@ class Advantage:
             finished = self.form.finished(own, line)
             plain = replace(self.form, transform="")
             return finished - plain.finished(here * line.present, line)
-        if self.ending in _OWN:
+        if self.ending in OWN:
             credit = self.form.credit.of(line, self.discount)
             credit = credit - here * _own_return(line, self.ending, credit, self.discount)
         elif self.ending == "return":
             credit = self.form.credit.of(line, self.discount) - here
+        elif self.ending in CROSSED:
+            credit = self.form.credit.of(line, self.discount) - line.mean(here, "batch")
+            if self.ending == CROSSED[1]:
+                credit = credit * line.count("batch")
+        elif self.ending == ACTION_VALUE:
+            credit = here
         else:
+            cut = evidence.time == evidence.time[evidence.truncated].max(initial=-1)
             ended = {
                 "": evidence.terminated,
+                BY_COUNT: evidence.terminated & ~cut,
                 "truncation-as-termination": evidence.terminated | evidence.truncated,
                 "bootstrapped-after-termination": np.zeros_like(evidence.terminated),
             }[self.ending]
@@ -159,63 +166,6 @@ class Fit:
     scale: float
     entropy: float
     residual: float
-
-
-def _forms(line: Timeline, discounts: Sequence[float], told: Told | None) -> Iterator[Candidate]:
-    """Compositions that a critic's values may enter; of long batches only those without a fault."""
-    long = line.present.shape[1] > _LONG
-    for form in candidates(line, discounts, parts=2, told=told):
-        if not long or not form.faults:
-            yield form
-
-
-def baselines(line: Timeline, discounts: Sequence[float], told: Told | None) -> Iterator[Advantage]:
-    """Compositions minus V(s), whose weights are affine in the values."""
-    for form in _forms(line, discounts, told):
-        if form.transform in _AFFINE:
-            yield Advantage(form, "return", 1.0)
-        if form.transform in TRANSFORMS[1:]:
-            yield Advantage(form, "return-after-transform", 1.0)
-
-
-def own_returns(
-    line: Timeline, discounts: Sequence[float], told: Told | None
-) -> Iterator[Advantage]:
-    """Compositions without a fault, minus a share of what the batch itself returned."""
-    if told is not None:  # the share is subtracted here, and not by the form
-        told = replace(told, means=told.means | {""})
-    for form in _forms(line, discounts, told):
-        if not form.transform and not form.faults:
-            for kind in _OWN:
-                yield Advantage(form, kind, 1.0)
-
-
-def bootstraps(
-    line: Timeline, discounts: Sequence[float], decays: Decays, told: Told | None
-) -> Iterator[Advantage]:
-    """Generalised advantages, whose weights are affine in the values."""
-    for form in _forms(line, discounts, told):
-        plain = not form.credit.rule or form.credit.factor is not None
-        if form.transform in _AFFINE and plain:
-            for ending, decay in product(ENDINGS, decays(form.discount)):
-                yield Advantage(form, ending, decay)
-
-
-def whitened(
-    line: Timeline,
-    discounts: Sequence[float],
-    decays: Decays,
-    told: Told | None,
-) -> Iterator[Advantage]:
-    """Advantages over their own standard deviation: weights that are not affine in the values."""
-    if line.present.shape[1] > _LONG:
-        return
-    for form in _forms(line, discounts, told):
-        plain = not form.credit.rule and not form.coupling and form.scope == "batch"
-        if plain and form.transform in _OVER_SPREAD:
-            yield Advantage(form, "return", 1.0)
-            for ending, decay in product(ENDINGS[:2], decays(form.discount)):
-                yield Advantage(form, ending, decay)
 
 
 def fit_advantage(
@@ -285,7 +235,7 @@ def linear_columns(evidence: Evidence, line: Timeline, form: Advantage) -> list[
 
 def is_affine(form: Advantage) -> bool:
     """Whether its weights are affine in the critic's values."""
-    return form.form.transform in _AFFINE or form.ending == "return-after-transform"
+    return form.form.transform in AFFINE or form.ending == "return-after-transform"
 
 
 def _linear_fit(
@@ -305,7 +255,7 @@ def _linear_fit(
     solution, residual = solved(entropy_columns(evidence, line, form.norm))
     if residual < tolerance and (without := solved(()))[1] < tolerance:
         solution, residual = without
-    scale = float(solution[0])
+    scale = 1.0 if form.ending == ACTION_VALUE else float(solution[0])
     unit_scale = scale if scale != 0.0 else 1.0
     bonus = float(solution[values + 2 :].sum())
     return Fit(form, solution[1 : values + 1] / unit_scale, scale, bonus / unit_scale, residual)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.constants import CONFIRMED, FITTED, MEASURED, NOT_FOUND, USUAL
 from eligibility.audit.judgement.conventions import HARMLESS, conventions_of, describe
 from eligibility.audit.judgement.critic import OWN_RETURN
+from eligibility.audit.judgement.end_rewards import with_end_reward
 from eligibility.audit.judgement.evidence import Evidence, gather
 from eligibility.audit.judgement.exact import Bias, bias, fitted_bias, least_bias
 from eligibility.audit.judgement.hotelling import (
@@ -24,6 +26,7 @@ from eligibility.audit.judgement.hotelling import (
 )
 from eligibility.audit.judgement.matching import Match, find_match, uses, with_true_ending
 from eligibility.audit.judgement.noticed import mostly_fails, noticed
+from eligibility.audit.judgement.reading import reinforced
 from eligibility.audit.judgement.refusal import evidence_or_refusal, inconclusive, precision_of
 from eligibility.audit.judgement.timeline import Timeline, timeline
 from eligibility.audit.judgement.unmatched import unmatched_fault
@@ -33,6 +36,7 @@ from eligibility.audit.running.sampling_calls import executed_draws, executing_c
 from eligibility.audit.running.survey import Survey, has_critic, policy_tensors
 from eligibility.audit.trace import UNREAD
 
+Row = tuple[float, ...] | None  # of one tensor's ascent
 _TOO_MANY = "too many paths to run them all, and no rule explains the sample"
 _SAMPLED = (
     "the paths were drawn at random: a rule that explains them is exact on each of them, and the "
@@ -82,6 +86,17 @@ def _judge(case: Case, evidence: Evidence) -> tuple[AuditReport, Match | None]:
         if match is not None:
             text = f"every path is explained by component {number} of {components} alone"
             faults.append(case.finding("component-not-scored", text))
+    used = reinforced(case.measured) if case.measured is not None else 0
+    if match is None and used:
+        some = evidence.first(used)
+        match = find_match(some, case.constants, case.tolerance, _trained(case))
+        if match is not None:
+            evidence, match = some, replace(match, use=f"first-{used}-decisions")
+    if match is None and case.measured is not None:
+        known = case.constants, case.tolerance, _trained(case), case.measured
+        changed = with_end_reward(evidence, *known)
+        if changed is not None:
+            match, evidence = changed
     if match is not None:
         evidence = evidence.restricted(dict(uses(evidence)).get(match.use, evidence.present))
         line = timeline(evidence)
@@ -167,6 +182,8 @@ def _conclude(
     found: Sequence[Finding] = (),
 ) -> AuditReport:
     exact = measured.residual < case.tolerance and case.survey.exhaustive
+    parted = match is not None and _steps_of_parts(case)
+    exact = exact and not parted and not (match and match.note)
     shape = [*found, *_faults_of_shape(case, match, measured)]
     noisy = [_only_noise(f) for f in shape if f.rule != OWN_RETURN] if exact else []
     faults = [] if exact else shape
@@ -177,6 +194,9 @@ def _conclude(
     if negative and not faults:
         faults.append(case.finding("wrong-sign", f"cosine {measured.cosine:+.3f}"))
     conventions = conventions_of(case, evidence, line, match, measured)
+    if parted:
+        own = Convention("step-per-action", CHOICES["step-per-action"].means, None)
+        conventions = (*conventions, own)
     others = (*faults, *noisy, *warnings)
     rule = describe(match, case.tolerance) if match else ""
     if any(finding.rule == "wrong-sign" for finding in faults):
@@ -308,20 +328,39 @@ def _faults_of_shape(case: Case, match: Match | None, measured: Bias) -> list[Fi
 
 def _repeated_updates(case: Case) -> str:
     """Whether several steps of an optimizer used the same gradient, without a ratio."""
+    for steps in _steps_of_policy(case):
+        count = max(Counter(steps).values(), default=0)
+        if count > 1:
+            return f"{count} optimizer steps on the same data, with no ratio"
+    return ""
+
+
+def _steps_of_parts(case: Case) -> bool:
+    """Whether parts of one batch have optimizer steps of their own, without a ratio."""
+    for steps in _steps_of_policy(case):
+        moved = (
+            (before, tensor)
+            for before, rows in steps
+            for tensor, row in enumerate(rows)
+            if row is not None and any(row)
+        )
+        if max(Counter(moved).values(), default=0) > 1:
+            return True
+    return False
+
+
+def _steps_of_policy(case: Case) -> Iterator[list[tuple[int, tuple[Row, ...]]]]:
+    """Of each path without a ratio, the optimizer's steps: when they were made, and the ascent."""
     policy = policy_tensors(case.survey.directions, case.survey.slopes or {})
     own = (policy - case.survey.shared) or policy  # a critic may be trained often on one batch
+    if any("ratio" in trace.notes for trace in case.survey.traces):
+        return
     for trace in case.survey.traces:
-        if "ratio" in trace.notes:
-            return ""
-        by_place: dict[tuple[object, ...], int] = {}
-        for update in trace.updates:
-            rows = tuple(row for i, row in enumerate(update.ascent) if i in own)
-            if any(row is not None and any(row) for row in rows):
-                key = (update.steps_before, rows)
-                by_place[key] = by_place.get(key, 0) + 1
-        if by_place and max(by_place.values()) > 1:
-            return f"{max(by_place.values())} optimizer steps on the same data, with no ratio"
-    return ""
+        steps = (
+            (update.steps_before, tuple(row for i, row in enumerate(update.ascent) if i in own))
+            for update in trace.updates
+        )
+        yield [(when, rows) for when, rows in steps if any(row and any(row) for row in rows)]
 
 
 def _report(

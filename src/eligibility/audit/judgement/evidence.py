@@ -37,6 +37,7 @@ class Evidence:
         rows: [P] steps of the environment that stepped most often.
         state: [P, I] where the action was taken.
         next_state: [P, I] where it led.
+        action: [P, I] a number of its own for each action.
         terminated: [P, I].
         truncated: [P, I].
         log_prob: [P, I] ln π(a|s).
@@ -56,6 +57,7 @@ class Evidence:
     rows: Integers
     state: Integers
     next_state: Integers
+    action: Integers
     terminated: Booleans
     truncated: Booleans
     log_prob: Array
@@ -80,6 +82,11 @@ class Evidence:
             eligibility=self.eligibility * keep,
             entropy=self.entropy * keep,
         )
+
+    def first(self, count: int) -> Evidence:
+        """With all rewards, of which only the first decisions are reinforced."""
+        keep = (np.arange(self.present.shape[1]) < count)[None, :, None]
+        return replace(self, eligibility=self.eligibility * keep, entropy=self.entropy * keep)
 
     def where(self, keep: Booleans) -> Evidence:
         """The paths of ``keep`` [P]."""
@@ -128,6 +135,7 @@ def gather(survey: Survey, ignored: bool = False, component: int | None = None) 
         return None
     call = executing_call(survey.traces)
     longest = max(len(trace.steps) for trace in traces)
+    taken: dict[tuple[float, ...], int] = {}
     shape = (len(traces), longest)
     eligibility = np.zeros((*shape, int(columns.sum())))
     entropy = np.zeros_like(eligibility)
@@ -164,6 +172,7 @@ def gather(survey: Survey, ignored: bool = False, component: int | None = None) 
         rows=np.array([count for _, count in numbered], dtype=int),
         state=_padded(traces, longest, lambda step: step.state, int),
         next_state=_padded(traces, longest, lambda step: step.next_state, int),
+        action=_padded(traces, longest, lambda s: taken.setdefault(s.action, len(taken)), int),
         terminated=_padded(traces, longest, lambda step: step.terminated, bool),
         truncated=_padded(traces, longest, lambda step: step.truncated, bool),
         log_prob=log_prob,

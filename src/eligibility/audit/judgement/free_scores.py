@@ -8,7 +8,7 @@ every path, the credit is right, and g can be compared with the eligibility that
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.scoring import Scoring
 from eligibility.audit.judgement.timeline import Timeline
 from eligibility.audit.running.sampling_calls import executed_draws, executing_call
-from eligibility.audit.running.survey import RAN, Survey
+from eligibility.audit.running.survey import RAN, Survey, has_critic
 
 _AGREES = 1e-3  # shares up to which a factor is that of a rule; programs add small numbers to logs
 _LONG = 200  # decisions of a batch beyond which this is not tried
@@ -61,20 +61,30 @@ def what_is_scored(
         return _of_density(evidence, line, constants, volumes)
     groups = _groups(evidence)
     count = len(groups.state)
-    if evidence.paths < 2 * count:
+    valued = has_critic(survey)  # w − V(s) with unknown V adds −V(s) g(s, a), as free as g is
+    unknown = 2 * count if valued else count
+    if evidence.paths < 2 * unknown - valued:
         return None  # fewer equations than would be a proof
     size = float(np.linalg.norm(evidence.ascent))
     rows, columns = np.nonzero(evidence.present)
     for form in _right_forms(line, constants):
         with np.errstate(all="ignore"):
             weights = form.weights(line)
-        matrix = np.zeros((evidence.paths, count))
+        matrix = np.zeros((evidence.paths, unknown))
         np.add.at(matrix, (rows, groups.of[rows, columns]), weights[rows, columns])
-        if not np.isfinite(matrix).all() or np.linalg.matrix_rank(matrix) < count:
+        if valued:
+            ones = replace(form, transform="").finished(line.present.astype(float), line)
+            np.add.at(matrix, (rows, count + groups.of[rows, columns]), ones[rows, columns])
+        if not np.isfinite(matrix).all():
+            continue
+        # weights whose sum is 0 do not tell one vector that is added to all
+        lacking = unknown - int(np.linalg.matrix_rank(matrix))
+        if lacking > ("whitened" in form.transform or form.transform == "centred"):
             continue
         free: Array = np.asarray(np.linalg.lstsq(matrix, evidence.ascent, rcond=1e-11)[0])
         if np.linalg.norm(evidence.ascent - matrix @ free) < tolerance * size:
-            return _named(groups, free)
+            own = free[:count]
+            return _of_logits(groups, own) if lacking else _named(groups, own)
     return None
 
 
@@ -157,10 +167,26 @@ def _named(groups: _Groups, free: Array) -> Scoring | None:
     factor = (free * groups.eligibility).sum(axis=1) / square
     off = float(np.linalg.norm(free - factor[:, None] * groups.eligibility))
     if off > _AGREES * float(np.linalg.norm(free)):
-        return _of_distribution(groups, free)
+        return _of_distribution(groups, free) or _of_logits(groups, free)
     same_sign = (factor > 0).all() or (factor < 0).all()
     left = np.log(np.abs(factor)) - groups.log_prob if same_sign else np.array([0.0, 1.0])
     return _PROBABILITY if float(np.ptp(left)) < _AGREES else None
+
+
+def _of_logits(groups: _Groups, free: Array) -> Scoring | None:
+    """Scores that lack the normaliser's: less their mean under π they are the eligibilities."""
+    for state in np.unique(groups.state):
+        own = groups.state == state
+        acted = np.exp(groups.log_prob[own])
+        if own.sum() < 2 or abs(acted.sum() - 1.0) > 1e-6:
+            return None  # not all of its actions were met
+        off = free[own] - acted @ free[own] - groups.eligibility[own]
+        if float(np.linalg.norm(off)) > _AGREES * float(np.linalg.norm(groups.eligibility[own])):
+            return None
+    return Scoring(
+        "behaviour-not-scored",
+        "each action is scored by its log-probability and something of the state, as a logit is",
+    )
 
 
 def _of_distribution(groups: _Groups, free: Array) -> Scoring | None:

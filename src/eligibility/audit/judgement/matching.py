@@ -10,22 +10,28 @@ from itertools import product
 import numpy as np
 
 from eligibility.audit.arrays import Array, Booleans
+from eligibility.audit.job import STATES
 from eligibility.audit.judgement.catalogue import Candidate, candidates
 from eligibility.audit.judgement.constants import Constants
 from eligibility.audit.judgement.critic import (
+    ACTION_VALUE,
     ENDINGS,
     Advantage,
-    baselines,
-    bootstraps,
     entropy_columns,
     fit_advantage,
     is_affine,
     linear_columns,
-    own_returns,
     spare_equations,
-    whitened,
 )
 from eligibility.audit.judgement.evidence import Evidence, joined
+from eligibility.audit.judgement.searches import (
+    action_values,
+    baselines,
+    bootstraps,
+    own_returns,
+    unusual,
+    whitened,
+)
 from eligibility.audit.judgement.spread import with_epsilon
 from eligibility.audit.judgement.timeline import Timeline, timeline
 
@@ -47,11 +53,12 @@ class Match:
 
     Attributes:
         form: The composition.
-        use: Which decisions entered: all, or only "complete-episodes" or "first-episodes".
+        use: Which decisions entered: all, or only "complete-episodes", "first-episodes" or some.
         scale: Its constant factor; negative: the sign is wrong.
         entropy: Factor of the entropy's gradient, relative to ``scale``; 0 for none.
         residual: ‖gradient − explanation‖ / ‖gradient‖ over all paths.
         values: The critic's values, if it has any.
+        note: What else it takes, in words.
     """
 
     form: Candidate | Advantage
@@ -60,6 +67,7 @@ class Match:
     entropy: float
     residual: float
     values: Array | None = None
+    note: str = ""
 
     @property
     def faultless(self) -> bool:
@@ -88,7 +96,9 @@ def find_match(
     long = evidence.present.shape[1] > _LONG
     values: tuple[_Search, ...] = () if critic == "no" else (_with_baseline, _with_own_return)
     if critic == "trained":
-        values = (*values, _with_critic)
+        told = constants.told
+        own = told is not None and ACTION_VALUE in told.rules
+        values = (_with_action_values,) if own else (*values, _with_critic, _unusual)
     elif critic == "fitted" and not long:
         values = (*values, _with_fitted_critic)
     searches: tuple[_Search, ...] = (_plain, *values)
@@ -96,6 +106,8 @@ def find_match(
     with np.errstate(all="ignore"):
         for search, (use, part) in product(searches, parts):
             accept = partial(_overdetermined, part) if search in _LOOSE else _any
+            if search is _with_action_values:
+                accept = partial(_tells_actions_apart, part)
             match = _plainest(part, use, search, constants, tolerance, accept)
             if match is None:
                 continue
@@ -150,6 +162,17 @@ def _tells_states_apart(evidence: Evidence, bonus: bool, match: Match, line: Tim
         return False
     visited = np.unique(evidence.state[evidence.present])
     return bool(np.ptp(match.values[visited]) > _SHARE)
+
+
+def _tells_actions_apart(evidence: Evidence, match: Match, line: Timeline) -> bool:
+    """Whether values Q(s, a) differ between the actions of some state: else they are a baseline."""
+    assert match.values is not None
+    visited = set(zip(evidence.state[line.present], evidence.action[line.present], strict=True))
+    values: dict[int, set[float]] = {}
+    for state, action in visited:
+        value = round(float(match.values[state + (STATES + 1) * action]), 6)
+        values.setdefault(state, set()).add(value)
+    return any(len(own) > 1 for own in values.values())
 
 
 def _overdetermined(evidence: Evidence, match: Match, line: Timeline) -> bool:
@@ -211,6 +234,14 @@ def _with_baseline(line: Timeline, constants: Constants) -> Iterator[Candidate |
 def _with_critic(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
     yield from bootstraps(line, constants.discounts, constants.decays_at, constants.told)
     yield from whitened(line, constants.discounts, constants.decays_at, constants.told)
+
+
+def _unusual(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
+    return unusual(line, constants.discounts, constants.decays_at, constants.told)
+
+
+def _with_action_values(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
+    return action_values(line, constants.discounts)
 
 
 def _with_fitted_critic(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
@@ -322,7 +353,8 @@ def _fit(
             return None
         alone = form.weights(evidence, line, np.zeros(form.places(evidence)[2]))
         credit = float(np.linalg.norm(np.einsum("pi,pid->pd", alone, evidence.eligibility)))
-        if abs(fit.scale) * credit < _SHARE * float(np.linalg.norm(evidence.ascent)):
+        small = abs(fit.scale) * credit < _SHARE * float(np.linalg.norm(evidence.ascent))
+        if small and form.ending != ACTION_VALUE:
             return None  # the values alone explain it
         return Match(fit.advantage, use, fit.scale, fit.entropy, fit.residual, fit.values)
     if form.divides:

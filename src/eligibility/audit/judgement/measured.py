@@ -22,12 +22,13 @@ from eligibility.audit.job import Job
 from eligibility.audit.judgement.evidence import Evidence, gather
 from eligibility.audit.precision import UNIT_DOUBLE
 from eligibility.audit.running.runner import Runner
-from eligibility.audit.running.survey import RAN, Survey, slopes_of_path
+from eligibility.audit.running.survey import RAN, Survey, policy_tensors, slopes_of_path
 from eligibility.audit.trace import Trace
 
 _STEPS = 14  # decisions of a path beyond which it is not replayed
 _VIEWS = 4  # features that a path is shown with, at most
 _RANK = 1e-5  # relative size below which eligibilities count as dependent
+_CRITIC_STEP = 1e-1  # of a tensor of a critic
 _SMALL_STEP = 1e-4  # of a reward, where the program is not linear in it
 
 
@@ -39,8 +40,8 @@ class Measured:
         evidence: The path, as it was replayed; its arrays have one row.
         credit: [I, N] M; of a program that rescales its weights, up to a factor.
         offset: [I] weights without any reward; zeros where ``kind`` is not "linear".
-        kind: "linear", "rescaled" (w = s(r)·(M r + b)), "silent" (M = 0), "stepwise" (M = 0 but for
-            jumps) or "other".
+        kind: "linear", "rescaled" (w = s(r)·(M r + b)), "silent" (M = 0), "valued" (M = 0, and a
+            critic moves the weights), "stepwise" (M = 0 but for jumps) or "other".
         outside: Share of the slopes in the rewards outside the span of the eligibilities.
         runs: Replays.
     """
@@ -142,6 +143,17 @@ class _Replays:
         ]
         return np.array(columns).T
 
+    def follows_critic(self) -> bool:
+        """Whether the gradient moves with a tensor that no action depends on."""
+        job, shown, evidence = self.views[0]
+        policy = policy_tensors(self._base.directions, self._base.slopes or {})
+        for tensor in {tensor for tensor, _ in self._base.directions} - policy:
+            trace = self._run(replace(job, tensor=tensor, distance=_CRITIC_STEP))
+            found = gather(replace(shown, traces=(trace,))) if self._same(trace) else None
+            if found is not None and not np.allclose(found.ascent, evidence.ascent, rtol=1e-4):
+                return True
+        return False
+
     def _run(self, job: Job) -> Trace:
         self.runs += 1
         return self._runner.run(job)
@@ -166,7 +178,7 @@ def _solved(replays: _Replays) -> Measured | None:
     off = float(np.linalg.norm(here + slopes @ (other - rewards) - there))
     kind, credit = "linear", inverse @ slopes
     if float(np.abs(slopes).max()) <= rounding * size:
-        kind = "silent"
+        kind = "valued" if replays.follows_critic() else "silent"
     elif off > rounding * size:
         slopes = replays.slopes(rewards, _SMALL_STEP)
         later = replays.slopes(other, _SMALL_STEP)

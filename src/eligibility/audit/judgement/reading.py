@@ -13,6 +13,7 @@ import numpy as np
 
 from eligibility.audit.arrays import Array, Booleans, Integers
 from eligibility.audit.judgement.catalogue import Told
+from eligibility.audit.judgement.critic import ACTION_VALUE
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.measured import Measured
 from eligibility.audit.judgement.sections import refined
@@ -32,7 +33,8 @@ class Reading:
 
     Attributes:
         rule: Of the catalogue's credits; empty: the reward-to-go.
-        mean: What is subtracted: "", "batch", "episode", "other-episodes" or "other-times".
+        mean: What is subtracted: "", "batch", "so-far", "episode", "other-episodes" or
+            "other-times".
         beta: How much of it.
         discount: γ, or γλ where values are bootstrapped; NaN if M does not depend on it.
         dated: The γ of a factor γ^t on the rows; 1: there is none.
@@ -56,7 +58,7 @@ def read(measured: Measured) -> Iterator[Reading]:
     places = _Places(measured.evidence)
     for name, shape in _SHAPES:
         for mean, rows in _MEANS:
-            if mean and places.single and mean != "batch":
+            if mean and places.single and mean not in ("batch", "so-far"):
                 continue
             reading = _fitted(measured.credit, places, name, shape, mean, rows)
             if reading is not None:
@@ -71,6 +73,8 @@ def told_by(measured: Measured, readings: Sequence[Reading]) -> Told | None:
     """
     if measured.outside > _OUTSIDE:
         return Told(frozenset(), frozenset(), False, False)
+    if measured.kind == "valued":
+        return Told(frozenset({ACTION_VALUE}), frozenset({""}), False, False)
     if measured.kind == "silent":
         return Told(frozenset({"returns-unused"}), frozenset({""}), False, False)
     if measured.kind == "stepwise":
@@ -100,6 +104,23 @@ def reinforce_credit(evidence: Evidence, discount: float) -> Array:
     """[I, N] the credit of REINFORCE: γ^(time of the reward) for every later one of the episode."""
     places = _Places(evidence)
     return _to_go(places, discount) * discount ** places.time[:, None]
+
+
+def reinforced(measured: Measured) -> int:
+    """How many decisions come before those at the end that no reward reinforces; 0: all count."""
+    size = np.abs(measured.credit).max(axis=1)
+    count = 1 + int(np.flatnonzero(size > _EXPLAINS * size.max(initial=0.0)).max(initial=-1))
+    return count if count < len(size) else 0
+
+
+def is_acausal(measured: Measured) -> bool:
+    """Whether what was earned before an action counts, and some of what came after one does not."""
+    if measured.kind != "linear" or measured.outside > _EXPLAINS:
+        return False
+    places, size = _Places(measured.evidence), np.abs(measured.credit)
+    told = size > _EXPLAINS * size.max()
+    before, after = (told[places.same & side] for side in (places.lag < 0, places.lag >= 0))
+    return bool(before.any() and not after.all())
 
 
 class _Places:
@@ -157,6 +178,11 @@ def _of_rows(p: _Places, g: float, target: Integers) -> Array:
     return made
 
 
+def _until(p: _Places) -> Booleans:
+    """[I, I] whether the second decision comes no later than the mirror of the first."""
+    return np.asarray(p.same & (p.time[None, :] <= p.left[:, None]))
+
+
 def _carried(p: _Places, g: float) -> Array:
     own = p.environment[:, None] == p.environment[None, :]
     rank = np.array([(own[i] & (p.index < i)).sum() for i in p.index])
@@ -200,6 +226,7 @@ _SHAPES: tuple[tuple[str, _Shape], ...] = (
         ),
     ),
     ("reversed-returns", lambda p, g: _of_rows(p, g, p.left)),
+    ("reversed-returns", lambda p, g: _power(g, p.left[:, None] - p.time, _until(p))),
     ("shifted-rewards", lambda p, g: _of_rows(p, g, p.time + 1)),
     ("shifted-rewards", lambda p, g: _of_rows(p, g, p.time - 1)),
     ("shifted-rewards", _next_of_batch),
@@ -226,6 +253,7 @@ def _others(p: _Places, rows: Array, alike: Callable[[int, int], bool]) -> Array
 _MEANS: tuple[tuple[str, _Mean], ...] = (
     ("", lambda p, rows: np.zeros_like(rows)),
     ("batch", lambda p, rows: np.tile(rows.mean(axis=0), (len(rows), 1))),
+    ("so-far", lambda p, rows: np.cumsum(rows, axis=0) / (1.0 + p.index[:, None])),
     ("episode", lambda p, rows: np.array([rows[p.segment == s].mean(axis=0) for s in p.segment])),
     ("other-episodes", lambda p, rows: _others(p, rows, lambda i, k: True)),
     ("other-times", lambda p, rows: _others(p, rows, lambda i, k: p.time[i] == p.time[k])),

@@ -53,6 +53,9 @@ def with_second_update(
     """
     if not case.survey.slopes or not any(trace.updates for trace in case.survey.traces):
         return report
+    if match is not None and match.use.endswith("-decisions"):
+        note = "the second update was not judged: it begins with decisions of the first rollout"
+        return replace(report, notes=(*report.notes, note))
     passed = report.verdict in _PASSED and not report.faults
     rounds = observe_rounds(case.survey, runner, passed, progress)
     if rounds is None:
@@ -133,16 +136,19 @@ def _differs(report: AuditReport, later: AuditReport) -> bool:
 
 # What explains by itself why the second update is not the policy gradient.
 _CARRIED = ("gradients-not-zeroed",)
+# What is wrong with the critic's gradient, and not with the policy's.
+_OF_CRITIC = ("critic-target-not-detached",)
 
 
 def _with_findings(report: AuditReport, found: Sequence[Finding], updates: int) -> AuditReport:
     known = {finding.rule for finding in report.findings}
     new = tuple(finding for finding in found if finding.rule not in known)
     report = replace(report, findings=(*report.findings, *new), updates=updates)
-    if new and report.verdict in _PASSED:
-        wrong = [finding for finding in new if finding.severity == "fault"]
+    telling = [finding for finding in new if finding.rule not in _OF_CRITIC]
+    if telling and report.verdict in _PASSED:
+        wrong = [finding for finding in telling if finding.severity == "fault"]
         verdict = "biased" if wrong else "unexplained"
-        report = replace(report, verdict=verdict, summary=(wrong or new)[0].means)
+        report = replace(report, verdict=verdict, summary=(wrong or telling)[0].means)
     return report
 
 

@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 from eligibility.audit.judgement.constants import TEXT, Constants
 from eligibility.errors import InvalidValueError
 from eligibility.notebooks import is_notebook, script_of
+from eligibility.sandbox.workspace import repository_root
 
 
 @dataclass(frozen=True)
@@ -44,12 +46,15 @@ class Source:
         return bool(widths) and max(set(widths), key=widths.count) == 4
 
     def _neighbours(self) -> Iterator[ast.Module]:
-        """The modules that it imports from its own folder."""
+        """The modules that it imports from its own folder, or from where its project starts."""
         imports = [node for node in ast.walk(self.tree) if isinstance(node, ast.Import)]
         names = {alias.name for node in imports for alias in node.names}
         froms = (node for node in ast.walk(self.tree) if isinstance(node, ast.ImportFrom))
-        for name in sorted(names | {node.module for node in froms if node.module}):
-            path = self.path.parent.joinpath(*name.split(".")).with_suffix(".py")
+        own = self.path.resolve().parent
+        folders = (own, repository_root(own) or own.parent)
+        named = sorted(names | {node.module for node in froms if node.module})
+        for name, folder in product(named, folders):
+            path = folder.joinpath(*name.split(".")).with_suffix(".py")
             with suppress(OSError, SyntaxError, ValueError):
                 yield ast.parse(path.read_text(encoding="utf-8"))
 

@@ -12,15 +12,14 @@ from eligibility.audit.judgement.evidence import Evidence, gather
 from eligibility.audit.judgement.exact import Bias
 from eligibility.audit.judgement.free_scores import what_is_scored
 from eligibility.audit.judgement.matching import effective_weights
-from eligibility.audit.judgement.moved_returns import moved_returns
+from eligibility.audit.judgement.reading import is_acausal
 from eligibility.audit.judgement.scoring import compare_scoring
 from eligibility.audit.judgement.timeline import Timeline
 from eligibility.audit.reporting.report import Finding
-from eligibility.audit.running.survey import has_critic
 
 # Credits that no critic and no convention has: a path's rewards say enough.
 _SHAPES = {
-    "reversed-returns", "rewards-so-far", "return-carried-over-episodes",
+    "reversed-returns", "rewards-so-far", "shifted-rewards", "return-carried-over-episodes",
     "return-carried-over-actors",
 }  # fmt: skip
 _FEW = 4  # paths of several episodes that say nothing yet
@@ -48,11 +47,12 @@ def unmatched_fault(
         alike = _alike(part, case.tolerance)
         if alike:
             return case.finding("broadcast", f"{alike}; {size}")
-    if case.reading is not None and case.reading.rule in _SHAPES:
-        shape = (
-            "by the rewards' effect on the weights of one path; no composition explains them all"
-        )
-        return case.finding(case.reading.rule, f"{shape}; {size}")
+    shape = case.reading.rule if case.reading is not None else ""
+    if case.measured is not None and shape not in _SHAPES:
+        shape = "rewards-so-far" if is_acausal(case.measured) else ""
+    if shape in _SHAPES:
+        seen = "by the rewards' effect on the weights of one path; no composition explains them all"
+        return case.finding(shape, f"{seen}; {size}")
     scored = (
         what_is_scored(case.survey, evidence, line, case.constants, case.tolerance)
         if case.reading is None  # else the eligibilities explain what the rewards move
@@ -60,13 +60,6 @@ def unmatched_fault(
     )
     if scored is not None:
         return case.finding(scored.rule, f"{scored.evidence}; {size}")
-    moved = (
-        moved_returns(evidence, line, case.constants, case.tolerance)
-        if has_critic(case.survey)
-        else ""
-    )
-    if moved:
-        return case.finding(moved, f"explains every path, with a critic's values; {size}")
     outside = effective_weights(evidence)[1]
     off = f"{outside.max():.1%} of the gradient lies outside the span of the executed actions'"
     return case.finding("unexplained", f"{size}; {off} eligibilities")

@@ -19,7 +19,7 @@ _MOST = 12
 
 def credit_of(measured: Measured | None, discount: float) -> Credit | None:
     """The measured credit beside REINFORCE's, each in units of its largest entry."""
-    if measured is None or measured.kind == "silent":
+    if measured is None or measured.kind in ("silent", "valued"):
         return None
     seen = measured.evidence
     several = len({*zip(seen.environment[0], seen.episode[0], strict=True)}) > 1

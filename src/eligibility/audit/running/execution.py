@@ -49,7 +49,7 @@ def execute(program: Callable[[], object], job: Job, *, four_tuple: bool = False
         tuple(recorder.choices.draws),
         tuple(recorder.steps),
         tuple(recorder.updates),
-        tuple(recorder.scores),
+        recorder.all_scores,
         tuple(tuple(tensor.shape) for tensor in recorder.parameters.tensors),
         tuple(recorder.notes),
         facts=tuple(recorder.facts),

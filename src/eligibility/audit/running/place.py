@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
+from types import ModuleType
 
 from eligibility.audit.job import Program
 from eligibility.sandbox import COPY, Workspace, confine
@@ -22,6 +25,30 @@ def settle_in(program: Program, workspace: Workspace) -> None:
     sys.argv = [program.path, *program.arguments]
     sys.path.insert(0, str(Path(program.origin).parent))
     sys.path += map(str, workspace.import_path)
+    sys.meta_path.insert(0, _Copies(workspace))
     sys.dont_write_bytecode = True
     confine(Path(program.scratch), program.guard, "an audited program")
     os.chdir(workspace.folder)
+
+
+class _Copies:
+    """The program's own modules say by ``__file__`` that they lie in the copy of its folder.
+
+    There they can write beside themselves. Their code keeps the names of the user's own files.
+    """
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """A module of the program; None for all others."""
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is None or spec.origin is None or not spec.has_location:
+            return None
+        copied = self._workspace.copy_of(Path(spec.origin).resolve())
+        if copied is None:
+            return None
+        spec.origin = str(copied)
+        return spec

@@ -222,8 +222,18 @@ def with_slopes(
     slopes = _slopes(base, ran, runner, job, progress, directions, {})
     rounding = 1e-6 if base.unit == UNIT_DOUBLE else 1e-3
     shared = _shared_with_critic(runner, job, ran, directions, slopes, rounding)
-    told = replace(base, directions=directions, slopes=slopes, shared=shared)
+    policy = policy_tensors(directions, slopes)
+    traces = tuple(_stopped(trace, policy) for trace in base.traces)
+    told = replace(base, traces=traces, directions=directions, slopes=slopes, shared=shared)
     return replace(told, beyond=has_critic(told) and _looks_beyond(runner, job, told, rounding))
+
+
+def _stopped(trace: Trace, policy: frozenset[int]) -> Trace:
+    """The path as a failed one, if an error came after a critic's step and before the policy's."""
+    failed = trace.outcome == "updated" and trace.detail and trace.updates
+    if failed and not np.any(_policy_gradient(trace, policy)):
+        return replace(trace, outcome="error")
+    return trace
 
 
 def slopes_of_path(base: Survey, trace: Trace, runner: Runner, job: Job) -> dict[Key, Slope]:

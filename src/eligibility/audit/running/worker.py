@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import ctypes
 import gc
-import importlib
 import json
 import os
 import runpy
@@ -18,6 +17,7 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Set
 from contextlib import suppress
 from dataclasses import astuple, fields
 from pathlib import Path
@@ -31,16 +31,13 @@ from eligibility.audit.interception.language import notice_language
 from eligibility.audit.job import SIZES, Job, Program, decode_job
 from eligibility.audit.running.execution import execute
 from eligibility.audit.running.place import settle_in, workspace_of
+from eligibility.audit.running.preloading import installed, load, preload
 from eligibility.audit.trace import Trace
 from eligibility.sandbox import Workspace, limit
 
 MAX_RESULT_BYTES = 64 << 20
 _SET_CHILD_SUBREAPER = 36
 _WAITING = 10  # times the processor's time: as long may a run take on a machine with other work
-_LIBRARIES = (
-    "stable_baselines3", "sb3_contrib", "tianshou", "tensordict", "torchrl", "transformers",
-    "scipy.signal",
-)  # fmt: skip
 
 
 def encode(trace: Trace) -> str:
@@ -62,7 +59,7 @@ def main() -> None:
     program = Program(**settings | {"arguments": tuple(settings["arguments"])})
     postpone_compiler()
     torch.set_num_threads(1)
-    _preload(Path(program.path))
+    preload(Path(program.path))
     _warm_up()
     with suppress(OSError, AttributeError):
         # orphans of a run become our children, so that they can be found and ended
@@ -71,29 +68,17 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     print("ready", file=results, flush=True)
+    before: Set[str] = set(sys.modules)
     for line in jobs:
         private = (results.fileno(), jobs.fileno())
-        answer = _run_forked(program, workspace, decode_job(line), private)
+        answer, imported = _run_forked(program, workspace, decode_job(line), private, before)
         print(answer, file=results, flush=True)
         workspace.restore()
-
-
-def _preload(path: Path) -> None:
-    """Load the large libraries that the program names: once here, not once a run."""
-    text = path.read_text(encoding="utf-8", errors="replace")
-    for name in (*_LIBRARIES, *_parts(text)):
-        if name in text:
-            with suppress(Exception):  # then the program itself will meet the error
-                importlib.import_module(name)
-
-
-def _parts(text: str) -> list[str]:
-    """The modules of those libraries that a program imports from."""
-    with suppress(SyntaxError, ValueError):
-        imports = (n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.ImportFrom))
-        names = dict.fromkeys(node.module or "" for node in imports if not node.level)
-        return [name for name in names if name.partition(".")[0] in _LIBRARIES]
-    return []
+        if before:
+            load(imported)
+            before = set()
+            gc.collect()
+            gc.freeze()
 
 
 def _warm_up() -> None:
@@ -115,13 +100,16 @@ def _warm_up() -> None:
     execute(tiny, Job((), SIZES[-1]))
 
 
-def _run_forked(program: Program, workspace: Workspace, job: Job, private: tuple[int, ...]) -> str:
+def _run_forked(
+    program: Program, workspace: Workspace, job: Job, private: tuple[int, ...], before: Set[str]
+) -> tuple[str, list[str]]:
+    """The trace of a run, and what it imported that was not there ``before``, if that is known."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         for descriptor in (reading, *private):
             os.close(descriptor)
-        _run_and_exit(program, workspace, job, writing)
+        _run_and_exit(program, workspace, job, writing, before)
     os.close(writing)
     with suppress(OSError):
         os.setpgid(child, child)
@@ -131,10 +119,13 @@ def _run_forked(program: Program, workspace: Workspace, job: Job, private: tuple
         os.killpg(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     _end_orphans()
-    return _answer(data, in_time, status, program)
+    trace, _, names = data.partition(b"\n")
+    return _answer(trace, in_time, status, program), names.decode().split()
 
 
-def _run_and_exit(program: Program, workspace: Workspace, job: Job, writing: int) -> None:
+def _run_and_exit(
+    program: Program, workspace: Workspace, job: Job, writing: int, before: Set[str]
+) -> None:
     """In the fork: run the script, send its trace, and leave without any cleaning up."""
     status = 1
     try:
@@ -144,7 +135,8 @@ def _run_and_exit(program: Program, workspace: Workspace, job: Job, writing: int
         notice_language(Path(program.origin))
         trace = execute(lambda: _run(Path(program.path)), job, four_tuple=program.four_tuple)
         with os.fdopen(writing, "w", encoding="utf-8") as pipe:
-            pipe.write(encode(trace))
+            pipe.write(encode(trace) + "\n")
+            pipe.write(" ".join(installed(before) if before else ()))
         status = 0
     finally:
         os._exit(status)

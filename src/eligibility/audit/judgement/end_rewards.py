@@ -1,0 +1,96 @@
+"""A constant in the place of what the last action of an episode earns, or added to it.
+
+Such programs train on another objective on purpose. The constant c is one more unknown of the
+gradients, which are linear in it; with c in its place the program is judged like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+
+from eligibility.audit.arrays import Array, Booleans
+from eligibility.audit.judgement.catalogue import CREDITS, NORMS, Candidate
+from eligibility.audit.judgement.constants import Constants
+from eligibility.audit.judgement.critic import ENDINGS, Advantage, entropy_columns, linear_columns
+from eligibility.audit.judgement.evidence import Evidence
+from eligibility.audit.judgement.matching import Match, find_match
+from eligibility.audit.judgement.measured import Measured
+from eligibility.audit.judgement.timeline import timeline
+
+_LONG = 200  # decisions of a batch beyond which this is not tried
+_NONE = 1e-6  # relative size of a constant that is none
+
+
+def with_end_reward(
+    evidence: Evidence, constants: Constants, tolerance: float, critic: str, measured: Measured
+) -> tuple[Match, Evidence] | None:
+    """The composition that explains every path after such a change, and the paths as it sees them.
+
+    A constant replaces a reward only where that reward, by the ``measured`` credit, moves nothing;
+    one that is added needs a composition without a fault, so that it does not stand for another.
+    """
+    if evidence.present.shape[1] > _LONG or measured.kind != "linear":
+        return None
+    added = not _dropped(measured)
+    for ended in _endings(evidence):
+        kept = evidence.reward if added else np.where(ended, 0.0, evidence.reward)
+        constant = _constant(replace(evidence, reward=kept), ended, constants, tolerance, critic)
+        if constant is None:
+            continue
+        seen = replace(evidence, reward=kept + constant * ended)
+        match = find_match(seen, replace(constants, told=None), tolerance, critic)
+        if match is not None and not (added and match.form.faults):
+            done = "added to" if added else "in place of"
+            return replace(match, note=f"with a constant {done} the last reward"), seen
+    return None
+
+
+def _dropped(measured: Measured) -> bool:
+    """Whether the last rewards of the replayed path's episodes move no weight."""
+    path = measured.evidence
+    ended = (path.terminated | path.truncated)[0]
+    size = np.abs(measured.credit).max(axis=0)
+    return bool(ended.any() and size[ended].max() < _NONE * size.max())
+
+
+def _endings(evidence: Evidence) -> Iterator[Booleans]:
+    """Which steps may count as the last: of all episodes, or of those that terminated."""
+    both = (evidence.terminated | evidence.truncated) & evidence.present
+    yield both
+    if (both != evidence.terminated).any():
+        yield evidence.terminated & evidence.present
+
+
+def _constant(
+    evidence: Evidence, ended: Booleans, constants: Constants, tolerance: float, critic: str
+) -> float | None:
+    """The c with which a plain composition leaves nothing of the gradients."""
+    target = evidence.ascent.ravel()
+    line = timeline(evidence)
+    bonus = replace(evidence, reward=ended.astype(float))
+    bonus_line = timeline(bonus)
+    for form in _forms(constants, critic):
+        columns = linear_columns(evidence, line, form)
+        shifted = linear_columns(bonus, bonus_line, form)[0]
+        known = columns if critic != "no" else columns[:1]
+        entropy = entropy_columns(evidence, line, form.norm)
+        matrix: Array = np.array([shifted, *known, *entropy]).T
+        factors = np.linalg.lstsq(matrix, target, rcond=1e-11)[0]
+        left = float(np.linalg.norm(target - matrix @ factors))
+        if left < tolerance * float(np.linalg.norm(target)) and factors[1]:
+            constant = float(factors[0] / factors[1])
+            return constant if abs(constant) > _NONE else None
+    return None
+
+
+def _forms(constants: Constants, critic: str) -> Iterator[Advantage]:
+    for discount, norm, dated in product(constants.discounts, NORMS[:2], (False, True)):
+        plain = Candidate(CREDITS[0], discount, dated, "", "batch", "", norm)
+        yield Advantage(plain, "return", 1.0)
+        if critic != "no":
+            for ending, decay in product(ENDINGS, constants.decays_at(discount)):
+                yield Advantage(plain, ending, decay)

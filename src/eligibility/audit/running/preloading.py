@@ -1,0 +1,93 @@
+"""Modules that the worker imports once, before it forks, so that no run has to.
+
+At first the large libraries that the program's text names; after the first run whatever it has
+imported of installed packages, but for those that took something of the interception with them.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import sys
+from collections.abc import Sequence, Set
+from contextlib import suppress
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+_LIBRARIES = (
+    "stable_baselines3", "sb3_contrib", "tianshou", "tensordict", "torchrl", "transformers",
+    "scipy.signal",
+)  # fmt: skip
+_INSTALLED = {"site-packages", "dist-packages"}
+_OWN = str(Path(__file__).parents[2])
+
+
+def preload(path: Path) -> None:
+    """Load the large libraries that the program names: once here, not once a run."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    for name in (*_LIBRARIES, *_parts(text)):
+        if name in text:
+            with suppress(Exception):  # then the program itself will meet the error
+                importlib.import_module(name)
+
+
+def installed(before: Set[str]) -> list[str]:
+    """The modules of installed packages that this run has imported and others may keep.
+
+    Args:
+        before: The modules that were there before the run.
+    """
+    found = {
+        name: module
+        for name, module in [*sys.modules.items()]
+        if name not in before
+        and isinstance(module, ModuleType)
+        and not _INSTALLED.isdisjoint(Path(str(vars(module).get("__file__"))).parts)
+    }
+    taken = {"gym", "__main__"}
+    while True:
+        more = {
+            _package(name)
+            for name, module in found.items()
+            if _package(name) not in taken
+            and any(_is_of(value, taken) for value in [*vars(module).values()])
+        }
+        if not more:
+            return [name for name in found if _package(name) not in taken]
+        taken |= more
+
+
+def load(names: Sequence[str]) -> None:
+    """Import what is not there yet."""
+    for name in names:
+        if name not in sys.modules:
+            with suppress(Exception):
+                importlib.import_module(name)
+
+
+def _package(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def _is_of(value: Any, packages: set[str]) -> bool:
+    """Whether a module has this value from one of the packages, or from the interception."""
+    if isinstance(value, ModuleType):
+        return _package(value.__name__) in packages
+    if isinstance(value, type):
+        made = any(_is_ours(part) for part in vars(value).values())
+        return made or _package(value.__module__) in packages
+    return _is_ours(value) or _package(str(getattr(value, "__module__", ""))) in packages
+
+
+def _is_ours(value: Any) -> bool:
+    return isinstance(value, FunctionType) and value.__code__.co_filename.startswith(_OWN)
+
+
+def _parts(text: str) -> list[str]:
+    """The modules of those libraries that a program imports from."""
+    with suppress(SyntaxError, ValueError):
+        imports = (n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.ImportFrom))
+        names = dict.fromkeys(node.module or "" for node in imports if not node.level)
+        return [name for name in names if name.partition(".")[0] in _LIBRARIES]
+    return []

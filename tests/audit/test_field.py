@@ -1,0 +1,221 @@
+"""What other people's programs do beyond the textbook: each a small program in their manner."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eligibility.audit.reporting.report import AuditReport
+from tests.audit.writing import LOSS, PROGRAM, audit_here
+
+_UNDATED = "loss = -(log_probs * returns).sum()"
+_SUM = """    for reward in reversed(rewards):
+        running = reward + GAMMA * running
+        returns.insert(0, running)
+"""
+_CRITIC = """critic = torch.nn.Sequential(
+    torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1)
+)
+opt.add_param_group({"params": critic.parameters()})
+for episode in range(1000):
+"""
+_TENSOR = "    returns = torch.tensor(returns)\n"
+_VALUES = """    seen = torch.as_tensor(numpy.array(observations), dtype=torch.float32)
+    values = critic(seen)
+    critic_loss = (values.squeeze(1) - returns).pow(2).sum()
+"""
+_LAMBDA = """kept, running = [], 0.0
+    for step in reversed(range(len(rewards))):
+        following = values[step + 1, 0] if step + 1 < len(rewards) else 0.0
+        running = rewards[step] + GAMMA * following - values[step, 0] + 0.7 * GAMMA * running
+        kept.insert(0, running.detach() + values[step, 0].detach())
+    kept = torch.stack(kept)
+    """
+_STEPWISE = """
+import gymnasium as gym
+import torch
+from torch.distributions import Categorical
+
+GAMMA = 0.9
+env = gym.make("CartPole-v1")
+actor = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+critic = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+opt = torch.optim.Adam([*actor.parameters(), *critic.parameters()], lr=1e-2)
+limit = env.spec.max_episode_steps
+for episode in range(1000):
+    obs, _ = env.reset()
+    done, steps = False, 0
+    obs = torch.as_tensor(obs, dtype=torch.float32)
+    while not done:
+        dist = Categorical(logits=actor(obs))
+        action = dist.sample()
+        following, reward, terminated, truncated, _ = env.step(action.item())
+        following = torch.as_tensor(following, dtype=torch.float32)
+        done, steps = terminated or truncated, steps + 1
+        value = critic(obs)[action]
+        credit, target = CREDIT
+        loss = -dist.log_prob(action) * credit.detach() + (target.detach() - value).pow(2)
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        obs = following
+"""
+
+
+def audited(folder: Path, *changes: tuple[str, str], text: str = PROGRAM) -> AuditReport:
+    """The audit of a program after the changes."""
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    path = folder / "program.py"
+    path.write_text(text, encoding="utf-8")
+    return audit_here(path, 60)
+
+
+def with_critic(folder: Path, *changes: tuple[str, str]) -> AuditReport:
+    """The audit of the program with a critic whose values are of shape [T, 1]."""
+    return audited(
+        folder,
+        ("import torch\n", "import numpy\nimport torch\n"),
+        ("for episode in range(1000):\n", _CRITIC),
+        ("    log_probs, rewards", "    observations = []\n    log_probs, rewards"),
+        ("    while not done:\n", "    while not done:\n        observations.append(obs)\n"),
+        (_TENSOR, f"{_TENSOR}{_VALUES}"),
+        *changes,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("norm", ["sum", "mean"])
+def test_returns_of_one_shape_minus_values_of_another_are_a_broadcast(
+    tmp_path: Path, norm: str
+) -> None:
+    crossed = f"loss = critic_loss - (log_probs * (returns - values.detach())).{norm}()"
+    report = with_critic(tmp_path, (LOSS, crossed))
+    assert [finding.rule for finding in report.findings] == ["broadcast"], report.text()
+    assert "mean V(s)" in report.rule
+    right = crossed.replace("values.detach()", "values.squeeze(1).detach()")
+    assert with_critic(tmp_path, (LOSS, right)).verdict in ("convention", "unbiased")
+
+
+def test_a_sum_from_the_first_step_on_that_is_put_in_the_front_is_reversed(tmp_path: Path) -> None:
+    report = audited(tmp_path, (_SUM, _SUM.replace("reversed(rewards)", "rewards")))
+    assert [finding.rule for finding in report.findings] == ["reversed-returns"], report.text()
+
+
+@pytest.mark.parametrize(
+    ("credit", "rule"),
+    [
+        ("torch.cat([kept[1:], torch.zeros(1)])", "shifted-rewards"),
+        ("kept.flip(0)", "reversed-returns"),
+        ("returns.cumsum(0) / torch.arange(1, len(returns) + 1)", ""),
+        ("torch.tensor(rewards).cumsum(0) / torch.arange(1, len(returns) + 1)", "rewards-so-far"),
+    ],
+)
+def test_credit_in_the_wrong_place_is_known_by_what_the_rewards_move(
+    tmp_path: Path, credit: str, rule: str
+) -> None:
+    values = "values.squeeze(1).detach()"
+    loss = f"kept = {credit}\n    loss = critic_loss - (log_probs * (kept - {values})).sum()"
+    report = with_critic(tmp_path, (LOSS, f"{_LAMBDA}{loss}"))
+    assert rule in ("", *(finding.rule for finding in report.findings)), report.text()
+    assert report.verdict == ("biased" if rule else "unexplained"), report.text()
+
+
+@pytest.mark.parametrize("ended", ["done", "terminated"])
+def test_a_constant_for_the_last_reward_is_another_objective_and_no_fault(
+    tmp_path: Path, ended: str
+) -> None:
+    line = "        rewards.append(reward)\n        done = terminated or truncated\n"
+    other = f"""        done = terminated or truncated
+        rewards.append(-1.0 if {ended} else reward)
+"""
+    report = audited(tmp_path, (line, other), (LOSS, _UNDATED))
+    assert report.verdict == "convention", report.text()
+    assert {"reward-at-end", "gamma-t-dropped"} <= {named.name for named in report.conventions}
+    wrong = audited(tmp_path, (line, other), (LOSS, _UNDATED.replace("-(", "(")))
+    assert wrong.verdict == "wrong-sign", wrong.text()
+
+
+def test_the_critics_own_value_of_the_action_is_a_choice(tmp_path: Path) -> None:
+    target = "reward + GAMMA * (not terminated) * critic(following).max()"
+    report = audited(tmp_path, ("CREDIT", f"value, {target}"), text=_STEPWISE)
+    assert report.verdict == "convention", report.text()
+    assert "Q(s, a)" in report.rule
+    state = audited(tmp_path, ("CREDIT", f"critic(obs).sum(), {target}"), text=_STEPWISE)
+    assert state.verdict not in ("convention", "unbiased"), state.text()
+
+
+def test_a_limit_that_is_told_by_counting_steps_is_a_choice(tmp_path: Path) -> None:
+    dead = "reward + GAMMA * (not (done and steps != limit)) * critic(following)[0]"
+    credit = f"{dead} - critic(obs)[0], {dead}"
+    report = audited(tmp_path, ("CREDIT", credit), text=_STEPWISE)
+    assert report.verdict == "convention", report.text()
+    assert "limit-told-by-count" in {named.name for named in report.conventions}
+    cut = credit.replace("(done and steps != limit)", "done")
+    faulty = audited(tmp_path, ("CREDIT", cut), text=_STEPWISE)
+    assert [f.rule for f in faulty.findings] == ["truncation-as-termination"], faulty.text()
+
+
+def test_probabilities_that_sum_to_one_over_time_are_not_the_ones_that_acted(
+    tmp_path: Path,
+) -> None:
+    scored = """probs = torch.softmax(net(torch.as_tensor(numpy.array(observations))), 0)
+    log_probs = probs.log()[torch.arange(len(actions)), actions]
+    loss = -(log_probs * returns).sum()"""
+    acting = "        action = dist.sample()\n"
+    changes = (
+        (LOSS, scored),
+        ("import torch\n", "import numpy\nimport torch\n"),
+        ("    log_probs, rewards", "    observations = []\n    actions, rewards"),
+        ("log_probs.append(dist.log_prob(action))", "actions.append(action.item())"),
+        (acting, f"        observations.append(obs)\n{acting}"),
+        ("    log_probs = torch.stack(log_probs)\n", ""),
+    )  # fmt: skip
+    report = audited(tmp_path, *changes)
+    assert [finding.rule for finding in report.findings] == ["behaviour-not-scored"], report.text()
+    right = audited(tmp_path, *changes[1:], (LOSS, scored.replace("), 0)", "), -1)")))
+    assert right.verdict == "convention", right.text()
+
+
+@pytest.mark.parametrize("baseline", ["0.0", "sum(kept) / len(kept)"])
+def test_a_batch_of_so_many_actions_leaves_the_rest_to_the_next_update(
+    tmp_path: Path, baseline: str
+) -> None:
+    """As ptan's sources give them out: whole episodes, and the batch ends within one."""
+    batch = f"""
+    for step in range(len(returns)):
+        kept.append(returns[step])
+        waiting.append((log_probs[step], returns[step] - ({baseline})))
+    if len(waiting) < 4:
+        continue
+    used, waiting = waiting[:4], waiting[4:]
+    loss = -torch.stack([log_prob * credit for log_prob, credit in used]).mean()"""
+    report = audited(
+        tmp_path,
+        (LOSS, batch.strip()),
+        ("for episode in range(1000):\n", "kept, waiting = [], []\nfor episode in range(1000):\n"),
+    )
+    assert report.verdict == "convention", report.text()
+    assert "first 4 decisions" in report.rule
+    assert ("centred" in {named.name for named in report.conventions}) == ("kept" in baseline)
+
+
+def test_an_optimizer_step_for_each_action_is_a_choice_with_a_name(tmp_path: Path) -> None:
+    stepwise = """for step in range(len(returns)):
+        score = net(torch.as_tensor(observations[step], dtype=torch.float32)).log_softmax(-1)
+        loss = -(gamma_t[step] * returns[step] * score[actions[step]])
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+"""
+    report = audited(
+        tmp_path,
+        (f"{LOSS}\n    opt.zero_grad()\n    loss.backward()\n    opt.step()\n", stepwise),
+        ("    log_probs, rewards", "    observations, actions = [], []\n    log_probs, rewards"),
+        ("    log_probs = torch.stack(log_probs)\n", ""),
+        ("        log_probs.append", "        observations.append(obs)\n        log_probs.append"),
+        ("        rewards.append", "        actions.append(action)\n        rewards.append"),
+    )  # fmt: skip
+    assert report.verdict == "convention", report.text()
+    assert [named.name for named in report.conventions] == ["step-per-action"]

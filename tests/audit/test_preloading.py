@@ -1,0 +1,63 @@
+"""What the first run imports is there in the next one, but for what took the interception along."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import eligibility as el
+from eligibility.audit.running.preloading import installed
+from tests.audit.writing import PROGRAM
+
+
+def test_packages_that_hold_something_of_the_interception_are_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def module(name: str, **values: object) -> ModuleType:
+        made = ModuleType(name)
+        made.__file__ = f"/usr/lib/site-packages/{name.replace('.', '/')}.py"
+        vars(made).update(values)
+        monkeypatch.setitem(sys.modules, name, made)
+        return made
+
+    before = set(sys.modules)
+    module("plain")
+    module("plain.part", number=3)
+    module("players", make=el.audit_script)  # a function of ours, as if it stood for gym's
+    user = module("users")
+    user.play = sys.modules["players"]  # type: ignore[attr-defined]
+    old = module("old")
+    old.gym = ModuleType("gym.envs")  # type: ignore[attr-defined]
+    assert installed(before) == ["plain", "plain.part"]
+
+
+def test_a_program_writes_where_its_own_modules_lie_and_only_in_the_copy(tmp_path: Path) -> None:
+    """The environment is made by keyword, and the module lies above the program's folder."""
+    (tmp_path / "pyproject.toml").write_text("", encoding="utf-8")
+    (tmp_path / "places.py").write_text(
+        "from pathlib import Path\nLOGS = Path(__file__).parent / 'logs'\n", encoding="utf-8"
+    )
+    (tmp_path / "agents").mkdir()
+    path = tmp_path / "agents" / "program.py"
+    made = PROGRAM.replace("gym.make(", "gym.make(id=")
+    path.write_text(f"from places import LOGS\nLOGS.mkdir()\n{made}", encoding="utf-8")
+    assert el.audit_script(path).verdict == "unbiased"
+    assert not (tmp_path / "logs").exists()
+
+
+def test_a_module_above_a_program_without_a_repository_is_found_and_its_interface_read(
+    tmp_path: Path,
+) -> None:
+    agent = PROGRAM.replace("obs, _ = env.reset()", "obs = env.reset()").replace(
+        "obs, reward, terminated, truncated, _", "obs, reward, done, _"
+    )
+    agent = agent.replace("        done = terminated or truncated\n", "")
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "agent.py").write_text(agent, encoding="utf-8")
+    (tmp_path / "scripts").mkdir()
+    path = tmp_path / "scripts" / "program.py"
+    path.write_text("from source.agent import net\n", encoding="utf-8")
+    assert el.audit_script(path).verdict == "unbiased"
