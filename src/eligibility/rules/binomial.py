@@ -17,6 +17,7 @@ _register = partial(register_eligibility, working=torch.float32)
 _REFERENCE = "n Bernoulli units of Williams 1992, eq. (5) and (7), that share p"
 _PROBS = {"y": "value", "n": "total_count", "p": "probs"}
 _LOGITS = {"y": "value", "n": "total_count", "l": "logits"}
+_binomial = partial(_register, Binomial, reference=_REFERENCE)
 
 
 def terms_probs(value: Tensor, total_count: Tensor | int, probs: Tensor) -> dict[str, Tensor]:
@@ -31,9 +32,6 @@ def terms_probs(value: Tensor, total_count: Tensor | int, probs: Tensor) -> dict
 def terms_logits(value: Tensor, total_count: Tensor | int, logits: Tensor) -> dict[str, Tensor]:
     """The two terms of ``y − n σ(l)``."""
     return {"y": value + torch.zeros_like(logits), "−n σ(l)": -total_count * torch.sigmoid(logits)}
-
-
-_binomial = partial(_register, Binomial, reference=_REFERENCE)
 
 
 @_binomial(

@@ -18,6 +18,7 @@ from eligibility.shapes import check_action, check_sample_shape
 _register = partial(register_eligibility, working=torch.float32)
 _LOGITS = {"a": "value", "z": "logits"}
 _WEIGHTS = {"a": "value", "w": "probs"}
+_categorical = partial(_register, Categorical, reference=multinomial.REFERENCE)
 
 
 def _terms_logits(value: Tensor, logits: Tensor) -> dict[str, Tensor]:
@@ -28,9 +29,6 @@ def _terms_logits(value: Tensor, logits: Tensor) -> dict[str, Tensor]:
 def _terms_weights(value: Tensor, probs: Tensor) -> dict[str, Tensor]:
     own, through_sum = multinomial.terms_weights(_one_hot(value, probs), probs).values()
     return {"[k = a]/w_k": own, "−1/Σw": through_sum}
-
-
-_categorical = partial(_register, Categorical, reference=multinomial.REFERENCE)
 
 
 @_categorical(

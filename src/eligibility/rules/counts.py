@@ -16,6 +16,15 @@ _GEOMETRIC = "derived from p (1 − p)^y"
 _NEGATIVE_BINOMIAL = "derived from Γ(y + r)/(Γ(r) y!) p^y (1 − p)^r"
 _PROBS = {"y": "value", "p": "probs"}
 _LOGITS = {"y": "value", "l": "logits"}
+_geometric = partial(register_eligibility, Geometric, reference=_GEOMETRIC)
+_register_total_count = partial(
+    register_eligibility,
+    NegativeBinomial,
+    "total_count",
+    name="negative binomial, number of failures",
+    reference=_NEGATIVE_BINOMIAL,
+)
+_negative_binomial = partial(register_eligibility, NegativeBinomial, reference=_NEGATIVE_BINOMIAL)
 
 
 def _terms_rate(value: Tensor, rate: Tensor) -> dict[str, Tensor]:
@@ -43,9 +52,6 @@ def poisson_rate(value: Tensor, rate: Tensor) -> Tensor:
 
 def _terms_geometric_probs(value: Tensor, probs: Tensor) -> dict[str, Tensor]:
     return {"1/p": 1 / probs, "−y/(1 − p)": -_ratio(value, 1 - probs)}
-
-
-_geometric = partial(register_eligibility, Geometric, reference=_GEOMETRIC)
 
 
 @_geometric(
@@ -105,15 +111,6 @@ def _terms_count(value: Tensor, total_count: Tensor, logits: Tensor) -> dict[str
     }
 
 
-_register_total_count = partial(
-    register_eligibility,
-    NegativeBinomial,
-    "total_count",
-    name="negative binomial, number of failures",
-    reference=_NEGATIVE_BINOMIAL,
-)
-
-
 @_register_total_count(
     equation="ψ(y + r) − ψ(r) + ln(1 − p)",
     symbols={**_PROBS, "r": "total_count"},
@@ -140,9 +137,6 @@ def _terms_negative_binomial_probs(
     value: Tensor, total_count: Tensor, probs: Tensor
 ) -> dict[str, Tensor]:
     return {"y/p": _ratio(value, probs), "−r/(1 − p)": -total_count / (1 - probs)}
-
-
-_negative_binomial = partial(register_eligibility, NegativeBinomial, reference=_NEGATIVE_BINOMIAL)
 
 
 @_negative_binomial(

@@ -22,6 +22,19 @@ _STUDENT = {"y": "value", "ν": "df", "μ": "loc", "s": "scale"}
 
 
 _normal = partial(register_eligibility, Normal, reference=_NORMAL, symbols=_SYMBOLS)
+_log_normal = partial(
+    register_eligibility, LogNormal, reference=f"{_NORMAL}, in ln y", symbols=_SYMBOLS
+)
+_laplace = partial(
+    register_eligibility, Laplace, reference="derived from e^(−|u|)/(2s)", symbols=_LOC_SCALE
+)
+_cauchy = partial(
+    register_eligibility, Cauchy, reference="derived from 1/(π s (1 + u²))", symbols=_LOC_SCALE
+)
+_student_t = partial(register_eligibility, StudentT, symbols=_STUDENT)
+_gumbel = partial(
+    register_eligibility, Gumbel, reference="derived from e^(−u − e^(−u))/s", symbols=_LOC_SCALE
+)
 
 
 @_normal("loc", name="Gaussian unit, mean", equation="(y − μ)/σ²")
@@ -55,11 +68,6 @@ def normal_scale(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     return square_minus_one(value - loc, scale) / scale
 
 
-_log_normal = partial(
-    register_eligibility, LogNormal, reference=f"{_NORMAL}, in ln y", symbols=_SYMBOLS
-)
-
-
 @_log_normal("loc", name="log-normal, mean of the logarithm", equation="(ln y − μ)/σ²")
 def log_normal_loc(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     """``(ln y − μ)/σ²``."""
@@ -78,11 +86,6 @@ def log_normal_loc(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
 def log_normal_scale(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     """``((ln y − μ)² − σ²)/σ³``."""
     return normal_scale(value.log(), loc, scale)
-
-
-_laplace = partial(
-    register_eligibility, Laplace, reference="derived from e^(−|u|)/(2s)", symbols=_LOC_SCALE
-)
 
 
 @_laplace("loc", name="Laplace, location", equation="sign(y − μ)/s")
@@ -105,11 +108,6 @@ def laplace_scale(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     return ((value - loc).abs() - scale) / scale / scale
 
 
-_cauchy = partial(
-    register_eligibility, Cauchy, reference="derived from 1/(π s (1 + u²))", symbols=_LOC_SCALE
-)
-
-
 @_cauchy("loc", name="Cauchy, location", equation="2(y − μ)/(s² + (y − μ)²)")
 def cauchy_loc(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     """``2d/(s² + d²)``; in units of the larger of the two, so that no square overflows."""
@@ -126,9 +124,6 @@ def cauchy_scale(value: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     largest = torch.maximum(size, scale)
     d, s = size / largest, scale / largest
     return ((size - scale) / largest) * (d + s) / (s * s + d * d) / scale
-
-
-_student_t = partial(register_eligibility, StudentT, symbols=_STUDENT)
 
 
 @_student_t(
@@ -190,11 +185,6 @@ def student_t_scale(value: Tensor, df: Tensor, loc: Tensor, scale: Tensor) -> Te
     far = ((size - scale) / size) * (1 + 1 / outer) / (1 / outer / outer + 1 / df)
     near = square_minus_one(size, scale) / (1 + u * u / df)
     return torch.where(u > 1, far, near) / scale
-
-
-_gumbel = partial(
-    register_eligibility, Gumbel, reference="derived from e^(−u − e^(−u))/s", symbols=_LOC_SCALE
-)
 
 
 @_gumbel(

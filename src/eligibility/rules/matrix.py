@@ -31,6 +31,9 @@ _GIVEN = {
     "precision_matrix": ("P", "P"),
     "scale_tril": ("L", "L"),
 }
+_low_rank_multivariate_normal = partial(
+    register_eligibility, LowRankMultivariateNormal, reference=_GAUSSIAN, symbols=_LOW_RANK
+)
 
 
 def _outer(left: Tensor, right: Tensor) -> Tensor:
@@ -167,11 +170,6 @@ def _wishart_df(value: Tensor, df: Tensor, factor: Tensor) -> Tensor:
 for _name in _GIVEN:
     _register_multivariate_normal(_name)
     _register_wishart(_name)
-
-
-_low_rank_multivariate_normal = partial(
-    register_eligibility, LowRankMultivariateNormal, reference=_GAUSSIAN, symbols=_LOW_RANK
-)
 
 
 @_low_rank_multivariate_normal(

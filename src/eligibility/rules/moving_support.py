@@ -20,6 +20,12 @@ _UNIFORM = {"y": "value", "a": "low", "b": "high"}
 _PARETO = {"y": "value", "s": "scale", "α": "alpha"}
 _GENERALIZED = {"y": "value", "μ": "loc", "σ": "scale", "ξ": "concentration"}
 _GENERALIZED_DENSITY = "derived from (1 + ξz)^(−1/ξ − 1)/σ"
+_pareto = partial(
+    register_eligibility, Pareto, reference="derived from α s^α y^(−α−1)", symbols=_PARETO
+)
+_generalized_pareto = partial(
+    register_eligibility, GeneralizedPareto, reference=_GENERALIZED_DENSITY, symbols=_GENERALIZED
+)
 
 
 def _bounds_move(dist: Distribution) -> str:
@@ -63,11 +69,6 @@ def uniform_high(value: Tensor, low: Tensor, high: Tensor) -> Tensor:
     return -uniform_low(value, low, high)
 
 
-_pareto = partial(
-    register_eligibility, Pareto, reference="derived from α s^α y^(−α−1)", symbols=_PARETO
-)
-
-
 @_pareto("scale", name="Pareto, scale", equation="α/s", why_biased=_end_moves)
 def pareto_scale(value: Tensor, scale: Tensor, alpha: Tensor) -> Tensor:
     """``α/s``, whatever the outcome."""
@@ -83,11 +84,6 @@ def pareto_scale(value: Tensor, scale: Tensor, alpha: Tensor) -> Tensor:
 def pareto_alpha(value: Tensor, scale: Tensor, alpha: Tensor) -> Tensor:
     """``1/α + ln(s/y)``."""
     return 1 / alpha + log_ratio(scale, value)
-
-
-_generalized_pareto = partial(
-    register_eligibility, GeneralizedPareto, reference=_GENERALIZED_DENSITY, symbols=_GENERALIZED
-)
 
 
 @_generalized_pareto(

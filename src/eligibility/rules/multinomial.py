@@ -44,6 +44,7 @@ FAMILY = (Multinomial, OneHotCategorical, OneHotCategoricalStraightThrough)
 REFERENCE = "extends Williams 1992, §4 (the paper has no multinomial unit)"
 _LOGITS = {"y": "value", "z": "logits"}
 _WEIGHTS = {"y": "value", "w": "probs"}
+_register_family = partial(_register, FAMILY, reference=REFERENCE)
 
 
 def terms_logits(value: Tensor, logits: Tensor) -> dict[str, Tensor]:
@@ -59,9 +60,6 @@ def terms_weights(value: Tensor, probs: Tensor) -> dict[str, Tensor]:
     """The two terms of ``y_k/w_k − n/Σw``: through the category's own weight, through the sum."""
     total = -value.sum(-1, keepdim=True) / probs.sum(-1, keepdim=True)
     return {"y_k/w_k": eligibility_ambient(value, probs), "−n/Σw": total + torch.zeros_like(probs)}
-
-
-_register_family = partial(_register, FAMILY, reference=REFERENCE)
 
 
 @_register_family(

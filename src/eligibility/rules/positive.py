@@ -25,6 +25,22 @@ _GAMMA = "exponential family: ln y − E[ln y] and α/β − y"
 _SHAPE_RATE = {"y": "value", "α": "concentration", "β": "rate"}
 _WEIBULL = {"y": "value", "λ": "scale", "k": "concentration"}
 _FISHER = {"x": "value", "d₁": "df1", "d₂": "df2"}
+_gamma = partial(register_eligibility, Gamma, reference=_GAMMA, symbols=_SHAPE_RATE)
+_inverse_gamma = partial(
+    register_eligibility, InverseGamma, reference="a gamma in 1/y", symbols=_SHAPE_RATE
+)
+_fisher_snedecor = partial(
+    register_eligibility,
+    FisherSnedecor,
+    reference="derived from x^(d₁/2−1) (d₁/d₂)^(d₁/2) (1 + d₁x/d₂)^(−(d₁+d₂)/2)/B(d₁/2, d₂/2)",
+    symbols=_FISHER,
+)
+_weibull = partial(
+    register_eligibility,
+    Weibull,
+    reference="derived from (k/λ)(y/λ)^(k−1) e^(−t)",
+    symbols=_WEIBULL,
+)
 
 
 @register_eligibility(
@@ -44,9 +60,6 @@ def exponential_rate(value: Tensor, rate: Tensor) -> Tensor:
         tensor(1.)
     """
     return 1 / rate - value
-
-
-_gamma = partial(register_eligibility, Gamma, reference=_GAMMA, symbols=_SHAPE_RATE)
 
 
 @_gamma(
@@ -92,11 +105,6 @@ def chi2_df(value: Tensor, df: Tensor) -> Tensor:
     return 0.5 * (log_ratio(value, df) + digamma_gap(df / 2))
 
 
-_inverse_gamma = partial(
-    register_eligibility, InverseGamma, reference="a gamma in 1/y", symbols=_SHAPE_RATE
-)
-
-
 @_inverse_gamma(
     "concentration",
     name="inverse gamma, concentration",
@@ -121,14 +129,6 @@ def inverse_gamma_concentration(value: Tensor, concentration: Tensor, rate: Tens
 def inverse_gamma_rate(value: Tensor, concentration: Tensor, rate: Tensor) -> Tensor:
     """``α/β − 1/y``."""
     return concentration / rate - 1 / value
-
-
-_fisher_snedecor = partial(
-    register_eligibility,
-    FisherSnedecor,
-    reference="derived from x^(d₁/2−1) (d₁/d₂)^(d₁/2) (1 + d₁x/d₂)^(−(d₁+d₂)/2)/B(d₁/2, d₂/2)",
-    symbols=_FISHER,
-)
 
 
 @_fisher_snedecor(
@@ -159,14 +159,6 @@ def _gap(excess: Tensor, logarithm: Tensor) -> Tensor:
     """``t − ln(1 + t)``, given the logarithm too, for where 1 + t is nearly 0."""
     near = log1p_gap(excess.clamp(min=-0.6))
     return torch.where(excess > -0.6, near, excess - logarithm)
-
-
-_weibull = partial(
-    register_eligibility,
-    Weibull,
-    reference="derived from (k/λ)(y/λ)^(k−1) e^(−t)",
-    symbols=_WEIBULL,
-)
 
 
 @_weibull(

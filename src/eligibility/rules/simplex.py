@@ -15,6 +15,9 @@ from eligibility.rules.unit_interval import log_less_mean
 
 _LOGISTIC_NORMAL = {"x": "value", "μ": "loc", "σ": "scale"}
 _IN_STICKS = "a Gaussian unit of Williams 1992, eq. (12), in stick-breaking coordinates"
+_logistic_normal = partial(
+    register_eligibility, LogisticNormal, reference=_IN_STICKS, symbols=_LOGISTIC_NORMAL
+)
 
 
 @register_eligibility(
@@ -33,11 +36,6 @@ _IN_STICKS = "a Gaussian unit of Williams 1992, eq. (12), in stick-breaking coor
 def dirichlet_concentration(value: Tensor, concentration: Tensor) -> Tensor:
     """``ln y_k − ψ(α_k) + ψ(Σα)``, each entry as a beta with the others added up."""
     return log_less_mean(value, concentration, sum_of_others(concentration))
-
-
-_logistic_normal = partial(
-    register_eligibility, LogisticNormal, reference=_IN_STICKS, symbols=_LOGISTIC_NORMAL
-)
 
 
 @_logistic_normal(

@@ -18,6 +18,13 @@ _CONTINUOUS = "Loaiza-Ganem & Cunningham 2019; exponential family: y − E[y]"
 
 
 _beta = partial(register_eligibility, Beta, reference=_BETA, symbols=_BETA_SYMBOLS)
+_kumaraswamy = partial(
+    register_eligibility,
+    Kumaraswamy,
+    reference="derived from a b y^(a−1) (1 − yᵃ)^(b−1)",
+    symbols=_KUMARASWAMY,
+)
+_continuous_bernoulli = partial(register_eligibility, ContinuousBernoulli, reference=_CONTINUOUS)
 
 
 @_beta(
@@ -57,14 +64,6 @@ def log_less_mean(value: Tensor, own: Tensor, others: Tensor) -> Tensor:
     near_one = value.log() + torch.log1p(others / own)
     logarithm = torch.where(value > 0.5, near_one, (value * (1 + others / own)).log())
     return logarithm + digamma_gap(own, others)
-
-
-_kumaraswamy = partial(
-    register_eligibility,
-    Kumaraswamy,
-    reference="derived from a b y^(a−1) (1 − yᵃ)^(b−1)",
-    symbols=_KUMARASWAMY,
-)
 
 
 @_kumaraswamy(
@@ -110,9 +109,6 @@ def _log1m_power(value: Tensor, exponent: Tensor) -> Tensor:
     """``ln(1 − yᵃ)``; through ``1 − yᵃ`` where that is small, through yᵃ where that is."""
     v = exponent * value.log()
     return torch.where(v > -0.7, (-torch.expm1(v)).log(), torch.log1p(-torch.exp(v)))
-
-
-_continuous_bernoulli = partial(register_eligibility, ContinuousBernoulli, reference=_CONTINUOUS)
 
 
 @_continuous_bernoulli(
