@@ -27,9 +27,7 @@ except ImportError:  # not built, or by sources too old to be a module
 else:
     _library = _built
 
-# A library of the interface before, number 5, takes the same fields and cannot say so.
-_fields = getattr(_library, "FIELDS", Task._fields if hasattr(_library, "INTERFACE") else None)
-if _fields != Task._fields:
+if getattr(_library, "FIELDS", None) != Task._fields:
     _library = None
 INSTRUCTION_SETS: tuple[str, ...] = () if _library is None else _library.INSTRUCTION_SETS
 
