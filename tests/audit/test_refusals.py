@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import os
+import signal
 import subprocess
 import sys
-from contextlib import suppress
 from dataclasses import astuple
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +24,8 @@ from eligibility.audit.interception.compiler import _Postponed
 from eligibility.audit.interception.surroundings import Inert, _InertModule
 from eligibility.audit.job import SIZES, Job
 from eligibility.audit.judgement.hotelling import _survival
-from eligibility.audit.running.runner import ScriptRunner, WorkerError, pipe
+from eligibility.audit.running.forkserver import WorkerError
+from eligibility.audit.running.runner import ScriptRunner
 from eligibility.audit.trace import Draw, Step, parse_trace
 from eligibility.errors import InvalidTypeError, InvalidValueError, MissingDependencyError
 from eligibility.notebooks import script_of
@@ -122,12 +124,9 @@ def test_a_worker_that_has_ended_is_said_to_have(tmp_path: Path) -> None:
     path = tmp_path / "program.py"
     path.touch()
     runner = ScriptRunner(path, (), 1.0, 64, False)
-    runner._process.kill()
-    runner._process.wait()
+    os.kill(runner._worker.pid, signal.SIGKILL)
     with pytest.raises(WorkerError, match=r"an early end \(no message\)"):
         runner.run(Job((), SIZES[-1]))
-    with suppress(BrokenPipeError):  # of the line that nobody read
-        pipe(runner._process.stdin).close()
     runner.close()
 
 

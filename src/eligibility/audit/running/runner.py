@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Protocol
+from typing import Protocol
 
 from eligibility.audit.job import Job, Program, encode_job, settings_line
+from eligibility.audit.running.forkserver import early_end, start_worker
 from eligibility.audit.trace import LANGUAGE, Trace, parse_trace
 from eligibility.errors import EligibilityError
 from eligibility.sandbox import guard_here
-
-# As `-m` does it, but without the folder that the user is in: a file of theirs that is named as a
-# module, such as random.py, would take its place.
-_WORKER = """import runpy, sys
-sys.path.pop(0)
-runpy.run_module("{module}", run_name="__main__")"""
-
-
-class WorkerError(EligibilityError, RuntimeError):
-    """The process that runs the audited program could not be started or has died."""
 
 
 class LanguageScriptError(EligibilityError):
@@ -97,7 +85,7 @@ class ScriptRunner:
             str(self.script), str(path), arguments, str(scratch), self.guard, seconds, megabytes,
             four_tuple,
         )  # fmt: skip
-        self._process = start_worker("eligibility.audit.running.worker", scratch)
+        self._worker = start_worker("eligibility.audit.running.worker", scratch)
         self._ask(settings_line(program))
 
     def run(self, job: Job) -> Trace:
@@ -120,15 +108,7 @@ class ScriptRunner:
 
     def close(self) -> None:
         """End the child process and remove its folder."""
-        with suppress(BrokenPipeError):  # of a line that nobody reads any more
-            pipe(self._process.stdin).close()
-        try:
-            self._process.wait(timeout=2)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        pipe(self._process.stdout).close()
-        pipe(self._process.stderr).close()
+        self._worker.close()
         self._folder.cleanup()
 
     def __enter__(self) -> ScriptRunner:
@@ -143,56 +123,10 @@ class ScriptRunner:
         self.close()
 
     def _ask(self, line: str) -> str:
-        try:
-            stdin = pipe(self._process.stdin)
-            stdin.write(line + "\n")
-            stdin.flush()
-            answer = pipe(self._process.stdout).readline()
-        except BrokenPipeError:
-            answer = ""
+        answer = ""
+        with suppress(BrokenPipeError):
+            self._worker.send(line)
+            answer = self._worker.stdout.readline()
         if not answer:
-            last = pipe(self._process.stderr).read().strip().splitlines()[-1:]
-            raise WorkerError(
-                "the audit's child process",
-                f"an early end ({' '.join(last) or 'no message'})",
-                "a process that stays",
-                "run `python -m eligibility.audit.running.worker` to see why",
-            )
+            raise early_end(*self._worker.stderr.read().strip().splitlines()[-1:])
         return answer
-
-
-def pipe(stream: IO[str] | None) -> IO[str]:
-    """A stream that was opened as a pipe."""
-    assert stream is not None
-    return stream
-
-
-def start_worker(module: str, scratch: Path) -> subprocess.Popen[str]:
-    """A child process that runs a module of ours, with pipes of text."""
-    return subprocess.Popen(
-        [sys.executable, "-c", _WORKER.format(module=module)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        encoding="utf-8",
-        env=_environment(scratch),
-        start_new_session=True,
-    )
-
-
-def _environment(scratch: Path) -> dict[str, str]:
-    """One thread, no display, no accelerator, no compiler, and home is the scratch folder."""
-    kept = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY")}
-    return kept | {
-        "HOME": str(scratch),
-        "TMPDIR": str(scratch),
-        "OMP_NUM_THREADS": "1",
-        "CUDA_VISIBLE_DEVICES": "",
-        "MPLBACKEND": "Agg",
-        "TQDM_DISABLE": "1",
-        "SDL_VIDEODRIVER": "dummy",
-        "WANDB_MODE": "disabled",
-        "NUMBA_DISABLE_JIT": "1",  # compiling in every run takes longer than a few steps in Python
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }

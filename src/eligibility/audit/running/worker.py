@@ -48,6 +48,13 @@ def encode(trace: Trace) -> str:
     return json.dumps(data)
 
 
+def prepare() -> None:
+    """What every program needs: once for all of them."""
+    postpone_compiler()
+    torch.set_num_threads(1)
+    _warm_up()
+
+
 def main() -> None:
     """Serve jobs until standard input ends."""
     results = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -57,10 +64,7 @@ def main() -> None:
         os.dup2(null, descriptor)
     settings = json.loads(jobs.readline())
     program = Program(**settings | {"arguments": tuple(settings["arguments"])})
-    postpone_compiler()
-    torch.set_num_threads(1)
     preload(Path(program.path))
-    _warm_up()
     with suppress(OSError, AttributeError):
         # orphans of a run become our children, so that they can be found and ended
         ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -207,7 +211,3 @@ def _answer(data: bytes, in_time: bool, status: int, program: Program) -> str:
 
 def _failure(outcome: str, detail: str) -> str:
     return encode(Trace(outcome, detail))
-
-
-if __name__ == "__main__":
-    main()

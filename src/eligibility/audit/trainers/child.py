@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from eligibility.audit.job import Program, settings_line
-from eligibility.audit.running.runner import pipe, start_worker
+from eligibility.audit.running.forkserver import start_worker
 from eligibility.audit.trainers.record import Record, read_record
 from eligibility.sandbox import guard_here
 
@@ -31,6 +32,8 @@ def train_once(
         megabytes: Memory, beyond what they take.
         progress: Called with the outcomes done and their number.
     """
+    from eligibility.audit.trainers.own import trains_with_trl  # and with it torch
+
     with tempfile.TemporaryDirectory(
         prefix="eligibility-audit-", ignore_cleanup_errors=True
     ) as folder:
@@ -38,17 +41,14 @@ def train_once(
         program = Program(
             str(path), str(path), tuple(arguments), folder, guard_here(), seconds, megabytes, False
         )
-        process = start_worker(_MODULE, scratch)
-        with process:
-            stdin = pipe(process.stdin)
-            stdin.write(settings_line(program) + "\n")
-            stdin.flush()
+        libraries = ("transformers", "trl") if trains_with_trl(path) else ("transformers",)
+        with closing(start_worker(_MODULE, scratch, libraries)) as worker:
+            worker.send(settings_line(program))
             last = ""
-            for line in pipe(process.stdout):
+            for line in worker.stdout:
                 if line.startswith("["):
                     progress(*json.loads(line))
                 last = line
-            stdin.close()
         if not last.startswith("{"):
-            return Record("error", f"the program's process ended early ({process.returncode})")
+            return Record("error", "the program's process ended early")
         return read_record(last)

@@ -26,6 +26,11 @@ from eligibility.audit.trainers.sampling import PAIRS, Sampler, generated
 from eligibility.sandbox import limit
 
 
+def prepare() -> None:
+    """What every program needs: once for all of them."""
+    torch.set_num_threads(1)
+
+
 def main() -> None:
     """Read the settings, run the program, and write progress and the record as lines."""
     results = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -57,7 +62,6 @@ def run(program: Program, announce: Callable[[int, int], None], pairs: int | Non
         pairs: Policies that a trainer of TRL is run with; None: as many as are needed.
     """
     warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
     if not trains_with_trl(Path(program.path)):
         return run_own(program, announce)
     record = Record()
@@ -115,7 +119,3 @@ def _install(record: Record, sampler: Sampler) -> None:
         importlib.import_module("trl")
         Trainers(record, hub, sampler).install()
     generation.GenerationMixin.generate = generate
-
-
-if __name__ == "__main__":
-    main()

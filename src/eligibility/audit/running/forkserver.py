@@ -1,0 +1,235 @@
+"""A process that has the large libraries loaded and forks a worker for every audit.
+
+Loading torch takes longer than many an audit. The second script of a process, or the next test of
+a suite, finds it loaded, and nothing else of the first one, which ran in a fork. The server ends
+with the process that started it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Lock
+
+from eligibility.errors import EligibilityError
+
+_PATIENCE = 2.0  # seconds that a worker has to end by itself
+_LONGEST = 1 << 20  # bytes of a request
+# As `-m` does it, but without the folder that the user is in: a file of theirs that is named as a
+# module, such as random.py, would take its place.
+_START = """import sys
+sys.path.pop(0)
+from eligibility.audit.running.forkserver import serve
+serve(sys.argv[1], sys.argv[2:])"""
+
+
+class WorkerError(EligibilityError, RuntimeError):
+    """The process that runs the audited program could not be started or has died."""
+
+
+class Worker:
+    """A process with pipes of text.
+
+    Args:
+        pid: Its number.
+        pipes: This side of its standard input, output and error.
+    """
+
+    def __init__(self, pid: int, pipes: Sequence[int]) -> None:
+        self.pid = pid
+        self.stdin = os.fdopen(pipes[0], "w", encoding="utf-8")
+        self.stdout = os.fdopen(pipes[1], encoding="utf-8")
+        self.stderr = os.fdopen(pipes[2], encoding="utf-8", errors="replace")
+
+    def send(self, line: str) -> None:
+        """A line to its standard input."""
+        self.stdin.write(line + "\n")
+        self.stdin.flush()
+
+    def close(self) -> None:
+        """No more input: it ends, or is ended."""
+        with suppress(BrokenPipeError):  # of a line that nobody reads any more
+            self.stdin.close()
+        if not self._ends(time.monotonic() + _PATIENCE):
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+            self._ends(time.monotonic() + _PATIENCE)
+        self.stdout.close()
+        self.stderr.close()
+
+    def _ends(self, deadline: float) -> bool:
+        """Whether its output ends before the deadline, and it so."""
+        output = self.stdout.fileno()
+        while select.select([output], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            if not os.read(output, 1 << 16):
+                return True
+        return False
+
+
+class _Server:
+    """This side of the process that forks the workers.
+
+    Args:
+        module: Whose `prepare` is called once, and whose `main` in every worker.
+        libraries: Loaded as well, where they are installed.
+    """
+
+    def __init__(self, module: str, libraries: tuple[str, ...]) -> None:
+        self._prepared = (os.getpid(), module, libraries)
+        self._folder = TemporaryDirectory(prefix="eligibility-audit-", ignore_cleanup_errors=True)
+        self._errors = Path(self._folder.name, "errors")
+        self._link, other = socket.socketpair()
+        with other, self._errors.open("wb") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _START, module, *libraries],
+                stdin=other.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                env=_environment(self._folder.name),
+                start_new_session=True,
+            )
+
+    def serves(self, module: str, libraries: tuple[str, ...]) -> bool:
+        """Whether it lives, and has just these loaded; for this process, which may be a fork."""
+        wanted = (os.getpid(), module, libraries)
+        return self._prepared == wanted and self._process.poll() is None
+
+    def fork(self, scratch: Path) -> Worker:
+        """A worker whose home is a folder of its own."""
+        request = {"environment": _environment(str(scratch)), "folder": os.getcwd()}
+        pipes = [os.pipe() for _ in range(3)]
+        theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
+        answer = b""
+        with suppress(OSError):
+            socket.send_fds(self._link, [json.dumps(request).encode() + b"\n"], theirs)
+            answer = self._link.recv(32)
+        for descriptor in theirs:
+            os.close(descriptor)
+        worker = Worker(int(answer or 0), (pipes[0][1], pipes[1][0], pipes[2][0]))
+        if not answer:
+            worker.close()
+            last = self._errors.read_text("utf-8", errors="replace").strip().splitlines()[-1:]
+            raise early_end(*last)
+        return worker
+
+    def close(self) -> None:
+        """No more workers; those at work go on."""
+        self._link.close()
+        if self._prepared[0] == os.getpid():
+            self._process.wait()
+            self._folder.cleanup()
+
+
+_lock = Lock()
+_server: _Server | None = None
+
+
+def start_worker(module: str, scratch: Path, libraries: tuple[str, ...] = ()) -> Worker:
+    """A process that runs a module of ours.
+
+    Args:
+        module: Has `prepare`, which is called once in the server, and `main`.
+        scratch: Its home, and its folder for temporary files.
+        libraries: Loaded before, where they are installed.
+
+    Raises:
+        WorkerError: The module cannot be loaded.
+    """
+    global _server
+    with _lock:
+        if _server is not None and not _server.serves(module, libraries):
+            close_server()
+        _server = _server or _Server(module, libraries)
+        return _server.fork(scratch)
+
+
+def close_server() -> None:
+    """End the server, if there is one."""
+    global _server
+    if _server is not None:
+        _server.close()
+    _server = None
+
+
+atexit.register(close_server)
+
+
+def serve(module: str, libraries: Sequence[str]) -> None:
+    """In the server: load everything, then fork a worker for every request until the link ends."""
+    link = socket.socket(fileno=os.dup(0))
+    for name in libraries:
+        with suppress(Exception):  # then the program itself will meet the error
+            importlib.import_module(name)
+    loaded = importlib.import_module(module)
+    loaded.prepare()
+    gc.collect()
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a worker
+    while True:
+        request, pipes, _, _ = socket.recv_fds(link, _LONGEST, 3)
+        while request and not request.endswith(b"\n"):
+            request += link.recv(_LONGEST)
+        if not request:
+            return
+        pid = os.fork()
+        if pid == 0:
+            link.close()
+            _become_worker(pipes, **json.loads(request))
+            loaded.main()
+            return
+        link.sendall(str(pid).encode())
+        for descriptor in pipes:
+            os.close(descriptor)
+
+
+def _become_worker(pipes: Sequence[int], environment: Mapping[str, str], folder: str) -> None:
+    os.setsid()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for standard, descriptor in enumerate(pipes):
+        os.dup2(descriptor, standard)
+        os.close(descriptor)
+    os.environ.clear()
+    os.environ.update(environment)
+    tempfile.tempdir = None
+    os.chdir(folder)
+
+
+def early_end(message: str = "no message") -> WorkerError:
+    """What to raise when a process of the audit is gone."""
+    return WorkerError(
+        "the audit's child process",
+        f"an early end ({message})",
+        "a process that stays",
+        "run `python -c 'import eligibility.audit.running.worker'` to see why",
+    )
+
+
+def _environment(scratch: str) -> dict[str, str]:
+    """One thread, no display, no accelerator, no compiler, and home is the scratch folder."""
+    kept = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY")}
+    return kept | {
+        "HOME": scratch,
+        "TMPDIR": scratch,
+        "OMP_NUM_THREADS": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+        "MPLBACKEND": "Agg",
+        "TQDM_DISABLE": "1",
+        "SDL_VIDEODRIVER": "dummy",
+        "WANDB_MODE": "disabled",
+        "NUMBA_DISABLE_JIT": "1",  # compiling in every run takes longer than a few steps in Python
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
