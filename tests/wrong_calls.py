@@ -157,6 +157,8 @@ def wrong_arguments(name: str, right: Any) -> Iterator[Any]:
         yield from (3, 3.0, "3", None, (1.5,), (-1,), torch.tensor([2]), (True,))
     elif name == "total_count":
         yield from ("3", -1, 2.5, None, [3], torch.full((B + 1,), 3), torch.full((B,), -1), NAN)
+    elif name == "units":
+        yield from (-1, 2.5, "4", None, [4], True, NAN)
     else:
         raise AssertionError(f"how can {name} be wrong?")
 
