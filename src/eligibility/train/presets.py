@@ -56,7 +56,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "hidden_sizes": (),
         "natural_gradient": 0.05,
         "entropy_coef": 0.01,
-        "baseline": "state-value",
+        "baseline": "leave-one-out",
     },
     # Likewise; what the info forbids is masked.
     "Taxi-v4": {"hidden_sizes": (), "natural_gradient": 0.03, "discount": 0.95},
