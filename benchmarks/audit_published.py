@@ -156,6 +156,10 @@ def field_test(entries: list[dict[str, Any]], results: dict[str, dict[str, Any]]
     if overlooked:
         lines += ["", "What the readings had overlooked, and the audit brought up:", ""]
         lines += [f"- {link_to(entry)}: {entry['overlooked']}" for entry in overlooked]
+    kept = [entry for entry, _ in rows if "answer" in entry]
+    if kept:
+        lines += ["", "Where the audit does not follow the reading, which stays and counts:", ""]
+        lines += [f"- {link_to(entry)}: {entry['answer']}" for entry in kept]
     missing = [entry for entry in entries if key_of(entry) not in results]
     if missing:
         lines += ["", "Read, and not run to an end of the audit:", ""]

@@ -21,14 +21,15 @@ from tests.audit.zoo.styles import STYLES
 from tests.audit.zoo.variants import variant
 
 CONSTANTS = Constants(discounts=(0.9, 1.0))
+VALUES = np.array([0.3, -0.7, 1.1, 0.0])
 
 
 @pytest.fixture(scope="module")
 def surveys() -> dict[str, tuple[Survey, Evidence]]:
-    """Of one program for each kind of batch."""
+    """Of one program without a critic for each kind of batch, and of one with a critic."""
     found = {}
     for style in STYLES:
-        if style.name in ("numpy_sampling", "batch"):
+        if style.name in ("numpy_sampling", "batch", "bootstrapped"):
             program = variant(style, "as-written", "exact")
             assert program is not None
             survey = observe(program, 60)
@@ -66,6 +67,19 @@ def test_one_number_for_all_actions_is_a_broadcast(
     assert named(survey, evidence, same) == "broadcast"
     other = same + 0.1 * line.discounted(0.9)
     assert named(survey, evidence, other) != "broadcast"
+
+
+def test_shifted_returns_beside_a_critic_are_named(
+    surveys: dict[str, tuple[Survey, Evidence]],
+) -> None:
+    survey, evidence = surveys["bootstrapped"]
+    line = timeline(evidence)
+    following = np.where(evidence.terminated, 0.0, VALUES[evidence.next_state])
+    here = VALUES[evidence.state] * line.present
+    advantage = line.accumulated(evidence.reward + 0.9 * following - here, 0.9)
+    shifted = line.shifted(advantage + here, 1) - here
+    assert named(survey, evidence, shifted) == "shifted-rewards"
+    assert named(survey, evidence, line.mirrored(advantage + here) - here) == "reversed-returns"
 
 
 def test_the_scores_of_another_distribution_are_seen_without_a_call(

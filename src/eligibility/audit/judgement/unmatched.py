@@ -12,10 +12,12 @@ from eligibility.audit.judgement.evidence import Evidence, gather
 from eligibility.audit.judgement.exact import Bias
 from eligibility.audit.judgement.free_scores import what_is_scored
 from eligibility.audit.judgement.matching import effective_weights
+from eligibility.audit.judgement.moved_returns import moved_returns
 from eligibility.audit.judgement.reading import is_acausal
 from eligibility.audit.judgement.scoring import compare_scoring
 from eligibility.audit.judgement.timeline import Timeline
 from eligibility.audit.reporting.report import Finding
+from eligibility.audit.running.survey import has_critic
 
 # Credits that no critic and no convention has: a path's rewards say enough.
 _SHAPES = {
@@ -60,6 +62,13 @@ def unmatched_fault(
     )
     if scored is not None:
         return case.finding(scored.rule, f"{scored.evidence}; {size}")
+    moved = (
+        moved_returns(evidence, line, case.constants, case.tolerance)
+        if has_critic(case.survey)
+        else ""
+    )
+    if moved:
+        return case.finding(moved, f"explains every path, with a critic's values; {size}")
     outside = effective_weights(evidence)[1]
     off = f"{outside.max():.1%} of the gradient lies outside the span of the executed actions'"
     return case.finding("unexplained", f"{size}; {off} eligibilities")
