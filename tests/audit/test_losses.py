@@ -104,6 +104,14 @@ target = reward + gamma * critic(obs) * (1 - done)
 if done:
     reset()
 """
+RENAMED = """
+obs, reward, terminated, truncated, _ = env.step(action)
+over = terminated or truncated
+target = reward + gamma * critic(obs) * (1 - over)
+done = over
+while not done:
+    pass
+"""
 KEPT = """
 for iteration in range(9):
     batch = [] if iteration == 0 else batch  # here
@@ -147,6 +155,7 @@ CASES: dict[str, tuple[str, Callable[[Source, int], int]]] = {
     "shortened": (SHORTENED, source_patterns.shortened_line),
     "flags merged for learning": (MERGED, ended),
     "flags merged for the loop": (NOT_MERGED, ended),
+    "flags merged for the loop under another name": (RENAMED, ended),
     "kept on a condition": (KEPT, lambda source, line: source_patterns.kept_choice_line(source)),
     "made anew": ("batch = []", lambda source, line: source_patterns.kept_choice_line(source)),
     "chosen where it is returned": (CHOSEN, lambda source, line: action_line(source)),

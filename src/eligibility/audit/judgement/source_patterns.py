@@ -34,6 +34,9 @@ def _merged_flags_line(source: Source) -> int:
         if isinstance(node, (ast.While, ast.If, ast.IfExp))
         for name in _mentioned(node.test)
     }
+    for node in ast.walk(source.tree):  # done = over, after while not done
+        if isinstance(node, ast.Assign) and asked & set(targets(node)):
+            asked |= _mentioned(node.value)
     flags = [names for node in ast.walk(source.tree) for names in _flags(node)]
     for line, statement in _headers(source.tree):
         if isinstance(statement, ast.stmt):
