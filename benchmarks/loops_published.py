@@ -30,7 +30,7 @@ def audited(checkout: Path, entry: dict[str, Any]) -> dict[str, Any]:
     """What the audit says of a script, in a copy of its repository."""
     folder, inside, _ = entry["path"].partition("/")  # some files elsewhere may be missing
     command = ["git", "-C", str(checkout), "archive", entry["commit"]]
-    command += [folder] if inside else []
+    command += ["--", folder if inside else "*.py"]
     archive = subprocess.run(command, capture_output=True, check=True).stdout
     with tempfile.TemporaryDirectory() as copied:
         with tarfile.open(fileobj=io.BytesIO(archive)) as files:

@@ -313,6 +313,18 @@ REFUSED = {
     "there, or audit its loss with audit_token_loss: python -c": BY_TOKEN.format(
         **BY_TOKEN_PARTS
     ).replace("            break", "            pass"),
+    "the program trains on images, and the probe has none; audit its loss with audit_token_loss": (
+        HEAD.format(name="gpt2") + 'model.generate(load({"type": "image"}))'
+    ),
+    "the program samples with vLLM itself, which the probe cannot stand in for": (
+        HEAD.format(name="gpt2") + "from vllm import LLM"
+    ),
+    "the program asks a service for its rewards (openai), and there is no network here": (
+        HEAD.format(name="gpt2") + "import openai"
+    ),
+    "the program calls tools while it answers, and the probe's answers are single ones": (
+        HEAD.format(name="gpt2") + "Trainer(model, tools=[print])"
+    ),
     "the program stopped at": HEAD.format(name="gpt2") + "model.generate(1 / 0)",
 }
 

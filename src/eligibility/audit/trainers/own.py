@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import math
+import os
 import re
 import time
 from collections import deque
@@ -114,6 +115,8 @@ def _run(
         if record.outcome == "refused":
             loop.branch.send(refused=record.detail)
         loop.failed(f"{record.file}:{record.line}: {record.detail}")
+    for name in rewriting.variables:
+        record.note(f"the environment variable {name} is not set: it is {os.environ[name]} here")
     record.constants = [list(each) for each in rewriting.constants]
     record.seconds = time.process_time() - started
 

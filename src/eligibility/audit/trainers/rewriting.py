@@ -9,6 +9,7 @@ import ast
 import builtins
 import importlib.machinery
 import importlib.util
+import os
 import runpy
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -43,6 +44,7 @@ class Rewriting:
         self._smaller = {tuple(each[:3]) for each in smaller}
         self._over = over
         self.constants: list[Constant] = []
+        self.variables: list[str] = []  # of the environment, that were not set
         self._last: dict[str, int | None] = {}
         names = {WATCHED: watched, STEPS: self._steps, BEGINS: self._begins, GOES_ON: self._goes_on}
         vars(builtins).update(names)
@@ -70,6 +72,7 @@ class Rewriting:
         tree = ast.parse(text, file)
         for node in ast.walk(tree):
             self._shrink(node, file)
+            self._stand_for_variable(node)
             _watch(node)
             _let_for_end(node)
             for name in ("body", "orelse", "finalbody"):
@@ -84,6 +87,15 @@ class Rewriting:
             self.constants.append((*place, node.value))
             if place in self._smaller:
                 node.value = _SMALL
+
+    def _stand_for_variable(self, node: ast.AST) -> None:
+        """An environment variable that the program cannot do without has some value."""
+        match node:
+            case ast.Subscript(
+                ast.Attribute(attr="environ"), ast.Constant(str(name)), ast.Load()
+            ) if name not in os.environ:
+                os.environ[name] = "1" if name == "WORLD_SIZE" else "0"
+                self.variables.append(name)
 
     def _steps(self, items: Iterable[Any]) -> Iterator[Any]:
         draws = None

@@ -17,14 +17,10 @@ from eligibility.audit.trainers.refused import Finished, Refused
 from eligibility.audit.trainers.sampling import Sampler
 from eligibility.audit.trainers.settings import fit, set_aside
 from eligibility.audit.trainers.tiny import END, LENGTH, NAME, PROMPTS, SYMBOLS, make_tokenizer
+from eligibility.audit.trainers.unsupported import SAMPLES_OTHERWISE
 from eligibility.audit.user_code import user_place
 
 TRAINERS = {"GRPOTrainer": "GRPOConfig", "RLOOTrainer": "RLOOConfig"}
-_UNSUPPORTED = {
-    "rollout_func": "samples by a rollout function of its own",
-    "environment_factory": "trains in an environment of several turns",
-    "tools": "calls tools while it answers",
-}
 
 
 class Trainers:
@@ -82,12 +78,9 @@ class Trainers:
 
     def _replace(self, given: dict[str, Any]) -> None:
         """The program's arguments, with the probe's in the place of what it cannot have here."""
-        for name, reason in _UNSUPPORTED.items():
+        for name, reason in SAMPLES_OTHERWISE.items():
             if given.get(name):
-                raise Refused(
-                    f"the program {reason}, and the probe's answers are single ones; audit its "
-                    "loss with audit_token_loss"
-                )
+                raise Refused(reason)
         model = given.get("model")
         if not isinstance(model, str) and not self._is_probe(model):
             self._record.note(

@@ -23,6 +23,7 @@ from eligibility.audit.trainers.raised import place_of
 from eligibility.audit.trainers.record import Record
 from eligibility.audit.trainers.refused import Finished, Refused
 from eligibility.audit.trainers.sampling import PAIRS, Sampler, generated
+from eligibility.audit.trainers.unsupported import reason_of
 from eligibility.sandbox import limit
 
 
@@ -62,8 +63,17 @@ def run(program: Program, announce: Callable[[int, int], None], pairs: int | Non
         pairs: Policies that a trainer of TRL is run with; None: as many as are needed.
     """
     warnings.simplefilter("ignore")
-    if not trains_with_trl(Path(program.path)):
-        return run_own(program, announce)
+    own = not trains_with_trl(Path(program.path))
+    record = run_own(program, announce) if own else _run_trainer(program, announce, pairs)
+    stopped = record.outcome == "error" or record.detail.startswith("the program stopped")
+    if stopped and (reason := reason_of(Path(program.path))):
+        record.outcome, record.detail = "refused", reason
+    return record
+
+
+def _run_trainer(
+    program: Program, announce: Callable[[int, int], None], pairs: int | None
+) -> Record:
     record = Record()
     sampler = Sampler(record, announce, pairs or PAIRS)
     try:

@@ -1,0 +1,56 @@
+"""What a program that could not be run asks for, and the probe has not: told from its text."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+_BEFORE = {
+    "rollout_func": "samples by a rollout function of its own",
+    "environment_factory": "trains in an environment of several turns",
+    "tools": "calls tools while it answers",
+}
+SAMPLES_OTHERWISE = {
+    name: f"the program {what}, and the probe's answers are single ones; audit its loss with "
+    "audit_token_loss"
+    for name, what in _BEFORE.items()
+}
+_IMAGES = re.compile("ImageTextToText|Vision2Seq|VisionText|_vl\\b|[\"']images?[\"']|PIL")
+_REMOTE = {"requests", "httpx", "aiohttp", "openai", "anthropic", "litellm"}
+
+
+def reason_of(script: Path) -> str:
+    """One sentence; empty if nothing in the text is known to be missing."""
+    try:
+        text = script.read_text("utf-8")
+        nodes = list(ast.walk(ast.parse(text)))
+    except (OSError, SyntaxError, ValueError):  # what it raised says more
+        return ""
+    given = {key.arg for node in nodes if isinstance(node, ast.Call) for key in node.keywords}
+    asked = next((said for name, said in SAMPLES_OTHERWISE.items() if name in given), "")
+    roots = {name.partition(".")[0] for node in nodes for name in _imported(node)}
+    if asked:
+        return asked
+    if _IMAGES.search(text):
+        return (
+            "the program trains on images, and the probe has none; audit its loss with "
+            "audit_token_loss"
+        )
+    if "vllm" in roots:
+        return (
+            "the program samples with vLLM itself, which the probe cannot stand in for; audit its "
+            "loss with audit_token_loss"
+        )
+    if remote := sorted(roots & _REMOTE):
+        return (
+            f"the program asks a service for its rewards ({remote[0]}), and there is no network "
+            "here; audit its loss with audit_token_loss"
+        )
+    return ""
+
+
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
