@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -235,7 +236,7 @@ def test_state_value_is_the_ridge_regression_that_autograd_finds() -> None:
     baseline(returns, None, states)
     numbers = torch.cat([states, time.double().unsqueeze(-1)], -1)
     z = (numbers - numbers.mean((0, 1))) / numbers.std((0, 1), correction=0)
-    drawn = torch.randn(4, 5, generator=torch.Generator().manual_seed(0)).double()
+    drawn = torch.from_numpy(np.random.default_rng(0).standard_normal((4, 5)))
     hidden = torch.tanh(z.clamp(-5, 5) @ drawn[1:] * 1.5 / 3**0.5 + drawn[0])
     features = torch.cat([torch.ones(20, 30, 1), z, z**2, z**3, hidden], -1)
     weights = baseline.weights.requires_grad_()
