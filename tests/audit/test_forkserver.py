@@ -66,6 +66,19 @@ def test_a_server_that_has_died_is_replaced(tmp_path: Path, module: str) -> None
     assert told(module, tmp_path, "second")[0] != parent
 
 
+def test_the_time_of_workers_is_counted_as_the_callers(tmp_path: Path) -> None:
+    (tmp_path / "works.py").write_text(
+        "import time\ndef prepare(): ...\ndef main():\n    while time.process_time() < 0.5: pass\n",
+        encoding="utf-8",
+    )
+    before = os.times()
+    with closing(start_worker("works", tmp_path)) as worker:
+        worker.stdout.read()
+    close_server()
+    after = os.times()
+    assert sum(after[2:4]) - sum(before[2:4]) > 0.4
+
+
 def test_a_worker_that_does_not_end_is_ended(tmp_path: Path, module: str) -> None:
     (tmp_path / "stays.py").write_text(
         "import time\ndef prepare(): ...\ndef main(): print('here', flush=True); time.sleep(600)\n",

@@ -178,13 +178,11 @@ def serve(module: str, libraries: Sequence[str]) -> None:
     loaded.prepare()
     gc.collect()
     gc.freeze()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a worker
+    signal.signal(signal.SIGCHLD, lambda *_: _reap())
     while True:
-        request, pipes, _, _ = socket.recv_fds(link, _LONGEST, 3)
-        while request and not request.endswith(b"\n"):
-            request += link.recv(_LONGEST)
+        request, pipes = _receive(link)
         if not request:
-            return
+            break
         pid = os.fork()
         if pid == 0:
             link.close()
@@ -194,6 +192,26 @@ def serve(module: str, libraries: Sequence[str]) -> None:
         link.sendall(str(pid).encode())
         for descriptor in pipes:
             os.close(descriptor)
+    deadline = time.monotonic() + _PATIENCE
+    while _reap() and time.monotonic() < deadline:  # so that their time is counted as ours
+        time.sleep(0.01)
+
+
+def _receive(link: socket.socket) -> tuple[bytes, list[int]]:
+    """A request and the worker's pipes; an empty one at the end."""
+    request, pipes, _, _ = socket.recv_fds(link, _LONGEST, 3)
+    while request and not request.endswith(b"\n"):
+        request += link.recv(_LONGEST)
+    return request, pipes
+
+
+def _reap() -> bool:
+    """Take note of every worker that has ended; whether others have not."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+        return True
+    return False
 
 
 def _become_worker(pipes: Sequence[int], environment: Mapping[str, str], folder: str) -> None:
