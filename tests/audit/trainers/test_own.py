@@ -182,36 +182,93 @@ def test_a_minimal_grpo_without_divisors_is_the_policy_gradient(tmp_path: Path) 
 GRPO_VARIANTS = {
     "mean-over-each-episode": {"mean": "(gain.sum(1) / mask.sum(1)).mean()"},
     "mean-over-time": {"mean": "gain.sum() / mask.sum()"},
+    "padded-width": {"mean": "gain.mean()"},
     "whitened": {"advantages": "(rewards - rewards.mean()) / (rewards.std() + 1e-4)"},
 }
 
 
 @pytest.mark.parametrize("name", GRPO_VARIANTS)
 def test_what_a_minimal_grpo_divides_by_is_named(name: str, tmp_path: Path) -> None:
-    report = audited(tmp_path, GRPO.format(**(GRPO_PARTS | GRPO_VARIANTS[name])))
+    program = GRPO.format(**(GRPO_PARTS | GRPO_VARIANTS[name]))
+    report = audited(tmp_path, program)
     assert (report.verdict, biasing(report)) == ("convention", {name}), report.summary
+    [line] = [convention.line for convention in report.conventions if convention.bias]
+    assert line == _line(program, "advantages = " if name == "whitened" else "loss = ")
 
 
+KL = """    with torch.no_grad():
+        known = reference_log_probs(ids, seen)
+    {kl}
+    gain = torch.min("""
+WITH_KL = (
+    GRPO.format(**(GRPO_PARTS | {"masked": " * mask - 0.1 * kl * mask"}))
+    .replace("G, EPSILON", "reference = copy.deepcopy(model).eval()\nG, EPSILON")
+    .replace(
+        "for step in",
+        """def reference_log_probs(ids, mask):
+    logits = reference(input_ids=ids, attention_mask=mask).logits[:, :-1]
+    return torch.gather(logits.log_softmax(-1), 2, ids[:, 1:].unsqueeze(-1)).squeeze(-1)
+
+for step in""",
+    )
+    .replace("    gain = torch.min(", KL)
+    .replace("(ids, seen)\n    {kl}", "(ids, seen)[:, start - 1:]\n    {kl}")
+)
+# With each rule: the program, and how the line begins that somebody who reads it would point at.
 FAULTY = {
-    "prompt-scored": GRPO.format(**(GRPO_PARTS | {"columns": "", "masked": ""})),
-    "padding-counted": GRPO.format(**(GRPO_PARTS | {"masked": ""})),
-    "last-step-dropped": PADDED.format(**GRPO_PARTS),
-    "wrong-sign": BY_TOKEN.format(**(BY_TOKEN_PARTS | {"sign": ""})),
-    "behaviour-not-scored": BY_TOKEN.format(
-        **(
-            BY_TOKEN_PARTS
-            | {"drawn": "logits / 0.6", "scored": "logits.log_softmax(-1)[0, token.item()]"}
-        )
+    "prompt-scored": (GRPO.format(**(GRPO_PARTS | {"columns": "", "masked": ""})), "loss = "),
+    "padding-counted": (GRPO.format(**(GRPO_PARTS | {"masked": ""})), "loss = "),
+    "first-token-dropped": (
+        GRPO.format(**(GRPO_PARTS | {"columns": "[:, start:]", "masked": " * mask[:, 1:]"})),
+        "new = ",
     ),
-    "advantage-not-detached": RLOO.format(kl="(log_probs - ref)"),
+    "last-step-dropped": (PADDED.format(**GRPO_PARTS), "mask = "),
+    "wrong-sign": (BY_TOKEN.format(**(BY_TOKEN_PARTS | {"sign": ""})), "losses = "),
+    "probability-not-log-probability": (
+        BY_TOKEN.format(**(BY_TOKEN_PARTS | {"scored": "dist.log_prob(token).exp()"})),
+        "log_probs.append",
+    ),
+    "behaviour-not-scored": (
+        BY_TOKEN.format(
+            **(
+                BY_TOKEN_PARTS
+                | {"drawn": "logits / 0.6", "scored": "logits.log_softmax(-1)[0, token.item()]"}
+            )
+        ),
+        "log_probs.append",
+    ),
+    "advantage-not-detached": (RLOO.format(kl="(log_probs - ref)"), "returns = "),
+    "kl-sign": (
+        WITH_KL.replace("{kl}", "kl = -0.5 * (new - known) ** 2"),
+        "gain = ",
+    ),
+    "kl-forward": (
+        WITH_KL.replace("{kl}", "kl = (known - new).exp() - (known - new) - 1"),
+        "kl = ",
+    ),
+    "kl-without-gradient": (
+        WITH_KL.replace("{kl}", "kl = ((known - new).exp() - (known - new) - 1).detach()"),
+        "kl = ",
+    ),
 }
 
 
 @pytest.mark.parametrize("rule", FAULTY)
-def test_a_fault_of_a_loop_by_hand_is_named(rule: str, tmp_path: Path) -> None:
-    report = audited(tmp_path, FAULTY[rule])
-    assert rule in [finding.rule for finding in report.findings], report.summary
+def test_a_fault_of_a_loop_by_hand_is_named_at_the_line_that_makes_it(
+    rule: str, tmp_path: Path
+) -> None:
+    program, begins = FAULTY[rule]
+    report = audited(tmp_path, program)
+    found = {finding.rule: finding for finding in report.findings}
+    assert rule in found, report.summary
     assert report.verdict in ("biased", "wrong-sign", "unexplained")
+    assert Path(found[rule].file).name == "train.py"
+    assert abs(found[rule].line - _line(program, begins)) <= 1
+
+
+def _line(program: str, begins: str) -> int:
+    lines = enumerate(program.splitlines(), 1)
+    return next(number for number, line in lines if line.strip().startswith(begins))
 
 
 @pytest.mark.parametrize("temperature", ["", " / 0.6"])
@@ -297,7 +354,7 @@ def test_answers_that_are_trained_on_twice_meet_a_later_policy(
     assert (report.updates, report.verdict) == (2, verdict), report.summary
     assert biasing(report) == named
     assert [finding.rule for finding in report.findings] == (
-        ["off-policy-uncorrected"] if verdict == "biased" else []
+        ["ratio-always-one"] if verdict == "biased" else []
     )
 
 

@@ -120,10 +120,10 @@ def _of_reading(facts: Facts) -> Iterator[tuple[str, str]]:
 
 def _uncorrected(facts: Facts) -> str:
     """What answers of another policy without a ratio come from."""
-    if any(ratio_of_one(operation) for operation in facts.operations):
-        return "ratio-always-one"
-    source = facts.observed.outcomes.worlds[0].behaviour.source
-    return "off-policy-uncorrected" if source in ("old", "rollout") else "behaviour-not-scored"
+    if facts.observed.outcomes.worlds[0].behaviour.source not in ("old", "rollout"):
+        return "behaviour-not-scored"
+    always_one = any(ratio_of_one(operation) for operation in facts.operations)
+    return "ratio-always-one" if always_one else "off-policy-uncorrected"
 
 
 def _own_share(facts: Facts) -> float:

@@ -46,6 +46,10 @@ class Operation:
         size: Elements of its result.
         finite: Whether the result is, or some tensor read was not.
         ones: Whether its result is 1 everywhere.
+        reach: Of a program's own loop: "padding" and "prompt", if logits there move the result.
+        lost: Likewise: "first" and "last", if from here on an answer's first or last token has no
+            part in the loss.
+        positions: Likewise: tokens whose logits move the result.
     """
 
     name: str
@@ -59,6 +63,9 @@ class Operation:
     size: int
     finite: bool
     ones: bool
+    reach: frozenset[str] = frozenset()
+    lost: frozenset[str] = frozenset()
+    positions: int = 0
 
 
 def operations(bound: BoundLoss, batch: TokenBatch) -> list[Operation]:
@@ -83,14 +90,14 @@ class _Recorder(TorchFunctionMode):
                 self._note(value, frozenset({field.name}))
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        read = list(_tensors((args, kwargs or {})))
+        read = list(tensors_in((args, kwargs or {})))
         # looked at before the call: one in place changes what it reads
         finite = all(bool(torch.isfinite(tensor).all()) for tensor in read)
         graded = tuple(tensor.requires_grad for tensor in read)
         result = func(*args, **(kwargs or {}))
         tags = tuple(self._fields.get(id(tensor), frozenset()) for tensor in read)
         made = frozenset().union(*tags)
-        for tensor in _tensors(result):
+        for tensor in tensors_in(result):
             self._note(tensor, made)
             self.operations.append(
                 Operation(
@@ -114,14 +121,15 @@ class _Recorder(TorchFunctionMode):
         self._fields[id(tensor)] = made
 
 
-def _tensors(value: Any) -> Iterator[Tensor]:
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """Those in nested lists, tuples and dictionaries."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, tuple | list):
         for item in value:
-            yield from _tensors(item)
+            yield from tensors_in(item)
     elif isinstance(value, dict):
-        yield from _tensors(tuple(value.values()))
+        yield from tensors_in(tuple(value.values()))
 
 
 def _place() -> Place:
@@ -215,6 +223,27 @@ def _picks(op: Operation) -> bool:
     )
 
 
+def _joins(part: str) -> Test:
+    """Tokens of a part meet others in one number."""
+    return lambda op: part in op.reach and op.size < op.positions
+
+
+def _loses(end: str) -> Test:
+    return lambda op: end in op.lost
+
+
+def _of_each_token(op: Operation) -> bool:
+    """There is one number for each token, no longer one for each that could be there."""
+    return op.size <= op.positions
+
+
+def _adds_penalty(op: Operation) -> bool:
+    """Rewards without the reference meet what has it."""
+    return any(tags & _REWARDS and not tags & _REFERENCE for tags in op.read) and any(
+        tags & _REFERENCE for tags in op.read
+    )
+
+
 def _of_sequences(op: Operation) -> bool:
     return "sequence_logits" in op.made
 
@@ -224,6 +253,7 @@ _averages = _named("mean", "nanmean")
 _deviates = _named("std", "var", "std_mean", "var_mean", "sqrt", "rsqrt")
 _subtracts = _named("sub", "rsub", "subtract")
 _indexes = _named("getitem", "narrow", "select", "roll", "slice")
+_shortens = _both(_indexes, _shrinks, lambda op: bool(op.made & _POLICY))
 
 
 def _divisor(op: Operation) -> bool:
@@ -234,19 +264,20 @@ def _divisor(op: Operation) -> bool:
 
 # Tests in order of preference; the first operation that passes the first test that any passes.
 _TESTS: dict[str, tuple[Test, ...]] = {
-    "padding-counted": (_both(_of_scored_rewards, _shrinks), _both(_shrinks, _scores_rewards)),
-    "prompt-scored": (_both(_picks, _of_sequences), _both(_shrinks, _scores_rewards)),
+    "padding-counted": (_joins("padding"), _both(_of_scored_rewards, _shrinks),
+                        _both(_shrinks, _scores_rewards)),
+    "prompt-scored": (_joins("prompt"), _both(_picks, _of_sequences),
+                      _both(_shrinks, _scores_rewards)),
     "kl-without-gradient": (_both(_compares, _ungraded), _compares),
     "kl-forward": (_both(_named("exp", "exp2", "expm1", "kl_div"), _compares),
                    lambda op: op.name == "exp" and bool(op.made & _REFERENCE), _compares),
-    "kl-sign": (_adds_terms, _compares),
+    "kl-sign": (_adds_terms, _adds_penalty, _compares),
     "entropy-sign": (_adds_terms,),
     "off-policy-uncorrected": (_scores_rewards,),
-    "behaviour-not-scored": (_picks, _scores_rewards),
-    "first-token-dropped": (_both(_indexes, _shrinks, lambda op: bool(op.made & _POLICY)),),
-    "last-step-dropped": (_both(_indexes, _shrinks, lambda op: bool(op.made & _POLICY)),
-                          _scores_rewards),
-    "scored-other-action": (_picks,),
+    "behaviour-not-scored": (_picks, _of_each_token, _scores_rewards),
+    "first-token-dropped": (_loses("first"), _shortens),
+    "last-step-dropped": (_loses("last"), _shortens, _scores_rewards),
+    "scored-other-action": (_picks, _of_each_token),
     "most-likely-action-scored": (_named("argmax", "max", "amax", "topk"),),
     "probability-not-log-probability": (
         _both(_named("exp"), lambda op: op.made <= _POLICY | {"tokens", "mask"}),

@@ -37,7 +37,7 @@ class InDouble(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         options = {name: _long(value) for name, value in (kwargs or {}).items()}
         if func in _CASTS:
-            return args[0].double()
+            return self._met(torch.Tensor.double, args[:1], {}, args[0].double())
         given = tuple(map(_long, args))
         return self._met(func, given, options, func(*given, **options))
 

@@ -14,6 +14,7 @@ import torch
 from eligibility.audit.trainers.answers import Tokens, answers, outcomes
 from eligibility.audit.trainers.draws import Draws
 from eligibility.audit.trainers.gradients import StateWeights
+from eligibility.audit.trainers.operations import Recorder
 from eligibility.audit.trainers.record import Policies
 from eligibility.audit.trainers.refused import Finished, Refused
 from eligibility.audit.trainers.runs import PATTERN, Runs
@@ -46,6 +47,7 @@ class Loop(Runs):
                 "loss with audit_token_loss"
             )
         record.rows = len(prompts)
+        self._trained = found["trained"]
         self._twice = found["steps"] if found["again"] else 0
         record.drift = _DRIFT if found["again"] else 0.0
         record.file, record.line = found["place"]
@@ -78,7 +80,8 @@ class Loop(Runs):
                 return
             record.ordered = not symmetric
             if symmetric or len(answers(record.length)) ** record.rows <= MOST:
-                self._enumerate(model, reference)
+                if self._record_operations():
+                    self._enumerate(model, reference)
                 return
         raise Refused(
             "the order of a prompt's answers changes the gradient, and there are too many "
@@ -199,6 +202,18 @@ class Loop(Runs):
             tables.append(torch.tensor(found.get("table") or self._no_gradient()))
         change = (tables[1] - tables[0][turned]).norm() / tables[0].norm().clamp(min=1e-30)
         return float(change) < 1e-6
+
+    def _record_operations(self) -> bool:
+        """Of the loss of one plan, with rewards of both signs; False in a branch."""
+        both = []
+        plan, length = self._in_program(self._spoken()), self._record.length
+        for self._sign in (1.0, -1.0):
+            found = self._go(Draws(plan, length, bounded=True), Recorder())
+            if found is None:
+                return False
+            both.append(found.get("recorded"))
+        self._record.operations = both if all(both) else []
+        return True
 
     def _in_program(self, chosen: Tokens) -> Tokens:
         """The plan in the program's order of rows, of one prompt by prompt."""

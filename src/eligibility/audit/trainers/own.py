@@ -172,7 +172,9 @@ def _install(record: Record, loop: Loop) -> None:
 
     def forward(model: Any, *args: Any, **options: Any) -> Any:
         loop.forwards(model)
-        return stock(model, *args, **options)
+        output = stock(model, *args, **options)
+        loop.has_run(model, output)
+        return output
 
     def generate(model: Any, *args: Any, **options: Any) -> Any:
         return loop.generated(model, args, options)

@@ -61,6 +61,7 @@ class Record:
         steps: Optimizer steps on each group of answers, each time that it is trained on.
         drift: By how much log π(token) differs when it trains on them again; 0 if it does not.
         seconds: Of the training.
+        operations: What the loss of a program's own loop does, with rewards of both signs.
         notes: What was set aside.
     """
 
@@ -91,6 +92,7 @@ class Record:
     steps: int = 1
     drift: float = 0.0
     seconds: float = 0.0
+    operations: list[Any] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def note(self, text: str) -> None:

@@ -23,6 +23,13 @@ from eligibility.audit.trainers.draws import (
 )
 from eligibility.audit.trainers.gradients import StateWeights
 from eligibility.audit.trainers.models import Models
+from eligibility.audit.trainers.operations import (
+    BEHAVIOUR,
+    POLICY,
+    REFERENCE,
+    SAMPLED,
+    Recorder,
+)
 from eligibility.audit.trainers.record import Record
 from eligibility.audit.trainers.refused import Refused
 from eligibility.audit.trainers.sampling import one_token_probabilities
@@ -90,6 +97,8 @@ class Runs:
         self._twice = 0  # steps after which the answers are trained on again, by a later policy
         self._trained, self._place = 0, ("", 0)
         self._leak = self._prompt_share = 0.0
+        self._recorder: Recorder | None = None
+        self._inside = False  # whether a model runs
         register_optimizer_step_pre_hook(self._before_step)
 
     # What the program does.
@@ -99,11 +108,13 @@ class Runs:
         if func in (torch.multinomial, torch.Tensor.multinomial):
             return self._drawn(args, options, result)
         if func in (torch.tensor, torch.as_tensor):
-            return self.scores.of_tensor(args[0] if args else options.get("data"), result)
-        if func is torch.Tensor.__setitem__:
+            result = self.scores.of_tensor(args[0] if args else options.get("data"), result)
+        elif func is torch.Tensor.__setitem__:
             self.scores.of_item(*args)
         elif func is torch.Tensor.backward and args[0].numel() == 1:
             self._values.append(float(args[0].detach()))
+        if self._recorder is not None and not self._inside and not self._busy:
+            self._recorder.met(func, args, options, result)
         return result
 
     def forwards(self, model: Any) -> None:
@@ -114,8 +125,24 @@ class Runs:
         if self.branch is None and self._sampling is None and not self._busy:
             self._arrive({})  # before what it computes is kept for the gradient
         if self.draws.given:
-            off = any(getattr(m, "disable_adapters", False) is True for m in model.modules())
+            off = _is_without_adapters(model)
             self._used[id(model)] = self._used.get(id(model), False) or off
+        self._inside = True
+
+    def has_run(self, model: Any, output: Any) -> None:
+        """Its pass is over."""
+        self._inside = False
+        rows = self._models.rows(model)
+        if self._recorder is None or self._busy or rows is None:
+            return
+        logits = getattr(output, "logits", None)
+        if id(model) == self._trained and not _is_without_adapters(model):
+            attached = logits is not None and logits.requires_grad
+            self._recorder.scored(logits, POLICY if attached else BEHAVIOUR, rows.last)
+        else:
+            self._recorder.scored(
+                logits, BEHAVIOUR if model is self._sampling else REFERENCE, rows.last
+            )
 
     def generated(self, model: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """In place of transformers' ``generate``."""
@@ -142,6 +169,8 @@ class Runs:
         sequences = padded(
             ids, chosen, model.generation_config.pad_token_id if pad is None else pad
         )
+        if self._recorder is not None:
+            self._recorder.given(sequences, SAMPLED)
         if not given.get(
             "return_dict_in_generate", getattr(settings, "return_dict_in_generate", 0)
         ):
@@ -182,7 +211,10 @@ class Runs:
             return result
         if drawn_before(last) == 0:
             self._arrive({})
-        return self.draws.tokens(last, probs).reshape(result.shape)
+        tokens = self.draws.tokens(last, probs).reshape(result.shape)
+        if self._recorder is not None:
+            self._recorder.given(tokens, SAMPLED)
+        return tokens
 
     def _given(self) -> tuple[list[Tokens], list[Tokens]]:
         draws = self.draws
@@ -212,11 +244,11 @@ class Runs:
 
     # One branch.
 
-    def _go(self, draws: Draws) -> dict[str, Any] | None:
+    def _go(self, draws: Draws, recorder: Recorder | None = None) -> dict[str, Any] | None:
         """What a branch finds with these answers; None in that branch, which goes on."""
         found = branch_off()
         if isinstance(found, Branch):
-            self.branch, self.draws = found, draws
+            self.branch, self.draws, self._recorder = found, draws, recorder
             self._values.clear()
             self._pass, self._tables = Pass(), []
             self._models.forget()
@@ -270,6 +302,8 @@ class Runs:
             self._leak = max(self._leak, leak)
         self._tables.append(table.tolist())
         self._pass = Pass()
+        if self._recorder is not None:
+            self._recorder.live = False
 
     def _send(self, **more: Any) -> None:
         """What this branch has found."""
@@ -294,6 +328,7 @@ class Runs:
             leak=self._leak,
             prompt_share=self._prompt_share,
             value=sum(self._values),
+            recorded=self._recorder and self._recorder.listed(self.draws.given),
         )
 
     def ended(self) -> None:
@@ -311,3 +346,7 @@ class Runs:
         if self._pass.steps or self._tables:
             self._send()
         self.branch.send(error=what)
+
+
+def _is_without_adapters(model: Any) -> bool:
+    return any(getattr(m, "disable_adapters", False) is True for m in model.modules())

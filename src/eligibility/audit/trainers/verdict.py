@@ -10,8 +10,10 @@ from eligibility.audit.faults import FAULTS
 from eligibility.audit.language.behaviour import Behaviour
 from eligibility.audit.language.facts import Facts, facts_of
 from eligibility.audit.language.judgement import judge
+from eligibility.audit.language.places import Operation, Place, place_of
 from eligibility.audit.reporting.report import AuditReport, Finding
 from eligibility.audit.trainers.observed import observed_from
+from eligibility.audit.trainers.operations import operations_of
 from eligibility.audit.trainers.record import Record
 
 _LOSS_ALONE = "audit its loss with audit_token_loss"
@@ -32,7 +34,7 @@ def report_of(record: Record, program: str) -> AuditReport:
     notes = (*_described(record), *report.notes, *record.notes)
     findings = report.findings
     if record.prompt_share > _SINGLE:
-        findings = (*findings, _prompt_scored(record, program))
+        findings = (*findings, _prompt_scored(record, facts.operations, place))
     return replace(
         report,
         findings=findings,
@@ -102,6 +104,7 @@ def _facts_at(record: Record, temperature: float, again: bool = False) -> Facts:
         facts,
         reference_in_value=bool(record.kl_coefficient and record.policies[0].reference),
         reference_in_gradient=facts.regularised,
+        operations=operations_of(*record.operations) if record.operations else (),
     )
 
 
@@ -125,10 +128,11 @@ def _described(record: Record) -> tuple[str, ...]:
     )
 
 
-def _prompt_scored(record: Record, program: str) -> Finding:
+def _prompt_scored(record: Record, done: tuple[Operation, ...], place: Place) -> Finding:
     fault = FAULTS["prompt-scored"]
     seen = f"up to {record.prompt_share:.1%} of a gradient lies at the logits of a prompt"
-    return Finding(fault.id, fault.title, fault.means, seen, program, record.line, fault.fix)
+    file, line = place_of(fault.id, done) if done else place
+    return Finding(fault.id, fault.title, fault.means, seen, file, line, fault.fix)
 
 
 def _refusal(record: Record, program: str) -> AuditReport:

@@ -1,0 +1,263 @@
+"""What a program's loss does on its way from the model's logits: for the line of a finding.
+
+One branch records every operation of torch's: the line that called it, the operations that made
+what it read, and the tokens whose logits still move its result. Another one, with rewards of the
+other sign, shows what follows the rewards, also where these are numbers of Python's.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from eligibility.audit.language.places import Operation, tensors_in
+from eligibility.audit.trainers.answers import Tokens, parsed
+from eligibility.audit.trainers.gradients import Scored
+from eligibility.audit.user_code import user_place
+
+POLICY = ("logits", "sequence_logits")
+BEHAVIOUR = ("old_log_probs",)
+REFERENCE = ("ref_logits",)
+SAMPLED = ("tokens",)
+_REWARDED = frozenset({"rewards"})
+_MOST = 3000  # operations
+
+
+@dataclass
+class Call:
+    """One operation, in plain lists for the way through a pipe.
+
+    Attributes:
+        name: Of torch's function; empty: it is none, but made by a model or drawn.
+        file: That called it.
+        line: Likewise.
+        inputs: The operation that made each tensor it read; −1: one that is unknown.
+        graded: Whether each of these carries a gradient.
+        sizes: Elements of each.
+        tags: What its result is, if it was not made by an operation.
+        differentiable: Whether its result carries a gradient.
+        floating: Whether its result is floating-point.
+        logical: Whether its result is true or false.
+        size: Elements of its result.
+        finite: Whether the result is, or something that it read was not.
+        ones: Whether its result is 1 everywhere.
+        mark: A checksum of its result.
+        reach: Row, number of the token and length of the answer, of each token whose logits move
+            its result; a number below 0 is that of a prompt, one beyond the length of padding.
+    """
+
+    name: str
+    file: str
+    line: int
+    inputs: list[int]
+    graded: list[bool]
+    sizes: list[int]
+    tags: list[str]
+    differentiable: bool
+    floating: bool
+    logical: bool
+    size: int
+    finite: bool
+    ones: bool
+    mark: int
+    reach: list[Any]
+
+
+class Recorder:
+    """Records the operations of one branch, up to where its answers have been trained on once."""
+
+    def __init__(self) -> None:
+        self.live = True
+        self._calls: list[Call] = []
+        self._losses: list[int] = []
+        self._kept: list[Tensor] = []  # so that no id is given twice
+        self._makers: dict[int, int] = {}
+        self._logits: list[Tensor] = []
+        self._rows: list[tuple[Scored, int]] = []  # of each of them, with its first column
+
+    def given(self, tensor: Any, tags: Iterable[str]) -> None:
+        """A tensor that the audit gives to the program."""
+        if self.live and isinstance(tensor, Tensor):
+            self._note("", tensor, [], tags)
+
+    def scored(self, logits: Any, tags: Iterable[str], rows: Scored | None) -> None:
+        """The logits of a forward pass."""
+        if self.live and isinstance(logits, Tensor) and rows is not None:
+            if logits.requires_grad:
+                self._logits.append(logits)
+                self._rows.append((rows, len(rows.rows[0]) - logits.shape[1]))
+            self._note("", logits, [], tags)
+
+    def met(self, func: Any, args: Any, options: Any, result: Any) -> None:
+        """A call of torch's that was made."""
+        if not self.live or len(self._calls) >= _MOST:
+            return
+        if func is torch.Tensor.backward:
+            self._losses.append(self._makers.get(id(args[0]), -1))
+            return
+        read = list(tensors_in((args, options)))
+        made = args[0] if func is torch.Tensor.__setitem__ else result
+        for tensor in tensors_in(made):
+            self._note(getattr(func, "__name__", ""), tensor, read, ())
+
+    def _note(self, name: str, tensor: Tensor, read: list[Tensor], tags: Iterable[str]) -> None:
+        plain = tensor.detach()
+        before = all(bool(torch.isfinite(each).all()) for each in read if each is not tensor)
+        call = Call(
+            name,
+            *user_place(),
+            inputs=[self._makers.get(id(each), -1) for each in read],
+            graded=[each.requires_grad for each in read],
+            sizes=[each.numel() for each in read],
+            tags=list(tags),
+            differentiable=tensor.requires_grad,
+            floating=tensor.is_floating_point(),
+            logical=tensor.dtype == torch.bool,
+            size=tensor.numel(),
+            finite=not before or bool(torch.isfinite(plain).all()),
+            ones=bool((plain == 1).all()),
+            mark=zlib.crc32(plain.numpy().tobytes()),
+            reach=self._reach(tensor) if tensor.requires_grad and self._logits else [],
+        )
+        self._kept.append(tensor)
+        self._makers[id(tensor)] = len(self._calls)
+        self._calls.append(call)
+
+    def _reach(self, tensor: Tensor) -> list[Any]:
+        """Pass, row and column of all the logits that move a tensor."""
+        generator = torch.Generator().manual_seed(0)
+        weights = 1.0 + torch.rand(tensor.shape, generator=generator, dtype=tensor.dtype)
+        slopes: Sequence[Tensor | None] = ()
+        with suppress(RuntimeError):  # its graph may be freed
+            slopes = torch.autograd.grad(
+                tensor, self._logits, weights, retain_graph=True, allow_unused=True
+            )
+        return [
+            (number, row, column)
+            for number, slope in enumerate(slopes)
+            if slope is not None
+            for row, column in slope.abs().sum(-1).nonzero().tolist()
+        ]
+
+    def listed(self, given: list[Tokens]) -> dict[str, Any]:
+        """What was recorded.
+
+        Args:
+            given: The answers of the program's rows.
+        """
+        for call in self._calls:
+            call.reach = [self._token(given, each) for each in call.reach]
+        return {"calls": [asdict(call) for call in self._calls], "losses": self._losses}
+
+    def _token(self, given: list[Tokens], place: tuple[int, int, int]) -> Any:
+        number, row, column = place
+        scored, first = self._rows[number]
+        tokens = scored.rows[row]
+        _, answer, start = parsed(tokens, len(tokens))
+        if not scored.places:
+            return (-1 - row - 1000 * number, first + column + 1 - start, len(answer))
+        sampled = scored.places[row]
+        return (sampled, first + column + 1 - start, len(given[sampled]))
+
+
+def operations_of(recorded: dict[str, Any], turned: dict[str, Any]) -> tuple[Operation, ...]:
+    """The operations that lead to a loss, in their order.
+
+    Args:
+        recorded: By one branch.
+        turned: By another one, with rewards of the other sign.
+    """
+    calls = [Call(**call) for call in recorded["calls"]]
+    reach = [frozenset(map(tuple, call.reach)) for call in calls]
+    tags = _tags(calls, [Call(**call) for call in turned["calls"]])
+    losses = [number for number in recorded["losses"] if number >= 0]
+    leading = sorted(_above(calls, losses))
+    lost = _lost(calls, reach, leading, frozenset().union(*(reach[n] for n in losses)))
+    found = []
+    for number in leading:
+        call = calls[number]
+        if not call.name or not call.file:
+            continue
+        read = [tags[i] if i >= 0 else frozenset[str]() for i in call.inputs]
+        graded, sizes = list(call.graded), list(call.sizes)
+        if "rewards" in tags[number] and not any(each & _REWARDED for each in read):
+            read, graded, sizes = [*read, _REWARDED], [*graded, False], [*sizes, 1]
+        found.append(
+            Operation(
+                call.name,
+                (call.file, call.line),
+                read=tuple(read),
+                graded=tuple(graded),
+                sizes=tuple(sizes),
+                made=tags[number],
+                differentiable=call.differentiable,
+                floating=call.floating,
+                size=call.size,
+                finite=call.finite,
+                ones=call.ones,
+                reach=_parts(reach[number]),
+                lost=frozenset(lost.get(number, ())),
+                positions=len(reach[number]),
+            )
+        )
+    return tuple(found)
+
+
+def _tags(calls: list[Call], turned: list[Call]) -> list[frozenset[str]]:
+    """What each result was made of."""
+    tags: list[frozenset[str]] = []
+    together = True  # as long as both branches do the same
+    for number, call in enumerate(calls):
+        other = turned[number] if number < len(turned) else None
+        together = together and other is not None and other.line == call.line
+        moved = together and other is not None and other.mark != call.mark
+        own = frozenset(call.tags) | (_REWARDED if moved else frozenset())
+        tags.append(own.union(*(tags[i] for i in call.inputs if i >= 0)))
+    return tags
+
+
+def _above(calls: list[Call], ends: Iterable[int]) -> set[int]:
+    """The operations that some results were made by, and these themselves."""
+    waiting, found = list(ends), set[int]()
+    while waiting:
+        number = waiting.pop()
+        if number >= 0 and number not in found:
+            found.add(number)
+            waiting += calls[number].inputs
+    return found
+
+
+def _lost(
+    calls: list[Call], reach: list[frozenset[Any]], leading: list[int], kept: frozenset[Any]
+) -> dict[int, set[str]]:
+    """Which operations lose an answer's first or last token for the loss, and not the others.
+
+    Where it is multiplied by 0, or selected, it is lost where this was decided.
+    """
+    lost: dict[int, set[str]] = {}
+    for number in leading:
+        inputs, own = [i for i in calls[number].inputs if i >= 0], reach[number]
+        gone = frozenset().union(*(reach[i] for i in inputs)) - own - kept
+        ends = {
+            "first" if t == 0 else "last"
+            for row, t, length in gone
+            if t in (0, length - 1) and any((row, s, length) in own for s in range(length))
+        }
+        if ends:
+            others = _above(calls, (i for i in inputs if not reach[i]))
+            decided = (i for i in others if calls[i].logical)
+            lost.setdefault(max(decided, default=number), set()).update(ends)
+    return lost
+
+
+def _parts(reach: frozenset[Any]) -> frozenset[str]:
+    """Where the tokens are, beside in the answers."""
+    padding = any(t >= length for _, t, length in reach)
+    prompt = any(t < 0 for _, t, _ in reach)
+    return frozenset(["padding"] * padding + ["prompt"] * prompt)
