@@ -99,8 +99,11 @@ OPTIONS = (
     Option("dr_grpo, none, 2 micro-batches", "GRPO", f"{DR}, gradient_accumulation_steps=2", "The divisor is a constant: accumulation changes nothing."),
     Option("dapo, none, 2 micro-batches", "GRPO", f'loss_type="dapo", {NONE}, gradient_accumulation_steps=2', "The divisor is the whole batch's: accumulation changes nothing."),
     Option("dapo, none, 2 steps per generation", "GRPO", f'loss_type="dapo", {NONE}, steps_per_generation=2, gradient_accumulation_steps=1', "Two updates of half the answers each; the divisor is half the tokens of both."),
-    Option("RLOO, num_iterations 2", "RLOO", "beta=0.0, num_iterations=2", "The second update of the same answers has the ratio of whole answers: the gradient of the later policy, exactly, until the ratio is clipped."),
-    Option("dr_grpo, none, num_iterations 2", "GRPO", f"{DR}, num_iterations=2", "In the second update each token has its own ratio: what the tokens before it have become is not weighed. The bias grows with the distance."),
+    Option("RLOO, num_iterations 2", "RLOO", "beta=0.0, num_iterations=2", "The second update of the same answers has the ratio of whole answers: the gradient of the later policy, exactly, but for clipping."),
+    Option("RLOO, num_iterations 2, epsilon 100", "RLOO", "beta=0.0, num_iterations=2, epsilon=100.0", "The same with a bound that no ratio reaches: exact, as the first update is."),
+    Option("dr_grpo, none, num_iterations 2", "GRPO", f"{DR}, num_iterations=2", "In the second update each token has its own ratio: what the tokens before it have become is not weighed. Far ones are clipped. Both biases grow with the distance."),
+    Option("dr_grpo, none, num_iterations 2, epsilon 100", "GRPO", f"{DR}, num_iterations=2, epsilon=100.0", "The ratio of each token alone, without clipping."),
+    Option("dr_grpo, none, num_iterations 2, delta 1.5", "GRPO", f"{DR}, num_iterations=2, delta=1.5", "A ratio above `delta` teaches nothing where the advantage is negative either (two-sided clipping)."),
     Option("grpo, sequence (GSPO), none, num_iterations 2", "GRPO", f'loss_type="grpo", importance_sampling_level="sequence", {NONE}, num_iterations=2', "In the second update all tokens of an answer have the geometric mean of its ratios, which is closer to 1 than their product."),
     Option("two rewards, normalize_then_sum", "GRPO", f'loss_type="dr_grpo", {NONE}, multi_objective_aggregation="normalize_then_sum"', "Each reward is divided by its own deviation in the group before they are added: a sum of two whitened advantages, for which the audit has no name.", "[reward, lambda completions, **columns: [0.0] * len(completions)]"),
 )  # fmt: skip
@@ -192,10 +195,11 @@ def page(rows: Sequence[dict[str, Any]], releases: Sequence[str]) -> str:
     lines += [
         "",
         "The factor of `reward` beside a bias is the best multiple of ∇E[R], and not a part of its "
-        "own. Clipping plays no part: on policy every ratio is 1, and in a second update the policy is "
-        "so little later (log π of a token differs by up to 0.06) that no ratio reaches a bound; how "
-        "often a bound is reached is the program's, not the loss's. Two micro-batches are one group "
-        "each. Not shown here: several processes, and what vLLM's other probabilities do.",
+        "own. The bias of the first table is that of the first update, where every ratio is 1 and nothing "
+        "is clipped. In a second one the policy has moved "
+        "so far that the ratio passes the bounds on some answers and not on others; how many these "
+        "are is the probe's, and so is the size of that bias. Two micro-batches are one group each. "
+        "Not shown here: several processes, and what vLLM's other probabilities do.",
         "",
         *releases,
         "Made by `python -m benchmarks.trl_options`.",

@@ -342,15 +342,25 @@ def test_what_a_loop_samples_and_does_not_train_on_is_left_out(
     assert report.residual < 1e-12
 
 
+CLIPPED = TWICE.replace(
+    "(ratio * advantages[one, None] *",
+    "(torch.min(ratio * advantages[one, None], ratio.clamp(0.8, 1.2) * advantages[one, None]) *",
+)
+
+
 @pytest.mark.parametrize(
-    ("old", "verdict", "named"),
-    [("old[one]", "convention", {"token-ratio"}), ("new.detach()", "biased", set())],
+    ("program", "old", "verdict", "named"),
+    [
+        (TWICE, "old[one]", "convention", {"token-ratio"}),
+        (CLIPPED, "old[one]", "convention", {"token-ratio", "clipped"}),
+        (TWICE, "new.detach()", "biased", set()),
+    ],
 )
 def test_answers_that_are_trained_on_twice_meet_a_later_policy(
-    old: str, verdict: str, named: set[str], tmp_path: Path
+    program: str, old: str, verdict: str, named: set[str], tmp_path: Path
 ) -> None:
     """The second time a ratio of the policy and itself corrects nothing."""
-    report = audited(tmp_path, TWICE.replace("{old}", old))
+    report = audited(tmp_path, program.replace("{old}", old))
     assert (report.updates, report.verdict) == (2, verdict), report.summary
     assert biasing(report) == named
     assert [finding.rule for finding in report.findings] == (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,11 @@ pytest.importorskip("trl")
 from eligibility.audit import scripts
 from eligibility.audit.language.directions import decompose
 from eligibility.audit.language.measurement import true_directions
+from eligibility.audit.reporting.report import AuditReport
 from eligibility.audit.trainers.child import train_once
 from eligibility.audit.trainers.observed import observed_from
 from eligibility.audit.trainers.record import Record
+from eligibility.audit.trainers.verdict import report_of
 
 SCRIPT = """
 from datasets import load_dataset
@@ -44,9 +47,11 @@ def trained(folder: Path, kind: str, options: str) -> Record:
     return record
 
 
-def coefficients(record: Record, *names: str) -> tuple[dict[str, float], float]:
+def coefficients(
+    record: Record, *names: str, again: bool = False
+) -> tuple[dict[str, float], float]:
     """Of the named directions in the expected gradient, and what they leave."""
-    observed = observed_from(record, record.temperature)
+    observed = observed_from(record, record.temperature, again)
     true = true_directions(observed.outcomes)
     expected = torch.tensor(observed.expected(observed.ascent)[::2]).flatten()
     named = {name: torch.tensor(true[name][::2]).flatten() for name in names}
@@ -83,32 +88,72 @@ def test_rloo_has_the_divergence_of_whole_answers_in_its_reward(tmp_path: Path) 
     assert found == pytest.approx({"reward": 1.0, "kl-reverse": -0.5}, rel=10 * SINGLE)
 
 
+# The second update of a batch. A ratio's bound of 100 is never reached.
+EXACT = 'loss_type="dr_grpo", scale_rewards="none", num_iterations=2'
+
+
+@pytest.mark.parametrize(("epsilon", "gate"), [(0.2, {"clipped"}), (100.0, set())])
 def test_the_second_update_of_each_batch_has_the_ratio_to_the_policy_that_drew(
-    tmp_path: Path,
+    epsilon: float, gate: set[str], tmp_path: Path
 ) -> None:
     """dr_grpo: the first is exact; in the second each token has its own ratio, which is a bias."""
-    script = tmp_path / "twice.py"
-    options = 'loss_type="dr_grpo", scale_rewards="none", num_iterations=2'
-    script.write_text(SCRIPT.format(kind="GRPO", options=options), encoding="utf-8")
-    report = scripts.audit_script(script)
+    report, said = second_update(tmp_path, "GRPO", f"{EXACT}, epsilon={epsilon}")
     assert report.verdict == "convention"
     assert report.summary.startswith("in the second update, ")
     assert report.updates == 2
     assert report.residual < SINGLE  # of the first
     biases = {c.name: c.bias for c in report.conventions}
-    assert biases.keys() == {"centred", "constant-scale", "token-ratio"}
-    assert biases["token-ratio"] > 1e-3
-    assert any("times the token-ratio" in note for note in report.notes)
+    assert biases.keys() == {"centred", "constant-scale", "token-ratio"} | gate
+    assert all(biases[name] > 1e-3 for name in {"token-ratio"} | gate)
+    assert "times the token-ratio" in said
+    bounds = re.findall(r"a bound between ([\d.]+) and ([\d.]+)", said)
+    assert len(bounds) == 2 * len(gate)
+    for (low, high), bound in zip(bounds, (0.8, 1.2), strict=False):
+        assert float(low) <= bound <= float(high)
 
 
-def test_rloos_second_update_is_exact_as_the_first(tmp_path: Path) -> None:
+def test_rloos_second_update_is_exact_as_the_first_where_nothing_is_clipped(
+    tmp_path: Path,
+) -> None:
     """It has the ratio of whole answers, which turns one expectation into the other."""
-    script = tmp_path / "twice.py"
-    options = "beta=0.0, num_iterations=2"
-    script.write_text(SCRIPT.format(kind="RLOO", options=options), encoding="utf-8")
-    report = scripts.audit_script(script)
+    options = "beta=0.0, num_iterations=2, epsilon=100.0"
+    report, said = second_update(tmp_path, "RLOO", options)
     assert (report.verdict, report.updates) == ("unbiased", 2), report.summary
-    assert any("times the sequence-ratio" in note for note in report.notes)
+    assert "times the sequence-ratio" in said
+    assert "clipped where" not in said
+
+
+def test_the_bias_of_clipping_is_the_whole_bias_of_rloos_second_update(tmp_path: Path) -> None:
+    record = trained(tmp_path, "RLOO", "beta=0.0, num_iterations=2")
+    _, residual = coefficients(record, "reward", again=True)
+    report = report_of(record, "grpo.py")
+    biases = {c.name: c.bias for c in report.conventions if c.bias}
+    assert biases == {"clipped": pytest.approx(residual, rel=10 * SINGLE)}
+    assert residual > 0.01
+
+
+@pytest.mark.parametrize(
+    ("options", "convention", "bound"),
+    [
+        ("delta=1.5", "token-ratio", "where the advantage is negative, above a bound between"),
+        ("beta=0.5", "kl-per-token", "above a bound between"),
+    ],
+)
+def test_a_bound_from_both_sides_and_a_divergence_beside_it_are_told_apart(
+    options: str, convention: str, bound: str, tmp_path: Path
+) -> None:
+    report, said = second_update(tmp_path, "GRPO", f"{EXACT}, {options}")
+    named = {c.name for c in report.conventions if c.bias}
+    assert {"token-ratio", "clipped", convention} == named
+    assert bound in said
+
+
+def second_update(folder: Path, kind: str, options: str) -> tuple[AuditReport, str]:
+    """The report of a script, and what it says of the second update."""
+    script = folder / "twice.py"
+    script.write_text(SCRIPT.format(kind=kind, options=options), encoding="utf-8")
+    report = scripts.audit_script(script)
+    return report, next(note for note in report.notes if note.startswith("second update"))
 
 
 def test_the_recipe_is_acquitted_as_trls_own_trainer_is(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from eligibility.audit.arrays import Array
 from eligibility.audit.language.behaviour import Behaviour
 from eligibility.audit.language.gates import Weighting, read_weighting
-from eligibility.audit.language.laws import SCORED
+from eligibility.audit.language.laws import RATIOS, SCORED, TokenLaw
 from eligibility.audit.language.measurement import Observed
 from eligibility.audit.language.outcomes import Outcomes
 from eligibility.audit.language.reading import EXACT, EXACT_IN_SINGLE, Reading, project
@@ -57,7 +57,7 @@ def weighed(drawn: Observed, plain: Observed, reading: Reading) -> tuple[Reading
 
     Args:
         drawn: The gradients where the answers come from the behaviour.
-        plain: Of the same answers, on policy.
+        plain: Of the same answers, on policy; it may be another policy that is scored there.
         reading: What the rewards do to the weights on policy.
 
     Returns:
@@ -83,6 +83,25 @@ def _split(drawn: Observed, plain: Observed, exact: float) -> Iterator[tuple[Arr
     yield plain.odd, plain.even
     yield plain.odd, plain.even * ratio
     yield plain.ascent, none
+    yield from ((plain.odd, _beside_clipped(drawn, plain, ratio)) for ratio in RATIOS.values())
+
+
+def _beside_clipped(drawn: Observed, plain: Observed, law: TokenLaw) -> Array:
+    """What no reward has a part in, where the scored policy is another one than on policy.
+
+    A ratio that is clipped for one sign of the advantage leaves a half of its weight in the odd
+    part of the gradients, and puts the other half into the even one.
+    """
+    before = sample_of(replace(drawn, logits=plain.logits), plain.odd, None, negated=True)
+    after = sample_of(drawn, drawn.odd, None, negated=True)
+    on_policy, measured = (project(each, each.scores)[0] for each in (before, after))
+    ratio = law(after)
+    whole = ratio * on_policy
+    halved = np.abs(measured - whole / 2) < np.abs(whole) / 4
+    pushes_on = np.where(on_policy * (ratio - 1) > 0, 1.0, -1.0)
+    other = drawn.even.copy()
+    other[drawn.probability > 0] += (halved * pushes_on * measured)[..., None] * after.scores
+    return other
 
 
 def _law(

@@ -256,8 +256,9 @@ class StateWeights:
             by_state[state] += table[row, t, 0]
         explained = by_state @ self._slopes
         size = float(gradient.norm())
-        if size < _NOTHING:
-            return torch.zeros_like(table), 0.0
+        if size < _NOTHING:  # it is multiplied by 0, or what rows have at a state cancels there
+            cancels = float(explained.norm()) < _NOTHING
+            return (table if cancels else torch.zeros_like(table)), 0.0
         squared = float(explained @ explained)
         scale = float(gradient @ explained) / squared if squared else 0.0
         left = float((gradient - scale * explained).norm()) / size

@@ -59,7 +59,7 @@ class Record:
         micro_batches: Into how many an update is split.
         parameters: Trained numbers.
         steps: Optimizer steps on each group of answers, each time that it is trained on.
-        drift: By how much log π(token) differs when it trains on them again; 0 if it does not.
+        drift: By how much log π(token) may differ when it trains on them again; 0: it does not.
         seconds: Of the training.
         operations: What the loss of a program's own loop does, with rewards of both signs.
         notes: What was set aside.

@@ -87,7 +87,8 @@ def set_aside(settings: Any, record: Record) -> None:
 
 
 _LEAST_BETA = 0.05  # below it single precision leaves too few digits of the term
-_FARTHEST = 0.2  # log of an answer's ratio
+_PAST = 5.0  # a later policy's log π(token) differs by up to that many times a ratio's bound
+_FARTHEST = 2.5  # but by no more: a wider bound is never reached
 _OWN_DEFAULT = {"fsdp", "parallelism_config"}
 
 
@@ -134,16 +135,13 @@ def _make_small(settings: Any, record: Record) -> None:
 
 
 def _drift(settings: Any) -> float:
-    """How far a later policy may be: so that the ratio of no answer is clipped.
-
-    What clipping does depends on how far a program's policy has moved; its ratios do not.
-    """
+    """How far a later policy may be: so that the ratio passes each bound on some answers only."""
     low = getattr(settings, "epsilon", None) or 0.2
     high = getattr(settings, "epsilon_high", None) or low
-    bounds = [-math.log1p(-min(low, 0.9)), math.log1p(high)]
+    bounds = [math.log1p(high), -math.log1p(-low) if low < 1 else 0.0]
     if (delta := getattr(settings, "delta", None)) is not None and delta > 1:
         bounds.append(math.log(delta))
-    return min(*bounds, _FARTHEST) / LENGTH
+    return min(_PAST * max(bounds), _FARTHEST)
 
 
 def _steps_per_generation(settings: Any) -> int:

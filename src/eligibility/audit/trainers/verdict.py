@@ -6,10 +6,13 @@ import ast
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 from eligibility.audit.faults import FAULTS
 from eligibility.audit.language.behaviour import Behaviour
 from eligibility.audit.language.facts import Facts, facts_of
 from eligibility.audit.language.judgement import judge
+from eligibility.audit.language.measurement import Observed
 from eligibility.audit.language.places import Operation, Place, place_of
 from eligibility.audit.reporting.report import AuditReport, Finding
 from eligibility.audit.trainers.observed import observed_from
@@ -30,7 +33,7 @@ def report_of(record: Record, program: str) -> AuditReport:
     report = judge(facts, program, place)
     if record.drift and len(record.gradients_again) == len(record.gradients):
         again = judge(_facts_at(record, temperature, again=True), program, place)
-        report = _with_second(report, again, record.drift)
+        report = _with_second(report, again, _distance(record))
     notes = (*_described(record), *report.notes, *record.notes)
     findings = report.findings
     if record.prompt_share > _SINGLE:
@@ -44,7 +47,7 @@ def report_of(record: Record, program: str) -> AuditReport:
     )
 
 
-def _with_second(first: AuditReport, again: AuditReport, drift: float) -> AuditReport:
+def _with_second(first: AuditReport, again: AuditReport, distance: float) -> AuditReport:
     """The report of both updates: of the first, and what only the second one shows.
 
     One that no name explains, of a loss whose first update has one, is told and not judged.
@@ -61,8 +64,8 @@ def _with_second(first: AuditReport, again: AuditReport, drift: float) -> AuditR
     verdict = "convention" if first.verdict == "unbiased" and any(c.bias for c in others) else ""
     read = again.rule or "a weight that no composition of the known laws gives"
     note = (
-        f"second update, by a policy whose log π(token) differs by up to {drift:.2g} (so little "
-        f"that nothing is clipped; a bias of the ratio grows with it): {read}"
+        f"second update, by a policy whose log π(token) differs by up to {distance:.2g} (farther "
+        f"away, ratios have more bias and more of them are clipped): {read}"
     )
     base = again if worse else first
     return replace(
@@ -78,6 +81,15 @@ def _with_second(first: AuditReport, again: AuditReport, drift: float) -> AuditR
     )
 
 
+def _distance(record: Record) -> float:
+    """By how much log π(token) of a later policy differs at most."""
+    pairs = [
+        torch.tensor([now.logits, later.logits], dtype=torch.float64) / record.temperature
+        for now, later in zip(record.policies, record.later, strict=True)
+    ]
+    return max(float(pair.log_softmax(-1).diff(dim=0).abs().max()) for pair in pairs)
+
+
 def _facts(record: Record) -> tuple[Facts, float]:
     """The facts of the policy at the configured temperature; or at 1, if only that is scored."""
     facts, temperature = _facts_at(record, record.temperature), record.temperature
@@ -88,6 +100,20 @@ def _facts(record: Record) -> tuple[Facts, float]:
 
 
 def _facts_at(record: Record, temperature: float, again: bool = False) -> Facts:
+    observed = _observed(record, temperature, again)
+    before = _observed(record, temperature) if again else None  # the same answers, at ratios of 1
+    rows = record.group * record.prompts
+    slices = rows // record.micro_batches if record.micro_batches > 1 else None
+    facts = facts_of(observed, slices, before)
+    return replace(
+        facts,
+        reference_in_value=bool(record.kl_coefficient and record.policies[0].reference),
+        reference_in_gradient=facts.regularised,
+        operations=operations_of(*record.operations) if record.operations else (),
+    )
+
+
+def _observed(record: Record, temperature: float, again: bool = False) -> Observed:
     observed = observed_from(record, temperature, again)
     worlds = observed.outcomes.worlds
     sampled = worlds[0].old_logits if again else worlds[0].logits
@@ -98,14 +124,7 @@ def _facts_at(record: Record, temperature: float, again: bool = False) -> Facts:
         named = Behaviour(worlds[0].behaviour.source, top_p=0.5)
         marked = tuple(replace(world, behaviour=named) for world in worlds)
         observed = replace(observed, outcomes=replace(observed.outcomes, worlds=marked))
-    rows = record.group * record.prompts
-    facts = facts_of(observed, rows // record.micro_batches if record.micro_batches > 1 else None)
-    return replace(
-        facts,
-        reference_in_value=bool(record.kl_coefficient and record.policies[0].reference),
-        reference_in_gradient=facts.regularised,
-        operations=operations_of(*record.operations) if record.operations else (),
-    )
+    return observed
 
 
 def _described(record: Record) -> tuple[str, ...]:
