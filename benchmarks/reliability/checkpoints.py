@@ -92,7 +92,7 @@ def _load(path: Path) -> str:
         model.play(1)
     except EligibilityError as error:
         return f"loaded, and then {error!s:.200}"
-    except BaseException as error:  # as above
+    except BaseException as error:  # whatever a forged file raises is the finding
         return f"loaded, and then {type(error).__name__}: {error!s:.200}"
     return "played"
 
@@ -239,7 +239,7 @@ def _folders(folder: Path, model: Any) -> Row:
             outcomes.append("")
         except EligibilityError as error:
             outcomes.append(f"said {error!s:.200}" if "\n" in str(error) else "")
-        except BaseException as error:  # as above
+        except BaseException as error:  # whatever a forged file raises is the finding
             outcomes.append(f"{name} {text[:60]}: {type(error).__name__}: {error!s:.200}")
         if (folder / _IMPORTED).exists():
             outcomes[-1] = "the stranger's module was imported"

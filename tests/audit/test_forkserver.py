@@ -104,3 +104,30 @@ def _exists(pid: int) -> bool:
 def test_a_module_that_cannot_be_loaded_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(WorkerError, match=r"an early end \(ModuleNotFoundError.*no_such_worker"):
         start_worker("no_such_worker", tmp_path)
+
+
+def test_an_interrupted_start_leaves_nothing_to_the_next_one(
+    tmp_path: Path, module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent = told(module, tmp_path, "first")[0]
+    server = forkserver._server
+    assert server is not None
+    descriptors = len(os.listdir("/proc/self/fd"))
+
+    class Interrupted:
+        def __init__(self, link: object) -> None:
+            self.link = link
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self.link, name)
+
+        def recv(self, size: int) -> bytes:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(server, "_link", Interrupted(server._link))
+    with pytest.raises(KeyboardInterrupt):
+        start_worker(module, tmp_path)
+    assert len(os.listdir("/proc/self/fd")) == descriptors - 1  # the link itself is closed
+    again = told(module, tmp_path, "second")
+    assert again[0] != parent
+    assert again[1] == ["prepare", "second"]

@@ -157,7 +157,7 @@ CASES: dict[str, tuple[str, Callable[[Source, int], int]]] = {
     "flags merged for the loop": (NOT_MERGED, ended),
     "flags merged for the loop under another name": (RENAMED, ended),
     "kept on a condition": (KEPT, lambda source, line: source_patterns.kept_choice_line(source)),
-    "made anew": ("batch = []", lambda source, line: source_patterns.kept_choice_line(source)),
+    "replaced": ("batch = []", lambda source, line: source_patterns.kept_choice_line(source)),
     "chosen where it is returned": (CHOSEN, lambda source, line: action_line(source)),
     "stacked scores": (STACKED, scored_line),
 }

@@ -21,7 +21,6 @@ from eligibility.audit.judgement.matching import Match, find_match
 from eligibility.audit.judgement.measured import Measured
 from eligibility.audit.judgement.timeline import timeline
 
-_LONG = 200  # decisions of a batch beyond which this is not tried
 _NONE = 1e-6  # relative size of a constant that is none
 
 
@@ -33,7 +32,7 @@ def with_end_reward(
     A constant replaces a reward only where that reward, by the ``measured`` credit, moves nothing;
     one that is added needs a composition without a fault, so that it does not stand for another.
     """
-    if evidence.present.shape[1] > _LONG or measured.kind != "linear":
+    if evidence.long or measured.kind != "linear":
         return None
     added = not _dropped(measured)
     for ended in _endings(evidence):

@@ -18,6 +18,9 @@ from eligibility.audit.running.slopes import Slope, key_of
 from eligibility.audit.running.survey import RAN, Survey, policy_tensors
 from eligibility.audit.trace import Draw, Step, Trace
 
+# Decisions of a batch beyond which a fit takes a millisecond and more, so that fewer are tried.
+LONG_BATCH = 200
+
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
@@ -67,6 +70,11 @@ class Evidence:
     def paths(self) -> int:
         """P."""
         return len(self.probability)
+
+    @property
+    def long(self) -> bool:
+        """Whether only the likeliest rules are tried."""
+        return self.present.shape[1] > LONG_BATCH
 
     @property
     def identifiable(self) -> bool:

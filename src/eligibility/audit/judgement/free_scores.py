@@ -22,7 +22,6 @@ from eligibility.audit.running.sampling_calls import executed_draws, executing_c
 from eligibility.audit.running.survey import RAN, Survey, has_critic
 
 _AGREES = 1e-3  # shares up to which a factor is that of a rule; programs add small numbers to logs
-_LONG = 200  # decisions of a batch beyond which this is not tried
 _PROBABILITY = Scoring(
     "probability-not-log-probability",
     "each eligibility comes with the probability of its action as a factor",
@@ -54,7 +53,7 @@ def what_is_scored(
     survey: Survey, evidence: Evidence, line: Timeline, constants: Constants, tolerance: float
 ) -> Scoring | None:
     """What is scored in place of the actions' log-probabilities, where their credit is right."""
-    if evidence.present.shape[1] > _LONG:
+    if evidence.long:
         return None
     volumes = _volumes(survey, evidence)
     if volumes is not None:

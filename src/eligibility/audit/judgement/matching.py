@@ -40,7 +40,6 @@ _Accept = Callable[["Match", Timeline], bool]
 # Number of paths that a composition must explain before all are tried; fewer if they are long.
 _SAMPLE, _SAMPLED_STEPS = 16, 1000
 _LARGER_SAMPLE = 64  # where only directions are compared, which tells less
-_LONG = 200  # decisions of a batch beyond which each composition takes a millisecond
 _SPARE = 4  # weights that the values of a critic must explain beyond their own number
 _MORE_EQUATIONS = 2  # directions of the gradients beyond what is unknown: the rule is no accident
 _SAME_DIRECTION = 1e-6  # relative size below which a direction is rounding
@@ -93,7 +92,7 @@ def find_match(
             optimizer, or of one that an optimizer has "trained".
     """
     parts = [(use, evidence.restricted(mask)) for use, mask in uses(evidence)]
-    long = evidence.present.shape[1] > _LONG
+    long = evidence.long
     values: tuple[_Search, ...] = () if critic == "no" else (_with_baseline, _with_own_return)
     if critic == "trained":
         told = constants.told
@@ -223,7 +222,7 @@ def _involved(form: Candidate | Advantage) -> int:
 
 
 def _plain(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
-    parts = 2 if line.present.shape[1] > _LONG else 3  # there each takes a millisecond
+    parts = 2 if line.long else 3
     return candidates(line, constants.discounts, parts, constants.told)
 
 

@@ -19,7 +19,6 @@ from eligibility.audit.judgement.critic import Advantage
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.timeline import Timeline
 
-_LONG = 200  # decisions of a batch beyond which this is not tried
 _Move = Callable[[Timeline, Array, float], Array]
 _MOVES: tuple[tuple[str, _Move], ...] = (
     ("shifted-rewards", lambda line, values, g: line.shifted(values, 1)),
@@ -35,7 +34,7 @@ def moved_returns(
     evidence: Evidence, line: Timeline, constants: Constants, tolerance: float
 ) -> str:
     """The rule of the first such program that explains every path; empty if there is none."""
-    if evidence.present.shape[1] > _LONG:
+    if evidence.long:
         return ""
     target = evidence.ascent.ravel()
     pairs = [(g, decay) for g in constants.discounts for decay in constants.decays_at(g)]

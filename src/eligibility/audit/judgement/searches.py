@@ -19,13 +19,12 @@ from eligibility.audit.judgement.critic import (
 from eligibility.audit.judgement.timeline import Timeline
 
 Decays = Callable[[float], Sequence[float]]  # the λ that may go with a γ
-_LONG = 200  # decisions of a batch beyond which a fit takes long
 _OVER_SPREAD = ("whitened", "whitened-biased", "scaled", "scaled-biased", "scaled-late")
 
 
 def _forms(line: Timeline, discounts: Sequence[float], told: Told | None) -> Iterator[Candidate]:
     """Compositions that a critic's values may enter; of long batches only those without a fault."""
-    long = line.present.shape[1] > _LONG
+    long = line.long
     for form in candidates(line, discounts, parts=2, told=told):
         if not long or not form.faults:
             yield form
@@ -70,7 +69,7 @@ def whitened(
     told: Told | None,
 ) -> Iterator[Advantage]:
     """Advantages over their own standard deviation: weights that are not affine in the values."""
-    if line.present.shape[1] > _LONG:
+    if line.long:
         return
     for form in _forms(line, discounts, told):
         plain = not form.credit.rule and not form.coupling and form.scope == "batch"

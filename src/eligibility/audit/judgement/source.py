@@ -113,11 +113,11 @@ class Source:
         return any(mentioned_names(statement) & set(words) for statement in statements)
 
     def kept_list_line(self, parts: Sequence[str] = ("",)) -> int:
-        """Where a list grows that nothing empties or makes anew; 0 if there is none.
+        """Where a list grows that nothing empties or replaces; 0 if there is none.
 
         What is assigned once, at the top, when an object is made or before the loop of a
-        generator, is not made anew. Of lists of an object that is assigned again and again: where
-        that is.
+        generator, counts as never replaced. For lists of an object that is assigned repeatedly, the
+        line of that assignment.
 
         Args:
             parts: One of them is part of a name in the statement.

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from eligibility.audit.arrays import Array, Booleans, Integers
-from eligibility.audit.judgement.evidence import Evidence
+from eligibility.audit.judgement.evidence import LONG_BATCH, Evidence
 
 _NONE = -1  # no such decision
 
@@ -56,6 +56,11 @@ class Timeline:
     length: Integers
     steps: Integers
     episodes: Integers
+
+    @property
+    def long(self) -> bool:
+        """Whether only the likeliest rules are tried."""
+        return self.present.shape[1] > LONG_BATCH
 
     @property
     def last_of_batch(self) -> Booleans:

@@ -113,18 +113,19 @@ class _Server:
         request = {"environment": _environment(str(scratch)), "folder": os.getcwd()}
         pipes = [os.pipe() for _ in range(3)]
         theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
+        ours = [pipes[0][1], pipes[1][0], pipes[2][0]]
         answer = b""
-        with suppress(OSError):
-            socket.send_fds(self._link, [json.dumps(request).encode() + b"\n"], theirs)
-            answer = self._link.recv(32)
-        for descriptor in theirs:
-            os.close(descriptor)
-        worker = Worker(int(answer or 0), (pipes[0][1], pipes[1][0], pipes[2][0]))
+        try:
+            with suppress(OSError):
+                socket.send_fds(self._link, [json.dumps(request).encode() + b"\n"], theirs)
+                answer = self._link.recv(32)
+        finally:
+            for descriptor in theirs if answer else theirs + ours:
+                os.close(descriptor)
         if not answer:
-            worker.close()
             last = self._errors.read_text("utf-8", errors="replace").strip().splitlines()[-1:]
             raise early_end(*last)
-        return worker
+        return Worker(int(answer), ours)
 
     def close(self) -> None:
         """No more workers; those at work go on."""
@@ -154,7 +155,11 @@ def start_worker(module: str, scratch: Path, libraries: tuple[str, ...] = ()) ->
         if _server is not None and not _server.serves(module, libraries):
             close_server()
         _server = _server or _Server(module, libraries)
-        return _server.fork(scratch)
+        try:
+            return _server.fork(scratch)
+        except BaseException:  # an interruption: its answer must not be taken for the next one's
+            close_server()
+            raise
 
 
 def close_server() -> None:
