@@ -31,7 +31,7 @@ from torch import Tensor
 from eligibility.bench import contestants, linear
 from eligibility.bench.machine import describe_machine
 from eligibility.files import write_atomically
-from eligibility.ops import _backend, _cpu, _triton
+from eligibility.ops.backends import cpu, selection, triton
 
 LOGITS = [(256, 4), (4096, 1024), (2048, 32768), (2048, 50257), (4096, 151936)]
 LINEAR = [(2048, 32768, 1024), (8192, 151936, 4096)]
@@ -177,8 +177,8 @@ def main() -> None:
     tables = []
     with ExitStack() as stack:
         if arguments.device == "cpu":
-            stack.enter_context(_triton.interpreted())
-            stack.enter_context(mock.patch.object(_cpu, "serves", return_value=False))
+            stack.enter_context(triton.interpreted())
+            stack.enter_context(mock.patch.object(cpu, "serves", return_value=False))
         for beta in (0.0, 0.01):
             for size in SMALL_LOGITS if arguments.small else LOGITS:
                 tables.append(over_logits(*size, beta, arguments.device, rounds))
@@ -191,7 +191,7 @@ def main() -> None:
         record = {
             "date": datetime.date.today().isoformat(),
             "device": torch.cuda.get_device_name() if arguments.device == "cuda" else "interpreter",
-            "backends": _backend.describe(),
+            "backends": selection.describe(),
             "versions": machine.versions,
             "tables": tables,
         }

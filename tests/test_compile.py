@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from eligibility.ops import _cpu
+from eligibility.ops.backends import cpu
 from tests import compiled
 
 ROOT = Path(__file__).parents[1]
@@ -31,6 +31,6 @@ NATIVE = {*compiled.FUSED, "an action out of range"}
 def test_it_compiles_without_graph_breaks_to_the_same_numbers(
     outcomes: dict[str, str], name: str
 ) -> None:
-    if name in NATIVE and not _cpu.is_built():
+    if name in NATIVE and not cpu.is_built():
         pytest.skip("the native kernel was not built")
     assert outcomes[name] == "", outcomes[name]

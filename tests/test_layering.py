@@ -39,7 +39,7 @@ AUDIT_ORDER = [
 AUDIT_LAYERS = {unit: layer for layer, units in enumerate(AUDIT_ORDER) for unit in units}
 # The only files that may import a heavy or optional package.
 CONFINED = {
-    "triton": ("ops/_triton_",),  # the files of kernels
+    "triton": ("ops/backends/triton",),  # the files of kernels
     "gymnasium": ("spaces/", "train/", "audit/"),
     "torch.distributed": ("ops/_processes.py", "ops/_vocab_shard.py", "train/distributed.py"),
 }

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from eligibility.ops import _backend, _cpu, _plain
+from eligibility.ops.backends import cpu, plain, selection
 
 
 @pytest.fixture(params=["composition", "rows", "native"])
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Runs the test on torch's composed nodes, the row functions in tiny chunks, and the kernel."""
     if request.param == "native":
-        if not _cpu.is_built():
+        if not cpu.is_built():
             pytest.skip("the native kernel was not built")
-        monkeypatch.setattr(_backend, "_SMALL_FOR_NATIVE", 0)
+        monkeypatch.setattr(selection, "_SMALL_FOR_NATIVE", 0)
     else:
-        monkeypatch.setattr(_cpu, "_library", None)
+        monkeypatch.setattr(cpu, "_library", None)
         least = 0 if request.param == "rows" else 1 << 60
-        monkeypatch.setattr(_backend, "_SMALL_FOR_PLAIN", least)
-        monkeypatch.setattr(_plain, "_CHUNK_ELEMENTS", 7)
+        monkeypatch.setattr(selection, "_SMALL_FOR_PLAIN", least)
+        monkeypatch.setattr(plain, "_CHUNK_ELEMENTS", 7)
     return str(request.param)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 import eligibility as el
 from eligibility.errors import InvalidTypeError
-from eligibility.ops import _cpu
+from eligibility.ops.backends import cpu
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,7 +45,7 @@ for function in (el.reinforce_loss, el.reinforce_gradient):
 """
 
 
-@pytest.mark.skipif(not _cpu.is_built(), reason="torch itself reads such memory")
+@pytest.mark.skipif(not cpu.is_built(), reason="torch itself reads such memory")
 def test_memory_that_is_gone_is_refused() -> None:
     result = subprocess.run([sys.executable, "-c", FREED], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr

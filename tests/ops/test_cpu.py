@@ -15,12 +15,12 @@ from torch import Tensor
 import eligibility as el
 from eligibility import ops
 from eligibility.errors import InvalidValueError
-from eligibility.ops import _backend, _cpu, _plain
-from eligibility.ops._row_task import Task
+from eligibility.ops.backends import cpu, plain, selection
+from eligibility.ops.backends.row_task import Task
 
 HAS_COMPILER = shutil.which("g++") is not None
 needs_library = pytest.mark.skipif(
-    not HAS_COMPILER and not _cpu.is_built(), reason="no C++ compiler was there to build it"
+    not HAS_COMPILER and not cpu.is_built(), reason="no C++ compiler was there to build it"
 )
 SIZES = [1, 2, 3, 4, 7, 8, 16, 17, 31, 33, 64, 65, 129, 1000, 4099]
 DTYPES = [torch.float32, torch.bfloat16]
@@ -46,12 +46,12 @@ def in_float64(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The definition, on the very same numbers in float64."""
     logits = logits.double()
-    log_prob, entropy = _plain.row_statistics(logits, action, mask, True)
+    log_prob, entropy = plain.row_statistics(logits, action, mask, True)
     h = None if h is None else h.double()
     return (
         log_prob,
         entropy,
-        _plain.row_gradient(logits, action, mask, entropy, g.double(), h),
+        plain.row_gradient(logits, action, mask, entropy, g.double(), h),
     )
 
 
@@ -63,18 +63,18 @@ def error(result: Tensor, exact: Tensor) -> float:
 def instruction_set(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Runs the test with each instruction set that this processor has."""
     name = str(request.param)
-    if name not in _cpu.INSTRUCTION_SETS:
+    if name not in cpu.INSTRUCTION_SETS:
         pytest.skip(f"this processor has no {name}")
-    index = _cpu.INSTRUCTION_SETS.index(name)
-    monkeypatch.setattr(_cpu, "_instruction_set", lambda _: index)
+    index = cpu.INSTRUCTION_SETS.index(name)
+    monkeypatch.setattr(cpu, "_instruction_set", lambda _: index)
     return name
 
 
 @pytest.mark.skipif(not HAS_COMPILER, reason="no C++ compiler")
 def test_library_was_built_where_a_compiler_is_there() -> None:
-    assert _cpu.is_built()
-    assert _cpu.INSTRUCTION_SETS[0] == "portable"
-    assert _cpu.INSTRUCTION_SETS[-1] in _backend.describe()["cpu"]
+    assert cpu.is_built()
+    assert cpu.INSTRUCTION_SETS[0] == "portable"
+    assert cpu.INSTRUCTION_SETS[-1] in selection.describe()["cpu"]
 
 
 def test_a_library_from_other_sources_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +83,7 @@ def test_a_library_from_other_sources_is_not_called(monkeypatch: pytest.MonkeyPa
         library = SimpleNamespace(FIELDS=known, INSTRUCTION_SETS=("portable",))
         monkeypatch.setattr(ops, "_rows", library, raising=False)
         monkeypatch.setitem(sys.modules, "eligibility.ops._rows", library)
-        spec = importlib.util.spec_from_file_location("another_cpu", _cpu.__file__)
+        spec = importlib.util.spec_from_file_location("another_cpu", cpu.__file__)
         assert spec is not None
         assert spec.loader is not None
         another = importlib.util.module_from_spec(spec)
@@ -103,14 +103,14 @@ def test_error_is_at_most_the_plain_definitions_or_its_own_roundings(
     logits, action, mask, g, h = problem(5, categories, dtype)
     arguments = (logits, action, mask if masked else None, g, h if with_entropy else None)
     exact = in_float64(*arguments)
-    plain = _plain.row_objective(*arguments)
+    defined = plain.row_objective(*arguments)
     out = torch.full_like(logits, torch.nan)  # what is not written shows
-    native = _cpu.row_objective(*arguments, out=out)
+    native = cpu.row_objective(*arguments, out=out)
     # e^d is good to one unit, its coefficient, their product and the sum to half a unit each: less
     # than 3 units of the largest entry, which is granted where plain torch is luckily exact.
     unit = {torch.float32: 2.0**-23, torch.bfloat16: 2.0**-8}
     for index, name in enumerate(("log_prob", "entropy", "gradient")):
-        ours, theirs, truth = native[index], plain[index], exact[index]
+        ours, theirs, truth = native[index], defined[index], exact[index]
         if ours is None or theirs is None:
             assert name == "entropy"
             assert not with_entropy
@@ -126,8 +126,8 @@ def test_is_more_accurate_than_the_plain_definition_on_long_rows(
 ) -> None:
     arguments = problem(20, categories, torch.float32)
     exact = in_float64(*arguments)
-    plain, native = _plain.row_objective(*arguments), _cpu.row_objective(*arguments)
-    for ours, theirs, truth in zip(native, plain, exact, strict=True):
+    defined, native = plain.row_objective(*arguments), cpu.row_objective(*arguments)
+    for ours, theirs, truth in zip(native, defined, exact, strict=True):
         assert ours is not None
         assert theirs is not None
         assert (ours.double() - truth).norm() < (theirs.double() - truth).norm()
@@ -139,13 +139,13 @@ def test_takes_strided_misaligned_and_shared_memory(
     instruction_set: str, dtype: torch.dtype
 ) -> None:
     logits, action, mask, g, h = problem(6, 37, dtype)
-    expected = _cpu.row_objective(logits, action, mask, g, h)
+    expected = cpu.row_objective(logits, action, mask, g, h)
     wide = torch.zeros(6, 41, dtype=dtype)
     wide[:, 3:40] = logits
-    shared = _cpu.row_objective(wide[:, 3:40], action, mask, g, h)
-    turned = _cpu.row_objective(logits.t().contiguous().t(), action, mask, g, h)
+    shared = cpu.row_objective(wide[:, 3:40], action, mask, g, h)
+    turned = cpu.row_objective(logits.t().contiguous().t(), action, mask, g, h)
     memory = logits.clone()
-    in_place = _cpu.row_objective(memory, action, mask, g, h, out=memory)
+    in_place = cpu.row_objective(memory, action, mask, g, h, out=memory)
     for other in (shared, turned):
         for a, b in zip(other, expected, strict=True):
             assert torch.equal(a, b)
@@ -161,16 +161,16 @@ def test_writing_past_the_caches_changes_nothing(
     instruction_set: str, dtype: torch.dtype, categories: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logits, action, mask, g, h = problem(6, categories, dtype)
-    expected = _cpu.row_objective(logits, action, mask, g, h)[2]
-    monkeypatch.setattr(_cpu, "_LARGE", 1)
+    expected = cpu.row_objective(logits, action, mask, g, h)[2]
+    monkeypatch.setattr(cpu, "_LARGE", 1)
     memory = torch.full((6, categories + 9), torch.nan, dtype=dtype)
     for shift in range(9):  # rows that begin anywhere in a line of the cache
         out = memory[:, shift : shift + categories]
-        assert torch.equal(_cpu.row_objective(logits, action, mask, g, h, out=out)[2], expected)
+        assert torch.equal(cpu.row_objective(logits, action, mask, g, h, out=out)[2], expected)
         beside = torch.cat((memory[:, :shift], memory[:, shift + categories :]), 1)
         assert beside.isnan().all()
         out.fill_(torch.nan)
-    assert torch.equal(_cpu.row_objective(logits, action, mask, g, h)[2], expected)
+    assert torch.equal(cpu.row_objective(logits, action, mask, g, h)[2], expected)
 
 
 @needs_library
@@ -179,7 +179,7 @@ def test_writing_past_the_caches_changes_nothing(
 def test_action_out_of_range_is_refused_before_anything_is_read(
     instruction_set: str, wrong: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_cpu, "_ELEMENTS_PER_THREAD", 1)
+    monkeypatch.setattr(cpu, "_ELEMENTS_PER_THREAD", 1)
     logits, action, _, g, _ = problem(6, 37, torch.float32)
     action[4] = wrong
     before = torch.get_num_threads()
@@ -191,7 +191,7 @@ def test_action_out_of_range_is_refused_before_anything_is_read(
     )
     try:
         with pytest.raises(InvalidValueError) as caught:
-            _cpu.row_objective(logits, action, None, g, None)
+            cpu.row_objective(logits, action, None, g, None)
     finally:
         torch.set_num_threads(before)
     assert str(caught.value) == message
@@ -203,8 +203,8 @@ def test_one_mask_row_serves_all_rows(instruction_set: str) -> None:
     mask = torch.ones(37, dtype=torch.bool)
     mask[5:9] = False
     action = action.masked_fill((action >= 5) & (action < 9), 0)
-    one = _cpu.row_objective(logits, action, mask.unsqueeze(0), g, h)
-    many = _cpu.row_objective(logits, action, mask.expand(6, 37), g, h)
+    one = cpu.row_objective(logits, action, mask.unsqueeze(0), g, h)
+    many = cpu.row_objective(logits, action, mask.expand(6, 37), g, h)
     for a, b in zip(one, many, strict=True):
         assert torch.equal(a, b)
     assert not one[2][:, 5:9].any()
@@ -213,7 +213,7 @@ def test_one_mask_row_serves_all_rows(instruction_set: str) -> None:
 @needs_library
 def test_nan_and_impossible_actions_are_what_they_are(instruction_set: str) -> None:
     logits = torch.tensor([[0.0, torch.nan, 1.0], [0.0, -torch.inf, 1.0]])
-    log_prob, entropy, gradient = _cpu.row_objective(
+    log_prob, entropy, gradient = cpu.row_objective(
         logits, torch.tensor([0, 1]), None, torch.ones(2), torch.ones(2)
     )
     assert log_prob[0].isnan()
@@ -227,7 +227,7 @@ def test_nan_and_impossible_actions_are_what_they_are(instruction_set: str) -> N
 @needs_library
 def test_probabilities_below_the_smallest_normal_number_are_kept(instruction_set: str) -> None:
     logits = torch.tensor([[0.0, -90.0, -100.0, -200.0]])
-    _, _, gradient = _cpu.row_objective(logits, torch.tensor([0]), None, -torch.ones(1), None)
+    _, _, gradient = cpu.row_objective(logits, torch.tensor([0]), None, -torch.ones(1), None)
     exact = torch.softmax(logits.double(), -1)[0, 1:3]
     assert torch.allclose(gradient[0, 1:3].double(), exact, rtol=0, atol=2.0**-149)
     assert gradient[0, 2] > 0
@@ -239,9 +239,9 @@ def test_threads_change_nothing() -> None:
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
-        one = _cpu.row_objective(logits, action, mask, g, h)
+        one = cpu.row_objective(logits, action, mask, g, h)
         torch.set_num_threads(3)
-        three = _cpu.row_objective(logits, action, mask, g, h)
+        three = cpu.row_objective(logits, action, mask, g, h)
     finally:
         torch.set_num_threads(before)
     for a, b in zip(one, three, strict=True):
@@ -254,9 +254,9 @@ def test_a_forked_process_can_use_threads_too() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        _cpu.row_objective(logits, action, None, g, None)
+        cpu.row_objective(logits, action, None, g, None)
         child = multiprocessing.get_context("fork").Process(
-            target=_cpu.row_objective, args=(logits, action, None, g, None)
+            target=cpu.row_objective, args=(logits, action, None, g, None)
         )
         child.start()
         child.join(30)
@@ -270,8 +270,8 @@ def test_a_forked_process_can_use_threads_too() -> None:
 def test_no_rows_are_fine() -> None:
     logits = torch.empty(0, 5, requires_grad=True)
     empty = torch.empty(0)
-    if _cpu.is_built():
-        assert _cpu.row_objective(logits.detach(), empty.long(), None, empty, None)[0].numel() == 0
+    if cpu.is_built():
+        assert cpu.row_objective(logits.detach(), empty.long(), None, empty, None)[0].numel() == 0
     el.reinforce_loss(logits, empty.long(), empty).backward()
     assert logits.grad is not None
     assert logits.grad.shape == (0, 5)
@@ -286,10 +286,10 @@ def test_without_the_library_plain_torch_serves(monkeypatch: pytest.MonkeyPatch)
         return result
 
     with_library = gradient()
-    monkeypatch.setattr(_cpu, "_library", None)
-    monkeypatch.setattr(_cpu, "INSTRUCTION_SETS", ())
-    assert not _cpu.serves(logits)
-    assert "was not built" in _backend.describe()["cpu"]
+    monkeypatch.setattr(cpu, "_library", None)
+    monkeypatch.setattr(cpu, "INSTRUCTION_SETS", ())
+    assert not cpu.serves(logits)
+    assert "was not built" in selection.describe()["cpu"]
     without = gradient()
     assert torch.allclose(with_library, without, atol=1e-7)
 

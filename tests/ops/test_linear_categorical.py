@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from torch import Tensor
 
 import eligibility as el
-from eligibility.ops import _cpu, _linear_rows, _linear_sweep
+from eligibility.ops.backends import cpu
+from eligibility.ops.linear import chunk, sweep
 from eligibility.ops.linear_categorical import LinearStatistics
 from tests.ops.linear_definition import Case, D, N, V, assert_same, definition, gradients
 
@@ -41,11 +42,11 @@ def variant(request: pytest.FixtureRequest) -> Callable[[Case], dict[str, Any]]:
 def _chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks of 4 rows, blocks of 2, slabs of 5: nothing divides anything."""
     if request.param == "many chunks":
-        monkeypatch.setattr(_linear_sweep, "_CHUNK_BYTES", 4 * V * 8)
-        monkeypatch.setattr(_linear_sweep, "_CHUNK_SHARE", 1 << 30)
-        monkeypatch.setattr(_linear_rows, "_BLOCK_ELEMENTS", 2 * V)
-        monkeypatch.setattr(_linear_sweep, "_SLAB_BYTES", 5 * D * 8)
-        monkeypatch.setattr(_linear_sweep, "_TILE_ROWS", 3)
+        monkeypatch.setattr(sweep, "_CHUNK_BYTES", 4 * V * 8)
+        monkeypatch.setattr(sweep, "_CHUNK_SHARE", 1 << 30)
+        monkeypatch.setattr(chunk, "_BLOCK_ELEMENTS", 2 * V)
+        monkeypatch.setattr(sweep, "_SLAB_BYTES", 5 * D * 8)
+        monkeypatch.setattr(sweep, "_TILE_ROWS", 3)
 
 
 @pytest.mark.usefixtures("_chunks")
@@ -93,7 +94,7 @@ def test_z_loss_and_its_gradients_equal_the_definition(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if not native:
-        monkeypatch.setattr(_cpu, "_library", None)
+        monkeypatch.setattr(cpu, "_library", None)
     case = Case(21)
     options = variant(case)
     weights = torch.rand(N, generator=case.generator, dtype=torch.float64)
@@ -248,7 +249,7 @@ def test_an_infinite_bias_forbids_a_token(
     softcap: float | None, native: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not native:
-        monkeypatch.setattr(_cpu, "_library", None)
+        monkeypatch.setattr(cpu, "_library", None)
     case = Case(8)
     bias = case.bias.detach().clone()
     allowed = torch.ones(V, dtype=torch.bool)
@@ -368,8 +369,8 @@ def test_results_are_the_same_bits_every_time() -> None:
 def test_scratch_memory_is_written_before_it_is_read(
     dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_linear_sweep, "_CHUNK_BYTES", 4 * V * dtype.itemsize)
-    monkeypatch.setattr(_linear_sweep, "_CHUNK_SHARE", 1 << 30)
+    monkeypatch.setattr(sweep, "_CHUNK_BYTES", 4 * V * dtype.itemsize)
+    monkeypatch.setattr(sweep, "_CHUNK_SHARE", 1 << 30)
     case = Case(20)
     hidden, weight = (x.detach().to(dtype).requires_grad_() for x in case.inputs[:2])
     given = (hidden, weight, case.token, case.advantage)

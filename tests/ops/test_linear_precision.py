@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 import eligibility as el
-from eligibility.ops import _cpu, _linear_sweep
+from eligibility.ops.backends import cpu
+from eligibility.ops.linear import sweep
 
 ROWS, VOCABULARY, FEATURES = 96, 257, 32
 LOW = [torch.bfloat16, torch.float16, torch.float32]
@@ -19,8 +20,8 @@ LOW = [torch.bfloat16, torch.float16, torch.float32]
 def _rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test with the native kernel over rows, where it is built, and without it."""
     if request.param == "torch":
-        monkeypatch.setattr(_cpu, "knows", lambda _: False)
-    elif not _cpu.is_built():
+        monkeypatch.setattr(cpu, "knows", lambda _: False)
+    elif not cpu.is_built():
         pytest.skip("the native kernel is not built")
 
 
@@ -66,10 +67,10 @@ def test_errors_are_at_most_those_of_the_plain_way(
     dtype: torch.dtype, chunks: int, scale: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row_bytes = VOCABULARY * dtype.itemsize
-    monkeypatch.setattr(_linear_sweep, "_CHUNK_BYTES", ROWS // chunks * row_bytes)
-    monkeypatch.setattr(_linear_sweep, "_CHUNK_SHARE", 1 << 30)
-    monkeypatch.setattr(_linear_sweep, "_SLAB_BYTES", 100 * FEATURES * 4)
-    monkeypatch.setattr(_linear_sweep, "_TILE_ROWS", 30)
+    monkeypatch.setattr(sweep, "_CHUNK_BYTES", ROWS // chunks * row_bytes)
+    monkeypatch.setattr(sweep, "_CHUNK_SHARE", 1 << 30)
+    monkeypatch.setattr(sweep, "_SLAB_BYTES", 100 * FEATURES * 4)
+    monkeypatch.setattr(sweep, "_TILE_ROWS", 30)
     inputs = problem(dtype, scale)
     exact = run("plain", *(x.double() if x.is_floating_point() else x for x in inputs))
     ours, plain = run("ours", *inputs), run("plain", *inputs)
@@ -106,8 +107,8 @@ def test_statistics_are_float32_and_no_log_probability_is_positive(dtype: torch.
 def test_masks_temperature_and_clipping_hold_in_every_dtype(
     dtype: torch.dtype, masked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_linear_sweep, "_CHUNK_BYTES", 10 * VOCABULARY * dtype.itemsize)
-    monkeypatch.setattr(_linear_sweep, "_CHUNK_SHARE", 1 << 30)
+    monkeypatch.setattr(sweep, "_CHUNK_BYTES", 10 * VOCABULARY * dtype.itemsize)
+    monkeypatch.setattr(sweep, "_CHUNK_SHARE", 1 << 30)
     hidden, weight, token, advantage = problem(dtype, 1.0)
     mask = torch.arange(VOCABULARY) % 3 != 1
     options = {"mask": mask, "temperature": 0.8} if masked else {}

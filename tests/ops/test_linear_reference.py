@@ -12,7 +12,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import eligibility as el
 from eligibility.errors import InvalidValueError, ShapeError
-from eligibility.ops import _cpu, _linear_rows, _linear_sweep
+from eligibility.ops.backends import cpu
+from eligibility.ops.linear import chunk, sweep
 from tests.ops.linear_definition import Case, D, N, V, assert_same, definition, gradients
 
 WIDTH = 5  # of the reference's hidden states
@@ -34,9 +35,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in 
 @pytest.fixture(params=["one chunk", "many chunks"])
 def _chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "many chunks":
-        monkeypatch.setattr(_linear_sweep, "_CHUNK_BYTES", 8 * V * 8)
-        monkeypatch.setattr(_linear_sweep, "_CHUNK_SHARE", 1 << 30)
-        monkeypatch.setattr(_linear_rows, "_BLOCK_ELEMENTS", 3 * V)
+        monkeypatch.setattr(sweep, "_CHUNK_BYTES", 8 * V * 8)
+        monkeypatch.setattr(sweep, "_CHUNK_SHARE", 1 << 30)
+        monkeypatch.setattr(chunk, "_BLOCK_ELEMENTS", 3 * V)
 
 
 def reference_of(case: Case) -> tuple[el.LinearReference, Tensor]:
@@ -195,7 +196,7 @@ def test_it_takes_eight_products_and_no_logits_of_the_reference_at_a_coefficient
 @pytest.mark.parametrize("native", [True, False])
 def test_without_a_reference_it_takes_six(native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not native:
-        monkeypatch.setattr(_cpu, "_library", None)
+        monkeypatch.setattr(cpu, "_library", None)
     case = Case(35)
     old = definition(*case.inputs).log_prob.detach() - 0.01  # no ratio is clipped
     with FlopCounterMode(display=False) as counter:

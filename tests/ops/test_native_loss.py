@@ -11,10 +11,10 @@ from torch import Tensor
 
 import eligibility as el
 from eligibility.errors import InvalidTypeError, InvalidValueError, ShapeError
-from eligibility.ops import _backend, _cpu
-from eligibility.ops._row_task import RowTask
+from eligibility.ops.backends import cpu, selection
+from eligibility.ops.backends.row_task import RowTask
 
-pytestmark = pytest.mark.skipif(not _cpu.is_built(), reason="the native kernel was not built")
+pytestmark = pytest.mark.skipif(not cpu.is_built(), reason="the native kernel was not built")
 DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
 UNIT = {torch.float32: 2.0**-23, torch.bfloat16: 2.0**-8, torch.float16: 2.0**-10}
 
@@ -23,10 +23,10 @@ UNIT = {torch.float32: 2.0**-23, torch.bfloat16: 2.0**-8, torch.float16: 2.0**-1
 def instruction_set(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Runs the test with each instruction set that this processor has."""
     name = str(request.param)
-    if name not in _cpu.INSTRUCTION_SETS:
+    if name not in cpu.INSTRUCTION_SETS:
         pytest.skip(f"this processor has no {name}")
-    index = _cpu.INSTRUCTION_SETS.index(name)
-    monkeypatch.setattr(_cpu, "_instruction_set", lambda _: index)
+    index = cpu.INSTRUCTION_SETS.index(name)
+    monkeypatch.setattr(cpu, "_instruction_set", lambda _: index)
     return name
 
 
@@ -47,15 +47,15 @@ def problem(rows: int, categories: int, dtype: torch.dtype) -> dict[str, Tensor]
         "logits": logits.to(dtype),
         "mask": mask,
         "action": action,
-        "advantage": advantage.to(_cpu.column_dtype(logits.to(dtype))),
+        "advantage": advantage.to(cpu.column_dtype(logits.to(dtype))),
         "weight": weight,
         "old": old - 2,
     }
 
 
 def without_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_cpu, "_library", None)
-    monkeypatch.setattr(_backend, "_SMALL_FOR_PLAIN", 1 << 60)
+    monkeypatch.setattr(cpu, "_library", None)
+    monkeypatch.setattr(selection, "_SMALL_FOR_PLAIN", 1 << 60)
 
 
 OPTIONS: list[dict[str, Any]] = [
@@ -129,9 +129,9 @@ def test_error_is_at_most_that_of_torch_operations_in_the_same_dtype(
 def test_float64_is_right_to_its_last_digits(instruction_set: str) -> None:
     given = problem(40, 300, torch.float64)
     z = given["logits"]
-    found = _cpu.run(
+    found = cpu.run(
         RowTask(z, given["action"]),
-        _cpu.linear_loss(given["advantage"], None),
+        cpu.linear_loss(given["advantage"], None),
         log_prob=True,
         entropy=True,
         log_normalizer=True,
@@ -162,7 +162,7 @@ def test_every_float16_is_read_and_written_as_torch_does(instruction_set: str, b
     codes = torch.arange(bits, bits + (1 << 12), dtype=torch.int32).to(torch.int16)
     halves = codes.view(torch.float16)
     finite = halves[halves.isfinite()].unsqueeze(1)
-    found = _cpu.run(RowTask(finite.contiguous()), log_normalizer=True)
+    found = cpu.run(RowTask(finite.contiguous()), log_normalizer=True)
     assert found.log_normalizer is not None
     assert torch.equal(found.log_normalizer, finite.squeeze(1).float())
 
@@ -173,9 +173,9 @@ def test_float16_gradients_are_rounded_to_nearest(instruction_set: str) -> None:
     exponents = torch.randint(-26, 17, (4096,), generator=generator)
     advantage = torch.ldexp(torch.rand(4096, generator=generator) + 1, exponents)
     advantage[:3] = torch.tensor([torch.inf, torch.nan, 131008.0])
-    found = _cpu.run(
+    found = cpu.run(
         RowTask(torch.zeros(4096, 2, dtype=torch.float16), torch.zeros(4096).long()),
-        _cpu.linear_loss(advantage, None),
+        cpu.linear_loss(advantage, None),
         gradient=True,
     )
     assert found.gradient is not None
@@ -186,11 +186,11 @@ def test_float16_gradients_are_rounded_to_nearest(instruction_set: str) -> None:
 
 def test_softcap_is_accurate_near_zero_too(instruction_set: str) -> None:
     z = torch.cat([torch.logspace(-6, 1.5, 200), -torch.logspace(-6, 1.5, 200)]).reshape(8, 50)
-    found = _cpu.run(RowTask(z, softcap=3.0), log_normalizer=True)
+    found = cpu.run(RowTask(z, softcap=3.0), log_normalizer=True)
     exact = torch.logsumexp(3 * torch.tanh(z.double() / 3), -1)
     assert found.log_normalizer is not None
     assert float((found.log_normalizer - exact).abs().max()) < 4 * 2.0**-23
-    one = _cpu.run(RowTask(z.reshape(-1, 1), softcap=3.0), log_normalizer=True)
+    one = cpu.run(RowTask(z.reshape(-1, 1), softcap=3.0), log_normalizer=True)
     exact = 3 * torch.tanh(z.double().reshape(-1) / 3)
     assert one.log_normalizer is not None
     assert float(((one.log_normalizer - exact) / exact).abs().max()) < 4 * 2.0**-23
@@ -202,7 +202,7 @@ def test_softcap_is_accurate_near_zero_too(instruction_set: str) -> None:
 def test_samples_of_a_row_are_the_row_repeated(
     path: str, samples: tuple[int, ...], masked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_backend, "_SMALL_FOR_NATIVE", 0)
+    monkeypatch.setattr(selection, "_SMALL_FOR_NATIVE", 0)
     if path == "composition":
         without_library(monkeypatch)
     generator = torch.Generator().manual_seed(1)
@@ -242,7 +242,7 @@ def test_samples_of_a_row_are_the_row_repeated(
 def test_counts_are_the_sum_of_their_draws(
     path: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_backend, "_SMALL_FOR_NATIVE", 0)
+    monkeypatch.setattr(selection, "_SMALL_FOR_NATIVE", 0)
     if path == "composition":
         without_library(monkeypatch)
     generator = torch.Generator().manual_seed(2)
@@ -336,9 +336,9 @@ def test_mistakes_with_counts_and_samples_say_what_to_do(
 def test_what_is_impossible_receives_zero_without_a_sign(instruction_set: str) -> None:
     given = problem(8, 37, torch.float32)
     for entropies in (None, given["weight"]):
-        found = _cpu.run(
+        found = cpu.run(
             RowTask(given["logits"], given["action"], mask=given["mask"]),
-            _cpu.linear_loss(given["advantage"], entropies),
+            cpu.linear_loss(given["advantage"], entropies),
             gradient=True,
         )
         assert found.gradient is not None
@@ -352,7 +352,7 @@ def test_the_short_way_gives_what_the_long_way_gives() -> None:
     for dtype in DTYPES:
         z = torch.randn(8, 3, 5, generator=generator).to(dtype).requires_grad_()
         action = torch.randint(5, (8, 3), generator=generator)
-        advantage = torch.randn(8, 3, generator=generator).to(_cpu.column_dtype(z))
+        advantage = torch.randn(8, 3, generator=generator).to(cpu.column_dtype(z))
         short = el.reinforce_loss(z, action, advantage, entropy_coef=0.1)
         long = el.reinforce_loss(
             z, action, advantage, entropy_coef=0.1, weight=torch.ones_like(advantage)

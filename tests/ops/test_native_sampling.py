@@ -9,26 +9,27 @@ import torch
 from torch import Tensor
 
 import eligibility as el
-from eligibility.ops import _cpu, _sample_node
-from eligibility.ops._row_task import RowTask
+from eligibility.ops.backends import cpu
+from eligibility.ops.backends.row_task import RowTask
+from eligibility.ops.rows import sample_node
 from eligibility.ops.sampling import draw_categories
 
-pytestmark = pytest.mark.skipif(not _cpu.is_built(), reason="the native kernel was not built")
+pytestmark = pytest.mark.skipif(not cpu.is_built(), reason="the native kernel was not built")
 DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
 
 
-@pytest.fixture(params=range(len(_cpu.INSTRUCTION_SETS)))
+@pytest.fixture(params=range(len(cpu.INSTRUCTION_SETS)))
 def instruction_set(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Runs the test with each instruction set that this processor has."""
     index = int(request.param)
-    monkeypatch.setattr(_cpu, "_instruction_set", lambda _: index)
+    monkeypatch.setattr(cpu, "_instruction_set", lambda _: index)
     return index
 
 
 def drawn(logits: Tensor, uniform: Tensor, mask: Tensor | None = None) -> Tensor:
     """What the kernel draws by these numbers, ``[S, N]``."""
     action = torch.full(uniform.shape[::-1], -7)
-    _cpu.run(RowTask(logits, action, mask=mask, uniform=uniform), log_prob=True)
+    cpu.run(RowTask(logits, action, mask=mask, uniform=uniform), log_prob=True)
     return action
 
 
@@ -107,7 +108,7 @@ def test_gradients_of_every_order_are_those_of_the_log_probability(
     way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if way == "long":
-        monkeypatch.setattr(_sample_node, "_MOST_AT_ONCE", 0)
+        monkeypatch.setattr(sample_node, "_MOST_AT_ONCE", 0)
     z = torch.randn(4, 6, dtype=torch.float64, requires_grad=True)
     action, log_prob = el.categorical_sample(z)
     again = el.categorical_log_prob(z, action)

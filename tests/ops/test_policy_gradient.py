@@ -10,7 +10,7 @@ from torch import Tensor
 
 import eligibility as el
 from eligibility.errors import InvalidValueError, ShapeError
-from eligibility.ops import _backend, _cpu
+from eligibility.ops.backends import cpu, selection
 
 OPTIONS: list[dict[str, Any]] = [
     {},
@@ -36,8 +36,8 @@ def test_it_is_what_autograd_finds(
     options: dict[str, Any], dtype: torch.dtype, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if way == "composition":
-        monkeypatch.setattr(_cpu, "knows", lambda _: False)
-        monkeypatch.setattr(_backend, "_SMALL_FOR_PLAIN", 1 << 60)
+        monkeypatch.setattr(cpu, "knows", lambda _: False)
+        monkeypatch.setattr(selection, "_SMALL_FOR_PLAIN", 1 << 60)
     z, action, advantage = problem(dtype)
     if "weight" in options:
         options = {**options, "weight": options["weight"].to(advantage.dtype)}

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import eligibility as el
 from eligibility.errors import InvalidValueError
-from eligibility.ops import _cpu
+from eligibility.ops.backends import cpu
 
 
 def problem(
@@ -40,7 +40,7 @@ def test_gradient_is_the_usual_one_and_needs_no_other_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if not native:
-        monkeypatch.setattr(_cpu, "knows", lambda _: False)
+        monkeypatch.setattr(cpu, "knows", lambda _: False)
     source, action, advantage = problem(dtype, shape)
     logits = source * 2
     arrived: list[Tensor] = []
@@ -121,7 +121,7 @@ def test_what_cannot_be_reused_is_refused_and_left_alone(call: Call, reason: str
     assert torch.equal(source, before)
 
 
-@pytest.mark.skipif(not _cpu.is_built(), reason="the native kernel was not built")
+@pytest.mark.skipif(not cpu.is_built(), reason="the native kernel was not built")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_softcap_temperature_z_loss_and_clipping_reuse_the_logits(dtype: torch.dtype) -> None:
     z = torch.randn(20, 37, dtype=dtype, requires_grad=True)
@@ -139,7 +139,7 @@ def test_softcap_temperature_z_loss_and_clipping_reuse_the_logits(dtype: torch.d
     assert torch.equal(*gradients)
 
 
-@pytest.mark.skipif(not _cpu.is_built(), reason="the native kernel was not built")
+@pytest.mark.skipif(not cpu.is_built(), reason="the native kernel was not built")
 @pytest.mark.parametrize("kl_estimator", ["k1", "k2", "k3"])
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 def test_clipped_loss_reuses_the_logits(kl_estimator: str, reduction: str) -> None:
@@ -185,7 +185,7 @@ def test_an_exact_kl_without_a_kernel_for_it_leaves_the_logits_alone() -> None:
 
 
 def test_without_the_kernel_a_temperature_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_cpu, "_library", None)
+    monkeypatch.setattr(cpu, "_library", None)
     z = torch.randn(4, 5, requires_grad=True) * 2
     with pytest.raises(InvalidValueError, match="a soft-cap or a temperature"):
         el.reinforce_loss(

@@ -13,10 +13,10 @@ import re
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from eligibility.ops import _triton_kernels, _triton_sampling
+from eligibility.ops.backends import triton_kernels, triton_sampling
 
 def build(name, warps, **values):
-    module = _triton_sampling if name == "sample_kernel" else _triton_kernels
+    module = triton_sampling if name == "sample_kernel" else triton_kernels
     kernel = getattr(module, name)
     signature, constants, hints = {}, {}, {}
     for position, argument in enumerate(kernel.arg_names):

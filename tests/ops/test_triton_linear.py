@@ -13,8 +13,9 @@ from torch import Tensor
 from torch._subclasses import FakeTensorMode
 
 import eligibility as el
-from eligibility.ops import _cpu, _linear_sweep, _triton
-from eligibility.ops._linear_head import Head
+from eligibility.ops.backends import cpu, triton
+from eligibility.ops.linear import sweep
+from eligibility.ops.linear.head import Head
 from tests.ops.linear_definition import Case
 from tests.ops.triton_rows import DEVICE, error, grain, kernels
 
@@ -105,12 +106,12 @@ def test_value_and_gradients_are_as_close_to_float64_as_those_of_plain_torch(
 
     exact = evaluate(torch.float64)
     with mock.patch.multiple(
-        _linear_sweep, _CHUNK_BYTES=chunk, _CHUNK_SHARE=1 << 30, _TILE_ROWS=5, _SLAB_BYTES=400
+        sweep, _CHUNK_BYTES=chunk, _CHUNK_SHARE=1 << 30, _TILE_ROWS=5, _SLAB_BYTES=400
     ):
-        with mock.patch.object(_cpu, "serves", return_value=False):
+        with mock.patch.object(cpu, "serves", return_value=False):
             plain = evaluate(dtype)
-        calls = mock.Mock(side_effect=_triton._kernels)
-        with kernels(), mock.patch.object(_triton, "_kernels", calls):
+        calls = mock.Mock(side_effect=triton._kernels)
+        with kernels(), mock.patch.object(triton, "_kernels", calls):
             ours = evaluate(dtype)
     assert calls.call_count >= min(chunks, 2)
     for a, b, truth in zip(ours, plain, exact, strict=True):
@@ -150,6 +151,6 @@ def test_chunk_on_a_gpu_is_the_whole_where_sums_would_be_larger() -> None:
     with FakeTensorMode():
         weight = torch.empty(151936, 4096, dtype=torch.bfloat16, device="cuda")
         head = Head(weight, None, 1.0, None, None)
-        assert _linear_sweep._chunk_rows(head, 8192, True) == 8192
-        assert _linear_sweep._chunk_rows(head, 16384, True) == 1024
-        assert _linear_sweep._chunk_rows(head, 8192, False) == 1024
+        assert sweep._chunk_rows(head, 8192, True) == 8192
+        assert sweep._chunk_rows(head, 16384, True) == 1024
+        assert sweep._chunk_rows(head, 8192, False) == 1024

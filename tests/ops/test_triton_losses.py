@@ -14,7 +14,7 @@ from torch import Tensor
 
 import eligibility as el
 from eligibility.errors import InvalidValueError
-from eligibility.ops import _backend, _fused_rows, _triton
+from eligibility.ops.backends import fused_rows, selection, triton
 from tests.ops.triton_rows import DEVICE, error, grain, kernels, problem
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
@@ -86,8 +86,8 @@ def test_loss_and_gradient_are_as_close_to_float64_as_the_plain_ones(
 ) -> None:
     p = problem(7, 21, dtype, seed=3)
     exact, plain = run(LOSSES[name], p, torch.float64), run(LOSSES[name], p, dtype)
-    calls = mock.Mock(side_effect=_triton._kernels)
-    with kernels(looped=dtype == torch.float32), mock.patch.object(_triton, "_kernels", calls):
+    calls = mock.Mock(side_effect=triton._kernels)
+    with kernels(looped=dtype == torch.float32), mock.patch.object(triton, "_kernels", calls):
         ours = run(LOSSES[name], p, dtype)
     assert calls.called
     for a, b, truth in zip(ours, plain, exact, strict=True):
@@ -101,7 +101,7 @@ def test_one_kernel_gives_a_loss_and_its_gradient() -> None:
     names: list[str] = []
     module = mock.Mock()
     for name in ("rows_kernel", "gradient_kernel", "scale_kernel"):
-        kernel = getattr(_triton._kernels(), name)
+        kernel = getattr(triton._kernels(), name)
 
         def launch(grid: Any, name: str = name, kernel: Any = kernel) -> Any:
             names.append(name)
@@ -109,7 +109,7 @@ def test_one_kernel_gives_a_loss_and_its_gradient() -> None:
 
         setattr(module, name, mock.MagicMock())
         getattr(module, name).__getitem__.side_effect = launch
-    with kernels(), mock.patch.object(_triton, "_kernels", return_value=module):
+    with kernels(), mock.patch.object(triton, "_kernels", return_value=module):
         run(LOSSES["exact"], p, torch.float32)
     assert names == ["rows_kernel", "scale_kernel"]
 
@@ -173,10 +173,10 @@ def test_gradient_takes_the_place_of_the_logits_whatever_is_in_the_loss() -> Non
 
 def test_kernels_leave_to_others_what_they_cannot_do() -> None:
     p = problem(3, 5, torch.float32)
-    assert not _fused_rows.serves(p["logits"].cpu())
+    assert not fused_rows.serves(p["logits"].cpu())
     with kernels():
-        assert _fused_rows.serves(p["logits"])
-        assert not _fused_rows.serves(p["logits"].double())
+        assert fused_rows.serves(p["logits"])
+        assert not fused_rows.serves(p["logits"].double())
         learned = p["ref_logits"].requires_grad_()
         el.categorical_kl(p["logits"], learned).sum().backward()
         assert learned.grad is not None
@@ -185,12 +185,12 @@ def test_kernels_leave_to_others_what_they_cannot_do() -> None:
 
 
 def test_backends_say_whether_triton_serves_and_why_not() -> None:
-    served = _backend.describe()["cuda"]
-    assert served.startswith(f"experimental Triton {_triton.version()} kernels for float32")
-    with mock.patch.object(_triton, "find_spec", return_value=None):
-        _triton.unavailable.cache_clear()
-        told, serves = _backend.describe()["cuda"], _triton.unavailable() is None
-    _triton.unavailable.cache_clear()
+    served = selection.describe()["cuda"]
+    assert served.startswith(f"experimental Triton {triton.version()} kernels for float32")
+    with mock.patch.object(triton, "find_spec", return_value=None):
+        triton.unavailable.cache_clear()
+        told, serves = selection.describe()["cuda"], triton.unavailable() is None
+    triton.unavailable.cache_clear()
     assert told.endswith("(triton is not installed)")
     assert not serves
 
@@ -217,9 +217,9 @@ def test_sample_is_the_largest_of_the_logits_with_gumbel_noise_from_philox(loope
     p = problem(6, 45, torch.float32, scale=1.0)
     seed = -0x123456789ABCDEF
     with kernels(looped):
-        rows = _triton.Rows(p["logits"], p["action"], p["mask"], 0.7, 5.0)
-        action, found = _triton.sample(rows, torch.tensor([seed], device=DEVICE))
-        expected = _triton.statistics(_triton.Rows(p["logits"], action, p["mask"], 0.7, 5.0))
+        rows = triton.Rows(p["logits"], p["action"], p["mask"], 0.7, 5.0)
+        action, found = triton.sample(rows, torch.tensor([seed], device=DEVICE))
+        expected = triton.statistics(triton.Rows(p["logits"], action, p["mask"], 0.7, 5.0))
     bits = np.array([[philox(seed & 2**64 - 1, k, n) for k in range(45)] for n in range(6)])
     noise = -np.log(-np.log((bits + 0.5) / 2**32))
     z = 5 * np.tanh(p["logits"].double().cpu().numpy() / 5) / 0.7
@@ -230,7 +230,7 @@ def test_sample_is_the_largest_of_the_logits_with_gumbel_noise_from_philox(loope
 
 def test_noise_is_right_in_both_tails() -> None:
     """Where u is all but 1, 1 − u must keep its digits; where it is all but 0, u must."""
-    kernel_module = _triton._sampling()
+    kernel_module = triton._sampling()
     bits = torch.tensor([0, 1, 7, 2**16, 2**31, 2**32 - 2**16, 2**32 - 8, 2**32 - 1])
     exact = -torch.log(-torch.log((bits.double() + 0.5) / 2**32))
     out = torch.empty(8, device=DEVICE)

@@ -10,19 +10,19 @@ import torch
 from hypothesis import given, settings
 from torch import Tensor
 
-from eligibility.ops import _fused_rows, _triton
 from eligibility.ops._policy_objective import Upstream
+from eligibility.ops.backends import fused_rows, triton
 from tests.ops.triton_rows import DEVICE, error, grain, kernels, problem
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 NAMES = ("log_prob", "entropy", "log_normalizer", "kl")
 
 
-def by_definition(rows: _triton.Rows, upstream: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
+def by_definition(rows: triton.Rows, upstream: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
     """The four statistics and the gradient of their sum with ``upstream``, by autograd."""
     reference = None if rows.reference is None else rows.reference.to(dtype)
     logits = rows.logits.to(dtype).requires_grad_()
-    found = _fused_rows.composed(replace(rows, logits=logits, reference=reference))
+    found = fused_rows.composed(replace(rows, logits=logits, reference=reference))
     (gradient,) = torch.autograd.grad(found, logits, tuple(upstream.to(found[0].dtype)))
     return (*(x.detach() for x in found), gradient)
 
@@ -53,17 +53,17 @@ def test_statistics_and_gradient_are_as_close_to_float64_as_the_definition(
     p = problem(rows, categories, dtype, seed)
     mask = p["mask"] if masked else None
     reference = p["ref_logits"] if with_reference else None
-    given_rows = _triton.Rows(p["logits"], p["action"], mask, temperature, softcap, reference)
+    given_rows = triton.Rows(p["logits"], p["action"], mask, temperature, softcap, reference)
     upstream = p["upstream"]
     if not with_reference:
         upstream[3] = 0.0
     exact = by_definition(given_rows, upstream, torch.float64)
     plain = by_definition(given_rows, upstream, dtype)
     with kernels(looped):
-        found = _triton.statistics(given_rows)
+        found = triton.statistics(given_rows)
         by_kl = upstream[3] if with_reference else None
-        gradient = _triton.gradient(given_rows, found, *upstream[:3], by_kl)
-        at_once = _triton.loss_and_gradient(
+        gradient = triton.gradient(given_rows, found, *upstream[:3], by_kl)
+        at_once = triton.loss_and_gradient(
             replace(given_rows, reference=None), Upstream(*upstream[:3])
         )
     ours = (*(getattr(found, name) for name in NAMES), gradient)
@@ -88,7 +88,7 @@ def test_strided_misaligned_shared_and_own_memory_make_no_difference(looped: boo
     with kernels(looped):
 
         def run(z: Tensor, mask: Tensor, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
-            found = _triton.loss_and_gradient(_triton.Rows(z, p["action"], mask), slopes, out=out)
+            found = triton.loss_and_gradient(triton.Rows(z, p["action"], mask), slopes, out=out)
             assert found.gradient is not None
             return found.table[1:4], found.gradient
 
@@ -114,8 +114,8 @@ def test_offsets_are_64_bits_wide(looped: bool) -> None:
     far.copy_(p["logits"])
     slopes = Upstream(p["upstream"][0], None, None)
     with kernels(looped, rows=4):
-        expected = _triton.loss_and_gradient(_triton.Rows(p["logits"], p["action"]), slopes)
-        found = _triton.loss_and_gradient(_triton.Rows(far, p["action"]), slopes, out=far)
+        expected = triton.loss_and_gradient(triton.Rows(p["logits"], p["action"]), slopes)
+        found = triton.loss_and_gradient(triton.Rows(far, p["action"]), slopes, out=far)
     assert torch.equal(found.table[1:4], expected.table[1:4])
     assert expected.gradient is not None
     assert torch.equal(far, expected.gradient)
@@ -131,12 +131,12 @@ def test_extremes_are_those_of_the_definition(looped: bool, dtype: torch.dtype) 
         [nan, 0.0, 1.0], [-inf, -inf, -inf],
     ]  # fmt: skip
     logits = torch.tensor(table).repeat(1, 7)[:, :20].to(DEVICE, dtype)
-    rows = _triton.Rows(logits, torch.zeros(6, dtype=torch.int64, device=DEVICE))
+    rows = triton.Rows(logits, torch.zeros(6, dtype=torch.int64, device=DEVICE))
     upstream = torch.ones(4, 6, device=DEVICE)
     plain = by_definition(replace(rows, logits=logits.float()), upstream, torch.float32)
     with kernels(looped):
-        found = _triton.statistics(rows)
-        gradient = _triton.gradient(rows, found, *upstream[:3], None)
+        found = triton.statistics(rows)
+        gradient = triton.gradient(rows, found, *upstream[:3], None)
     options = {"equal_nan": True, "rtol": 1e-6, "atol": 1e-6}
     for name, expected in zip(NAMES[:3], plain[:3], strict=True):
         torch.testing.assert_close(getattr(found, name), expected, **options)
@@ -152,12 +152,12 @@ def test_scaling_by_one_leaves_every_bit_and_no_rows_need_no_launch() -> None:
     tensor = torch.tensor([1.5, torch.nan, -0.0, 3e38], device=DEVICE).repeat(1100)
     before = tensor.clone()
     with kernels():
-        _triton.scale(tensor, torch.ones((), device=DEVICE))
+        triton.scale(tensor, torch.ones((), device=DEVICE))
         assert torch.equal(tensor.view(torch.int32), before.view(torch.int32))
-        _triton.scale(tensor, torch.tensor(-2.0, device=DEVICE))
+        triton.scale(tensor, torch.tensor(-2.0, device=DEVICE))
         torch.testing.assert_close(tensor, before * -2.0, equal_nan=True)
         empty = problem(0, 5, torch.float32)
-        rows = _triton.Rows(empty["logits"], empty["action"])
-        assert _triton.sample(rows, torch.zeros(1, dtype=torch.int64))[0].shape == (0,)
-        assert _triton.statistics(rows).loss.shape == (0,)
-        _triton.scale(empty["logits"], tensor[0])
+        rows = triton.Rows(empty["logits"], empty["action"])
+        assert triton.sample(rows, torch.zeros(1, dtype=torch.int64))[0].shape == (0,)
+        assert triton.statistics(rows).loss.shape == (0,)
+        triton.scale(empty["logits"], tensor[0])

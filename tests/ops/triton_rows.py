@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from eligibility.ops import _cpu, _triton
+from eligibility.ops.backends import cpu, triton
 
 pytest.importorskip("triton", reason="there is no triton for this system")
 IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -27,21 +27,21 @@ def kernels(looped: bool = False, rows: int = 8, block: int = 16) -> Iterator[No
     ``looped`` cuts rows into tiles of ``block``, each lane with 8 of them; else a row is one tile.
     """
 
-    def tiling(categories: int, *_: object) -> _triton._Tiling:
+    def tiling(categories: int, *_: object) -> triton._Tiling:
         width = max(4, 1 << (categories - 1).bit_length())
         if looped:
-            return _triton._Tiling(rows, block, 8, False)
-        return _triton._Tiling(rows, width, width, True)
+            return triton._Tiling(rows, block, 8, False)
+        return triton._Tiling(rows, width, width, True)
 
     with (
         mock.patch.multiple(torch, empty=_poisoned(torch.empty)),
         mock.patch.multiple(torch, empty_like=_poisoned(torch.empty_like)),
-        mock.patch.object(_triton, "_tiling", tiling),
-        mock.patch.object(_cpu, "knows", return_value=False),
+        mock.patch.object(triton, "_tiling", tiling),
+        mock.patch.object(cpu, "knows", return_value=False),
         np.errstate(all="ignore"),
     ):
         if IS_INTERPRETED:
-            with _triton.interpreted():
+            with triton.interpreted():
                 yield
         else:
             yield

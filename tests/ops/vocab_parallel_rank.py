@@ -14,7 +14,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import eligibility as el
 from eligibility.errors import InvalidTypeError, InvalidValueError
-from eligibility.ops import _cpu, _linear_sweep
+from eligibility.ops.backends import cpu
+from eligibility.ops.linear import sweep
 
 N, V, D, WIDTH = 7, 13, 4, 3
 
@@ -117,10 +118,10 @@ def losses(part: slice, group: Any, dtype: torch.dtype = torch.float64) -> dict[
         leaves = [given["hidden"], given["weight"][part].clone(), given["bias"][part].clone()]
         leaves = [leaf.requires_grad_() for leaf in leaves]
         chunk = 3 * 2 * V * dtype.itemsize if name == "chunks" else 1 << 25
-        library = None if name == "plain" else _cpu._library
+        library = None if name == "plain" else cpu._library
         with (
-            mock.patch.multiple(_linear_sweep, _CHUNK_BYTES=chunk, _CHUNK_SHARE=1 << 30),
-            mock.patch.object(_cpu, "_library", library),
+            mock.patch.multiple(sweep, _CHUNK_BYTES=chunk, _CHUNK_SHARE=1 << 30),
+            mock.patch.object(cpu, "_library", library),
         ):
             loss = loss_of(name, given, part, leaves, group)
             without = leaves if "bias" in CASES[name] else leaves[:2]

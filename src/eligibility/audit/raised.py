@@ -34,7 +34,7 @@ def raise_precision(patches: Patches) -> None:
 def _know_dtypes() -> None:
     """Tables of dtypes are made once, ours and torch's: they need the names as they are."""
     import eligibility.arguments
-    import eligibility.ops._cpu
+    import eligibility.ops.backends.cpu
     import eligibility.rules  # noqa: F401  # its import registers the rules
 
     torch.storage._dtype_to_storage_type_map()

@@ -27,7 +27,7 @@ from eligibility.bench.measurement import (
     times_in_turn,
 )
 from eligibility.errors import InvalidValueError
-from eligibility.ops import _backend, _cpu
+from eligibility.ops.backends import cpu, selection
 from eligibility.ops.policy_gradient import reinforce_gradient
 
 COPY = "a copy"  # the yardstick: read the logits once, write as much once, into reused memory
@@ -164,7 +164,7 @@ def measure(
                 linear, linear_dtype, beta, rounds=min(rounds, 3), clock=clock_name(threads)
             )
             through.append(table)
-        backends = _backend.describe()
+        backends = selection.describe()
     return Benchmark(
         date=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         threads=threads,
@@ -221,11 +221,11 @@ def _yardsticks(problem: Problem) -> dict[str, Step]:
         COPY: lambda: memory.copy_(logits),
         NEW_COPY: lambda: logits.clone(),
     }
-    if _cpu.serves(logits):
+    if cpu.serves(logits):
         bonus = None
         if problem.entropy_coef:
             bonus = torch.full_like(problem.advantage, problem.entropy_coef)
-        steps[KERNEL] = lambda: _cpu.row_objective(
+        steps[KERNEL] = lambda: cpu.row_objective(
             logits, problem.action, None, problem.advantage, bonus, out=memory
         )
     return steps

@@ -20,7 +20,8 @@ from torch import Tensor
 from torch.profiler import profile
 
 from eligibility.bench.contestants import Loss
-from eligibility.ops import _plain, memory
+from eligibility.ops import memory
+from eligibility.ops.backends import plain
 
 Step = Callable[[], object]
 ROUND_SECONDS = 2e-3  # quick steps are repeated for so long, so that the clock does not show
@@ -189,7 +190,7 @@ def gradient_error(problem: Problem) -> float:
     assert problem.logits.grad is not None  # a step was made
     part = slice(0, _CHECKED_ROWS)
     factor = -1.0 / len(problem.action)
-    exact = _plain.gradient(
+    exact = plain.gradient(
         problem.logits.detach()[part].double(),
         problem.action[part],
         None,

@@ -115,7 +115,7 @@ def _check_memory(numbers: int) -> None:
 
 
 def _print_backends(as_json: bool) -> None:
-    from eligibility.ops._backend import describe
+    from eligibility.ops.backends.selection import describe
 
     found = describe()
     if as_json:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from eligibility.distributions._coin import Coin
 from eligibility.distributions._drop_in import NO_SHAPE, size_of_draw
-from eligibility.ops import _plain
+from eligibility.ops.backends import plain
 from eligibility.shapes import check_sample_shape, check_whole
 
 Self = TypeVar("Self", bound="Bernoulli")
@@ -80,7 +80,7 @@ class Bernoulli(Coin, torch.distributions.Bernoulli):
             ShapeError, InvalidValueError: ``value`` holds no such outcomes.
         """
         self._check_value(value)
-        one, wide = value == 1, self._param.to(_plain.compute_dtype(self._param))
+        one, wide = value == 1, self._param.to(plain.compute_dtype(self._param))
         if self._is_from_probs:
             success, failure = torch.where(one, wide, 1.0), torch.where(one, 0.0, wide)
             log_prob = success.log() + torch.log1p(-failure)
@@ -95,4 +95,4 @@ class Bernoulli(Coin, torch.distributions.Bernoulli):
 
     def entropy(self) -> Tensor:
         """−p log p − (1 − p) log(1 − p) in nats, shape ``[*batch]``."""
-        return _plain.entropy(self._log_pmf).to(self._param.dtype)
+        return plain.entropy(self._log_pmf).to(self._param.dtype)

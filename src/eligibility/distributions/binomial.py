@@ -11,7 +11,7 @@ from torch.distributions.utils import broadcast_all
 from eligibility.arguments import check_trials
 from eligibility.distributions._coin import Coin, log_failure_and_success
 from eligibility.distributions._drop_in import NO_SHAPE, size_of_draw
-from eligibility.ops import _plain
+from eligibility.ops.backends import plain
 from eligibility.shapes import check_sample_shape, check_shape, check_whole
 
 Self = TypeVar("Self", bound="Binomial")
@@ -110,7 +110,7 @@ class Binomial(Coin, torch.distributions.Binomial):
         """−Σ P log P over 0 … n in nats, shape ``[*batch]``; n may differ from row to row."""
         failure, success = self._log_pmf.unbind(-1)
         table = log_mass_table(self.total_count.to(failure.dtype), failure, success)
-        return _plain.entropy(table.movedim(0, -1)).to(self._param.dtype)
+        return plain.entropy(table.movedim(0, -1)).to(self._param.dtype)
 
 
 def log_mass(ones: Tensor, zeros: Tensor, failure: Tensor, success: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from eligibility.distributions.masked_categorical import Categorical
 from eligibility.distributions.multinomial import Multinomial
 from eligibility.distributions.one_hot_categorical import OneHotCategorical
 from eligibility.errors import InvalidValueError, ShapeError
-from eligibility.ops import _plain
+from eligibility.ops.backends import plain
 from eligibility.shapes import are_values_readable
 
 _SINGLE = (Bernoulli, Categorical, OneHotCategorical)
@@ -59,7 +59,7 @@ def _kl_of_one_draw(p: Distribution, q: Distribution) -> Tensor:
             "give the missing ones the probability 0",
         )
     shape = torch.broadcast_shapes(mine.shape, other.shape)  # type: ignore[no-untyped-call]  # torch
-    return _plain.kl(mine.expand(shape), other.expand(shape))
+    return plain.kl(mine.expand(shape), other.expand(shape))
 
 
 def _log_pmf(dist: Distribution) -> Tensor:
@@ -70,10 +70,10 @@ def _log_pmf(dist: Distribution) -> Tensor:
     if isinstance(dist, torch.distributions.Bernoulli | torch.distributions.Binomial):
         from_probs = "probs" in vars(dist)
         parameter = dist.probs if from_probs else dist.logits
-        wide = parameter.to(_plain.compute_dtype(parameter))
+        wide = parameter.to(plain.compute_dtype(parameter))
         return torch.stack(log_failure_and_success(wide, from_probs), -1)
     logits: Tensor = single.logits  # type: ignore[union-attr]  # a categorical of torch's own
-    return logits.to(_plain.compute_dtype(logits))
+    return logits.to(plain.compute_dtype(logits))
 
 
 def _dtype(p: Distribution, q: Distribution) -> torch.dtype:

@@ -18,7 +18,7 @@ from eligibility.distributions._drop_in import (
     size_of_draw,
 )
 from eligibility.errors import InvalidValueError
-from eligibility.ops import _plain
+from eligibility.ops.backends import plain
 from eligibility.ops.sampling import draw_categories
 from eligibility.rules.rule import read_parameter
 from eligibility.shapes import (
@@ -99,10 +99,10 @@ class Categorical(DropIn, torch.distributions.Categorical):
         self._param = given
         if from_probs:
             self.weights = given if mask is None else torch.where(mask, given, 0.0)
-            self._total = self.weights.sum(-1, dtype=_plain.compute_dtype(given))
+            self._total = self.weights.sum(-1, dtype=plain.compute_dtype(given))
         else:
             self.weights = None
-            self._log_pmf = _plain.log_pmf(given, mask)
+            self._log_pmf = plain.log_pmf(given, mask)
         self.mask = mask
         self._num_events = given.shape[-1]
         self._describe(given.shape[:-1], torch.Size(), validate_args)
@@ -126,7 +126,7 @@ class Categorical(DropIn, torch.distributions.Categorical):
         if self.mask is not None:
             check_mask_rows(self.mask)
         if self.weights is None:
-            check_logits(_plain.masked(self._param.detach(), self.mask))
+            check_logits(plain.masked(self._param.detach(), self.mask))
         else:
             check_probs(self.weights.detach())
         raise InvalidValueError(
@@ -162,7 +162,7 @@ class Categorical(DropIn, torch.distributions.Categorical):
     def _log_pmf_in(self, dtype: torch.dtype) -> Tensor:
         """log π of what was given, computed in ``dtype``."""
         if self.weights is None:
-            return _plain.log_pmf(self._param.to(dtype), self.mask)
+            return plain.log_pmf(self._param.to(dtype), self.mask)
         wide = self.weights.to(dtype)
         return safe_log(wide) - wide.sum(-1, keepdim=True).log()
 
@@ -225,7 +225,7 @@ class Categorical(DropIn, torch.distributions.Categorical):
         if value.device.type != "cpu" and self._may_check(value):
             check_action(value, self._num_events, "value")
         try:
-            return _plain.at_action(rows, value)
+            return plain.at_action(rows, value)
         except (RuntimeError, IndexError):
             # On a CPU torch finds an index out of range itself: the check costs nothing before.
             if are_values_readable(value):
@@ -234,7 +234,7 @@ class Categorical(DropIn, torch.distributions.Categorical):
 
     def entropy(self) -> Tensor:
         """−Σ π log π in nats, shape ``[*batch]``; 0 log 0 = 0."""
-        return rounded(_plain.entropy(self._log_pmf), self._param.dtype)
+        return rounded(plain.entropy(self._log_pmf), self._param.dtype)
 
     def __repr__(self) -> str:
         masked = "" if self.mask is None else ", masked"

@@ -14,7 +14,7 @@ from eligibility.distributions._drop_in import NO_SHAPE, check_full_shape, size_
 from eligibility.distributions.binomial import log_mass_table
 from eligibility.distributions.masked_categorical import Categorical
 from eligibility.errors import InvalidValueError
-from eligibility.ops import _plain
+from eligibility.ops.backends import plain
 from eligibility.ops.sampling import draw_counts, fine_dtype
 from eligibility.rules.rule import read_parameter
 from eligibility.shapes import check_counts, check_shape, check_whole
@@ -147,7 +147,7 @@ class Multinomial(Draws, torch.distributions.Multinomial):
         outcomes = torch.arange(table.shape[0], dtype=count.dtype, device=count.device)
         outcomes = outcomes.reshape(-1, *(1 for _ in failure.shape))
         orders = (table.exp() * torch.lgamma(outcomes + 1)).sum((0, -1))
-        result = count * _plain.entropy(log_pmf) - torch.lgamma(count + 1) + orders
+        result = count * plain.entropy(log_pmf) - torch.lgamma(count + 1) + orders
         return result.to(self._param.dtype)
 
 

@@ -1,7 +1,7 @@
 """Losses of one token as functions of its log-probability and its entropy, and their slopes.
 
 Whatever the loss, its gradient at the logits of a row is fixed by the slopes, one number each:
-that is why one product with the unembedding is enough (see ``_linear_sweep``).
+that is why one product with the unembedding is enough (see ``sweep``).
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from torch import Tensor
 from torch.utils import _pytree
 
 from eligibility.arguments import check_tensors
-from eligibility.ops._categorical_call import CategoricalCall, check_logits_arguments
-from eligibility.ops._statistics import divergences, entropies, statistics
+from eligibility.ops.rows.categorical_call import CategoricalCall, check_logits_arguments
+from eligibility.ops.rows.statistics import divergences, entropies, statistics
 from eligibility.shapes import are_values_readable, check_mask_rows, check_shape
 
 

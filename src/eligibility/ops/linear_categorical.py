@@ -34,9 +34,9 @@ from typing import Any
 from torch import Tensor
 from torch.utils import _pytree
 
-from eligibility.ops._linear_arguments import LinearCall
-from eligibility.ops._linear_reference import LinearReference, ReferenceChunks
 from eligibility.ops._processes import Group
+from eligibility.ops.linear.arguments import LinearCall
+from eligibility.ops.linear.reference import LinearReference, ReferenceChunks
 
 
 @dataclass(frozen=True)

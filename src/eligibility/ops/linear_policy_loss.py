@@ -12,8 +12,6 @@ from __future__ import annotations
 from torch import Tensor
 
 from eligibility.errors import InvalidValueError
-from eligibility.ops._linear_arguments import LinearCall
-from eligibility.ops._linear_reference import LinearReference, ReferenceChunks
 from eligibility.ops._policy_objective import (
     PolicyObjective,
     check_estimated,
@@ -21,6 +19,8 @@ from eligibility.ops._policy_objective import (
     check_unread,
 )
 from eligibility.ops._processes import Group
+from eligibility.ops.linear.arguments import LinearCall
+from eligibility.ops.linear.reference import LinearReference, ReferenceChunks
 from eligibility.ops.policy_loss import KLEstimator, Reduction
 from eligibility.scalars import check_numbers
 

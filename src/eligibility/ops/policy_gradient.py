@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from eligibility.errors import InvalidTypeError
-from eligibility.ops import _cpu
-from eligibility.ops._categorical_call import CategoricalCall
-from eligibility.ops._loss_backends import backend_of
-from eligibility.ops._loss_node import is_small
 from eligibility.ops._policy_objective import PolicyObjective
-from eligibility.ops._summed_loss import PolicyLoss, checked_objective, rebuilt
+from eligibility.ops.backends import cpu
 from eligibility.ops.policy_loss import Reduction
+from eligibility.ops.rows.categorical_call import CategoricalCall
+from eligibility.ops.rows.loss_backends import backend_of
+from eligibility.ops.rows.loss_node import is_small
+from eligibility.ops.rows.summed_loss import PolicyLoss, checked_objective, rebuilt
 from eligibility.scalars import check_choice
 from eligibility.shapes import are_values_readable
 
@@ -76,7 +76,7 @@ def reinforce_gradient(
         and is_small(logits, action, advantage, entropy_coef)
     ):
         try:
-            return _cpu.small_loss(logits, action, advantage, entropy_coef)
+            return cpu.small_loss(logits, action, advantage, entropy_coef)
         except InvalidTypeError:  # no numbers at an address: the long way finds out why
             pass
     check_choice(reduction, "reduction", ("mean", "sum"), "a gradient is that of one number")

@@ -17,10 +17,6 @@ from torch import Tensor
 
 from eligibility.arguments import check_given, check_tensors
 from eligibility.errors import InvalidValueError
-from eligibility.ops import _cpu
-from eligibility.ops._categorical_call import CategoricalCall, check_logits_arguments
-from eligibility.ops._loss_backends import backend_of
-from eligibility.ops._loss_node import loss_with_gradient, small_loss
 from eligibility.ops._policy_objective import (
     PolicyObjective,
     check_estimated,
@@ -28,7 +24,11 @@ from eligibility.ops._policy_objective import (
     check_reduction,
     check_unread,
 )
-from eligibility.ops._summed_loss import PolicyLoss, checked_objective
+from eligibility.ops.backends import cpu
+from eligibility.ops.rows.categorical_call import CategoricalCall, check_logits_arguments
+from eligibility.ops.rows.loss_backends import backend_of
+from eligibility.ops.rows.loss_node import loss_with_gradient, small_loss
+from eligibility.ops.rows.summed_loss import PolicyLoss, checked_objective
 from eligibility.scalars import check_flag
 from eligibility.shapes import are_values_readable, check_shape
 
@@ -233,7 +233,7 @@ def _check_reusable(loss: PolicyLoss, has_backend: bool) -> None:
     reasons = {
         "logits that are a leaf of the graph": logits.is_leaf,
         "logits that are not contiguous": not logits.is_contiguous(),
-        "a soft-cap or a temperature": not (_cpu.serves(logits) or call.is_fusable)
+        "a soft-cap or a temperature": not (cpu.serves(logits) or call.is_fusable)
         and call.logits is not logits,
         "a transformed or traced call": not are_values_readable(logits),
         "a loss whose gradient is not known on the way forward": not has_backend,

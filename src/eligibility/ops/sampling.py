@@ -7,9 +7,9 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from eligibility.arguments import check_generator, check_sizes
-from eligibility.ops import _backend, _fused_rows, _plain
-from eligibility.ops._categorical_call import CategoricalCall, check_logits_arguments
-from eligibility.ops._sample_node import native_sample, small_sample
+from eligibility.ops.backends import fused_rows, plain, selection
+from eligibility.ops.rows.categorical_call import CategoricalCall, check_logits_arguments
+from eligibility.ops.rows.sample_node import native_sample, small_sample
 from eligibility.shapes import are_values_readable, check_logits, check_mask_rows
 
 _ONE = torch.Size()
@@ -67,20 +67,20 @@ def categorical_sample(
         check_mask_rows(mask)
     call = CategoricalCall(logits, None, None, mask, None, temperature, softcap)
     if call.is_fusable and not shape:
-        drawn = _fused_rows.sampled(call.kernel_rows(), generator)
+        drawn = fused_rows.sampled(call.kernel_rows(), generator)
         action, log_prob = (column.reshape(logits.shape[:-1]) for column in drawn)
         if not bool(log_prob.detach().isfinite().all()):
-            check_logits(_plain.masked(logits.detach(), mask))
+            check_logits(plain.masked(logits.detach(), mask))
         return action, log_prob
-    if _backend.pays(logits, one_pass=True) and call.is_native() and shape.numel() > 0:
+    if selection.pays(logits, one_pass=True) and call.is_native() and shape.numel() > 0:
         return native_sample(call, shape, generator)
-    log_probs = _plain.log_pmf(call.logits, mask)
+    log_probs = plain.log_pmf(call.logits, mask)
     fixed = log_probs.detach()
     # A row without a distribution has a NaN after the softmax; nothing else has, so one sum tells.
     if is_readable and bool(fixed.sum().isnan()):
-        check_logits(_plain.masked(logits.detach(), mask))
+        check_logits(plain.masked(logits.detach(), mask))
     action = draw_categories(fixed.exp(), shape, generator)
-    return action, _plain.at_action(log_probs.expand(*action.shape, log_probs.shape[-1]), action)
+    return action, plain.at_action(log_probs.expand(*action.shape, log_probs.shape[-1]), action)
 
 
 def draw_categories(

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from eligibility.arguments import check_given, check_tensors
-from eligibility.ops._linear_arguments import check_range, columns
-from eligibility.ops._linear_head import IGNORED
-from eligibility.ops._linear_reference import LinearReference, ReferenceChunks
 from eligibility.ops._policy_objective import TokenStatistics
 from eligibility.ops._processes import Group, local_part, process_group
 from eligibility.ops._vocab_shard import VocabShard
 from eligibility.ops.categorical import categorical_statistics
+from eligibility.ops.linear.arguments import check_range, columns
+from eligibility.ops.linear.head import IGNORED
+from eligibility.ops.linear.reference import LinearReference, ReferenceChunks
 from eligibility.ops.linear_categorical import LinearStatistics, linear_statistics
 from eligibility.scalars import check_index
 from eligibility.shapes import check_categories, check_floating, check_shape, check_tensor

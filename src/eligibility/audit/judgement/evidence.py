@@ -74,7 +74,7 @@ class Evidence:
     @property
     def long(self) -> bool:
         """Whether only the likeliest rules are tried."""
-        return self.present.shape[1] > LONG_BATCH
+        return bool(self.present.shape[1] > LONG_BATCH)
 
     @property
     def identifiable(self) -> bool:

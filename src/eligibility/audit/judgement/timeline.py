@@ -60,7 +60,7 @@ class Timeline:
     @property
     def long(self) -> bool:
         """Whether only the likeliest rules are tried."""
-        return self.present.shape[1] > LONG_BATCH
+        return bool(self.present.shape[1] > LONG_BATCH)
 
     @property
     def last_of_batch(self) -> Booleans:

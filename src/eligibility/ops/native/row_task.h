@@ -3,7 +3,7 @@
 #include <cstdint>
 
 /* The fields of a task, once for the struct, for what reads it from Python (module.cpp), and for the
- * check that Python means the same (FIELDS, `Task` in _cpu.py). The columns hold numbers of the type
+ * check that Python means the same (FIELDS, `Task` in backends/row_task.py). The columns hold numbers of the type
  * that is computed in: double for float64 logits, else float. Columns marked [samples, rows] are
  * that, `sample_stride` elements from one sample to the next. */
 #define ROW_POINTERS(FIELD)                                                                       \

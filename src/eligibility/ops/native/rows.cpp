@@ -3,7 +3,7 @@
  * For every row:   log_prob = z_a − lse,   entropy = −Σ π log π,   and if asked for
  *                  gradient = g (y − n π) − h π (log π + H) + q π,
  * with y the one-hot action or n counts, and g, h, q the derivatives of the objective with respect to
- * log_prob, entropy and lse. ops/_plain.py defines the same in torch; the tests compare the two.
+ * log_prob, entropy and lse. ops/backends/plain.py defines the same in torch; the tests compare the two.
  *
  * This file depends on neither Python nor torch. The row function is written once, in GCC's vector
  * extensions (row_template.h), and compiled for each instruction set; the widest that the processor

@@ -1,4 +1,4 @@
-"""The row functions of `_plain` in C++, for logits on the processor.
+"""The row functions of `plain` in C++, for logits on the processor.
 
 The library is built when the package is installed where a C++ compiler is there. Without it the
 plain functions serve. It knows no more of torch than the addresses of numbers; rows are divided
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from eligibility.errors import InvalidTypeError
 from eligibility.ops import memory
-from eligibility.ops._row_task import Loss, Results, RowTask, Task
+from eligibility.ops.backends.row_task import Loss, Results, RowTask, Task
 from eligibility.shapes import TENSOR_TYPES, check_action, check_not_negative
 
 try:

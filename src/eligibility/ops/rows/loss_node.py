@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from eligibility.errors import InvalidTypeError
-from eligibility.ops import _backend, _cpu, _triton
-from eligibility.ops._categorical_call import CategoricalCall
-from eligibility.ops._loss_backends import Backend, native
-from eligibility.ops._native_op import traced_loss
 from eligibility.ops._policy_objective import PolicyObjective
 from eligibility.ops._second_derivatives import by_definition
-from eligibility.ops._summed_loss import PolicyLoss, rebuilt
+from eligibility.ops.backends import cpu, selection, triton
 from eligibility.ops.memory import logits_are_gone
+from eligibility.ops.rows.categorical_call import CategoricalCall
+from eligibility.ops.rows.loss_backends import Backend, by_native
+from eligibility.ops.rows.native_op import traced_loss
+from eligibility.ops.rows.summed_loss import PolicyLoss, rebuilt
 from eligibility.shapes import TENSOR_TYPES, are_values_readable
 
 _MOST_IN_ONE_THREAD = 1 << 16  # logits; of the short way, where torch has several threads
@@ -30,10 +30,10 @@ _INFINITY = float("inf")
 
 def loss_with_gradient(loss: PolicyLoss, backend: Backend, reuse_logits: bool) -> Tensor:
     """The loss, differentiable in the logits alone, with its gradient taken by ``backend``."""
-    if torch.compiler.is_compiling() and _backend.is_only_traced():
+    if torch.compiler.is_compiling() and selection.is_only_traced():
         return traced_loss(loss)
     numbers, tensors = loss.parts()
-    is_direct = backend is native and not reuse_logits
+    is_direct = backend is by_native and not reuse_logits
     apply: Any = _apply_native if is_direct else _Loss.apply
     result: Tensor = apply(loss, None if reuse_logits else numbers, backend, *tensors)
     return result
@@ -77,7 +77,7 @@ class _Loss(torch.autograd.Function):
         return (None, None, None, gradient, *_NOTHING_BEHIND)
 
 
-_apply_native = _backend.direct(_Loss)
+_apply_native = selection.direct(_Loss)
 _NOTHING_BEHIND = (None,) * 9  # the tensors behind the logits
 
 
@@ -104,7 +104,7 @@ def small_loss(
 
 
 def is_small(logits: Tensor, action: Tensor, advantage: Tensor, entropy_coef: float) -> bool:
-    """Whether `_cpu.small_loss` can take these, or raises where a layout has no address."""
+    """Whether `cpu.small_loss` can take these, or raises where a layout has no address."""
     try:
         return _is_small(logits, action, advantage, entropy_coef)
     except RuntimeError:  # a nested tensor has no shape, a sparse one no order
@@ -118,10 +118,10 @@ def _is_small(logits: Tensor, action: Tensor, advantage: Tensor, entropy_coef: f
         and type(advantage) is Tensor
         and (type(entropy_coef) is float or type(entropy_coef) is int)
         and 0 <= entropy_coef < _INFINITY
-        and _cpu.knows(logits)
+        and cpu.knows(logits)
         and action.dtype is torch.int64
         and action.is_cpu
-        and advantage.dtype is _cpu.column_dtype(logits)
+        and advantage.dtype is cpu.column_dtype(logits)
         and advantage.is_cpu
     ):
         return False
@@ -129,7 +129,7 @@ def _is_small(logits: Tensor, action: Tensor, advantage: Tensor, entropy_coef: f
     return (
         0 < size <= _MOST_SMALL
         and (size <= _MOST_IN_ONE_THREAD or torch.get_num_threads() == 1)
-        and _backend.pays(logits, one_pass=True)
+        and selection.pays(logits, one_pass=True)
         and not (logits.is_neg() or action.is_neg() or advantage.is_neg())
         and (logits.is_contiguous() and action.is_contiguous() and advantage.is_contiguous())
         and action.shape == advantage.shape == logits.shape[:-1]
@@ -145,7 +145,7 @@ class _SmallLoss(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(logits, action, advantage)
         ctx.entropy_coef = entropy_coef
-        value, ctx.gradient = _cpu.small_loss(logits, action, advantage, entropy_coef)
+        value, ctx.gradient = cpu.small_loss(logits, action, advantage, entropy_coef)
         return value
 
     @staticmethod
@@ -159,20 +159,20 @@ class _SmallLoss(torch.autograd.Function):
             return _differentiable(loss, upstream), None, None, None
         if gradient is None:  # a second backward over a retained graph
             logits, action, advantage = ctx.saved_tensors
-            gradient = _cpu.small_loss(logits, action, advantage, ctx.entropy_coef)[1]
+            gradient = cpu.small_loss(logits, action, advantage, ctx.entropy_coef)[1]
         if upstream.item() != 1.0:
             gradient.mul_(upstream)
         return gradient, None, None, None
 
 
-# What `Function.apply` comes to outside torch.func's transforms, which `_backend.pays` excludes.
+# What `Function.apply` comes to outside torch.func's transforms, which `selection.pays` excludes.
 _apply_small: Any = super(torch.autograd.Function, _SmallLoss).apply
 
 
 def _scale(gradient: Tensor, upstream: Tensor) -> None:
     """``gradient *= upstream``, without asking a GPU for the number."""
-    if _triton.serves(gradient):
-        _triton.scale(gradient, upstream)
+    if triton.serves(gradient):
+        triton.scale(gradient, upstream)
     elif not upstream.is_cpu or upstream.item() != 1.0:
         gradient.mul_(upstream)
 

@@ -9,10 +9,10 @@ import torch.nn.functional as F  # noqa: N812  # torch's own name for it
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from eligibility.ops import _plain
-from eligibility.ops._linear_reference import Reference
 from eligibility.ops._policy_objective import TokenStatistics
 from eligibility.ops._vocab_shard import VocabShard
+from eligibility.ops.backends import plain
+from eligibility.ops.linear.reference import Reference
 
 # In place of a token: one that is ignored, and one in another process's part of the vocabulary.
 IGNORED, ELSEWHERE = -1, -2
@@ -48,27 +48,27 @@ class Head:
     def logits(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
         """All the logits at once: differentiable to any order, and as large as they are."""
         z = F.linear(hidden, self.weight, self.bias)
-        return self._masked(self.shaped(z.to(_plain.compute_dtype(z))))
+        return self._masked(self.shaped(z.to(plain.compute_dtype(z))))
 
     def shaped(self, z: Float[Tensor, "*rows"]) -> Float[Tensor, "*rows"]:
         """After soft-cap and temperature; what the bias forbids by −∞ stays so."""
         if self.softcap is not None:
-            z = _plain.softcapped(z, self.softcap)
+            z = plain.softcapped(z, self.softcap)
         return z if self.temperature == 1.0 else z / self.temperature
 
     def statistics(self, hidden: Float[Tensor, "N D"], token: Int[Tensor, " N"]) -> TokenStatistics:
         """The statistics of every row by definition, 0 where ignored."""
         ignored = token == IGNORED
         z = self.logits(torch.where(ignored.unsqueeze(-1), 0.0, hidden))
-        log_probs = _plain.log_pmf(z)
-        log_prob = _plain.at_action(log_probs, token.clamp_min(0))
+        log_probs = plain.log_pmf(z)
+        log_prob = plain.at_action(log_probs, token.clamp_min(0))
         kl = ref_log_normalizer = torch.zeros_like(log_prob)
         if self.reference is not None:
             raw = self.reference.logits(torch.arange(len(token), device=token.device))
             raw = torch.where(ignored.unsqueeze(-1), 0.0, raw.to(z.dtype))
             r = self._masked(self.shaped(raw))
-            kl, ref_log_normalizer = _plain.kl(log_probs, _plain.log_pmf(r)), r.logsumexp(-1)
-        entropy, log_normalizer = _plain.entropy(log_probs), torch.logsumexp(z, -1)
+            kl, ref_log_normalizer = plain.kl(log_probs, plain.log_pmf(r)), r.logsumexp(-1)
+        entropy, log_normalizer = plain.entropy(log_probs), torch.logsumexp(z, -1)
         parts = (log_prob, entropy, log_normalizer, kl, ref_log_normalizer)
         return TokenStatistics(*(torch.where(ignored, 0.0, part) for part in parts))
 

@@ -11,10 +11,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from eligibility.ops import _backend, _cpu, _fused_rows, _plain, _triton
-from eligibility.ops._row_task import Loss
-from eligibility.ops._statistics import task_of
-from eligibility.ops._summed_loss import PolicyLoss
+from eligibility.ops.backends import cpu, fused_rows, plain, selection, triton
+from eligibility.ops.backends.row_task import Loss
+from eligibility.ops.rows.statistics import task_of
+from eligibility.ops.rows.summed_loss import PolicyLoss
 
 Backend = Callable[[PolicyLoss, Tensor | None], tuple[Tensor, Tensor]]
 
@@ -26,22 +26,22 @@ def backend_of(loss: PolicyLoss, at_any_size: bool) -> Backend | None:
     if loss.reduction not in ("mean", "sum"):
         return None
     call, reference = loss.call, loss.reference
-    if call.is_fusable and (reference is None or _fused_rows.serves_constant(reference)):
-        return triton
+    if call.is_fusable and (reference is None or fused_rows.serves_constant(reference)):
+        return by_triton
     if reference is not None:
         return None
-    if _backend.is_only_traced():  # no numbers to read, and no calls to save
-        return native if _cpu.knows(call.raw) and call.shape.numel() > 0 else None
-    if not (at_any_size or _backend.pays(call.raw, one_pass=True)):
+    if selection.is_only_traced():  # no numbers to read, and no calls to save
+        return by_native if cpu.knows(call.raw) and call.shape.numel() > 0 else None
+    if not (at_any_size or selection.pays(call.raw, one_pass=True)):
         return None
     if call.is_native(*loss.objective[:4]):
-        return native
+        return by_native
     is_bare = call.temperature == 1.0 and call.softcap is None
     is_single = call.action is not None and call.shape == call.raw.shape[:-1]
-    return plain if is_bare and is_single and loss.objective.is_linear else None
+    return by_torch if is_bare and is_single and loss.objective.is_linear else None
 
 
-def native(loss: PolicyLoss, out: Tensor | None) -> tuple[Tensor, Tensor]:
+def by_native(loss: PolicyLoss, out: Tensor | None) -> tuple[Tensor, Tensor]:
     """By the kernel in C++: any loss but the exact KL."""
     call, objective = loss.call, loss.objective
     scale = 1.0 / call.rows() if loss.reduction == "mean" else 1.0
@@ -53,7 +53,7 @@ def native(loss: PolicyLoss, out: Tensor | None) -> tuple[Tensor, Tensor]:
         objective = objective.flattened()
     low, high = objective.clip
     task = task_of(call)
-    found = _cpu.run(
+    found = cpu.run(
         task,
         Loss(
             advantage=objective.advantage,
@@ -78,7 +78,7 @@ def native(loss: PolicyLoss, out: Tensor | None) -> tuple[Tensor, Tensor]:
     return found.value, found.gradient.view(call.raw.shape)
 
 
-def triton(loss: PolicyLoss, out: Tensor | None) -> tuple[Tensor, Tensor]:
+def by_triton(loss: PolicyLoss, out: Tensor | None) -> tuple[Tensor, Tensor]:
     """By one Triton kernel: any loss of one action for each row."""
     call, flat = loss.call, loss.objective.flattened()
     counts = call.counting(loss.objective.token_weight)
@@ -86,7 +86,7 @@ def triton(loss: PolicyLoss, out: Tensor | None) -> tuple[Tensor, Tensor]:
     if counts is not None:
         weight = torch.where(counts.reshape(-1), weight, 0.0)
     rows = call.kernel_rows(loss.reference)
-    results = _triton.loss_and_gradient(
+    results = triton.loss_and_gradient(
         rows,
         flat._replace(token_weight=weight, scale=1.0),
         out=None if out is None else out.view(rows.logits.shape),
@@ -97,7 +97,7 @@ def triton(loss: PolicyLoss, out: Tensor | None) -> tuple[Tensor, Tensor]:
     return value, results.gradient.view(call.raw.shape)
 
 
-def plain(loss: PolicyLoss, out: Tensor | None) -> tuple[Tensor, Tensor]:
+def by_torch(loss: PolicyLoss, out: Tensor | None) -> tuple[Tensor, Tensor]:
     """By torch's operations, in pieces that stay in the cache: a linear loss of bare logits."""
     call, objective = loss.call, loss.objective
     assert call.action is not None  # counts go other ways
@@ -113,10 +113,10 @@ def plain(loss: PolicyLoss, out: Tensor | None) -> tuple[Tensor, Tensor]:
         by_entropy = torch.where(counts, by_entropy, 0.0)
     categories = call.raw.shape[-1]
     logits, action = call.raw.reshape(-1, categories), call.action.reshape(-1)
-    _backend.check_actions(logits, action)
+    selection.check_actions(logits, action)
     slopes = (_column(by_log_prob), _column(by_entropy))
     assert slopes[0] is not None
-    log_prob, entropy, gradient = _plain.row_objective(
+    log_prob, entropy, gradient = plain.row_objective(
         logits,
         action,
         None if call.mask is None else call.mask.reshape(-1, categories),
@@ -124,7 +124,7 @@ def plain(loss: PolicyLoss, out: Tensor | None) -> tuple[Tensor, Tensor]:
         None if out is None else out.view(logits.shape),
     )
     call.check_possible(log_prob.reshape(call.shape), counts)
-    value = _plain.objective(slopes[0], log_prob, slopes[1], entropy)
+    value = plain.objective(slopes[0], log_prob, slopes[1], entropy)
     return value, gradient.view(call.raw.shape)
 
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from eligibility.arguments import check_generator
-from eligibility.ops import _backend, _cpu
-from eligibility.ops._categorical_call import CategoricalCall
-from eligibility.ops._statistics import native_gradient, task_of
+from eligibility.ops.backends import cpu, selection
+from eligibility.ops.rows.categorical_call import CategoricalCall
+from eligibility.ops.rows.statistics import native_gradient, task_of
 from eligibility.shapes import TENSOR_TYPES, are_values_readable, check_logits
 
 _MOST_AT_ONCE = 1 << 16  # logits
@@ -41,7 +41,7 @@ class _Sample(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         task = task_of(CategoricalCall(logits, None, None, mask, None, *shaping))
         action = torch.empty(uniform.shape[::-1], dtype=torch.int64, device="cpu")
-        found = _cpu.run(task._replace(action=action, uniform=uniform), log_prob=True)
+        found = cpu.run(task._replace(action=action, uniform=uniform), log_prob=True)
         if found.impossible:
             _refuse(logits, mask)
         assert found.log_prob is not None  # it was asked for
@@ -59,20 +59,20 @@ class _Sample(torch.autograd.Function):
         return native_gradient(call, upstream, None), None, None, None, None
 
 
-_apply = _backend.direct(_Sample)
+_apply = selection.direct(_Sample)
 
 
 def small_sample(logits: Tensor, generator: torch.Generator | None) -> tuple[Tensor, Tensor] | None:
     """One action a row where all is as it mostly is; None where something is not.
 
-    As with `_loss_node.small_loss`, what is unusual, errors included, is left to the long way.
+    As with `loss_node.small_loss`, what is unusual, errors included, is left to the long way.
     """
     if not (
         type(logits) in TENSOR_TYPES
-        and _cpu.knows(logits)
+        and cpu.knows(logits)
         and 0 < logits.numel() <= _MOST_AT_ONCE
-        and _backend.pays(logits, one_pass=True)
-        and _cpu.is_contiguous(logits)
+        and selection.pays(logits, one_pass=True)
+        and cpu.is_contiguous(logits)
         and logits.ndim > 0
     ):
         return None
@@ -104,20 +104,20 @@ class _SmallSample(torch.autograd.Function):
         if upstream is None:
             return None, None
         logits, action = ctx.saved_tensors
-        is_usual = _cpu.is_plain(upstream) and are_values_readable(upstream)
+        is_usual = cpu.is_plain(upstream) and are_values_readable(upstream)
         if torch.is_grad_enabled() or not is_usual:
             call = CategoricalCall(logits, action, None, None, None, 1.0, None)
             return native_gradient(call, upstream, None), None
-        return _cpu.small_gradient(logits, action, upstream.contiguous()), None
+        return cpu.small_gradient(logits, action, upstream.contiguous()), None
 
 
-# What `Function.apply` comes to outside torch.func's transforms, which `_backend.pays` excludes.
+# What `Function.apply` comes to outside torch.func's transforms, which `selection.pays` excludes.
 _apply_small: Any = super(torch.autograd.Function, _SmallSample).apply
 
 
 def _drawn(logits: Tensor, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
     uniform = _uniform(logits.shape[:-1], generator)
-    action, log_prob, is_fine = _cpu.small_sample(logits, uniform)
+    action, log_prob, is_fine = cpu.small_sample(logits, uniform)
     if not is_fine:
         _refuse(logits, None)
     return action, log_prob
@@ -125,7 +125,7 @@ def _drawn(logits: Tensor, generator: torch.Generator | None) -> tuple[Tensor, T
 
 def _uniform(shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
     """Numbers in [0, 1) with 53 bits, as `draw_categories` takes them."""
-    return torch.rand(shape, dtype=torch.float64, generator=generator, device=_cpu.DEVICE)
+    return torch.rand(shape, dtype=torch.float64, generator=generator, device=cpu.DEVICE)
 
 
 def _refuse(logits: Tensor, mask: Tensor | None) -> None:

@@ -1,14 +1,14 @@
-"""The Triton kernel that draws an action for each row of logits; `_triton` launches it."""
+"""The Triton kernel that draws an action for each row of logits; `triton` launches it."""
 
 import triton
 import triton.language as tl
 
-from eligibility.ops._triton_sums import (
+from eligibility.ops.backends.triton_sums import (
     absorbed,
     joined,
     store_statistics,
 )
-from eligibility.ops._triton_tiles import (
+from eligibility.ops.backends.triton_tiles import (
     chosen_logits,
     logits_tile,
     row_pointers,

@@ -9,8 +9,6 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from eligibility.errors import InvalidValueError
-from eligibility.ops._linear_head import IGNORED, Head
-from eligibility.ops._linear_sweep import Sweep, Wants, sweep
 from eligibility.ops._policy_objective import (
     Objective,
     PolicyObjective,
@@ -19,6 +17,8 @@ from eligibility.ops._policy_objective import (
 )
 from eligibility.ops._second_derivatives import by_definition
 from eligibility.ops._vocab_shard import ShardObjective, summed_gradient
+from eligibility.ops.linear.head import IGNORED, Head
+from eligibility.ops.linear.sweep import Sweep, Wants, sweep
 from eligibility.shapes import are_values_readable
 
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812  # torch's own name for it
 from torch import Tensor
 
 from eligibility.errors import ShapeError
-from eligibility.ops._plain import compute_dtype
+from eligibility.ops.backends.plain import compute_dtype
 from eligibility.shapes import check_floating
 
 ReferenceChunks = Callable[[Tensor], Tensor]  # positions [R] of rows -> their raw logits [R, V]

@@ -12,18 +12,18 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from eligibility.ops import _cpu, _triton
-from eligibility.ops._linear_head import Head, mask_rows
-from eligibility.ops._linear_softmax import Softmax
-from eligibility.ops._plain import compute_dtype
 from eligibility.ops._policy_objective import (
     Objective,
     PolicyObjective,
     TokenStatistics,
     Upstream,
 )
-from eligibility.ops._row_task import Results, RowTask
 from eligibility.ops._vocab_shard import ShardObjective
+from eligibility.ops.backends import cpu, triton
+from eligibility.ops.backends.plain import compute_dtype
+from eligibility.ops.backends.row_task import Results, RowTask
+from eligibility.ops.linear.head import Head, mask_rows
+from eligibility.ops.linear.softmax import Softmax
 
 _BLOCK_ELEMENTS = 1 << 19  # two megabytes of float32: what is done to logits is done in the cache
 AnyObjective = Objective | ShardObjective
@@ -53,9 +53,9 @@ class Rows:
     def run(self, objective: AnyObjective | None, d_bias: Tensor | None) -> RowResults:
         """Statistics, and with an objective its gradient; adds the gradient of the bias."""
         tensors = (self._logits, self._token, self._head.mask)
-        if _cpu.serves(*tensors) and self._head.reference is None:
+        if cpu.serves(*tensors) and self._head.reference is None:
             return self._run_native(objective, d_bias)
-        if _triton.serves(self._logits):
+        if triton.serves(self._logits):
             return self._run_triton(objective, d_bias)
         return self._run_plain(objective, d_bias)
 
@@ -70,7 +70,7 @@ class Rows:
         known = TokenStatistics.of(statistics[1:])
         if objective is None or not objective.is_linear:
             task = RowTask(logits, token, None, mask, head.temperature, head.softcap)
-            found = _cpu.run(task, log_prob=True, entropy=True, log_normalizer=True)
+            found = cpu.run(task, log_prob=True, entropy=True, log_normalizer=True)
             statistics[1:4] = _exact(found, rounded, own)
             if head.shard is not None:
                 _mark_empty(known, logits, mask)
@@ -80,9 +80,9 @@ class Rows:
         kept = slopes.are_active().nonzero().squeeze(1)
         gradient = _closed_up(logits, kept)
         mask = mask[kept] if mask is not None else None
-        found = _cpu.run(
+        found = cpu.run(
             RowTask(gradient, token[kept], None, mask, head.temperature, head.softcap),
-            _cpu.linear_loss(*(None if slope is None else slope[kept] for slope in slopes[1:4])),
+            cpu.linear_loss(*(None if slope is None else slope[kept] for slope in slopes[1:4])),
             log_prob=True,
             entropy=objective.needs_entropy,
             log_normalizer=True,
@@ -104,20 +104,20 @@ class Rows:
         own = None if logits.dtype == torch.float32 else self._own_logits()
         mask = None if head.mask is None else mask_rows(head.mask, self._at)
         reference = None if head.reference is None else head.reference.logits(self._at)
-        rows = _triton.Rows(logits, token, mask, head.temperature, head.softcap, reference)
+        rows = triton.Rows(logits, token, mask, head.temperature, head.softcap, reference)
         if isinstance(objective, PolicyObjective):
-            found = _triton.loss_and_gradient(rows, objective, own=own, out=logits)
+            found = triton.loss_and_gradient(rows, objective, own=own, out=logits)
             statistics = found.with_loss()
         else:
-            found = _triton.statistics(rows, own)
+            found = triton.statistics(rows, own)
             statistics = found.with_loss()
             if objective is None:
                 return RowResults(statistics, token[:0], logits[:0])
             slopes = objective.slopes(slice(None), TokenStatistics.of(statistics[1:]))
             if slopes.kl is None:
-                _triton.loss_and_gradient(rows, Upstream(*slopes[1:]), own=own, out=logits)
+                triton.loss_and_gradient(rows, Upstream(*slopes[1:]), own=own, out=logits)
             else:
-                logits.copy_(_triton.gradient(rows, found, *slopes[1:]))
+                logits.copy_(triton.gradient(rows, found, *slopes[1:]))
             statistics[0] = slopes.loss
         if d_bias is not None:
             d_bias += logits.sum(0, dtype=torch.float32)

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from eligibility.ops import _plain, _triton
 from eligibility.ops._second_derivatives import by_definition
+from eligibility.ops.backends import plain, triton
 from eligibility.shapes import are_values_readable
 
 
@@ -28,7 +28,7 @@ class RowStatistics(NamedTuple):
 
 def serves(logits: Tensor) -> bool:
     """Whether the kernels can take ``logits``: nothing traces, transforms or moves them."""
-    if not _triton.serves(logits):
+    if not triton.serves(logits):
         return False
     # torch asks the same of itself before every operation; there is no public name.
     return forward_ad._current_level < 0 and are_values_readable(logits)
@@ -39,12 +39,12 @@ def serves_constant(reference: Tensor) -> bool:
     return serves(reference) and not (torch.is_grad_enabled() and reference.requires_grad)
 
 
-def statistics(rows: _triton.Rows) -> RowStatistics:
+def statistics(rows: triton.Rows) -> RowStatistics:
     """The statistics of rows, differentiable in the logits."""
     return RowStatistics(*_Statistics.apply(rows.logits, rows))  # type: ignore[no-untyped-call]  # torch
 
 
-def sampled(rows: _triton.Rows, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+def sampled(rows: triton.Rows, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
     """An action for each row and its log-probability, differentiable in the logits."""
     device = rows.logits.device if generator is None else generator.device
     bits = torch.empty((1,), dtype=torch.int64, device=device).random_(generator=generator)
@@ -56,8 +56,8 @@ class _Statistics(torch.autograd.Function):
     """(log π(a), entropy, log Σ exp z, KL) of rows."""
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, rows: _triton.Rows) -> tuple[Tensor, ...]:
-        results = _triton.statistics(rows)
+    def forward(ctx: Any, logits: Tensor, rows: triton.Rows) -> tuple[Tensor, ...]:
+        results = triton.statistics(rows)
         return _keep(ctx, logits, rows, results)
 
     @staticmethod
@@ -69,10 +69,8 @@ class _Sample(torch.autograd.Function):
     """(action, log π(action)) of rows, drawn from 64 bits."""
 
     @staticmethod
-    def forward(
-        ctx: Any, logits: Tensor, rows: _triton.Rows, bits: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        ctx.action, results = _triton.sample(rows, bits)
+    def forward(ctx: Any, logits: Tensor, rows: triton.Rows, bits: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.action, results = triton.sample(rows, bits)
         ctx.mark_non_differentiable(ctx.action)
         return ctx.action, _keep(ctx, logits, rows, results)[0]
 
@@ -82,7 +80,7 @@ class _Sample(torch.autograd.Function):
 
 
 def _keep(
-    ctx: Any, logits: Tensor, rows: _triton.Rows, results: _triton.Results
+    ctx: Any, logits: Tensor, rows: triton.Rows, results: triton.Results
 ) -> tuple[Tensor, ...]:
     ctx.save_for_backward(logits)  # which notices if they are changed before the backward pass
     ctx.rows, ctx.results = rows, results
@@ -95,27 +93,27 @@ def _gradient(ctx: Any, action: Tensor, upstream: tuple[Tensor | None, ...]) -> 
     if not given:
         return None
     (logits,) = ctx.saved_tensors
-    rows = _triton.replaced(ctx.rows, logits=logits, action=action)
+    rows = triton.replaced(ctx.rows, logits=logits, action=action)
     if torch.is_grad_enabled() or not are_values_readable(*given):
         return by_definition((logits,), lambda: composed(rows), upstream)[0]
     by_log_prob = upstream[0] if upstream[0] is not None else torch.zeros_like(given[0])
-    return _triton.gradient(rows, ctx.results, by_log_prob, *upstream[1:])
+    return triton.gradient(rows, ctx.results, by_log_prob, *upstream[1:])
 
 
-def composed(rows: _triton.Rows) -> RowStatistics:
+def composed(rows: triton.Rows) -> RowStatistics:
     """The definition of the statistics, in operations that torch differentiates to any order."""
 
     def shaped(logits: Tensor) -> Tensor:
-        logits = logits if rows.softcap is None else _plain.softcapped(logits, rows.softcap)
-        logits = logits if rows.temperature == 1.0 else _plain.cooled(logits, rows.temperature)
-        return _plain.masked(logits.to(_plain.compute_dtype(logits)), rows.mask)
+        logits = logits if rows.softcap is None else plain.softcapped(logits, rows.softcap)
+        logits = logits if rows.temperature == 1.0 else plain.cooled(logits, rows.temperature)
+        return plain.masked(logits.to(plain.compute_dtype(logits)), rows.mask)
 
     z = shaped(rows.logits)
-    log_probs = _plain.log_pmf(z)
-    other = log_probs if rows.reference is None else _plain.log_pmf(shaped(rows.reference))
+    log_probs = plain.log_pmf(z)
+    other = log_probs if rows.reference is None else plain.log_pmf(shaped(rows.reference))
     return RowStatistics(
-        _plain.at_action(log_probs, rows.action),
-        _plain.entropy(log_probs),
+        plain.at_action(log_probs, rows.action),
+        plain.entropy(log_probs),
         torch.logsumexp(z, -1),
-        _plain.kl(log_probs, other),
+        plain.kl(log_probs, other),
     )

@@ -1,4 +1,4 @@
-"""The Triton kernels over rows of logits; `_triton` launches them.
+"""The Triton kernels over rows of logits; `triton` launches them.
 
 A program takes a few rows. Its tile of logits is read once and stays in registers where the row is
 short enough (``one_tile``); a longer row is read in a loop that rescales what it has summed, and a
@@ -12,12 +12,12 @@ programs run. An argument that is None counts as absent: what it would do is not
 import triton
 import triton.language as tl
 
-from eligibility.ops._triton_losses import (
+from eligibility.ops.backends.triton_losses import (
     estimated_kl,
     gradient_tile,
     surrogate,
 )
-from eligibility.ops._triton_sums import (
+from eligibility.ops.backends.triton_sums import (
     KL,
     LOSS,
     MEAN,
@@ -33,7 +33,7 @@ from eligibility.ops._triton_sums import (
     row_sums,
     store_statistics,
 )
-from eligibility.ops._triton_tiles import (
+from eligibility.ops.backends.triton_tiles import (
     chosen_logits,
     logits_tile,
     optional,

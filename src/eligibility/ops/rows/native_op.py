@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eligibility.ops import _cpu
-from eligibility.ops._loss_backends import native
-from eligibility.ops._summed_loss import PolicyLoss, rebuilt
+from eligibility.ops.backends import cpu
+from eligibility.ops.rows.loss_backends import by_native
+from eligibility.ops.rows.summed_loss import PolicyLoss, rebuilt
 
 
 def traced_loss(loss: PolicyLoss) -> Tensor:
@@ -63,13 +63,13 @@ def _operation(
     coefficients = (entropy_coef, (low, high), kl_coef, kl_estimator, z_loss_coef)
     constants = ((temperature, softcap or None), coefficients, reduction)
     tensors = (logits, action, counts, mask, kept, advantage, weight, old, reference, None)
-    return native(rebuilt(constants, tensors), None)
+    return by_native(rebuilt(constants, tensors), None)
 
 
 @_operation.register_fake
 def _(logits: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
     gradient = torch.empty_like(logits, memory_format=torch.contiguous_format)
-    return logits.new_empty((), dtype=_cpu.column_dtype(logits)), gradient
+    return logits.new_empty((), dtype=cpu.column_dtype(logits)), gradient
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:

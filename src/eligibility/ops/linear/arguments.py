@@ -9,10 +9,6 @@ from torch import Tensor
 
 from eligibility.arguments import check_given, check_tensors
 from eligibility.errors import InvalidTypeError, InvalidValueError, ShapeError
-from eligibility.ops._linear_autograd import statistics, summed_loss, token_losses
-from eligibility.ops._linear_head import ELSEWHERE, IGNORED, Head, mask_rows
-from eligibility.ops._linear_reference import LinearReference, Reference, ReferenceChunks
-from eligibility.ops._plain import compute_dtype
 from eligibility.ops._policy_objective import PolicyObjective, TokenStatistics, check_reduction
 from eligibility.ops._processes import (
     Group,
@@ -22,6 +18,10 @@ from eligibility.ops._processes import (
     process_group,
 )
 from eligibility.ops._vocab_shard import VocabShard
+from eligibility.ops.backends.plain import compute_dtype
+from eligibility.ops.linear.autograd import statistics, summed_loss, token_losses
+from eligibility.ops.linear.head import ELSEWHERE, IGNORED, Head, mask_rows
+from eligibility.ops.linear.reference import LinearReference, Reference, ReferenceChunks
 from eligibility.scalars import check_callable, check_index, check_numbers
 from eligibility.shapes import (
     are_values_readable,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from eligibility.ops._linear_head import Head, mask_rows
 from eligibility.ops._policy_objective import Slopes, TokenStatistics
+from eligibility.ops.linear.head import Head, mask_rows
 
 # e^−10000 is 0 in every dtype, and so is 0 · −10000, where 0 · −∞ is not a number.
 _FLOOR = -1e4

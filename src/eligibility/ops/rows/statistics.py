@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eligibility.ops import _backend, _cpu, _fused_rows, _plain
-from eligibility.ops._categorical_call import CategoricalCall, shaped_logits
-from eligibility.ops._row_task import RowTask
 from eligibility.ops._second_derivatives import by_definition
+from eligibility.ops.backends import cpu, fused_rows, plain, selection
+from eligibility.ops.backends.row_task import RowTask
+from eligibility.ops.rows.categorical_call import CategoricalCall, shaped_logits
 from eligibility.shapes import are_values_readable
 
 
@@ -35,18 +35,18 @@ def entropies(
     call = CategoricalCall(logits, None, None, mask, None, temperature, softcap)
     if call.fused is not None:
         return call.fused.entropy.reshape(logits.shape[:-1])
-    if _backend.pays(logits, one_pass=True) and call.is_native():
+    if selection.pays(logits, one_pass=True) and call.is_native():
         result: Tensor = _NativeStatistics.run(call, with_entropy=True)[1]
         return result
-    return _plain.entropy(_plain.log_pmf(call.logits, mask))
+    return plain.entropy(plain.log_pmf(call.logits, mask))
 
 
 def divergences(call: CategoricalCall, reference: Tensor) -> Tensor:
     """KL(π ‖ π_ref) of each row, the reference taken through the same soft-cap and temperature."""
-    if call.is_fusable and _fused_rows.serves_constant(reference):
-        return _fused_rows.statistics(call.kernel_rows(reference)).kl.reshape(call.raw.shape[:-1])
+    if call.is_fusable and fused_rows.serves_constant(reference):
+        return fused_rows.statistics(call.kernel_rows(reference)).kl.reshape(call.raw.shape[:-1])
     other = shaped_logits(reference, call.temperature, call.softcap)
-    return _plain.kl(_plain.log_pmf(call.logits, call.mask), _plain.log_pmf(other, call.mask))
+    return plain.kl(plain.log_pmf(call.logits, call.mask), plain.log_pmf(other, call.mask))
 
 
 def _of_all_rows(call: CategoricalCall, with_entropy: bool) -> tuple[Tensor, Tensor | None]:
@@ -56,16 +56,16 @@ def _of_all_rows(call: CategoricalCall, with_entropy: bool) -> tuple[Tensor, Ten
     if call.fused is not None:
         log_prob, entropy = (part.reshape(call.shape) for part in call.fused[:2])
         return log_prob, entropy if with_entropy else None
-    if _backend.pays(call.raw, with_entropy):
+    if selection.pays(call.raw, with_entropy):
         if call.is_native():
             log_prob, entropy = _NativeStatistics.run(call, with_entropy)
             return log_prob, entropy
         if call.action is not None and call.action.shape == call.raw.shape[:-1]:
             return _in_pieces(call, call.action, with_entropy)
     if call.action is not None:
-        _backend.check_actions(call.raw, call.action)
-    log_probs = _plain.log_pmf(call.logits, call.mask)
-    return call.chosen(log_probs), _plain.entropy(log_probs) if with_entropy else None
+        selection.check_actions(call.raw, call.action)
+    log_probs = plain.log_pmf(call.logits, call.mask)
+    return call.chosen(log_probs), plain.entropy(log_probs) if with_entropy else None
 
 
 def _in_pieces(
@@ -87,8 +87,8 @@ class _RowStatistics(torch.autograd.Function):
     def forward(
         ctx: Any, logits: Tensor, action: Tensor, mask: Tensor | None, with_entropy: bool
     ) -> tuple[Tensor, Tensor | None]:
-        _backend.check_actions(logits, action)
-        log_prob, entropy = _plain.row_statistics(logits, action, mask, with_entropy)
+        selection.check_actions(logits, action)
+        log_prob, entropy = plain.row_statistics(logits, action, mask, with_entropy)
         ctx.save_for_backward(logits, action, mask, entropy)
         ctx.set_materialize_grads(False)
         return log_prob, entropy
@@ -102,9 +102,9 @@ class _RowStatistics(torch.autograd.Function):
         if not upstream:
             return None, None, None, None
         if torch.is_grad_enabled() or not are_values_readable(*upstream):
-            result = _plain.gradient(logits, action, mask, grad_log_prob, grad_entropy)
+            result = plain.gradient(logits, action, mask, grad_log_prob, grad_entropy)
         else:
-            result = _plain.row_gradient(logits, action, mask, entropy, grad_log_prob, grad_entropy)
+            result = plain.row_gradient(logits, action, mask, entropy, grad_log_prob, grad_entropy)
         return result, None, None, None
 
 
@@ -132,7 +132,7 @@ class _NativeStatistics(torch.autograd.Function):
         ctx.shaping = shaping
         call = CategoricalCall(logits, action, counts, mask, None, *shaping)
         chosen = action is not None or counts is not None
-        found = _cpu.run(task_of(call), log_prob=chosen, entropy=with_entropy)
+        found = cpu.run(task_of(call), log_prob=chosen, entropy=with_entropy)
         batch = logits.shape[:-1]
         log_prob, entropy = found.log_prob, found.entropy
         if log_prob is not None:
@@ -148,7 +148,7 @@ class _NativeStatistics(torch.autograd.Function):
         return (native_gradient(call, grad_log_prob, grad_entropy), *(None,) * 5)
 
 
-_apply_native = _backend.direct(_NativeStatistics)
+_apply_native = selection.direct(_NativeStatistics)
 
 
 def native_gradient(
@@ -158,23 +158,23 @@ def native_gradient(
     upstream = [grad for grad in (grad_log_prob, grad_entropy) if grad is not None]
     if not upstream:
         return None
-    is_plain = _cpu.serves(call.raw, *upstream)
+    is_plain = cpu.serves(call.raw, *upstream)
     if torch.is_grad_enabled() or not (is_plain and are_values_readable(*upstream)):
         outputs = partial(_definition, call, grad_log_prob is not None)
         return by_definition((call.raw,), outputs, (grad_log_prob, grad_entropy))[0]
-    loss = _cpu.linear_loss(
+    loss = cpu.linear_loss(
         None if grad_log_prob is None else _flat(grad_log_prob, call.action, call.raw),
         None if grad_entropy is None else grad_entropy.reshape(-1),
     )
-    found = _cpu.run(task_of(call), loss, gradient=True)
+    found = cpu.run(task_of(call), loss, gradient=True)
     assert found.gradient is not None
     return found.gradient.view(call.raw.shape)
 
 
 def _definition(call: CategoricalCall, with_log_prob: bool) -> tuple[Tensor, Tensor]:
     """log π of what was chosen, if it is asked for, and the entropy."""
-    log_probs = _plain.log_pmf(call.logits, call.mask)
-    entropy = _plain.entropy(log_probs)
+    log_probs = plain.log_pmf(call.logits, call.mask)
+    entropy = plain.entropy(log_probs)
     return call.chosen(log_probs) if with_log_prob else entropy, entropy
 
 

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from eligibility.arguments import check_tensors
 from eligibility.errors import InvalidTypeError
-from eligibility.ops import _cpu, _fused_rows, _plain, _triton
-from eligibility.ops._triton import Rows
+from eligibility.ops.backends import cpu, fused_rows, plain, triton
+from eligibility.ops.backends.triton import Rows
 from eligibility.scalars import check_index, check_numbers
 from eligibility.shapes import (
     FLOATING,
@@ -84,7 +84,7 @@ class CategoricalCall:
         """Whether the native kernel can take the call, and these: there is something to take."""
         if self.raw.numel() == 0 or (self.action is not None and self.action.numel() == 0):
             return False
-        return _cpu.serves(self.raw, self.action, self.counts, self.mask, self.kept, *columns)
+        return cpu.serves(self.raw, self.action, self.counts, self.mask, self.kept, *columns)
 
     @property
     def logits(self) -> Tensor:
@@ -113,7 +113,7 @@ class CategoricalCall:
         """The log-probability of what was chosen, from those of all categories."""
         if self.action is not None:
             rows = log_probs.expand(*self.action.shape, log_probs.shape[-1])
-            return _plain.at_action(rows, self.action)
+            return plain.at_action(rows, self.action)
         assert self.counts is not None  # one of the two is given
         counts = self.counts.to(log_probs.dtype)
         return (counts * torch.where(counts == 0, 0.0, log_probs)).sum(-1)
@@ -122,25 +122,25 @@ class CategoricalCall:
         """log Σ exp z of the legal actions, shape ``[*batch]``; its gradient is π."""
         if self.fused is not None:
             return self.fused.log_normalizer.reshape(self.raw.shape[:-1])
-        wide = self.logits.to(_plain.compute_dtype(self.logits))
-        return torch.logsumexp(_plain.masked(wide, self.mask), -1)
+        wide = self.logits.to(plain.compute_dtype(self.logits))
+        return torch.logsumexp(plain.masked(wide, self.mask), -1)
 
     @property
     def is_fusable(self) -> bool:
         """Whether the Triton kernels can take the call: they know one action for each row."""
-        if not _triton.serves(self.raw) or self.counts is not None:
+        if not triton.serves(self.raw) or self.counts is not None:
             return False
         is_single = self.shape == self.raw.shape[:-1] and self.shape.numel() > 0
-        return is_single and _fused_rows.serves(self.raw)
+        return is_single and fused_rows.serves(self.raw)
 
     @property
-    def fused(self) -> _fused_rows.RowStatistics | None:
+    def fused(self) -> fused_rows.RowStatistics | None:
         """The statistics by the Triton kernels, ``[N]``; of no action where none is given."""
         return self._fused if self.is_fusable else None
 
     @cached_property  # torch.compile cannot trace one; it never comes here
-    def _fused(self) -> _fused_rows.RowStatistics:
-        return _fused_rows.statistics(self.kernel_rows())
+    def _fused(self) -> fused_rows.RowStatistics:
+        return fused_rows.statistics(self.kernel_rows())
 
     def kernel_rows(self, reference: Tensor | None = None) -> Rows:
         """The rows without leading axes, with the logits of a reference policy."""
@@ -224,8 +224,8 @@ def _is_usual(logits: object) -> bool:
 def shaped_logits(logits: Tensor, temperature: float, softcap: float | None) -> Tensor:
     """``softcap · tanh(z / softcap) / temperature``."""
     if softcap is not None:
-        logits = _plain.softcapped(logits, softcap)
-    return logits if temperature == 1.0 else _plain.cooled(logits, temperature)
+        logits = plain.softcapped(logits, softcap)
+    return logits if temperature == 1.0 else plain.cooled(logits, temperature)
 
 
 def _check_action(action: Tensor, counts: Tensor | None, batch: torch.Size) -> None:

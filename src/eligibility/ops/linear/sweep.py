@@ -2,7 +2,7 @@
 
 For a chunk of rows, one product gives the logits. From them come the statistics, the objective
 turns those into slopes, one number a row each, and with them the logits become, in their own place,
-the gradient at the logits (`_linear_rows`)
+the gradient at the logits (`chunk`)
 
     g_j = a (1[j = token] − p_j) − b p_j (log p_j + H) + c p_j + k p_j (log p_j − log q_j − KL)
 
@@ -22,11 +22,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from eligibility.ops._linear_head import Head
-from eligibility.ops._linear_rows import Rows
-from eligibility.ops._plain import compute_dtype
 from eligibility.ops._policy_objective import Objective, TokenStatistics
 from eligibility.ops._vocab_shard import ShardObjective
+from eligibility.ops.backends.plain import compute_dtype
+from eligibility.ops.linear.chunk import Rows
+from eligibility.ops.linear.head import Head
 
 _CHUNK_BYTES = 1 << 25  # of logits in memory at a time, at least
 _CHUNK_SHARE = 4  # or the size of the weight divided by this, where that is more

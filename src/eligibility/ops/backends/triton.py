@@ -73,16 +73,16 @@ def version() -> str:
 
 @cache
 def _kernels() -> ModuleType:
-    from eligibility.ops import _triton_kernels
+    from eligibility.ops.backends import triton_kernels
 
-    return _triton_kernels
+    return triton_kernels
 
 
 @cache
 def _sampling() -> ModuleType:
-    from eligibility.ops import _triton_sampling
+    from eligibility.ops.backends import triton_sampling
 
-    return _triton_sampling
+    return triton_sampling
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Results:
     """What a kernel found out about N rows, in float32.
 
     Attributes:
-        table: One row for each of the numbers of `_triton_sums`, shape ``[10, N]``. Those of the
+        table: One row for each of the numbers of `triton_sums`, shape ``[10, N]``. Those of the
             loss, and of the reference, are filled only where there is one.
         gradient: Of the loss, by the raw logits, shape ``[N, V]``.
         has_loss: Whether a loss was evaluated.

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from eligibility.errors import InvalidTypeError
-from eligibility.ops import _cpu, _triton
+from eligibility.ops.backends import cpu, triton
 from eligibility.shapes import are_values_readable, check_action
 
 # Below this number of logits the time goes into calls, and torch's nodes cost less than Python's.
@@ -38,7 +38,7 @@ def pays(logits: Tensor, one_pass: bool) -> bool:
     # torch asks the same of itself before every operation; there is no public name.
     if forward_ad._current_level >= 0 or not are_values_readable(logits) or _modes() > 0:
         return False
-    if not _cpu.knows(logits):
+    if not cpu.knows(logits):
         return logits.numel() >= _SMALL_FOR_PLAIN
     return one_pass or logits.numel() >= _SMALL_FOR_NATIVE
 
@@ -68,7 +68,7 @@ def describe() -> dict[str, str]:
 
 
 def _describe_cpu(plain: str) -> str:
-    sets = _cpu.INSTRUCTION_SETS
+    sets = cpu.INSTRUCTION_SETS
     if not sets:
         reason = "the native kernel was not built, or from older sources: install with a compiler"
         return f"{plain} ({reason})"
@@ -79,9 +79,9 @@ def _describe_cpu(plain: str) -> str:
 
 
 def _describe_cuda(plain: str) -> str:
-    reason = _triton.unavailable()
+    reason = triton.unavailable()
     if reason is not None:
         return f"{plain} ({reason})"
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "no such device here"
-    kernels = f"experimental Triton {_triton.version()} kernels for float32, bfloat16, float16"
+    kernels = f"experimental Triton {triton.version()} kernels for float32, bfloat16, float16"
     return f"{kernels} ({device}); else {plain}"

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from eligibility.arguments import check_tensors
 from eligibility.errors import InvalidTypeError
-from eligibility.ops._categorical_call import CategoricalCall
 from eligibility.ops._policy_objective import PolicyObjective
-from eligibility.ops._statistics import divergences, statistics
+from eligibility.ops.rows.categorical_call import CategoricalCall
+from eligibility.ops.rows.statistics import divergences, statistics
 from eligibility.scalars import check_numbers
 from eligibility.shapes import check_shape
 

@@ -1,0 +1,1 @@
+"""The same operations through a language model's last layer, without its logits in memory."""

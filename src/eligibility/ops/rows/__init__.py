@@ -1,0 +1,1 @@
+"""Operations over rows of logits, as autograd nodes."""
