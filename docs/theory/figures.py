@@ -29,7 +29,8 @@ INK, MUTED, GRID = "#1f2933", "#66727f", "#e4e7eb"
 BLUE, ORANGE, TEAL, VIOLET, GREY = "#2458a6", "#c8561b", "#14806f", "#7a4fa3", "#9aa5b1"
 STYLE = {
     "font.family": "sans-serif",
-    "font.sans-serif": ["Helvetica Neue", "Liberation Sans", "Arial", "DejaVu Sans"],
+    # First the one that comes with matplotlib: a figure is laid out alike on every machine.
+    "font.sans-serif": ["DejaVu Sans", "Helvetica Neue", "Liberation Sans", "Arial"],
     "font.size": 10,
     "text.color": INK,
     "axes.edgecolor": GREY,
