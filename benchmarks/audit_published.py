@@ -27,7 +27,7 @@ from typing import Any
 
 import eligibility as el
 from eligibility.audit.reporting.report import AuditReport
-from eligibility.audit.running.forkserver import close_server
+from eligibility.audit.running.forkserver import close_servers
 from eligibility.errors import InvalidValueError
 
 ROOT = Path(__file__).parents[1]
@@ -80,7 +80,7 @@ def audit(entry: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 def processor_seconds() -> float:
     """Of this process and of its children, for which the audit's own are ended."""
-    close_server()
+    close_servers()
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
 

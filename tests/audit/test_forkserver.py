@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from eligibility.audit.running import forkserver
-from eligibility.audit.running.forkserver import WorkerError, close_server, start_worker
+from eligibility.audit.running.forkserver import WorkerError, close_servers, start_worker
 
 MODULE = """
 import json, os, sys
@@ -33,9 +33,9 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The name of a module that tells what it finds."""
     (tmp_path / "telling_worker.py").write_text(MODULE, encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    close_server()
+    close_servers()
     yield "telling_worker"
-    close_server()
+    close_servers()
 
 
 def told(module: str, scratch: Path, line: str) -> list[object]:
@@ -58,8 +58,7 @@ def test_workers_of_one_process_share_what_was_loaded_and_nothing_else(
 
 def test_a_server_that_has_died_is_replaced(tmp_path: Path, module: str) -> None:
     parent = told(module, tmp_path, "first")[0]
-    server = forkserver._server
-    assert server is not None
+    (server,) = forkserver._servers.values()
     assert server._process.pid == parent
     os.kill(server._process.pid, signal.SIGKILL)
     server._process.wait()
@@ -74,7 +73,7 @@ def test_the_time_of_workers_is_counted_as_the_callers(tmp_path: Path) -> None:
     before = os.times()
     with closing(start_worker("works", tmp_path)) as worker:
         worker.stdout.read()
-    close_server()
+    close_servers()
     after = os.times()
     assert sum(after[2:4]) - sum(before[2:4]) > 0.4
 
@@ -110,8 +109,7 @@ def test_an_interrupted_start_leaves_nothing_to_the_next_one(
     tmp_path: Path, module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parent = told(module, tmp_path, "first")[0]
-    server = forkserver._server
-    assert server is not None
+    (server,) = forkserver._servers.values()
     descriptors = len(os.listdir("/proc/self/fd"))
 
     class Interrupted:

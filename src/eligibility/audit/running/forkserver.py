@@ -89,7 +89,7 @@ class _Server:
     """
 
     def __init__(self, module: str, libraries: tuple[str, ...]) -> None:
-        self._prepared = (os.getpid(), module, libraries)
+        self._owner = os.getpid()
         self._folder = TemporaryDirectory(prefix="eligibility-audit-", ignore_cleanup_errors=True)
         self._errors = Path(self._folder.name, "errors")
         self._link, other = socket.socketpair()
@@ -103,10 +103,10 @@ class _Server:
                 start_new_session=True,
             )
 
-    def serves(self, module: str, libraries: tuple[str, ...]) -> bool:
-        """Whether it lives, and has just these loaded; for this process, which may be a fork."""
-        wanted = (os.getpid(), module, libraries)
-        return self._prepared == wanted and self._process.poll() is None
+    @property
+    def serves(self) -> bool:
+        """Whether it lives, and for this process, which may be a fork of the one that made it."""
+        return self._owner == os.getpid() and self._process.poll() is None
 
     def fork(self, scratch: Path) -> Worker:
         """A worker whose home is a folder of its own."""
@@ -130,13 +130,13 @@ class _Server:
     def close(self) -> None:
         """No more workers; those at work go on."""
         self._link.close()
-        if self._prepared[0] == os.getpid():
+        if self._owner == os.getpid():
             self._process.wait()
             self._folder.cleanup()
 
 
 _lock = Lock()
-_server: _Server | None = None
+_servers: dict[tuple[str, ...], _Server] = {}  # by what they have loaded
 
 
 def start_worker(module: str, scratch: Path, libraries: tuple[str, ...] = ()) -> Worker:
@@ -150,27 +150,26 @@ def start_worker(module: str, scratch: Path, libraries: tuple[str, ...] = ()) ->
     Raises:
         WorkerError: The module cannot be loaded.
     """
-    global _server
+    loaded = (module, *libraries)
     with _lock:
-        if _server is not None and not _server.serves(module, libraries):
-            close_server()
-        _server = _server or _Server(module, libraries)
+        if loaded in _servers and not _servers[loaded].serves:
+            _servers.pop(loaded).close()
+        if loaded not in _servers:
+            _servers[loaded] = _Server(module, libraries)
         try:
-            return _server.fork(scratch)
+            return _servers[loaded].fork(scratch)
         except BaseException:  # an interruption: its answer must not be taken for the next one's
-            close_server()
+            _servers.pop(loaded).close()
             raise
 
 
-def close_server() -> None:
-    """End the server, if there is one."""
-    global _server
-    if _server is not None:
-        _server.close()
-    _server = None
+def close_servers() -> None:
+    """End the servers of this process."""
+    while _servers:
+        _servers.popitem()[1].close()
 
 
-atexit.register(close_server)
+atexit.register(close_servers)
 
 
 def serve(module: str, libraries: Sequence[str]) -> None:
