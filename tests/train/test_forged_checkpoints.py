@@ -154,7 +154,7 @@ def test_a_forgery_with_a_right_checksum_is_refused_before_anything_is_made(
     make = environments.make_vector
     monkeypatch.setattr(
         "eligibility.train.environment_sources.make_vector",
-        lambda env, number: made.append(number) or make(env, number),
+        lambda env, number, keywords: made.append(number) or make(env, number),
     )
     path = forge(original, tmp_path / FILE_NAME, FORGERIES[name])
     with pytest.raises(InvalidValueError) as caught:

@@ -123,8 +123,8 @@ def test_a_damaged_record_is_refused(file: str, tmp_path: Path) -> None:
 
 def test_resuming_with_another_kind_of_change_is_refused(tmp_path: Path) -> None:
     text = (
-        "`discount`: got a new value for a saved model, expected changes of learning_rate, "
-        "natural_gradient, steps, stop_at, threads; train a new model"
+        "`discount`: got a new value for a saved model, expected changes of env_kwargs, "
+        "learning_rate, natural_gradient, steps, stop_at, threads; train a new model"
     )
     with pytest.raises(InvalidValueError, match=f"^{re.escape(text)}$"):
         Reinforce.load(tmp_path, discount=0.5)

@@ -97,7 +97,7 @@ def _film(
             "`--video`", f"{len(folders)} runs", "one", "film one run after the other"
         )
     model = load(folders[0])
-    check_video(video, model.config.env)
+    check_video(video, model.config.env, model.config.env_kwargs)
     seed = model.config.seed if seed is None else seed
     total = record_video(model, video, seed, deterministic=not stochastic)
     typer.echo(f"filmed an episode of return {total:g} in {video}", err=True)

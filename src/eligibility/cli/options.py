@@ -45,7 +45,8 @@ def config_options(without: Iterable[str] = ()) -> Iterator[inspect.Parameter]:
     for field in fields(Config):
         if field.name in without:
             continue
-        kind = str if "tuple" in str(hints[field.name]) else hints[field.name]
+        hint = hints[field.name]
+        kind = str if "tuple" in str(hint) or "Mapping" in str(hint) else hint
         text = field.metadata["help"]
         if field.default is MISSING:
             argument = typer.Argument(help=text, show_default=False)

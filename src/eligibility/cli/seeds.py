@@ -18,9 +18,9 @@ from eligibility.errors import InvalidValueError
 from eligibility.files import write_atomically
 from eligibility.train.config import Config, as_written
 from eligibility.train.domains import shown
-from eligibility.train.environments import module_of
 from eligibility.train.folder_lock import FolderLock
 from eligibility.train.record import CONFIG, RESULT, read_result, read_run_config
+from eligibility.train.trust import modules_named
 
 _POLL_SECONDS = 0.05
 _MOST_SEEDS = 10_000
@@ -69,8 +69,7 @@ class Seeds:
     ) -> None:
         self.folder, self.config, self.seeds = folder, config, seeds
         # The environment of a sweep is named by the caller, or allowed.
-        module = module_of(config.env)
-        self._allowed = [*allow_modules, *([module] if module else [])]
+        self._allowed = [*allow_modules, *modules_named([config.env, config.env_kwargs])]
         self.failed: dict[int, str] = {}
         self.stopped = False
 

@@ -48,7 +48,9 @@ def sweep(
     chosen = read_seeds("5" if seeds is None else seeds)
     options = given(options)
     if config is not None:
-        options = {**read_options(config), **options}
+        read = read_options(config)
+        check_trusted(read.get("env_kwargs"), allow_module or (), f"the config `{config}`")
+        options = {**read, **options}
     configured = options.pop("env", None)
     if env is None and configured is not None:
         check_trusted(configured, allow_module or (), f"the config `{config}`")

@@ -70,7 +70,9 @@ def train(
     if keep_best is not None:
         check_count(keep_best, "--keep-best")
     if config is not None:
-        options = {**read_options(config), **options}
+        read = read_options(config)
+        check_trusted(read.get("env_kwargs"), allowed, f"the config `{config}`")
+        options = {**read, **options}
     configured = options.pop("env", None)
     if env is None and configured is not None:
         check_trusted(configured, allowed, f"the config `{config}`")
@@ -93,7 +95,7 @@ def train(
     else:
         model = Reinforce(str(env), **options)
     if video is not None:
-        check_video(video, model.config.env)
+        check_video(video, model.config.env, model.config.env_kwargs)
     received: list[int] = []
     if not model.leads:  # another process keeps the record
         with _stopping_on_signals(received):
@@ -227,8 +229,8 @@ OWN = (
     option(
         "resume",
         Path,
-        "Continue the run in this folder; only --steps, --stop-at, --threads, --learning-rate and "
-        "--natural-gradient may change.",
+        "Continue the run in this folder; only --steps, --stop-at, --threads, --learning-rate, "
+        "--natural-gradient and --env-kwargs may change.",
     ),
     option("max_seconds", float, "Stop after this many seconds of training. Default: no limit."),
     option(

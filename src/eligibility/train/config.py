@@ -5,7 +5,9 @@ This file imports neither torch nor numpy, so that ``eligibility train --help`` 
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from typing import Any
@@ -17,6 +19,7 @@ from eligibility.train.domains import (
     Choice,
     Domain,
     Flag,
+    Keywords,
     Maybe,
     Number,
     Several,
@@ -52,6 +55,11 @@ class Config:
 
     env: str = field(
         metadata={"domain": _ENV, "help": "Id of a Gymnasium environment, such as CartPole-v1."}
+    )
+    env_kwargs: Mapping[str, Any] | None = _option(
+        None,
+        Maybe(Keywords()),
+        "Keywords to make the environment with, such as is_slippery=false,map_name=8x8.",
     )
     seed: int = _option(0, Whole(0, 2**128), "Same seed, same run, bit for bit.")
     steps: int = _option(
@@ -307,4 +315,6 @@ class Config:
 
 def as_written(value: Any) -> str:
     """A value as one would write it on the command line."""
+    if isinstance(value, dict):
+        return json.dumps(value)
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -7,6 +7,7 @@ raises one line that says what, got, expected and remedy. No torch, no numpy.
 from __future__ import annotations
 
 import difflib
+import json
 import reprlib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -146,6 +147,42 @@ class Several:
 
 
 @dataclass(frozen=True)
+class Keywords:
+    """Names with values that JSON has; or a text as the command line has it."""
+
+    expected: str = "names and values, such as is_slippery=false,map_name=8x8, or as JSON"
+
+    def __call__(self, name: str, value: Any) -> dict[str, Any]:
+        found = _keywords(value) if isinstance(value, str) else value
+        try:
+            kept = json.loads(json.dumps(found, allow_nan=False))
+        except (TypeError, ValueError, RecursionError):  # of no kind, number or depth that JSON has
+            kept = None
+        if not isinstance(kept, dict) or not all(map(str.isidentifier, kept)):
+            remedy = "what else it takes, set in a function that makes the environment"
+            raise wrong(name, found, self.expected, remedy)
+        return kept
+
+
+def _keywords(text: str) -> Any:
+    """``a=1,b=x`` or ``{"a": 1, "b": "x"}``; None: it is neither."""
+    try:
+        if text.lstrip().startswith("{"):
+            return json.loads(text)
+        pairs = [part.split("=", 1) for part in text.split(",") if part.strip()]
+        return {name.strip(): _json_or_text(value.strip()) for name, value in pairs}
+    except (ValueError, RecursionError):  # no JSON, or a part without =
+        return None
+
+
+def _json_or_text(value: str) -> Any:
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+@dataclass(frozen=True)
 class Maybe:
     """None, which stands for a default that is decided elsewhere, or a value of ``domain``."""
 
@@ -171,6 +208,7 @@ HABITS = {
     "total_timesteps": "steps", "timesteps": "steps", "num_envs": "environments",
     "n_envs": "environments", "batch_size": "environments", "lam": "gae_lambda",
     "net_arch": "hidden_sizes", "env_id": "env",
+    "env_args": "env_kwargs",
     "normalize_advantage": "normalize", "max_steps": "steps", "max_time": "max_seconds",
     "target_kl": "natural_gradient",
 }  # fmt: skip

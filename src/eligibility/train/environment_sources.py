@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from eligibility.errors import EligibilityError, InvalidTypeError, InvalidValueError
+from eligibility.train.domains import shown
 from eligibility.train.environments import make_vector
 
 if TYPE_CHECKING:
@@ -31,14 +32,14 @@ class Supply:
     Attributes:
         name: The id, or the name of the function or class.
         coded: Whether it is the user's code, which a checkpoint does not hold.
-        make: The given number of environments side by side; a vector environment of the user's
-            own is always itself, and may have fewer.
+        make: The given number of environments side by side, made with keywords; a vector
+            environment of the user's own is always itself, and may have fewer.
         size: The number that there always are; None: as many as asked for.
     """
 
     name: str
     coded: bool
-    make: Callable[[int], VectorEnv[Any, Any, Any]]
+    make: Callable[[int, Mapping[str, Any] | None], VectorEnv[Any, Any, Any]]
     size: int | None = None
 
     def options(self, options: dict[str, Any]) -> dict[str, Any]:
@@ -91,7 +92,7 @@ def supply(env: Source) -> Supply:
     """
     if isinstance(env, str):
         name = env
-        return Supply(env, False, lambda number: make_vector(name, number))
+        return Supply(env, False, partial(make_vector, name))
     import gymnasium
     from gymnasium.vector import AutoresetMode, VectorEnv
 
@@ -99,20 +100,42 @@ def supply(env: Source) -> Supply:
         vector = env
         if vector.metadata.get("autoreset_mode") == AutoresetMode.DISABLED:
             vector = _resetting(env)
-        return Supply(_name(env), True, lambda number: vector, env.num_envs)
+        return Supply(_name(env), True, lambda _, given: _as_is(vector, given), env.num_envs)
     if isinstance(env, gymnasium.Env):
         copied = partial(_copy, env)
-        return Supply(_name(env), True, lambda number: _several(copied, number))
+        return Supply(
+            _name(env), True, lambda number, given: _several(_as_is(copied, given), number)
+        )
     if callable(env):
         function = env
         name = getattr(env, "__qualname__", type(env).__name__)
-        return Supply(name, True, lambda number: _several(function, number))
+        return Supply(
+            name,
+            True,
+            lambda number, given: _several(partial(function, **(given or {})), number),
+        )
     raise InvalidTypeError(
         "`env`",
         type(env).__name__,
         "an environment, its id, a function that makes one, or a vector environment",
         "pass a function, such as the environment's class or a lambda",
     )
+
+
+def _as_is(made: Any, keywords: Mapping[str, Any] | None) -> Any:
+    """What is made already.
+
+    Raises:
+        InvalidValueError: There are keywords to make it with.
+    """
+    if keywords:
+        raise InvalidValueError(
+            "`env_kwargs`",
+            shown(keywords),
+            "none with an environment that is made already",
+            "make it with them, or pass its id or a function that makes it",
+        )
+    return made
 
 
 def _name(env: Any) -> str:

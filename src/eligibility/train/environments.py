@@ -8,11 +8,13 @@ import importlib.util
 import os
 import sys
 import warnings
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eligibility.errors import InvalidValueError, MissingDependencyError
+from eligibility.train.domains import shown
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
@@ -30,8 +32,10 @@ _EXTRAS = {
 }
 
 
-def make_vector(env: str, environments: int) -> VectorEnv[Any, Any, Any]:
-    """``environments`` copies of ``env`` that step together.
+def make_vector(
+    env: str, environments: int, keywords: Mapping[str, Any] | None = None
+) -> VectorEnv[Any, Any, Any]:
+    """``environments`` copies of ``env`` that step together, made with the keywords.
 
     Where the environment comes with a vectorised implementation (``vector_entry_point``) that is
     taken, as by Gymnasium; else this process steps the copies in turn, each for one episode.
@@ -46,8 +50,10 @@ def make_vector(env: str, environments: int) -> VectorEnv[Any, Any, Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # advice to the environment's author, not to its user
-            return _make_vector(gymnasium, env, environments)
+            return _make_vector(gymnasium, env, environments, keywords or {})
     except Exception as error:  # its constructor is anybody's code
+        if keywords and isinstance(error, TypeError):
+            raise unknown_keywords(keywords, error) from error
         for name, extra in _EXTRAS.items():
             if importlib.util.find_spec(name) is None and _is_about(error, env, name):
                 raise missing(name, extra) from error
@@ -81,7 +87,9 @@ def module_of(env: str) -> str:
     return "" if module == "envpool" else module
 
 
-def _make_vector(gymnasium: Any, env: str, environments: int) -> VectorEnv[Any, Any, Any]:
+def _make_vector(
+    gymnasium: Any, env: str, environments: int, keywords: Mapping[str, Any]
+) -> VectorEnv[Any, Any, Any]:
     """As `make_vector`; whatever the environment raises comes through."""
     from eligibility.train import tasks
     from eligibility.train.lockstep import OneEpisodeVector
@@ -93,17 +101,19 @@ def _make_vector(gymnasium: Any, env: str, environments: int) -> VectorEnv[Any, 
     if module == "envpool":
         from eligibility.train.pool import EnvPoolVector
 
-        return EnvPoolVector(name, environments)
+        return EnvPoolVector(name, environments, keywords)
     if module.endswith(".py"):
-        return OneEpisodeVector([_in_file(module, name)] * environments)
+        return OneEpisodeVector([partial(_in_file(module, name), **keywords)] * environments)
     module = module or next((m for start, m in _MODULES.items() if name.startswith(start)), "")
     if module:
         _import(module)
     spec = gymnasium.spec(name)
     if spec.vector_entry_point is not None:
-        vector: VectorEnv[Any, Any, Any] = gymnasium.make_vec(spec, num_envs=environments)
+        vector: VectorEnv[Any, Any, Any] = gymnasium.make_vec(
+            spec, num_envs=environments, **keywords
+        )
         return vector
-    vector = OneEpisodeVector([partial(gymnasium.make, spec)] * environments)
+    vector = OneEpisodeVector([partial(gymnasium.make, spec, **keywords)] * environments)
     vector.spec = vector.envs[0].spec
     return vector
 
@@ -153,6 +163,16 @@ def _is_about(error: BaseException, env: str, package: str) -> bool:
     """Whether an environment could not be made for want of this package."""
     wanted = next((m for start, m in _MODULES.items() if env.startswith(start)), None)
     return wanted == package or package.lower() in str(error).lower()
+
+
+def unknown_keywords(keywords: Mapping[str, Any], error: TypeError) -> InvalidValueError:
+    """The error for keywords that an environment does not take."""
+    return InvalidValueError(
+        "`env_kwargs`",
+        f"{shown(keywords)} ({' '.join(str(error).split()).rstrip('.')})",
+        "keywords that the environment takes, with values as it takes them",
+        "look them up in its documentation",
+    )
 
 
 def missing(package: str, extra: str = "train") -> MissingDependencyError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -270,14 +270,14 @@ class Reinforce:
     ) -> Array:
         """The undiscounted return of each of the episodes that `evaluate` summarises."""
         seed = self.config.seed if seed is None else seed
-        made = interface(self.supply.make(episodes), self.config)
+        made = interface(self.supply.make(episodes, self.config.env_kwargs), self.config)
         try:
             collector = Collector(made, self.horizon)
             return play(collector, self.network, seed, deterministic, episodes)
         finally:
             self.supply.close(made.vector)
 
-    def set_env(self, env: Source) -> None:
+    def set_env(self, env: Source, env_kwargs: Mapping[str, Any] | None = None) -> None:
         """Go on in another environment of the same spaces: what was learned stays, counts do not.
 
         The next `learn` counts its steps, and the returns by which it stops, from 0.
@@ -287,7 +287,7 @@ class Reinforce:
         """
         made = supply(env)
         made.options({"shards": self.config.shards, "environments": self.config.environments})
-        config = replace(self.config, env=made.name)
+        config = replace(self.config, env=made.name, env_kwargs=env_kwargs)
         shards = Shards(made, config, self._processes)
         old, new = (_seen_and_done(one) for one in (self.shards, shards))
         if old != new:
@@ -326,15 +326,15 @@ class Reinforce:
             network: What the model was made with, if it was not the default one.
             allow_modules: Modules that the checkpoint may name, as in ``package:Name-v0``, for us
                 to import: importing runs their code. None are unless they stand here or in ``env``.
-            **changes: New values of ``steps``, ``stop_at``, ``threads``, ``learning_rate`` or
-                ``natural_gradient``.
+            **changes: New values of ``steps``, ``stop_at``, ``threads``, ``learning_rate``,
+                ``natural_gradient`` or ``env_kwargs``.
 
         Raises:
             InvalidValueError: There is none, it is damaged or claims what cannot be, it names a
                 module that is not allowed, or another option is to be changed.
         """
         saved = saving.read(path, changes)
-        saved.check_code(env, network, allow_modules)
+        saved.check_code(env, network, allow_modules, changes)
         options = saved.options(changes)
         name = options.pop("env")
         model = cls(name if env is None else env, network=network, **options)

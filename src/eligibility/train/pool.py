@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 from gymnasium.envs.registration import EnvSpec
@@ -19,6 +20,7 @@ class EnvPoolVector(VectorEnv[Any, Any, Any]):
     Args:
         task: EnvPool's name of the environment.
         number: How many of them.
+        keywords: What else EnvPool makes them with.
 
     References:
         Weng et al. 2022, "EnvPool: a highly parallel reinforcement learning environment execution
@@ -27,8 +29,8 @@ class EnvPoolVector(VectorEnv[Any, Any, Any]):
 
     metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012  # as Gymnasium has it
 
-    def __init__(self, task: str, number: int) -> None:
-        self._task, self.num_envs = task, number
+    def __init__(self, task: str, number: int, keywords: Mapping[str, Any]) -> None:
+        self._task, self.num_envs, self._keywords = task, number, keywords
         self._pool = pool = self._make(0)
         self.single_observation_space = pool.single_observation_space
         self.single_action_space = pool.single_action_space
@@ -62,7 +64,7 @@ class EnvPoolVector(VectorEnv[Any, Any, Any]):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # on its bounds, which are float64
             pool = envpool.make_gymnasium(
-                self._task, num_envs=self.num_envs, seed=int(seed) % 2**31
+                self._task, num_envs=self.num_envs, seed=int(seed) % 2**31, **self._keywords
             )
             pool.single_observation_space, pool.observation_space  # noqa: B018  # made when read
         return pool

@@ -206,8 +206,11 @@ def load_run(
         return Reinforce.load(path, env=env, allow_modules=allow_modules, **changes)
     check_changes(changes)
     config = asdict(read_run_config(path))
+    source = f"the run folder `{path}`"
     if env is None:
-        check_trusted(config["env"], allow_modules, f"the run folder `{path}`")
+        check_trusted(config["env"], allow_modules, source)
+    if "env_kwargs" not in changes:
+        check_trusted(config["env_kwargs"], allow_modules, source)
     return Reinforce(**{**config, **changes, **({} if env is None else {"env": env})})
 
 

@@ -24,8 +24,8 @@ from eligibility.train.user_network import UserNetwork
 if TYPE_CHECKING:
     from eligibility.train.learner import Reinforce
 
-# The options that say how long to train and how fast, not what to train.
-CHANGEABLE = {"steps", "stop_at", "threads", "learning_rate", "natural_gradient"}
+# The options that say how long to train and how fast, not what; and where.
+CHANGEABLE = {"env_kwargs", "steps", "stop_at", "threads", "learning_rate", "natural_gradient"}
 # Tensors that count, or are sums of squares.
 _NOT_NEGATIVE = re.compile(r"\.(step|exp_avg_sq|count|squares)(\.|$)")
 
@@ -84,12 +84,15 @@ class Saved:
         """Those to make the model with."""
         return {**asdict(self._facts.config), **changes}
 
-    def check_code(self, env: Any, network: Any, allow_modules: Collection[str]) -> None:
+    def check_code(
+        self, env: Any, network: Any, allow_modules: Collection[str], changes: dict[str, Any]
+    ) -> None:
         """Raise unless code comes from the caller alone: what the model was made with, given again.
 
         Raises:
             InvalidValueError: Code is missing, is one too many, or is named by the file only.
         """
+        source = f"the checkpoint `{self._path}`"
         for name, given, own, kind in (
             ("env", env, self._facts.own_environment, "function or vector environment"),
             ("network", network, self._facts.own_network, "module or function"),
@@ -106,7 +109,9 @@ class Saved:
                 "`network`", "one for a model that was made without", "none", "omit it"
             )
         if env is None:
-            check_trusted(self._facts.config.env, allow_modules, f"the checkpoint `{self._path}`")
+            check_trusted(self._facts.config.env, allow_modules, source)
+        if "env_kwargs" not in changes:
+            check_trusted(self._facts.config.env_kwargs, allow_modules, source)
         self._check_widths()
 
     def _check_widths(self) -> None:

@@ -39,7 +39,9 @@ class Shards:
         self._numbers, self._seed = processes.shards(config.shards), config.seed
         self._supply, self._config = supply, config
         supply.check_shards(len(self._numbers))
-        self.vector, self.observations, self.policy = interface(supply.make(1), config)
+        self.vector, self.observations, self.policy = interface(
+            supply.make(1, config.env_kwargs), config
+        )
         self.horizon = horizon(self.vector, config.max_episode_steps)
         self._collectors: list[Collector] = []
 
@@ -53,7 +55,10 @@ class Shards:
             return
         self._supply.close(self.vector)
         each = self._config.environments // self._config.shards
-        made = [interface(self._supply.make(each), self._config) for _ in self._numbers]
+        made = [
+            interface(self._supply.make(each, self._config.env_kwargs), self._config)
+            for _ in self._numbers
+        ]
         self.vector = made[0].vector
         self._collectors = [Collector(one, self.horizon) for one in made]
 

@@ -7,29 +7,44 @@ a stranger's wish.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from eligibility.errors import InvalidValueError
 from eligibility.train.environments import module_of
 
 
-def check_trusted(env: object, allow_modules: Collection[str], source: str) -> None:
-    """Raise if ``env``, read from ``source``, would import a module that nobody has allowed.
+def check_trusted(named: object, allow_modules: Collection[str], source: str) -> None:
+    """Raise if what was read from ``source`` would import a module that nobody has allowed.
 
     Args:
-        env: The id of an environment.
+        named: The id of an environment, or the keywords to make it with, which may name another.
         allow_modules: Modules that may be imported, and with each the modules within it.
         source: What the id was read from, for the error.
 
     Raises:
         InvalidValueError: It would.
     """
-    module = module_of(env) if isinstance(env, str) else ""  # what else it is, the config refuses
-    allowed = any(module == name or module.startswith(f"{name}.") for name in allow_modules)
-    if module and not allowed:
-        raise InvalidValueError(
-            f"the environment in {source}",
-            f"`{env}`, which imports the module `{module}` and so runs its code",
-            "one that Gymnasium knows by itself, or a module that you trust and name",
-            f"if you trust it, pass --allow-module {module} (in Python allow_modules=[{module!r}])",
-        )
+    for text in _texts(named):
+        module = module_of(text)
+        if module and not any(module == a or module.startswith(f"{a}.") for a in allow_modules):
+            raise InvalidValueError(
+                f"the environment in {source}",
+                f"`{text}`, which imports the module `{module}` and so runs its code",
+                "one that Gymnasium knows by itself, or a module that you trust and name",
+                f"if you trust it, pass --allow-module {module} "
+                f"(in Python allow_modules=[{module!r}])",
+            )
+
+
+def modules_named(named: object) -> list[str]:
+    """The modules that `check_trusted` would ask for."""
+    return [module_of(text) for text in _texts(named) if module_of(text)]
+
+
+def _texts(found: object) -> Iterator[str]:
+    """The texts in it, at any depth; what else there is names nothing."""
+    if isinstance(found, str):
+        yield found
+    elif isinstance(found, (dict, list)):
+        for part in found.values() if isinstance(found, dict) else found:
+            yield from _texts(part)

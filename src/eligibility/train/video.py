@@ -6,6 +6,7 @@ import importlib.util
 import io
 import os
 import warnings
+from collections.abc import Mapping
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,8 +28,10 @@ _WRITERS = {".gif": ("pillow", "PIL"), ".mp4": ("imageio-ffmpeg", "imageio_ffmpe
 SUFFIXES = tuple(_WRITERS)
 
 
-def check_video(path: Path, env: str) -> None:
-    """Raise unless a film of ``env`` can be made and written here: one picture is taken.
+def check_video(path: Path, env: str, keywords: Mapping[str, Any] | None = None) -> None:
+    """Raise unless a film of ``env``, made with the keywords, can be made and written here.
+
+    One picture is taken.
 
     Raises:
         InvalidValueError: The suffix is not that of a film.
@@ -50,7 +53,7 @@ def check_video(path: Path, env: str) -> None:
             + (", or write a .gif" if path.suffix == ".mp4" else ""),
         )
     check_writable(path)
-    _visible(env).close()
+    _visible(env, keywords).close()
 
 
 def record_video(model: Reinforce, path: Path, seed: int, deterministic: bool = True) -> float:
@@ -67,7 +70,7 @@ def record_video(model: Reinforce, path: Path, seed: int, deterministic: bool = 
         EligibilityError: The environment cannot show itself.
         OutputError: The file cannot be written.
     """
-    check_video(path, model.config.env)
+    check_video(path, model.config.env, model.config.env_kwargs)
     frames, rate, total = _play(model, seed, deterministic)
     write_atomically(path, _gif(frames, rate) if path.suffix == ".gif" else _mp4(frames, rate))
     return total
@@ -76,7 +79,7 @@ def record_video(model: Reinforce, path: Path, seed: int, deterministic: bool = 
 def _play(model: Reinforce, seed: int, deterministic: bool) -> tuple[list[Any], float, float]:
     """The pictures of an episode, how many a second, and its return."""
     frames: list[Any] = []
-    vector = _visible(model.config.env)
+    vector = _visible(model.config.env, model.config.env_kwargs)
     _film(vector, frames)
     try:
         collector = Collector(interface(vector, model.config), model.horizon)
@@ -86,7 +89,7 @@ def _play(model: Reinforce, seed: int, deterministic: bool) -> tuple[list[Any], 
     return frames, float(vector.metadata.get("render_fps") or _RATE), total
 
 
-def _visible(env: str) -> Any:
+def _visible(env: str, keywords: Mapping[str, Any] | None) -> Any:
     """One environment that draws itself, as a vector of one."""
     import gymnasium
 
@@ -96,7 +99,10 @@ def _visible(env: str) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # advice to the environment's author
             vector = gymnasium.make_vec(
-                env, num_envs=1, vectorization_mode="sync", render_mode="rgb_array"
+                env,
+                num_envs=1,
+                vectorization_mode="sync",
+                **{**(keywords or {}), "render_mode": "rgb_array"},
             )
             vector.reset(seed=0)
             picture = (vector.render() or (None,))[0]
