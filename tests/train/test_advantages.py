@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import statistics
 from typing import Any
 
 import pytest
@@ -134,3 +135,15 @@ def test_explained_variance_is_the_share_that_the_baseline_removed() -> None:
     wanted = 1 - float(got.values.var(correction=0) / plain.values.var(correction=0))
     assert got.explained_variance == pytest.approx(wanted, rel=1e-5)
     assert plain.explained_variance == 0
+
+
+def test_normalized_returns_have_the_scale_of_all_so_far() -> None:
+    values = process().law(LOGITS).values
+    rollouts = [rollout_of(values[torch.tensor(pair)]) for pair in ([1, 5], [0, 3], [2, 7])]
+    plain = estimator(baseline="none")
+    scaled = estimator(baseline="none", normalize_returns=True)  # both have seen the first
+    seen = plain(rollouts[0]).values.tolist()
+    for rollout in rollouts[1:]:
+        wanted = plain(rollout).values
+        seen += wanted.tolist()
+        torch.testing.assert_close(scaled(rollout).values, wanted / statistics.pstdev(seen))

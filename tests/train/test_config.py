@@ -94,6 +94,16 @@ from eligibility.train.presets import PRESETS
             "--natural-gradient 0.01, or omit it",
         ),
         (
+            {"normalize_returns": True},
+            "`normalize_returns`: got True, expected no value where nothing uses it; add "
+            "--no-normalize, or omit it",
+        ),
+        (
+            {"entropy_schedule": "linear"},
+            "`entropy_schedule`: got linear, expected no value where nothing uses it; add "
+            "--entropy-coef 0.01, or omit it",
+        ),
+        (
             {"damping": 0.5},
             "`damping`: got 0.5, expected no value where nothing uses it; add --natural-gradient "
             "0.01, or omit it",

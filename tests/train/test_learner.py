@@ -89,6 +89,36 @@ def test_steps_fall_with_what_remains_of_the_training(schedule: str) -> None:
     assert moved == pytest.approx([rate, rate / 2 if schedule == "linear" else rate], rel=1e-3)
 
 
+@pytest.mark.parametrize("baseline", ["leave-one-out", "leave-one-out+per-weight"])
+def test_the_weight_of_the_entropy_falls_with_what_remains(baseline: str) -> None:
+    def head(coef: float, schedule: str, remaining: float) -> torch.Tensor:
+        model = Reinforce(
+            "CartPole-v1",
+            environments=4,
+            baseline=baseline,
+            entropy_coef=coef,
+            entropy_schedule=schedule,
+        )
+        bias = [*model.network.parameters()][-1]
+        with torch.no_grad():  # away from uniform, where the entropy has no gradient
+            bias.copy_(torch.tensor([0.0, 1.0]))
+        model.gradient(model.shards.collect(model.network, 0), remaining=remaining)
+        assert bias.grad is not None
+        return bias.grad
+
+    quarter = head(0.8, "linear", 0.25)
+    torch.testing.assert_close(quarter, head(0.2, "constant", 0.25))
+    assert not torch.allclose(quarter, head(0.8, "constant", 0.25))
+
+
+def test_learning_says_what_remains_of_it() -> None:
+    model = Reinforce("CartPole-v1", environments=4, entropy_coef=0.1, entropy_schedule="linear")
+    told, steps, gradient = [], [0], model.gradient
+    model.gradient = lambda *rollouts: (told.append(rollouts[2]), gradient(*rollouts))[1]  # type: ignore[assignment,func-returns-value]  # a spy
+    model.learn(total_steps=300, callback=lambda progress: steps.append(progress.steps))
+    assert told == pytest.approx([1 - taken / 300 for taken in steps[:-1]])
+
+
 def test_a_long_gradient_is_scaled_down_in_its_direction() -> None:
     """Adam's first mean is a tenth of the gradient that it was given."""
     given = []
@@ -189,6 +219,22 @@ def test_a_loaded_model_continues_as_if_it_had_never_stopped(tmp_path: Path) -> 
         assert resumed.save(tmp_path / "resumed").read_bytes() == (
             whole.save(tmp_path / "whole").read_bytes()
         )
+
+
+def test_schedules_and_running_scales_go_on_from_a_checkpoint_bit_for_bit(tmp_path: Path) -> None:
+    options: dict[str, Any] = {
+        "environments": 4, "entropy_coef": 0.1, "entropy_schedule": "linear",
+        "schedule": "linear", "normalize": False, "normalize_returns": True,
+    }  # fmt: skip
+    whole = Reinforce("CartPole-v1", **options)
+    half = Reinforce("CartPole-v1", **options)
+    half.learn(600, callback=lambda progress: progress.updates < 3)
+    resumed = Reinforce.load(half.save(tmp_path / "half"))
+    ends = [
+        one.learn(600).save(tmp_path / name)
+        for name, one in (("whole", whole), ("resumed", resumed))
+    ]
+    assert ends[0].read_bytes() == ends[1].read_bytes()
 
 
 def test_learn_stops_where_the_callback_says_so_and_goes_on_when_called_again() -> None:

@@ -12,6 +12,7 @@ from eligibility.reinforce.baselines import BASELINES, Baseline, StateValue
 from eligibility.reinforce.returns import generalized_advantages, rewards_to_go
 from eligibility.train.baseline_names import options_of
 from eligibility.train.config import Config
+from eligibility.train.normalization import RunningNormalization
 from eligibility.train.observations import Observations
 from eligibility.train.rollout import Rollout
 from eligibility.train.state_names import named, part_of
@@ -48,6 +49,7 @@ class AdvantageEstimator:
     gae_lambda < 1      biased by the errors of V, less noise
     bootstrap           biased by the errors of V; right for tasks without an end
     normalize           the same direction up to 1/N; the length is that of unit advantages
+    normalize_returns   likewise, of unit returns over all rollouts so far
     ==================  =======================================================================
 
     The baseline per-weight is not among those here: it is subtracted from gradients.
@@ -67,6 +69,8 @@ class AdvantageEstimator:
             option.name: BASELINES[option.name](*[config.baseline_rate] * option.averages)
             for option in options
         }
+        one = torch.ones(1, dtype=torch.bool)
+        self._returns = RunningNormalization(one) if config.normalize_returns else None
         several = self.baselines.values()
         self._critic = next((b for b in several if isinstance(b, StateValue)), None)
 
@@ -87,6 +91,9 @@ class AdvantageEstimator:
         if self._config.discount_updates:
             advantages = self.step_weights(rollout) * advantages
         advantages = advantages[rollout.alive]
+        if self._returns is not None:
+            self._returns.update(returns[rollout.alive].unsqueeze(-1))
+            advantages = advantages * self._returns.factor
         if self._config.normalize:
             scale = advantages.std(correction=0)
             # All equal but for rounding: nothing to learn from, and nothing to divide by.
@@ -104,19 +111,25 @@ class AdvantageEstimator:
         state: dict[str, Tensor] = {}
         for name, baseline in self.baselines.items():
             state |= named(name, baseline.state_dict())
-        return state
+        return state | self._scale_of_returns()
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Continue from a `state_dict`."""
         for name, baseline in self.baselines.items():
             baseline.load_state_dict(part_of(state, name))
+        if self._returns is not None:
+            self._returns.load_state_dict(part_of(state, "returns"))
 
     def learned_state(self) -> dict[str, Tensor]:
         """Zeros in the shapes that `state_dict` has once a rollout was seen."""
         state: dict[str, Tensor] = {}
         for name, baseline in self.baselines.items():
             state |= named(name, baseline.learned_state(self._observations.features))
-        return state
+        return state | self._scale_of_returns()
+
+    def _scale_of_returns(self) -> dict[str, Tensor]:
+        """The running moments of the returns, if they are kept."""
+        return {} if self._returns is None else named("returns", self._returns.state_dict())
 
     def _ends_of_credit(self, rollout: Rollout) -> Tensor:
         """After which steps nothing counts for what came before, ``[T, B]``."""

@@ -125,6 +125,12 @@ class Config:
     normalize: bool = _option(
         True, Flag(), "Divide the advantages of an update by their standard deviation."
     )
+    normalize_returns: bool = _option(
+        False,
+        Flag(),
+        "Divide the advantages by the running standard deviation of the returns over all updates "
+        "so far, in place of their own (--no-normalize): steps of Adam then vary with the update.",
+    )
     average: str = _option(
         "steps",
         Choice(AVERAGES),
@@ -133,6 +139,11 @@ class Config:
     )
     entropy_coef: float = _option(
         0.0, _NOT_NEGATIVE, "Weight of the policy's entropy in what is maximised."
+    )
+    entropy_schedule: str = _option(
+        "constant",
+        Choice(SCHEDULES),
+        "How entropy_coef changes during training: constant, or linear, which falls to 0.",
     )
     learning_rate: float = _option(
         0.005, _POSITIVE, "Step size of Adam; natural_gradient does not use it."
@@ -266,6 +277,8 @@ class Config:
                 "the baseline state-value and credit reward-to-go with it",
                 "add --baseline state-value",
             )
+        self._check_idle("normalize_returns", not self.normalize, "--no-normalize")
+        self._check_idle("entropy_schedule", self.entropy_coef > 0, "--entropy-coef 0.01")
         averaging = any(baseline.averages for baseline in baselines)
         self._check_idle("baseline_rate", averaging, "--baseline moving-average")
         for name in ("damping", "shorten_noisy_steps"):

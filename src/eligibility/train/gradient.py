@@ -32,8 +32,9 @@ from eligibility.train.state_names import named, part_of
 # An action with an eligibility below this at every output was all but certain.
 _SATURATED = 0.01
 
-# Numbers in the network's input up to which one pass is made.
-_LARGEST_INPUT = 2**24
+# Rows, and numbers in the network's input, up to which one pass is made: what hidden layers make of
+# so many rows stays in a processor's cache, and a pass has a price of its own.
+_MOST_ROWS, _LARGEST_INPUT = 2**13, 2**24
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class PolicyGradient:
     ) -> None:
         self._config, self._network, self._policy = config, network, policy
         self._processes = processes
-        self._rows = max(1, _LARGEST_INPUT // observations.features)
+        self._rows = min(max(1, _LARGEST_INPUT // observations.features), _MOST_ROWS)
         self.estimator = AdvantageEstimator(config, observations)
         of_weights = any(baseline.of_weights for baseline in options_of(config.baseline))
         self.per_weight = PerWeight(config.baseline_rate) if of_weights else None
@@ -89,22 +90,28 @@ class PolicyGradient:
                 "its averages need the gradients of every episode in one place: use one process",
             )
 
-    def __call__(self, rollout: Rollout, whole: Rollout | None = None) -> GradientFacts:
+    def __call__(
+        self, rollout: Rollout, whole: Rollout | None = None, remaining: float = 1.0
+    ) -> GradientFacts:
         """Differentiate; afterwards each parameter's ``.grad`` is that of the whole rollout.
 
         Args:
             rollout: The episodes of this process.
             whole: Those of all processes, in which actions are credited; default: the same.
+            remaining: The share of the training that was still to come when the rollout began.
         """
+        config = self._config
+        falls = config.entropy_schedule == "linear"
+        entropy_coef = config.entropy_coef * (remaining if falls else 1.0)
         whole = whole or rollout
         credited = self.estimator(whole)
         steps, episodes = len(credited.values), whole.alive.shape[1]
-        number = steps if self._config.average == "steps" else episodes
+        number = steps if config.average == "steps" else episodes
         own = self._processes.own(credited.values, whole.alive)
         if self.per_weight is None:
-            seen, noise = self._by_halves(rollout, own, number)
+            seen, noise = self._by_halves(rollout, own, number, entropy_coef)
         else:
-            seen, noise = self._by_episodes(self.per_weight, rollout, own, number)
+            seen, noise = self._by_episodes(self.per_weight, rollout, own, number, entropy_coef)
         squared = sum(float(g.square().sum()) for g in self._gradients())
         size = seen.eligibility.abs().amax(-1)
         weight = size * seen.advantages.abs()
@@ -122,7 +129,9 @@ class PolicyGradient:
             explained_variance=credited.explained_variance,
         )
 
-    def _by_halves(self, rollout: Rollout, advantages: Tensor, number: int) -> tuple[_Seen, float]:
+    def _by_halves(
+        self, rollout: Rollout, advantages: Tensor, number: int, entropy_coef: float
+    ) -> tuple[_Seen, float]:
         """Fill ``.grad`` by every other episode, then the rest, which differ by noise alone.
 
         Two passes over half the steps each cost as much as one over all.
@@ -142,7 +151,7 @@ class PolicyGradient:
                 torch.split(credits[:, half][alive], self._rows),
                 strict=True,
             )
-            passes += [self._pass(*row, number) for row in rows if len(row[0])]
+            passes += [self._pass(*row, number, entropy_coef) for row in rows if len(row[0])]
             first = first or [gradient.clone() for gradient in self._gradients()]
         self._processes.add_up([*first, *self._gradients()])
         if episodes * self._processes.size < 2:
@@ -153,7 +162,12 @@ class PolicyGradient:
         return _Seen.together(passes), noise
 
     def _by_episodes(
-        self, baseline: PerWeight, rollout: Rollout, advantages: Tensor, number: int
+        self,
+        baseline: PerWeight,
+        rollout: Rollout,
+        advantages: Tensor,
+        number: int,
+        entropy_coef: float,
     ) -> tuple[_Seen, float]:
         """Fill ``.grad`` by episodes, because each weight's baseline looks at whole ones."""
         alive, episodes = rollout.alive, rollout.alive.shape[1]
@@ -164,7 +178,7 @@ class PolicyGradient:
             strict=True,
         )
         with torch.no_grad():
-            seen = _Seen.together([self._pass(*row, number) for row in rows])
+            seen = _Seen.together([self._pass(*row, number, entropy_coef) for row in rows])
         weights = self.estimator.step_weights(rollout).expand(alive.shape)[alive]
         weighed = weights.to(seen.eligibility).unsqueeze(-1) * seen.eligibility
         cotangents = (seen.ascent, weighed)
@@ -177,7 +191,12 @@ class PolicyGradient:
         return seen, noise * episodes / (episodes - 1) if episodes > 1 else math.nan
 
     def _pass(
-        self, observations: Tensor, actions: Tensor, advantages: Tensor, number: int
+        self,
+        observations: Tensor,
+        actions: Tensor,
+        advantages: Tensor,
+        number: int,
+        entropy_coef: float,
     ) -> _Seen:
         """What is seen at some steps; adds their share to ``.grad`` where gradients are enabled."""
         outputs = self._network(observations)
@@ -185,7 +204,7 @@ class PolicyGradient:
             entropy, entropy_gradient = self._policy.entropy(outputs)
             eligibility = self._policy.eligibility(outputs, actions)
             ascent = eligibility * advantages.unsqueeze(-1)
-            ascent += self._config.entropy_coef * entropy_gradient
+            ascent += entropy_coef * entropy_gradient
         if outputs.requires_grad:
             # As outputs.backward(−ascent / number), which would first import a compiler.
             (outputs * ascent).sum().div(-number).backward()

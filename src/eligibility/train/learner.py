@@ -147,21 +147,22 @@ class Reinforce:
             before, start = self.progress.training_seconds, time.perf_counter()
             while self.progress.steps < limit and not self.progress.solved:
                 number = self.progress.episodes // self.config.environments
+                remaining = 1 - self.progress.steps / limit
                 rollout = self.shards.collect(self.network, number)
                 whole = self._processes.gather(rollout, with_observations=self._needs_observations)
                 recent = deque([*self.recent, *whole.episode_returns], maxlen=WINDOW)
                 counted = self.progress.after(whole.episode_returns, whole.steps, recent)
                 progress = self.judged(counted, recent)
                 if not progress.solved:
-                    progress = self._differentiate(rollout, whole, progress)
-                    self._step(whole, progress, 1 - self.progress.steps / limit)
+                    progress = self._differentiate(rollout, whole, progress, remaining)
+                    self._step(whole, progress, remaining)
                     if config.normalize_observations:  # after the weights: on-policy throughout
                         self.network.observe(whole.observations[whole.alive])
                     progress = replace(progress, updates=progress.updates + 1)
                 seconds = before + time.perf_counter() - start
                 progress = replace(progress, training_seconds=seconds)
                 if progress.solved:  # for the record only: the weights that did it stay
-                    progress = self._differentiate(rollout, whole, progress)
+                    progress = self._differentiate(rollout, whole, progress, remaining)
                 self.recent, self.progress = recent, progress
                 stopped = not callbacks.rollout_ended(progress) or seconds >= max_seconds
                 if self._processes.any(stopped):
@@ -206,9 +207,11 @@ class Reinforce:
         enough = len(recent) == WINDOW and progress.mean_return >= self.stop_at
         return replace(progress, solved=enough)
 
-    def _differentiate(self, rollout: Rollout, whole: Rollout, progress: Progress) -> Progress:
+    def _differentiate(
+        self, rollout: Rollout, whole: Rollout, progress: Progress, remaining: float = 1.0
+    ) -> Progress:
         """Fill the weights' ``.grad`` with the descent direction of this rollout."""
-        facts = self.gradient(rollout, whole)
+        facts = self.gradient(rollout, whole, remaining)
         if not math.isfinite(facts.norm):
             raise InvalidValueError(
                 f"the policy gradient of update {progress.updates}",
