@@ -299,8 +299,8 @@ def cartpole(result: dict[str, Any]) -> str:
     return f"""\
 ## CartPole-v1 to a mean return of 475
 
-Solved {result["solved"]}, one core of {result["machine"]["processor"]}; {result["date"]},
-{versions}.
+Solved {result["solved"]}, one core of {result["machine"]["processor"]}, seconds of the processor;
+{result["date"]}, {versions}.
 
 {table(("", "value"), rows)}"""
 

@@ -152,7 +152,7 @@ _TABLE = (
         200,
         "Gymnasium's",
         3_000_000,
-        180,
+        90,
         {
             "A2C": Settings(
                 {
