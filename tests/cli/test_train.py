@@ -48,6 +48,26 @@ def test_what_an_update_may_take_is_said_beforehand(tmp_path: Path) -> None:
     assert "note:" not in errors
 
 
+def test_keywords_of_the_environment_are_kept_and_those_of_a_file_are_trusted(
+    tmp_path: Path, eligibility: Command
+) -> None:
+    few = ("FrozenLake-v1", "--environments", "8", "--steps", "40", "--json")
+    made = eligibility("train", *few, "--env-kwargs", "is_slippery=false", "--out", "run")
+    assert made[0] == 0, made[2]
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["env_kwargs"] == {"is_slippery": False}
+    status, output, errors = eligibility("evaluate", "run", "--episodes", "5", "--json")
+    assert status == 0, errors
+    assert json.loads(output)["standard_deviation"] == 0  # nothing is left to chance
+    options = {"env_kwargs": {"map_name": "stranger:Map"}}
+    (tmp_path / "options.json").write_text(json.dumps(options))
+    for command in ("train", "sweep"):
+        status, _, errors = eligibility(command, "FrozenLake-v1", "--config", "options.json")
+        assert status == 2
+        assert "got `stranger:Map`, which imports the module `stranger`" in errors
+        assert errors.count("\n") == 1
+
+
 def test_the_best_policy_is_kept_in_the_run_folder(tmp_path: Path) -> None:
     few = ("--environments", "4", "--steps", "600", "--keep-best", "2", "--out", "run")
     status, _, errors = run("train", "CartPole-v1", *few, folder=tmp_path)
