@@ -98,8 +98,8 @@ def render() -> str:
 
 
 def _rows(cls: type[torch.distributions.Distribution]) -> list[str]:
-    if not cls.__module__.startswith("torch."):
-        return []
+    if not cls.__module__.startswith(("torch.", "eligibility.")):
+        return []  # of a user
     try:
         rules = [rule for rule in rules_of(cls) if _reads_its_own(rule)]
     except UnsupportedDistributionError:

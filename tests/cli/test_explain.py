@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from eligibility.explanation.questions import QUESTIONS
 from tests.cli.conftest import Command
 
 FORUM = ["explain", "categorical", "--probs", "0.69,0.1,0.2,0.01", "--action", "0", "--of", "prob"]
@@ -196,7 +197,7 @@ def test_a_missing_script_is_one_line_and_status_2(eligibility: Command) -> None
 def test_questions_are_listed_and_answered(eligibility: Command) -> None:
     status, out, err = eligibility("explain", "--question")
     assert (status, err) == (0, "")
-    assert len(out.splitlines()) == 17
+    assert len(out.splitlines()) == len(QUESTIONS)
     status, out, err = eligibility("explain", "--question", "6")
     assert (status, err) == (0, "")
     assert out.startswith("6. Why is the gradient exactly 0, and my agent repeats one action?\n")
@@ -206,9 +207,9 @@ def test_questions_are_listed_and_answered(eligibility: Command) -> None:
     ("arguments", "message"),
     [
         (
-            "--question 18",
-            "`--question`: got 18, expected a number from 1 to 17; `eligibility explain "
-            "--question` lists them",
+            "--question 0",
+            f"`--question`: got 0, expected a number from 1 to {len(QUESTIONS)}; `eligibility "
+            "explain --question` lists them",
         ),
         (
             "--question why",

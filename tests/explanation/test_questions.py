@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 import torch
@@ -22,6 +23,12 @@ def column(explanation: Explanation, title: str) -> tuple[float | None, ...]:
 def test_they_are_numbered_from_1() -> None:
     assert [question.number for question in QUESTIONS] == [*range(1, len(QUESTIONS) + 1)]
     assert len(QUESTIONS) >= 17
+
+
+def test_every_answer_is_compared_with_numbers_of_the_world() -> None:
+    compared = {int(found[1]) for name in globals() if (found := re.match(r"test_(\d+)_", name))}
+    missing = {question.number for question in QUESTIONS} - compared
+    assert not missing, f"write test_{min(missing)}_… below, with numbers from elsewhere"
 
 
 @pytest.mark.parametrize("number", [question.number for question in QUESTIONS])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.vector.utils import batch_space
 
 from eligibility.errors import InvalidTypeError
 from eligibility.spaces import FREE, Counts, Numbers, kind_of, leaves_of, parts_of, put_together
@@ -26,6 +28,18 @@ CHOICES = [space for space in SPACES if not isinstance(space, spaces.Box)]
 
 def all_but_one(values: int) -> np.ndarray[Any, Any]:
     return (np.arange(values) > 0).astype(np.int8)
+
+
+def test_every_kind_has_a_space_here() -> None:
+    missing = {*kind_of.registry} - {object} - {type(space) for space in SPACES}
+    assert not missing, "add a space of it to SPACES"
+
+
+@EACH_SPACE
+def test_environments_agree_on_it_and_their_members_make_an_array(space: spaces.Space[Any]) -> None:
+    assert copy.deepcopy(space) == space, f"{type(space).__name__} needs __eq__"
+    batch = batch_space(space, 2)
+    assert not isinstance(batch, spaces.Tuple), f"register batch_space of {type(space).__name__}"
 
 
 @EACH_SPACE

@@ -12,11 +12,13 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array
 
 from eligibility.errors import EligibilityError
+from eligibility.spaces import kind_of
 from eligibility.train.advantages import AdvantageEstimator
 from eligibility.train.config import Config
 from eligibility.train.learner import Reinforce
 from eligibility.train.network import Network
 from eligibility.train.observations import Image, Observations, observations_for
+from eligibility.train.observations.observations import encoding_of
 from eligibility.train.policies import policy_for
 
 BOX = spaces.Box(-5, 5, (2, 3))
@@ -71,6 +73,11 @@ def kept_and_read(space: spaces.Space) -> tuple[Observations, np.ndarray, list[A
     kept = np.empty((5, *observations.shape), observations.dtype)
     np.copyto(kept, observations.keep(batch), casting="same_kind")
     return observations, kept, single
+
+
+def test_every_encoding_has_a_space_here() -> None:
+    tested = {type(kind_of(space)) for space in KINDS.values()}
+    assert not {*encoding_of.registry} - {object} - tested, "add a space of it to KINDS"
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -28,9 +28,11 @@ from torch.distributions import (
 from torch.distributions.transforms import TanhTransform
 
 from eligibility.errors import InvalidTypeError, InvalidValueError
+from eligibility.spaces import kind_of
 from eligibility.spaces.counts import Counts
 from eligibility.train.learner import Reinforce
 from eligibility.train.policies import BernoulliPolicy, CategoricalPolicy, Policy, policy_for
+from eligibility.train.policies.policy import policy_of
 
 HERE = "tests.train.environments:"
 
@@ -136,6 +138,11 @@ CASES = {
         lambda z: [(Categorical(logits=z[:, :3]), 0), (Categorical(logits=z[:, 3:]), 1)],
     ),
 }
+
+
+def test_every_policy_has_a_case() -> None:
+    tested = {type(kind_of(case.space)) for case in CASES.values()}
+    assert not {*policy_of.registry} - {object} - tested, "add a Case to CASES"
 
 
 @pytest.fixture(params=sorted(CASES))

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from eligibility.errors import InvalidValueError
-from eligibility.train.baseline_names import BaselineNames, options_of
+from eligibility.train.baseline_names import OPTIONS, BaselineNames, options_of
 from eligibility.train.domains import (
     LARGEST,
     Choice,
@@ -109,7 +109,8 @@ class Config:
     baseline_rate: float = _option(
         0.1,
         Number(0, 1, "a number in (0, 1]", above=True),
-        "Weight of the newest rollout in the averages of moving-average and per-weight.",
+        "Weight of the newest rollout in the averages of "
+        f"{' and '.join(option.name for option in OPTIONS.values() if option.averages)}.",
     )
     gae_lambda: float = _option(
         1.0,

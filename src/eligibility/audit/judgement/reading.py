@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from eligibility.audit.arrays import Array, Booleans, Integers
-from eligibility.audit.judgement.catalogue import Told
+from eligibility.audit.judgement.catalogue import CREDITS, Told
 from eligibility.audit.judgement.critic import ACTION_VALUE
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.measured import Measured
@@ -22,7 +22,7 @@ _EXPLAINS = 1e-5  # share of M that a reading may leave
 _OUTSIDE = 1e-3  # share of the slopes outside the span of the eligibilities that is no rounding
 _GRID = np.linspace(0.0, 1.0, 21)
 # Credits that are the reward-to-go with a factor of each row.
-_FACTORS = {"last-step-dropped", "probability-not-log-probability"}
+_FACTORS = {credit.rule for credit in CREDITS if credit.factor is not None}
 _MOST = 10.0  # of a mean that is subtracted: with more of it nothing but the mean is left
 _PROMISING = 0.3  # share left at the grid's best discount, below which it is refined
 
