@@ -91,6 +91,16 @@ PATCHED_STYLES = (
     Style("rloo", half="opened"),
     Style("minibatches", half="opened", inexact=True),
     Style("karpathy", half="opened", inexact=True),
+    Style("scan", half="scored", inexact=True),
+    Style("score_by_hand", half="scored", inexact=True),
+    Style("lifecycle", half="scored", inexact=True),
+    Style("cumsum", half="scored", inexact=True),
+    Style("streams", half="scored", inexact=True),
+    Style("records", half="scored", inexact=True),
+    Style("two_policies", half="scored", inexact=True),
+    Style("density", half="scored", inexact=True),
+    Style("stacked", half="scored", inexact=True),
+    Style("saved", half="scored", inexact=True),
 )
 # Batches that have the same number of steps each time; and those that never have one step only.
 ROLLOUTS = ("vector", "same_step", "next_step", "sb3")
