@@ -26,6 +26,7 @@ from eligibility.audit.user_code import user_place
 def watch_optimizers(patches: Patches, recorder: Recorder) -> None:
     """Note every parameter, every ``backward`` or ``grad``; keep the parameters still."""
     _registration(patches, recorder)
+    _copying(patches, recorder)
     _stepping(patches, recorder)
     _backward(patches, recorder)
     if recorder.job.inspected:
@@ -60,6 +61,25 @@ def _registration(patches: Patches, recorder: Recorder) -> None:
         recorder.register([p for group in self.param_groups for p in group["params"]])
 
     stock = patches.set(Optimizer, "__init__", initialise)
+
+
+def _copying(patches: Patches, recorder: Recorder) -> None:
+    """A copy that was made before its optimizer is moved with what it is a copy of."""
+
+    def deepcopy(self: torch.nn.Parameter, memo: Any) -> Any:
+        made = stock_copy(self, memo)
+        recorder.parameters.copied(self, made)
+        return made
+
+    def load(self: torch.nn.Module, state_dict: Any, *args: Any, **options: Any) -> Any:
+        loaded = stock_load(self, state_dict, *args, **options)
+        for name, made in self.named_parameters():
+            if isinstance(state_dict.get(name), torch.Tensor):
+                recorder.parameters.copied(state_dict[name], made)
+        return loaded
+
+    stock_copy = patches.set(torch.nn.Parameter, "__deepcopy__", deepcopy)
+    stock_load = patches.set(torch.nn.Module, "load_state_dict", load)
 
 
 def _stepping(patches: Patches, recorder: Recorder) -> None:

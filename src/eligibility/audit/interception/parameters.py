@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import chain, count
+from itertools import chain
 
 import numpy as np
 import torch
@@ -32,6 +32,12 @@ class Parameters:
     def __init__(self, job: Job) -> None:
         self._job = job
         self.tensors: list[torch.Tensor] = []
+        self._copies: list[tuple[int, torch.Tensor]] = []  # and where in memory it was copied from
+
+    def copied(self, source: torch.Tensor, made: torch.Tensor) -> None:
+        """A tensor was copied: the copy may act for the one that is trained."""
+        if source.shape == made.shape and source.is_floating_point():
+            self._copies.append((source.data_ptr(), made))
 
     def add(self, parameters: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
         """Those that are new; the one that the job wants moved is moved."""
@@ -44,7 +50,18 @@ class Parameters:
             mixture = self._mixture(index)
             if mixture is not None:
                 along = probing_directions(parameter.shape, index, self._job.directions)
-                _move(parameter, self._job.distance * (mixture @ along))
+                for tensor in (*self._twins(parameter), parameter):
+                    _move(tensor, self._job.distance * (mixture @ along))
+
+    def _twins(self, parameter: torch.Tensor) -> list[torch.Tensor]:
+        """Copies of a parameter that no optimizer trains, and that still are the same."""
+        return [
+            made
+            for source, made in self._copies
+            if source == parameter.data_ptr()
+            and not any(known is made for known in self.tensors)
+            and torch.equal(made, parameter)
+        ]
 
     def jolt(self) -> None:
         """Move all of them a little."""
@@ -73,10 +90,16 @@ class Parameters:
 
     def slopes(self, outputs: torch.Tensor) -> tuple[tuple[float, ...], ...]:
         """Of each number of ``outputs``, its slopes along all directions of all tensors."""
+        twins = [[t for t in self._twins(one) if t.requires_grad] for one in self.tensors]
+        leaves = [*self.tensors, *chain.from_iterable(twins)]
+        owner = [*range(len(twins)), *(i for i, own in enumerate(twins) for _ in own)]
         rows = []
         for output in outputs:
-            gradients = differentiated(output, self.tensors, retain_graph=True, allow_unused=True)
-            rows.append(tuple(chain.from_iterable(map(self._along, count(), gradients))))
+            gradients = differentiated(output, leaves, retain_graph=True, allow_unused=True)
+            along = np.zeros((len(twins), self._job.directions))
+            for tensor, gradient in zip(owner, gradients, strict=True):
+                along[tensor] += self._along(tensor, gradient)
+            rows.append(tuple(along.ravel().tolist()))
         return tuple(rows)
 
     def _along(self, tensor: int, gradient: torch.Tensor | None) -> list[float]:
