@@ -253,6 +253,8 @@ MUTATIONS = (
     Mutation("no-running-sum", ("immediate-reward",), ("running",),
              _assign("running", "reward"), ""),
     Mutation("reversed-returns", ("reversed-returns",), ("insert",), _append, ""),
+    Mutation("reward-twice", ("immediate-reward-twice",), ("insert",),
+             _store("running + reward"), ""),
     Mutation("past-rewards", ("rewards-so-far",), ("tensor",),
              lambda line, style: line if style.name in _BATCHES else _after(
                  "returns = torch.tensor([sum(rewards[: t + 1]) for t in range(len(rewards))])"
@@ -317,8 +319,7 @@ MUTATIONS = (
              "seungeunrho/minimalRL#26"),
     Mutation("not-cleared", ("stale-batch", "stale-graph", "second-update-fails"), ("clear",),
              _swap("self.log_probs, self.entropies, self.rewards = [], [], []", "pass"), ""),
-    Mutation("stale-buffer", ("stale-batch",), ("fresh",),
-             _swap("buffer = Buffer()",
+    Mutation("stale-buffer", ("stale-batch",), ("fresh",), _swap("buffer = Buffer()",
                    "buffer = self.__dict__.setdefault('kept', Buffer())"), ""),
     Mutation("not-zeroed", ("gradients-not-zeroed",), ("zero",),
              lambda line, style: line[: len(line) - len(line.lstrip())] + "pass", ""),
@@ -327,8 +328,7 @@ MUTATIONS = (
     Mutation("loss-carried-over", ("stale-graph",), ("loss",), _loss_carried_over, ""),
     Mutation("frozen-actor", ("acting-policy-stale",), ("act",), _frozen, ""),
     Mutation("old-log-prob-stale", ("old-log-prob-stale",), ("old",), _recomputed_by_a_copy, ""),
-    Mutation("length-weighed-later", ("second-update-differs",), ("transform",),
-             _longer_later, ""),
+    Mutation("length-weighed-later", ("second-update-differs",), ("transform",), _longer_later, ""),
     Mutation("old-log-prob-recomputed", ("ratio-always-one",), ("old",),
              _after("old_log_probs = log_probs.detach()"), "meta-pytorch/torchforge#571"),
 )  # fmt: skip
@@ -359,23 +359,19 @@ def mutate(style: Style, mutation: Mutation) -> Program | None:
                     lines |= _lines_with(text, grows)
             if "second-update-differs" in mutation.expected:  # that it does is seen, and not why
                 lines |= _tagged(style.text, "loss", after=text)
-            if tag == "valid":  # what is trained on shows in the loss
-                lines |= _tagged(style.text, "loss")
             if tag == "clear":  # what is not emptied shows where it grows
                 lines |= {n for name in ("log_probs", "rewards") for n in _lines_with(
                     text, f"{name}.append(")}  # fmt: skip
-            if mutation.name == "unsummed":  # a shape that does not fit shows in the loss
+            if tag == "valid" or mutation.name == "unsummed":  # seen where the loss is made
                 lines |= _tagged(style.text, "loss")
             if tag == "reset":  # what is missing shows where the return goes on
                 lines |= _tagged(style.text, "running")
-            name = f"{style.name}/{mutation.name}"
             harmless = ""
             if mutation.change in _GUARDED:
                 guarded = _GUARDED[mutation.change](line, style)
                 harmless = untagged(with_line(style.text, index, guarded))
-            return Program(
-                name, style, text, frozenset(lines), mutation.expected, harmless=harmless
-            )
+            name, known = f"{style.name}/{mutation.name}", frozenset(lines)
+            return Program(name, style, text, known, mutation.expected, harmless=harmless)
     return None
 
 

@@ -54,6 +54,13 @@ FAULTS = (
         ),
     ),
     Fault(
+        id="immediate-reward-twice",
+        title="the immediate reward is counted twice",
+        means="the reward of an action's own step enters its return twice, all later ones once",
+        fix="advantage = returns - value  # the return has the reward of its own step already",
+        example="advantage = reward + returns - value",
+    ),
+    Fault(
         id="reversed-returns",
         title="returns in reversed order",
         means="the first action is reinforced by the last return and the last by the first",

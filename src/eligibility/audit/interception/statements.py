@@ -73,7 +73,7 @@ class _Follower:
             ended = self._running.get(id(frame))
             self._finish(frame)
             self._running.pop(id(frame), None)
-            if isinstance(ended, ast.Return):
+            if ended is not None and _gives(ended):
                 self._keep(frame, ended.lineno, "return", argument)
         return self._step
 
@@ -143,6 +143,12 @@ def _targets(statement: ast.stmt) -> tuple[ast.expr, ...]:
         found = []
     parts = (e for t in found for e in (t.elts if isinstance(t, (ast.Tuple, ast.List)) else [t]))
     return tuple(_base(part) for part in parts)
+
+
+def _gives(statement: ast.stmt) -> bool:
+    """Whether a statement hands over what it makes: it returns or yields."""
+    yields = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Yield)
+    return yields or isinstance(statement, ast.Return)
 
 
 def _base(target: ast.expr) -> ast.expr:

@@ -15,6 +15,7 @@ from itertools import product
 import numpy as np
 
 from eligibility.audit.arrays import Array, Booleans
+from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.timeline import Timeline
 
 
@@ -241,11 +242,6 @@ class Candidate:
         return _divides(self.transform)
 
 
-def entropy_norms(norm: str) -> tuple[str, ...]:
-    """What the sum of entropies may be divided by: as the policy's sum is, or its own mean."""
-    return tuple(dict.fromkeys((norm, "mean-over-time")))
-
-
 @lru_cache(maxsize=32)
 def norm_factor(norm: str, line: Timeline) -> Array:
     """[P, I] what a composition's sum is multiplied by."""
@@ -314,7 +310,7 @@ def _mean_of_others(credit: Array, line: Timeline, what: str) -> Array:
     return mean
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Told:
     """What a measured credit says of the compositions that can have made it.
 
@@ -323,12 +319,16 @@ class Told:
         means: What may be subtracted, in the words of `reading.Reading`.
         divides: Whether they divide by a standard deviation.
         coupled: Whether all actions may have got the same sum.
+        path: The one that was replayed.
+        credit: [I, N] what each reward moves of its weights; None: no composition has it as it is.
     """
 
     rules: frozenset[str]
     means: frozenset[str]
     divides: bool
     coupled: bool
+    path: Evidence | None = None
+    credit: Array | None = None
 
     def allows(self, credit: Credit, transform: str, coupling: str) -> bool:
         """Whether a composition of these parts has such a credit."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from eligibility.audit.arrays import Array, Integers
 from eligibility.audit.job import STATES
-from eligibility.audit.judgement.catalogue import Candidate, entropy_norms, norm_factor
+from eligibility.audit.judgement.catalogue import Candidate, norm_factor
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.spread import with_epsilon
 from eligibility.audit.judgement.timeline import Timeline
@@ -207,7 +207,7 @@ def entropy_columns(evidence: Evidence, line: Timeline, norm: str) -> tuple[Arra
     Only one of them where all batches are equally long: there the two differ by a factor.
     """
     columns: list[Array] = []
-    for divided in entropy_norms(norm):
+    for divided in dict.fromkeys((norm, "mean-over-time")):
         weights = norm_factor(divided, line) * line.present
         column = np.einsum("pi,pid->pd", weights, evidence.entropy).ravel()
         size = float(np.linalg.norm(column))

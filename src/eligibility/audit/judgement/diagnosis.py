@@ -11,7 +11,15 @@ import numpy as np
 from eligibility.audit.arrays import Booleans
 from eligibility.audit.faults import CHOICES, FAULTS
 from eligibility.audit.judgement.case import Case
-from eligibility.audit.judgement.constants import CONFIRMED, FITTED, MEASURED, NOT_FOUND, USUAL
+from eligibility.audit.judgement.constants import (
+    CONFIRMED,
+    FITTED,
+    LEAST,
+    MEASURED,
+    NOT_FOUND,
+    TEXT,
+    USUAL,
+)
 from eligibility.audit.judgement.conventions import HARMLESS, conventions_of, describe
 from eligibility.audit.judgement.critic import OWN_RETURN
 from eligibility.audit.judgement.end_rewards import with_end_reward
@@ -110,6 +118,8 @@ def _measured_bias(
     """The bias at the discount that is known; else at the one with which there is none, or at 1."""
     if match is not None:
         return case, bias(evidence, line, match.form.discount)
+    if case.constants.origin == MEASURED:
+        return case, bias(evidence, line, case.constants.discounts[0])
     if case.constants.origin != USUAL:
         return case, least_bias(evidence, line, case.constants.discounts)
     plain = bias(evidence, line, 1.0)
@@ -131,7 +141,7 @@ def _origin(case: Case, match: Match | None) -> str:
         and match.form.discount != case.constants.discounts[0]
     ):
         return USUAL
-    return NOT_FOUND if told == USUAL and match is None else told
+    return told if match is not None else {USUAL: NOT_FOUND, TEXT: LEAST}.get(told, told)
 
 
 def _critic(case: Case) -> str:
@@ -320,7 +330,7 @@ def _faults_of_shape(case: Case, match: Match | None, measured: Bias) -> list[Fi
     size = f"the expected gradient is off by {measured.residual:.1%}, cosine {measured.cosine:+.3f}"
     every = "every path" if case.survey.exhaustive else "every sampled path"
     faults = [case.finding(rule, f"explains {every}; {size}") for rule in match.form.faults]
-    if match.entropy < -case.tolerance:
+    if match.entropy < -case.tolerance and match.scale > 0.0:
         evidence = f"the entropy's gradient enters with the factor {match.entropy:.3g}"
         faults.append(case.finding("entropy-sign", evidence))
     return faults

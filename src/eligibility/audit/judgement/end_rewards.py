@@ -41,7 +41,8 @@ def with_end_reward(
         if constant is None:
             continue
         seen = replace(evidence, reward=kept + constant * ended)
-        match = find_match(seen, replace(constants, told=None), tolerance, critic)
+        known = constants if added else replace(constants, told=None)
+        match = find_match(seen, known, tolerance, critic)
         if match is not None and not (added and match.form.faults):
             done = "added to" if added else "in place of"
             return replace(match, note=f"with a constant {done} the last reward"), seen

@@ -83,7 +83,9 @@ def what_is_scored(
         free: Array = np.asarray(np.linalg.lstsq(matrix, evidence.ascent, rcond=1e-11)[0])
         if np.linalg.norm(evidence.ascent - matrix @ free) < tolerance * size:
             own = free[:count]
-            return _of_logits(groups, own) if lacking else _named(groups, own)
+            found = _of_logits(groups, own) if lacking else _named(groups, own)
+            if found is not None:
+                return found
     return None
 
 
@@ -165,10 +167,10 @@ def _named(groups: _Groups, free: Array) -> Scoring | None:
     square = np.maximum((groups.eligibility**2).sum(axis=1), 1e-300)
     factor = (free * groups.eligibility).sum(axis=1) / square
     off = float(np.linalg.norm(free - factor[:, None] * groups.eligibility))
-    if off > _AGREES * float(np.linalg.norm(free)):
-        return _of_distribution(groups, free) or _of_logits(groups, free)
     same_sign = (factor > 0).all() or (factor < 0).all()
-    left = np.log(np.abs(factor)) - groups.log_prob if same_sign else np.array([0.0, 1.0])
+    if off > _AGREES * float(np.linalg.norm(free)) or not same_sign:
+        return _of_distribution(groups, free) or _of_logits(groups, free)
+    left = np.log(np.abs(factor)) - groups.log_prob
     return _PROBABILITY if float(np.ptp(left)) < _AGREES else None
 
 

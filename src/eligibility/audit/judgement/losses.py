@@ -15,6 +15,7 @@ from eligibility.audit.judgement.pointers import (
 from eligibility.audit.judgement.source import Source, mentioned_names
 
 _HOPS = 4  # functions that are followed into
+_DIFFERENTIATES = ("grad", "grad_and_value", "value_and_grad")
 _REDUCES = ("mean", "sum", "squeeze", "neg")
 
 
@@ -49,9 +50,10 @@ def find_loss(source: Source, backward: int) -> Loss:
     ]
     line = given[0][0] if given else 0
     for call in calls(source.tree):
-        if last_name(call.func) == "grad" and call.args:
+        if last_name(call.func) in _DIFFERENTIATES and call.args:
             built = _built(source, call.args[0], call.lineno)
-            return Loss(line or call.lineno, built, line or built)
+            negated = bool(given) and any(isinstance(n, ast.USub) for n in ast.walk(given[0][1]))
+            return Loss(line or call.lineno, built, line if negated else built)
     if given:
         return Loss(line, _by_hand(source, given[0][1], line), line, by_hand=True)
     unseen = [call.lineno for call in calls(source.tree) if last_name(call.func) == "backward"]

@@ -11,6 +11,7 @@ import numpy as np
 
 from eligibility.audit.arrays import Array, Booleans
 from eligibility.audit.job import STATES
+from eligibility.audit.judgement.bearing import is_borne_out
 from eligibility.audit.judgement.catalogue import Candidate, candidates
 from eligibility.audit.judgement.constants import Constants
 from eligibility.audit.judgement.critic import (
@@ -104,7 +105,9 @@ def find_match(
     # a standard deviation of one element, or of equal ones, is no explanation
     with np.errstate(all="ignore"):
         for search, (use, part) in product(searches, parts):
-            accept = partial(_overdetermined, part) if search in _LOOSE else _any
+            accept = (
+                partial(_overdetermined, part) if search in _LOOSE else (lambda match, line: True)
+            )
             if search is _with_action_values:
                 accept = partial(_tells_actions_apart, part)
             match = _plainest(part, use, search, constants, tolerance, accept)
@@ -134,10 +137,6 @@ def _without_fault(
         if match is not None:
             return match
     return None
-
-
-def _any(match: Match, line: Timeline) -> bool:
-    return True
 
 
 def _determined(evidence: Evidence, line: Timeline, match: Match) -> bool:
@@ -211,6 +210,8 @@ def _plainest(
         match = _fit(evidence, all_, form, use, tolerance)
         if match is None or not _determined(evidence, all_, match) or not accept(match, all_):
             continue
+        if not use and not is_borne_out(form, match.values, match.scale, constants.told):
+            continue
         if abs(abs(match.scale) - 1.0) < max(1e-6, tolerance):
             return match
         best = best or match
@@ -222,8 +223,7 @@ def _involved(form: Candidate | Advantage) -> int:
 
 
 def _plain(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
-    parts = 2 if line.long else 3
-    return candidates(line, constants.discounts, parts, constants.told)
+    return candidates(line, constants.discounts, 2 if line.long else 3, constants.told)
 
 
 def _with_baseline(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:

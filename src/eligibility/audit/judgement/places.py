@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from eligibility.audit.arrays import Array, Booleans
+from eligibility.audit.faults import FAULTS
 from eligibility.audit.judgement.source import Source
 from eligibility.audit.judgement.source_patterns import written
 from eligibility.audit.judgement.story import BROKEN, EPISODES, LONG, Statement, Story, tell
@@ -35,8 +36,10 @@ def placed(
     ]
     wanted = {_TOLD_OF.get(finding.rule, LONG) for finding in told}
     stories = {about: tell(survey, runner, about) for about in sorted(wanted)}
+    report = _with_broadcast(report, stories.get(LONG))
     moved = tuple(
-        _moved(finding, stories) if finding in told else finding for finding in report.findings
+        _moved(finding, stories) if finding.rule in BLAME else finding
+        for finding in report.findings
     )
     return _without_unconfirmed(replace(report, findings=moved), stories.get(LONG))
 
@@ -58,6 +61,37 @@ def _without_unconfirmed(report: AuditReport, story: Story | None) -> AuditRepor
     if told.faults or not report.faults:
         return told
     return replace(told, verdict="inconclusive", summary=told.findings[0].evidence)
+
+
+def _with_broadcast(report: AuditReport, story: Story | None) -> AuditReport:
+    """What no rule explains is a broadcast where each decision meets the reward of each other."""
+    if story is None or _crossed(story) is None:
+        return report
+    known = FAULTS["broadcast"]
+    findings = tuple(
+        replace(
+            f, rule=known.id, title=known.title, means=known.means, fix=known.fix,
+            severity=known.severity,
+        )
+        if f.rule == "unexplained"
+        else f
+        for f in report.findings
+    )  # fmt: skip
+    if findings == report.findings:
+        return report
+    return replace(report, verdict="biased", summary=known.means, findings=findings)
+
+
+def _crossed(story: Story) -> Statement | None:
+    """A square of numbers in which all rows, or all columns, follow the same rewards each."""
+    count = len(story.steps)
+    for statement in story.statements:
+        if count > 2 and len(statement.numbers) == count**2:
+            square = statement.support.reshape(count, count, -1)
+            for rows in (square, square.swapaxes(0, 1)):
+                if (rows == rows[0]).all() and rows[0].diagonal().all():
+                    return statement
+    return None
 
 
 def _moved(finding: Finding, stories: Mapping[str, Story | None]) -> Finding:
@@ -205,24 +239,26 @@ def _cleared(story: Story) -> Statement | None:
     last = {group[-1] for group in _groups(story)[:-1] if len(group) > 1}
     before: dict[str, Statement] = {}
     each: dict[tuple[Place, str], Statement] = {}
+    usual: set[tuple[Place, str]] = set()  # where a name is given something else at every step
     for statement in story.statements:
-        reward = statement.steps_before - 1
-        earlier, again = before.get(statement.name), each.get((statement.place, statement.name))
-        before[statement.name] = each[statement.place, statement.name] = statement
-        if reward not in last or statement.support[:, reward].any():
+        reward, key = statement.steps_before - 1, (statement.place, statement.name)
+        earlier, again = before.get(statement.name), each.get(key)
+        before[statement.name] = each[key] = statement
+        if reward < 0 or reward >= len(story.steps) or statement.support[:, reward].any():
             continue
-        if (
-            again is not None
-            and again.steps_before == reward
-            and again.support[:, reward - 1].any()
-        ):
-            return statement
+        replaced = False
         if earlier is not None and earlier.steps_before == statement.steps_before:
             follows = earlier.support[earlier.support[:, reward]]
-            if len(follows) == follows.sum() == 1 and len(earlier.numbers) == len(
-                statement.numbers
-            ):
-                return statement
+            same = len(earlier.numbers) == len(statement.numbers)
+            replaced = bool(len(follows) == follows.sum() == 1 and same)
+        if reward not in last:
+            usual |= {key} if replaced else set()
+            continue
+        kept = again is not None and again.steps_before == reward
+        if kept and again is not None and again.support[:, reward - 1].any():
+            return statement
+        if replaced and key not in usual:
+            return statement
     for statement, follows, _ in _finished(story):
         if not follows[:, -1].any() and follows.diagonal()[:-1].all():
             return statement
@@ -307,6 +343,15 @@ def _is_diagonal(follows: Booleans) -> bool:
     return bool((follows.sum(axis=0) == 1).all() and (follows.sum(axis=1) == 1).all())
 
 
+def _doubled(story: Story) -> Statement | None:
+    """Where a number follows the first of its rewards twice, and the later ones at most once."""
+    for statement in _credits(story):
+        for row in (slopes[slopes != 0.0] for slopes in np.abs(statement.slopes)):
+            if len(row) > 1 and abs(row[0] - 2.0) < 1e-3 and row[1:].max() < 1.0 + 1e-3:
+                return statement
+    return None
+
+
 def _not_finite(story: Story) -> Statement | None:
     """Where the first number is made that is none."""
     return next((s for s in story.statements if not np.isfinite(s.numbers).all()), None)
@@ -323,7 +368,7 @@ def _cut_to_integers(story: Story) -> Statement | None:
 
 
 BLAME: dict[str, Callable[[Story], Statement | None]] = {
-    "broadcast": _squared,
+    "broadcast": lambda story: _crossed(story) or _squared(story),
     "unexplained": _departure,
     "mean-log-prob-times-sum-of-returns": _product,
     "wrong-sign": _product,
@@ -334,6 +379,7 @@ BLAME: dict[str, Callable[[Story], Statement | None]] = {
     "bootstrapped-after-termination": _bootstrapped,
     "return-carried-over-episodes": _carried,
     "return-carried-over-actors": _carried,
+    "immediate-reward-twice": _doubled,
     "reversed-returns": _reversed,
     "shifted-rewards": _shifted,
     "last-reward-dropped": _cleared,

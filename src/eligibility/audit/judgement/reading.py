@@ -97,6 +97,8 @@ def told_by(measured: Measured, readings: Sequence[Reading]) -> Told | None:
         frozenset(reading.mean for reading in readings),
         measured.kind == "rescaled",
         coupled,
+        measured.evidence,
+        measured.credit if measured.kind == "linear" else None,
     )
 
 
@@ -121,6 +123,36 @@ def is_acausal(measured: Measured) -> bool:
     told = size > _EXPLAINS * size.max()
     before, after = (told[places.same & side] for side in (places.lag < 0, places.lag >= 0))
     return bool(before.any() and not after.all())
+
+
+def structure(measured: Measured) -> str:
+    """The fault that shows in which rewards each decision follows, whatever their factors are.
+
+    Of the rewards-to-go in another order, and of rewards of others that an action is praised for:
+    what a mean subtracts is blame.
+    """
+    if measured.kind != "linear" or measured.outside > _EXPLAINS:
+        return ""
+    places, credit = _Places(measured.evidence), measured.credit
+    praise = credit * np.sign(np.trace(credit) or credit.sum())
+    told = np.abs(praise) > _EXPLAINS * np.abs(praise).max()
+    own = places.same & (places.lag >= 0)
+    # of each decision, whose reward-to-go it has; the last place stands for none
+    rows = [np.flatnonzero((own == row).all(axis=1)) for row in told]
+    if all(len(found) == 1 or not row.any() for found, row in zip(rows, told, strict=True)):
+        target = np.array([found[0] if len(found) else len(rows) for found in rows])
+        for rule, moved in (
+            ("reversed-returns", places.index[::-1]),
+            ("shifted-rewards", places.index + 1),
+        ):
+            if len(rows) > 1 and np.array_equal(target, moved):
+                return rule
+    praised = praise > _EXPLAINS * np.abs(praise).max()
+    others = places.environment[:, None] != places.environment[None, :]
+    if (praised & others).any():
+        return "return-carried-over-actors"
+    later = ~others & ~places.same & (places.index[None, :] > places.index[:, None])
+    return "return-carried-over-episodes" if (praised & later).any() else ""
 
 
 class _Places:
@@ -218,6 +250,7 @@ _SHAPES: tuple[tuple[str, _Shape], ...] = (
     ("", _to_go),
     ("whole-episode-return", _whole),
     ("immediate-reward", lambda p, g: np.eye(len(p.time))),
+    ("immediate-reward-twice", lambda p, g: _to_go(p, g) + np.eye(len(p.time))),
     ("rewards-so-far", lambda p, g: _power(g, -p.lag, p.same & (p.lag <= 0))),
     (
         "discount-from-the-end",

@@ -8,6 +8,7 @@ from eligibility.audit.faults import FAULTS
 from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.evidence import Evidence, gather
 from eligibility.audit.judgement.requirements import what_it_needs
+from eligibility.audit.judgement.scoring import compare_scoring
 from eligibility.audit.precision import HALF
 from eligibility.audit.reporting.report import AuditReport
 from eligibility.audit.running.survey import RAN, Survey
@@ -59,6 +60,10 @@ def _without_policy(case: Case) -> AuditReport:
         )
     if not drawn:
         finding = case.finding("argmax-action", "no action was drawn at random on any path")
+        return replace(inconclusive(case, finding.means), verdict="biased", findings=(finding,))
+    scoring = compare_scoring(case.survey)
+    if scoring is not None and scoring.rule == "behaviour-not-scored":
+        finding = case.finding(scoring.rule, scoring.evidence)
         return replace(inconclusive(case, finding.means), verdict="biased", findings=(finding,))
     return inconclusive(
         case,

@@ -83,6 +83,9 @@ def with_second_update(
         named = [
             second.finding("stale-batch", f"the first update's steps enter again; {_size(later)}")
         ]
+    elif match is not None and _adds_first(case, rounds, match):
+        text = f"less the first update's gradient, it follows the rule; {_size(later)}"
+        named = [second.finding("gradients-not-zeroed", text)]
     else:
         named = _named(second, later)
     audited = _with_findings(report, [*found, *named], 2)
@@ -100,6 +103,17 @@ def _follows(case: Case, later: Survey, match: Match) -> bool:
     return first is not None and any(
         _fits(case, first, second, match) for second in (gather(later), gather(_from_zero(later)))
     )
+
+
+def _adds_first(case: Case, rounds: Rounds, match: Match) -> bool:
+    """Whether the second update's gradients are right once the first one's is taken off them."""
+    assert rounds.second is not None
+    begun = replace(rounds.inspected, updates=rounds.inspected.updates[: rounds.held])
+    surveys = case.survey, replace(case.survey, traces=(begun,)), rounds.second
+    known, first, later = map(gather, surveys)
+    if known is None or first is None or later is None:
+        return False
+    return _fits(case, known, replace(later, ascent=later.ascent - first.ascent), match)
 
 
 def _from_zero(later: Survey) -> Survey:
@@ -128,10 +142,11 @@ def _fits(case: Case, first: Evidence, second: Evidence | None, match: Match) ->
 def _differs(report: AuditReport, later: AuditReport) -> bool:
     """Whether the second update is only explained by an entropy that the first one has not.
 
-    On few paths a multiple of the entropy's gradient can stand for something else.
+    On few paths a multiple of the entropy's gradient can stand for something else. A constant at
+    the end that the first one has not is what it earned.
     """
     before, after = ({c.name for c in r.conventions} for r in (report, later))
-    return "entropy-bonus" in after - before
+    return bool({"entropy-bonus", "reward-at-end"} & (after - before))
 
 
 # What explains by itself why the second update is not the policy gradient.

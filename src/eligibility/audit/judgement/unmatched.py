@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,18 +12,18 @@ from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.evidence import Evidence, gather
 from eligibility.audit.judgement.exact import Bias
 from eligibility.audit.judgement.free_scores import what_is_scored
-from eligibility.audit.judgement.matching import effective_weights
-from eligibility.audit.judgement.moved_returns import moved_returns
-from eligibility.audit.judgement.reading import is_acausal
+from eligibility.audit.judgement.matching import effective_weights, find_match
+from eligibility.audit.judgement.reading import is_acausal, structure
 from eligibility.audit.judgement.scoring import compare_scoring
 from eligibility.audit.judgement.timeline import Timeline
 from eligibility.audit.reporting.report import Finding
-from eligibility.audit.running.survey import has_critic
+from eligibility.audit.running.sampling_calls import executed_draws, executing_call
+from eligibility.audit.running.survey import Survey
 
 # Credits that no critic and no convention has: a path's rewards say enough.
 _SHAPES = {
     "reversed-returns", "rewards-so-far", "shifted-rewards", "return-carried-over-episodes",
-    "return-carried-over-actors",
+    "return-carried-over-actors", "immediate-reward-twice",
 }  # fmt: skip
 _FEW = 4  # paths of several episodes that say nothing yet
 
@@ -51,27 +52,49 @@ def unmatched_fault(
             return case.finding("broadcast", f"{alike}; {size}")
     shape = case.reading.rule if case.reading is not None else ""
     if case.measured is not None and shape not in _SHAPES:
-        shape = "rewards-so-far" if is_acausal(case.measured) else ""
+        acausal = "rewards-so-far" if is_acausal(case.measured) else ""
+        shape = acausal or structure(case.measured)
     if shape in _SHAPES:
         seen = "by the rewards' effect on the weights of one path; no composition explains them all"
         return case.finding(shape, f"{seen}; {size}")
     scored = (
         what_is_scored(case.survey, evidence, line, case.constants, case.tolerance)
-        if case.reading is None  # else the eligibilities explain what the rewards move
+        if case.reading is None or not case.reading.rule  # another credit is no other score
         else None
     )
     if scored is not None:
         return case.finding(scored.rule, f"{scored.evidence}; {size}")
-    moved = (
-        moved_returns(evidence, line, case.constants, case.tolerance)
-        if has_critic(case.survey)
-        else ""
-    )
-    if moved:
-        return case.finding(moved, f"explains every path, with a critic's values; {size}")
+    if _explained_as_executed(case):
+        text = "what was executed explains every path, as if it had been drawn"
+        return case.finding("transformed-action-scored", f"{text}; {size}")
     outside = effective_weights(evidence)[1]
     off = f"{outside.max():.1%} of the gradient lies outside the span of the executed actions'"
     return case.finding("unexplained", f"{size}; {off} eligibilities")
+
+
+def _explained_as_executed(case: Case) -> bool:
+    """Whether a rule explains every path if what was executed is what was drawn."""
+    other = _with_executed(case.survey)
+    evidence = gather(other) if other is not None else None
+    if evidence is None or not evidence.scored or not np.isfinite(evidence.ascent).all():
+        return False
+    constants = replace(case.constants, told=None)  # it was measured with what was drawn
+    return find_match(evidence, constants, case.tolerance, "no") is not None
+
+
+def _with_executed(survey: Survey) -> Survey | None:
+    """The survey with each normal number as it was executed; None if all were as drawn."""
+    call, traces = executing_call(survey.traces), []
+    for trace in survey.traces:
+        draws = list(trace.draws)
+        for step in trace.steps:
+            positions = executed_draws(step, call)
+            for place, number in zip(positions, step.action, strict=False):
+                if len(positions) == len(step.action) and draws[place].loc is not None:
+                    draws[place] = replace(draws[place], value=number)
+        traces.append(replace(trace, draws=tuple(draws)))
+    told = [[d.value for trace in paths for d in trace.draws] for paths in (survey.traces, traces)]
+    return None if told[0] == told[1] else replace(survey, traces=tuple(traces))
 
 
 def _parts(case: Case, evidence: Evidence) -> Iterator[Evidence]:

@@ -1,0 +1,46 @@
+"""Whether a composition moves with each reward as the program was seen to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from eligibility.audit.arrays import Array
+from eligibility.audit.judgement.catalogue import Candidate, Told
+from eligibility.audit.judgement.critic import Advantage
+from eligibility.audit.judgement.timeline import timeline
+
+_MISSING = 1e-3  # share of the measured credit that may be another one's
+
+
+def is_borne_out(
+    form: Candidate | Advantage, values: Array | None, scale: float, told: Told | None
+) -> bool:
+    """Whether the credit of a composition is the measured one; yes where none was measured.
+
+    On few short paths the free values of a critic let a wrong composition fit every gradient.
+    """
+    plain = form.form if isinstance(form, Advantage) else form
+    if told is None or told.path is None or told.credit is None or plain.divides:
+        return True
+    path, present = told.path, told.path.present[0]
+
+    def weights(reward: Array) -> Array:
+        other = replace(path, reward=reward[None])
+        if isinstance(form, Candidate):
+            given: Array = form.weights(timeline(other))
+        else:
+            known = np.zeros(form.places(other)[2])
+            both = min(len(known), 0 if values is None else len(values))
+            known[:both] = 0.0 if values is None else values[:both]
+            given = form.weights(other, timeline(other), known)
+        moves: Array = given[0, present]
+        return moves
+
+    own = weights(path.reward[0])
+    moved = [weights(path.reward[0] + unit) - own for unit in np.eye(len(present))[present]]
+    credit = scale * np.array(moved).T
+    if credit.shape != told.credit.shape:
+        return True
+    return bool(np.linalg.norm(credit - told.credit) <= _MISSING * np.linalg.norm(told.credit))
