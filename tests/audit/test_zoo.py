@@ -25,6 +25,8 @@ FAULTS = [
     ("bernoulli", "reversed-returns"),
     ("shared", "reward-twice"),
     ("next_step", "carried-over-vector"),
+    ("next_step", "reversed-returns"),
+    ("next_step", "shifted-rewards"),
     ("one_hot", "no-running-sum"),
     ("bernoulli", "resampled"),
     ("squashed", "resampled"),

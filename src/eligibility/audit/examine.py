@@ -44,6 +44,11 @@ def examine(
         return with_measured(known_of(observed), measured)
 
     report = _examined(plain, runner, max_paths, progress, case_of)
+    if report.verdict == "unexplained" and measured is not None:
+        other = measure(plain, runner, measured)
+        if other is not None:
+            told = diagnose(with_measured(known_of(plain), other))
+            report = told if told.faults else report
     return placed(report, plain, runner, case_of(plain).source)
 
 

@@ -54,10 +54,15 @@ class Measured:
     runs: int
 
 
-def measure(base: Survey, runner: Runner) -> Measured | None:
-    """The credit on one path of a survey; None where it cannot be replayed or told apart."""
-    trace = _longest(base.traces)
+def measure(base: Survey, runner: Runner, besides: Measured | None = None) -> Measured | None:
+    """The credit on one path of a survey; None where it cannot be replayed or told apart.
+
+    With ``besides``, on one with more decisions than that has.
+    """
+    trace = _longest(base.traces, besides is not None)
     if trace is None or not base.slopes:
+        return None
+    if besides is not None and _decisions(trace) <= besides.evidence.present.sum():
         return None
     replays = _Replays(base, runner, trace)
     if not replays.add_view(1) and not replays.add_view(0):  # features may forbid an action
@@ -68,10 +73,19 @@ def measure(base: Survey, runner: Runner) -> Measured | None:
     return _solved(replays)
 
 
-def _longest(traces: Sequence[Trace]) -> Trace | None:
-    """The path that tells most: many steps, several kinds of endings, several actions."""
+def _decisions(trace: Trace) -> int:
+    return sum(step.executed for step in trace.steps)
+
+
+def _longest(traces: Sequence[Trace], decisions: bool) -> Trace | None:
+    """The path that tells most: many steps, several kinds of endings, several actions.
+
+    With ``decisions``, only these count: an environment ignores some actions while it resets.
+    """
 
     def told(trace: Trace) -> int:
+        if decisions:
+            return _decisions(trace)
         ends = {(step.terminated, step.truncated) for step in trace.steps}
         return len(trace.steps) + 2 * len(ends) + len({step.action for step in trace.steps})
 

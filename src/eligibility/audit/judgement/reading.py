@@ -312,10 +312,15 @@ def _fitted(
         if min(found) > _PROMISING:
             return None
         best = min((start, *_ratios(credit), refined(left, start, _GRID[1])), key=left)
+        if name and best < _OUTSIDE:
+            return None  # without its powers it is another rule
     base = shape(places, best)
     factor, beta, off = _solve(credit, base, rows(places, base))
     if off > _EXPLAINS * size or (mean and not _EXPLAINS < beta < _MOST):
         return None
+    live = np.abs(factor[np.abs(base).sum(axis=1) > 0])
+    if (name or mean) and live.min(initial=1.0) <= _EXPLAINS * live.max(initial=0.0):
+        return None  # a row of zeros is borne out by anything
     discount = best if depends else float("nan")
     return Reading(name, mean, beta, discount, _dated(places, factor), factor, off / size)
 
