@@ -363,7 +363,7 @@ APPLIED: dict[str, tuple[str, ...]] = {
 # Their FIX is an instruction, or a line of another kind of program than these: nobody has applied
 # it here. A fault that is new belongs above.
 NOT_APPLIED = {
-    "acting-policy-stale", "autoreset-step-trained-on",
+    "acting-policy-stale", "autoreset-step-trained-on", "immediate-reward-twice",
     "fails-on-some-episodes", "non-finite-gradient",
     "old-log-prob-stale", "return-carried-over-actors", "second-update-differs",
     "second-update-fails", "several-updates-without-ratio", "unexplained",

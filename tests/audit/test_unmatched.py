@@ -69,19 +69,6 @@ def test_one_number_for_all_actions_is_a_broadcast(
     assert named(survey, evidence, other) != "broadcast"
 
 
-def test_shifted_returns_beside_a_critic_are_named(
-    surveys: dict[str, tuple[Survey, Evidence]],
-) -> None:
-    survey, evidence = surveys["bootstrapped"]
-    line = timeline(evidence)
-    following = np.where(evidence.terminated, 0.0, VALUES[evidence.next_state])
-    here = VALUES[evidence.state] * line.present
-    advantage = line.accumulated(evidence.reward + 0.9 * following - here, 0.9)
-    shifted = line.shifted(advantage + here, 1) - here
-    assert named(survey, evidence, shifted) == "shifted-rewards"
-    assert named(survey, evidence, line.mirrored(advantage + here) - here) == "reversed-returns"
-
-
 def test_the_scores_of_another_distribution_are_seen_without_a_call(
     surveys: dict[str, tuple[Survey, Evidence]],
 ) -> None:

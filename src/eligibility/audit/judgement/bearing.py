@@ -24,6 +24,8 @@ def is_borne_out(
     plain = form.form if isinstance(form, Advantage) else form
     if told is None or told.path is None or told.credit is None or plain.divides:
         return True
+    if plain.coupling:
+        return True  # that all actions get one sum is measured; what is in it may depend on lengths
     path, present = told.path, told.path.present[0]
 
     def weights(reward: Array) -> Array:
