@@ -15,13 +15,22 @@ from torch.distributions import Categorical
 
 import eligibility as el
 from eligibility.audit.judgement.evidence import Evidence, gather
-from eligibility.audit.judgement.hotelling import best_test, hotelling, policy_terms
+from eligibility.audit.judgement.hotelling import best_test, hotelling, policy_terms, survival
 from eligibility.audit.judgement.timeline import Timeline, timeline
 from eligibility.audit.running.runner import CallableRunner
 from eligibility.audit.running.survey import survey
 
 RUNS, REPETITIONS, LEVEL = 500, 500, 0.02
 Array = NDArray[np.float64]
+
+
+@pytest.mark.parametrize("numerator", [1, 2, 17, 80])
+@pytest.mark.parametrize("denominator", [1, 3, 57, 400])
+def test_the_tail_of_the_f_distribution_is_scipy_s(numerator: int, denominator: int) -> None:
+    for value in (0.0, 1e-6, 0.1, 0.9, 1.0, 2.5, 10.0, 1e4):
+        wanted = stats.f.sf(value, numerator, denominator)
+        assert survival(value, numerator, denominator) == pytest.approx(wanted, rel=1e-11)
+    assert survival(float("inf"), numerator, denominator) == 0.0
 
 
 class Agent:

@@ -23,7 +23,6 @@ from eligibility.audit.choices import Choices, PathComplete, TooManyChoicesError
 from eligibility.audit.interception.compiler import _Postponed
 from eligibility.audit.interception.surroundings import Inert, _InertModule
 from eligibility.audit.job import SIZES, Job
-from eligibility.audit.judgement.hotelling import _survival
 from eligibility.audit.running.forkserver import WorkerError
 from eligibility.audit.running.runner import ScriptRunner
 from eligibility.audit.trace import Draw, Step, parse_trace
@@ -131,9 +130,6 @@ def test_a_worker_that_has_ended_is_said_to_have(tmp_path: Path) -> None:
 
 
 def test_what_the_audit_needs_and_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "scipy.special", None)
-    with pytest.raises(MissingDependencyError, match=r"statistical test.*no package `scipy`"):
-        _survival(1.0, 2, 3)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingDependencyError, match=r"the audit: got no package `gymnasium`"):
         importlib.reload(eligibility.audit)

@@ -70,3 +70,28 @@ def test_the_ratio_times_k2_is_no_divergence_s_gradient_and_has_a_name() -> None
     report = el.audit_token_loss(loss, max_paths=FEW)
     assert report.verdict == "convention"
     assert [c.name for c in report.conventions] == ["squared-log-ratio"]
+
+
+def test_k3_with_its_ratio_upside_down_is_no_kl_and_has_a_name() -> None:
+    """E[(π/ref − 1) ∇log π] is half of the gradient of Σ π²/ref, the χ² divergence but for 1."""
+
+    def loss(batch: TokenBatch) -> Tensor:
+        difference = batch.log_probs - batch.ref_log_probs
+        k3 = difference.exp() - difference - 1
+        return loss_of(batch, batch.rewards) + 0.3 * (k3 * batch.mask).sum(1).mean()
+
+    report = el.audit_token_loss(loss, max_paths=FEW)
+    assert (report.verdict, report.findings) == ("convention", ())
+    assert [c.name for c in report.conventions if c.bias] == ["chi-squared"]
+
+
+def test_a_dropped_token_is_seen_where_nothing_else_is_explained() -> None:
+    def loss(batch: TokenBatch) -> Tensor:
+        odd = batch.rewards + batch.rewards**3 * batch.lengths**0.5
+        kept = batch.mask.clone()
+        kept[:, 0] = 0.0
+        return -(batch.log_probs * kept * odd[:, None]).sum()
+
+    report = el.audit_token_loss(loss, max_paths=FEW)
+    assert [f.rule for f in report.findings] == ["first-token-dropped"], report.summary
+    assert report.verdict == "biased"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -11,12 +10,7 @@ import pytest
 pytest.importorskip("transformers")
 pytest.importorskip("datasets")
 
-from eligibility.audit.job import Program
-from eligibility.audit.reporting.report import AuditReport
-from eligibility.audit.trainers import worker
-from eligibility.audit.trainers.record import read_record
-from eligibility.audit.trainers.verdict import report_of
-from eligibility.sandbox import guard_here
+from tests.audit.loop_runs import audited, biasing
 
 HEAD = """
 import copy
@@ -140,33 +134,6 @@ while True:
 PADDED = GRPO.replace("Qwen/Qwen2.5-0.5B", "gpt2").replace(
     "optimizer =", "tokenizer.pad_token = tokenizer.eos_token\noptimizer ="
 )
-
-
-def audited(folder: Path, text: str) -> AuditReport:
-    """The report, in a process that is forked from this one, where libraries are loaded."""
-    script = folder / "train.py"
-    script.write_text(text, encoding="utf-8")
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        scratch = folder / "scratch"
-        scratch.mkdir()
-        program = Program(
-            str(script), str(script), (), str(scratch), guard_here(), 100.0, 4096, False
-        )
-        record = worker.run(program, lambda done, expected: None)
-        with os.fdopen(writing, "w", encoding="utf-8") as pipe:
-            pipe.write(record.to_line())
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, encoding="utf-8") as pipe:
-        line = pipe.read()
-    os.waitpid(child, 0)
-    return report_of(read_record(line), "train.py")
-
-
-def biasing(report: AuditReport) -> set[str]:
-    return {convention.name for convention in report.conventions if convention.bias}
 
 
 def test_a_minimal_grpo_without_divisors_is_the_policy_gradient(tmp_path: Path) -> None:
@@ -372,14 +339,13 @@ REFUSED = {
     "`generate` is called without sampling": GRPO.format(**GRPO_PARTS).replace(
         "do_sample=True", "do_sample=False"
     ),
+    "`generate` is called without sampling, so no answer has a probability": GRPO.format(
+        **(GRPO_PARTS | {"group": "1"})
+    ).replace("do_sample=True, num_return_sequences=G", "do_sample=False"),
     "no reward was found": GRPO.format(**GRPO_PARTS).replace(
         "for text in texts], dtype=torch.float32)", "for text in texts]).fill_(1.0)"
     ),
     "the program makes no trainer of TRL and samples no answers": "import torch",
-    "the program goes on with an answer after the tokenizer's eos_token_id, which ends it; stop "
-    "there, or audit its loss with audit_token_loss: python -c": BY_TOKEN.format(
-        **BY_TOKEN_PARTS
-    ).replace("            break", "            pass"),
     "the program trains on images, and the probe has none; audit its loss with audit_token_loss": (
         HEAD.format(name="gpt2") + 'model.generate(load({"type": "image"}))'
     ),

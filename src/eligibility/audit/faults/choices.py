@@ -133,6 +133,11 @@ CHOICES = (
         "the policies are near",
     ),
     Choice(
+        "chi-squared",
+        "the estimator k3 with its ratio upside down, π/ref for ref/π: the gradient of half of each "
+        "state's χ² divergence from the reference is subtracted",
+    ),
+    Choice(
         "token-ratio",
         "each token has the ratio of its own probabilities: those of the tokens before it are "
         "ignored",

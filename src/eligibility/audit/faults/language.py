@@ -146,6 +146,7 @@ INSTEAD = {
     ),
     "total-variation": "kl = 0.5 * (log_probs - ref_log_probs) ** 2",
     "squared-log-ratio": "the ratio times k3, or k2 without the ratio: each state's KL",
+    "chi-squared": "kl = 0.5 * (log_probs - ref_log_probs) ** 2: its gradient is that of the KL",
     "entropy-bonus": "a choice: leave it out, and the objective is E[R] alone",
     "token-ratio": "ratio = ((log_probs - old_log_probs) * mask).sum(1, keepdim=True).exp()",
     "sequence-ratio": "a choice without a bias; the token's ratio has less variance and a bias",

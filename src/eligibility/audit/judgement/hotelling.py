@@ -13,6 +13,7 @@ References:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,7 +22,8 @@ import numpy as np
 from eligibility.audit.arrays import Array
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.timeline import Timeline
-from eligibility.errors import MissingDependencyError
+
+_MOST_TERMS = 300  # of a continued fraction
 
 # Probability with which a program without bias is called biased.
 FALSE_POSITIVES = 0.001
@@ -109,7 +111,7 @@ def hotelling(ascent: Array, terms: Array) -> Test:
     _, covariance, _ = moments(scale)
     statistic, rank = _statistic(runs, *moments(scale))
     degrees = max(rank - 1, 1)
-    tail = _survival(statistic * (runs - degrees) / (degrees * (runs - 1)), degrees, runs - degrees)
+    tail = survival(statistic * (runs - degrees) / (degrees * (runs - 1)), degrees, runs - degrees)
     size = float(np.linalg.norm(scale * right))
     error = float(np.sqrt(max(np.trace(covariance), 0.0) / runs))
     visible = 2.0 * error / size if size else np.inf
@@ -151,15 +153,45 @@ def _minimum(function: Callable[[float], float], start: float) -> float:
     return float(start if function(start) <= function(middle) else middle)
 
 
-def _survival(value: float, numerator: int, denominator: int) -> float:
-    """P(F > value)."""
-    try:
-        from scipy.special import fdtrc
-    except ImportError as error:
-        raise MissingDependencyError(
-            "the audit's statistical test",
-            "no package `scipy`",
-            "scipy, for the distribution of Hotelling's T²",
-            'pip install "eligibility[audit]"',
-        ) from error
-    return float(fdtrc(numerator, denominator, value)) if np.isfinite(value) else 0.0
+def survival(value: float, numerator: int, denominator: int) -> float:
+    """P(F > value) of a variable of Fisher's and Snedecor's F distribution.
+
+    Args:
+        value: Not negative.
+        numerator: Degrees of freedom.
+        denominator: Likewise.
+    """
+    if not np.isfinite(value):
+        return 0.0
+    whole = denominator + numerator * value
+    a, b = denominator / 2.0, numerator / 2.0
+    return _incomplete_beta(a, b, denominator / whole, numerator * value / whole)
+
+
+def _incomplete_beta(a: float, b: float, x: float, rest: float) -> float:
+    """The regularised incomplete beta function of x = 1 − rest, by its continued fraction.
+
+    References:
+        Abramowitz and Stegun 1964, 26.5.8; evaluated from the front by Lentz's method.
+    """
+    if x <= 0.0 or rest <= 0.0:
+        return 0.0 if x <= 0.0 else 1.0
+    if x > (a + 1.0) / (a + b + 2.0):  # there it converges slowly
+        return 1.0 - _incomplete_beta(b, a, rest, x)
+    scale = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+    factor = math.exp(scale + a * math.log(x) + b * math.log(rest)) / a
+    fraction, above, below = 1.0, 1.0, 0.0
+    for step in range(_MOST_TERMS):
+        half = step // 2
+        if step == 0:
+            term = 1.0
+        elif step % 2 == 0:
+            term = half * (b - half) * x / ((a + step - 1.0) * (a + step))
+        else:
+            term = -(a + half) * (a + b + half) * x / ((a + step - 1.0) * (a + step))
+        below = 1.0 / (1.0 + term * below)
+        above = 1.0 + term / above
+        fraction *= above * below
+        if abs(above * below - 1.0) < 1e-15:
+            break
+    return factor * (fraction - 1.0)

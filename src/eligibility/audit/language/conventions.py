@@ -12,7 +12,7 @@ from eligibility.audit.faults import CHOICES
 from eligibility.audit.faults.language import INSTEAD
 from eligibility.audit.language.facts import TOLERANCE, Facts, against
 from eligibility.audit.language.gates import NO_GATE
-from eligibility.audit.language.laws import RATIOS
+from eligibility.audit.language.laws import FACTORS, RATIOS
 from eligibility.audit.language.measurement import true_directions
 from eligibility.audit.language.off_policy import on_policy
 from eligibility.audit.language.places import place_of
@@ -76,6 +76,10 @@ def _of_reading(facts: Facts) -> Iterator[tuple[str, float | None]]:
     if reading is None:
         return
     plain = replace(reading, divisor="constant", scale="none", gate=NO_GATE)
+    # the bias of a fault, as of a token that is left out, is not that of a choice
+    plain = replace(plain, pattern="all", scored="taken")
+    if reading.factor in FACTORS:
+        plain = replace(plain, factor="one")
     if reading.factor in RATIOS:
         yield _OF_RATIO[reading.factor], _bias(facts, plain)
     if reading.gate.kind != "none":  # on weights that have no bias but for it
@@ -115,8 +119,8 @@ def _on_policy(facts: Facts) -> Facts:
 
 
 def part_alone(part: str) -> str:
-    """The divisor that stands for a part of a longer one."""
-    return "batch-tokens" if part == "tokens of the ended" else part
+    """The divisor that stands for a part of a longer one, or for one that a fault changes."""
+    return "batch-tokens" if part == "tokens of the ended" else part.removesuffix(" without ends")
 
 
 def _of_baseline(facts: Facts, plain: Reading) -> Iterator[tuple[str, float | None]]:
@@ -168,6 +172,8 @@ def convention_of_term(term: str, coefficient: float) -> str | None:
             return "kl-per-token"
         if term == "ratio times k2":
             return "squared-log-ratio"
+        if term == "k3 of the inverse ratio":
+            return "chi-squared"
         if term == "absolute":
             return "total-variation"
         if term.startswith("log-probability"):
@@ -179,13 +185,12 @@ def convention_of_term(term: str, coefficient: float) -> str | None:
 
 def _bias(facts: Facts, reading: Reading) -> float:
     """The residual of what a reading expects, against ∇E[R]."""
-    observed = facts.observed
+    ascent = np.zeros_like(facts.observed.ascent)
+    observed = replace(facts.observed, ascent=ascent)  # a gradient that is no number plays no part
     kept = np.flatnonzero((observed.world % 2 == 0) & (observed.probability > 0))
-    finite = np.asarray(np.isfinite(observed.odd).all(axis=(1, 2, 3)))[kept]
-    ascent = np.zeros_like(observed.ascent)
-    sample = sample_of(observed, observed.odd, None)
+    sample = sample_of(observed, ascent, None)
     sample = replace(sample, slice_rows=facts.sample.slice_rows)
-    ascent[kept[finite]] = predicted(sample, reading)
+    ascent[kept] = predicted(sample, reading)
     expected = observed.expected(ascent)[::2]
     truth = facts.directions["reward"][::2]
     size = float(np.linalg.norm(ascent))

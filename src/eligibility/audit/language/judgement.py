@@ -11,7 +11,7 @@ from eligibility.audit.faults.language import FIXES
 from eligibility.audit.language.conventions import convention_of_term, conventions_of
 from eligibility.audit.language.facts import TOLERANCE, Facts
 from eligibility.audit.language.places import NOWHERE, Place, place_of, ratio_of_one
-from eligibility.audit.language.reading import EXACT_IN_SINGLE
+from eligibility.audit.language.reading import EXACT_IN_SINGLE, pattern_alone
 from eligibility.audit.language.wanted import wanted_components
 from eligibility.audit.reporting.report import AuditReport, Finding
 
@@ -89,11 +89,12 @@ def _rewards_matter(facts: Facts) -> bool:
 
 def _of_reading(facts: Facts) -> Iterator[tuple[str, str]]:
     reading = facts.reading
+    every = "in every batch"
     if reading is None:
+        yield from _dropped(pattern_alone(facts.sample), every)
         if facts.cosine < -0.5 and facts.observed.finite.all():
             yield "wrong-sign", f"cosine with ∇E[R]: {facts.cosine:.3f}"
         return
-    every = "in every batch"
     own = _own_share(facts)
     if own < 0:
         yield "wrong-sign", f"a token's weight falls with the reward of its answer {every}"
@@ -107,15 +108,20 @@ def _of_reading(facts: Facts) -> Iterator[tuple[str, str]]:
         yield "most-likely-action-scored", f"the likeliest token is scored {every}"
     if reading.factor.startswith("probability"):
         yield "probability-not-log-probability", f"the weights have the {reading.factor} {every}"
-    if reading.pattern in ("last-dropped", "end-dropped") and reading.scored == "taken":
-        yield "last-step-dropped", f"the weight of the last token is 0 {every}"
-    if reading.pattern == "first-dropped" and reading.scored == "taken":
-        yield "first-token-dropped", f"the weight of the first token is 0 {every}"
+    if reading.scored == "taken":
+        yield from _dropped(reading.pattern, every)
     if reading.pattern == "last-only":
         yield _credit_fault(facts), f"only the last token has a weight {every}"
     behaviour = facts.observed.outcomes.worlds[0].behaviour
     if reading.factor == "one" and not behaviour.on_policy and facts.residual > TOLERANCE:
         yield _uncorrected(facts), f"the weights do not depend on the ratio {every}"
+
+
+def _dropped(pattern: str, every: str) -> Iterator[tuple[str, str]]:
+    if pattern in ("last-dropped", "end-dropped"):
+        yield "last-step-dropped", f"the weight of the last token is 0 {every}"
+    if pattern == "first-dropped":
+        yield "first-token-dropped", f"the weight of the first token is 0 {every}"
 
 
 def _uncorrected(facts: Facts) -> str:

@@ -313,5 +313,7 @@ _TESTS: dict[str, tuple[Test, ...]] = {
     "kl-per-token": (_compares,),
     "total-variation": (_compares,),
     "squared-log-ratio": (_compares,),
+    "chi-squared": (_both(_named("exp", "expm1"), _compares),
+                    lambda op: op.name == "exp" and bool(op.made & _REFERENCE), _compares),
     "entropy-bonus": (_adds_terms,),
 }  # fmt: skip

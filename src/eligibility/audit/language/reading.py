@@ -102,6 +102,11 @@ def _pattern(sample: Sample, scored: str, exact: float) -> str:
     return max(fitting, key=lambda name: left_out[name].sum())
 
 
+def pattern_alone(sample: Sample) -> str:
+    """The pattern of the tokens that are never trained on, whatever the rest of the weight is."""
+    return _pattern(sample, "taken", EXACT) if sample.size else "all"
+
+
 def _fitted(sample: Sample, shape: Reading, by_length: bool) -> Reading:
     """A composition with the coefficients and the ε that fit best."""
     scores = SCORED[shape.scored](sample)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from eligibility.audit.arrays import Array
-from eligibility.audit.language.laws import DIVISORS, baseline_columns
+from eligibility.audit.language.laws import DIVISORS, PATTERNS, baseline_columns
 from eligibility.audit.language.reading import EXACT, Reading
 from eligibility.audit.language.sample import Sample
 
@@ -52,6 +52,7 @@ TERMS: dict[str, Term] = {
     "k1": _weighed(lambda s: np.ones(s.mask.shape)),
     "k2": _weighed(lambda s: s.log_ratio_to_ref),
     "k3": _weighed(lambda s: 1.0 - np.exp(-s.log_ratio_to_ref)),
+    "k3 of the inverse ratio": _weighed(lambda s: np.exp(s.log_ratio_to_ref) - 1.0),
     "ratio times k2": _weighed(lambda s: s.log_ratio_to_ref + s.log_ratio_to_ref**2 / 2),
     "absolute": _weighed(lambda s: np.sign(s.log_ratio_to_ref)),
     "exact reverse": _reverse,
@@ -111,14 +112,14 @@ def read_regularisers(
 
 
 def _fit(sample: Sample, reading: Reading | None, divisor: str, exact: float) -> Regularisers:
-    law = DIVISORS[divisor](sample)[..., None, None]
+    kept = PATTERNS[reading.pattern if reading else "all"](sample)
+    law = DIVISORS[divisor](sample)[..., None, None] * kept[..., None]
     columns = {name: -law * term(sample) for name, term in TERMS.items()}
     for name, values in IN_REWARD.items():
-        whole = _credited(sample, reading, values(sample).sum(-1))
+        added = kept * values(sample)
+        whole = _credited(sample, reading, added.sum(-1))
         columns[name] = -law * sample.scores * whole[..., None, None]
-        columns[f"{name}, from each token on"] = (
-            -law * sample.scores * _later(values(sample))[..., None]
-        )
+        columns[f"{name}, from each token on"] = -law * sample.scores * _later(added)[..., None]
     matrix = np.stack([column[sample.mask].reshape(-1) for column in columns.values()], axis=1)
     wanted = sample.ascent[sample.mask].reshape(-1)
     chosen, found, residual = _fewest(matrix, wanted, exact)

@@ -10,8 +10,10 @@ from torch import Tensor
 from eligibility.audit.trainers.answers import Tokens, answers, parsed
 from eligibility.audit.trainers.gradients import Scored
 from eligibility.audit.trainers.refused import Refused
-from eligibility.audit.trainers.tiny import END, PAD, SYMBOLS, VOCABULARY
+from eligibility.audit.trainers.tiny import END, PAD, SYMBOLS, VOCABULARY, WORD
 from eligibility.audit.user_code import user_place
+
+_NEVER = -1000.0  # a logit
 
 
 @dataclass
@@ -37,6 +39,7 @@ class Draws:
         probabilities: With which the program drew tokens itself, by prompt and tokens before.
         count: Calls that drew tokens.
         calls: First row of each call, and the line of the program that asked for it.
+        goes_on: Whether tokens were drawn when every row had ended, as for answers of one length.
     """
 
     plan: tuple[int, ...]
@@ -48,6 +51,7 @@ class Draws:
     probabilities: dict[tuple[Tokens, Tokens], list[float]] = field(default_factory=dict)
     count: int = 0
     calls: list[tuple[int, tuple[str, int]]] = field(default_factory=list)
+    goes_on: bool = False
     _episode: _Episode | None = None
 
     @property
@@ -96,16 +100,12 @@ class Draws:
             )
         places = range(episode.first, episode.first + episode.size)
         last.places = list(places)
-        if all(drawn >= len(self.given[place]) for place in places):
-            after = (
-                "the tokenizer's eos_token_id, which ends it; stop there, or"
-                if drawn < self.length
-                else f"{self.length} tokens;"
-            )
+        if drawn >= self.length:
             raise Refused(
-                f"the program goes on with an answer after {after} audit its loss with "
-                "audit_token_loss"
+                f"the program goes on with an answer after {self.length} tokens; audit its loss "
+                "with audit_token_loss"
             )
+        self.goes_on |= all(drawn >= len(self.given[place]) for place in places)
         episode.drawn += 1
         self.count += 1
         for place, row in zip(places, table, strict=True):
@@ -122,6 +122,24 @@ class Draws:
         episode = self._episode
         whole = episode is not None and episode.drawn == self.length
         return before is not None and self.count - before == 1 and whole, self.count
+
+
+def with_a_certain_end(logits: Tensor, scored: Scored) -> Tensor:
+    """[N, T, V] the logits of a policy that says nothing but the end once it has said it.
+
+    A token of probability 1 has no gradient, so what is drawn there takes no part in anything.
+
+    Args:
+        logits: Of the last columns of the rows.
+        scored: The rows.
+    """
+    barred = torch.zeros_like(logits, dtype=torch.bool)
+    first = len(scored.rows[0]) - logits.shape[1]
+    for number, row in enumerate(scored.rows):
+        start = parsed(row, len(row))[2]
+        if END in row[start:]:
+            barred[number, max(row.index(END, start) - first, 0) :, WORD] = True
+    return logits.masked_fill(barred, _NEVER)
 
 
 def draws_tokens(last: Scored | None, probs: Tensor) -> bool:

@@ -64,6 +64,8 @@ class Loop(Runs):
                 f"the program samples {record.group} answers to each of {record.prompts} prompts "
                 "before its optimizer steps, more groups than the audit can list; give it fewer"
             )
+        if found["by_token"] and not self._look_beyond_the_end():
+            return
         wake_adapters(model)
         reference = self._reference(found, model)
         sources = self._known(found)
@@ -112,6 +114,19 @@ class Loop(Runs):
         if found.get("idle"):
             raise Refused(found["idle"])
         return found
+
+    def _look_beyond_the_end(self) -> bool:
+        """Whether the program draws on when every answer has ended; False in a branch."""
+        found = self._go(Draws((0,) * self._record.rows, LENGTH, bounded=True))
+        if found is None:
+            return False
+        if found.get("goes_on"):
+            self._certain_end = True
+            self._record.note(
+                "the program draws on after the end of an answer: the model says the end again "
+                "there, with probability 1"
+            )
+        return True
 
     def _known(self, found: dict[str, Any]) -> list[Source]:
         """What may be the rewards, as a branch has found."""
@@ -194,14 +209,19 @@ class Loop(Runs):
         """Whether the order of a prompt's answers does not matter; None in a branch."""
         rows, group, first = self._record.rows, self._record.group, self._spoken()
         turned = [i // group * group + (i + 1) % group for i in range(rows)]
-        tables = []
-        for plan in (first, tuple(first[i] for i in turned)):
-            found = self._go(Draws(self._in_program(plan), self._record.length, bounded=True))
-            if found is None:
-                return None
-            tables.append(torch.tensor(found.get("table") or self._no_gradient()))
-        change = (tables[1] - tables[0][turned]).norm() / tables[0].norm().clamp(min=1e-30)
-        return float(change) < 1e-6
+        # sorted, like answers stand side by side: then groups within a group show as well
+        plans = [first] if group < 4 else [first, tuple(sorted(first))]
+        for start in plans:
+            tables = []
+            for plan in (start, tuple(start[i] for i in turned)):
+                found = self._go(Draws(self._in_program(plan), self._record.length, bounded=True))
+                if found is None:
+                    return None
+                tables.append(torch.tensor(found.get("table") or self._no_gradient()))
+            change = (tables[1] - tables[0][turned]).norm() / tables[0].norm().clamp(min=1e-30)
+            if float(change) >= 1e-6:
+                return False
+        return True
 
     def _record_operations(self) -> bool:
         """Of the loss of one plan, with rewards of both signs; False in a branch."""
@@ -227,14 +247,14 @@ class Loop(Runs):
         self._sign = -1.0 if world % 2 else 1.0
         states, record = self._states, self._record
         assert states is not None
+        if len(record.policies) > world:
+            return  # another fit would move the policy away from what was noted of it
         if world % 2 == 0:
             if isinstance(reference, torch.nn.Module):
                 StateWeights(reference, states.prompts, record.length).fit(seed=world + 1)
             states.fit(seed=world, drift=record.drift)
             if self._sampling is not model and self._sampling is not reference:
                 self._sampling.load_state_dict(model.state_dict())  # it samples, the other learns
-        if len(record.policies) > world:
-            return
         made = Policies(states.logits(model))
         if self._options:
             made.drawn = [

@@ -127,17 +127,26 @@ class _LoopHub(Hub):
     def __init__(self, record: Record, loop: Loop) -> None:
         super().__init__(record)
         self._loop = loop
+        self._pads = False  # whether tokenizers have a token for padding, whatever the name
 
     def model(self, *args: Any, **options: Any) -> Any:
         """One that pads with what its tokenizer pads with."""
         made = super().model(*args, **options)
-        if has_padding(_name(args, options)):
-            made.generation_config.pad_token_id = made.config.pad_token_id = PAD
+        if self._pads or has_padding(_name(args, options)):
+            _pad(made)
         return made
 
     def tokenizer(self, *args: Any, **options: Any) -> Any:
         """One that tells the program's own texts from each other."""
-        return spelling_tokenizer(_name(args, options))
+        return spelling_tokenizer(_name(args, options), self._come_with_padding)
+
+    def _come_with_padding(self) -> None:
+        self._pads = True
+        self._record.note(
+            "the program pads and names no token for it: its tokenizer is taken to come with one"
+        )
+        for model in self.models:
+            _pad(model)
 
     def reward_model(self) -> Any:
         """It says the probe's rewards."""
@@ -151,6 +160,10 @@ class _LoopHub(Hub):
 
         model.forward = forward
         return model
+
+
+def _pad(model: Any) -> None:
+    model.generation_config.pad_token_id = model.config.pad_token_id = PAD
 
 
 def _name(args: tuple[Any, ...], options: dict[str, Any]) -> str:

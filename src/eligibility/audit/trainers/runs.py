@@ -19,6 +19,7 @@ from eligibility.audit.trainers.draws import (
     drawn_before,
     draws_tokens,
     padded,
+    with_a_certain_end,
     without_padding,
 )
 from eligibility.audit.trainers.gradients import StateWeights
@@ -34,11 +35,12 @@ from eligibility.audit.trainers.record import Record
 from eligibility.audit.trainers.refused import Refused
 from eligibility.audit.trainers.sampling import one_token_probabilities
 from eligibility.audit.trainers.scores import Scores
-from eligibility.audit.trainers.tiny import LENGTH
+from eligibility.audit.trainers.tiny import END, LENGTH, PAD
 from eligibility.audit.trainers.trl import generic_reward
 from eligibility.audit.user_code import user_place
 
 PATTERN = (1, 2)  # answers of different lengths, each with a word
+_GREEDY = "`generate` is called without sampling, so no answer has a probability"
 _MANY = 400  # rows that a program may sample before its optimizer steps
 
 
@@ -81,7 +83,9 @@ class Runs:
         self._passes = 0
         self._latest: Any = None  # the model that ran last
         self._sampling: Any = None
+        self._greedy_alone = False  # whether answers were given, and none of them was sampled
         self._busy = False  # whether the audit itself asks transformers for a token
+        self._certain_end = False  # whether models say nothing but the end after an end
         self._again = False  # whether the answers are trained on twice
         self._options: dict[str, Any] = {}
         self._used: dict[int, bool] = {}  # models after sampling: whether without adapters
@@ -133,6 +137,8 @@ class Runs:
         """Its pass is over."""
         self._inside = False
         rows = self._models.rows(model)
+        if self._certain_end and rows is not None and rows.last is not None:
+            output.logits = with_a_certain_end(output.logits, rows.last)
         if self._recorder is None or self._busy or rows is None:
             return
         logits = getattr(output, "logits", None)
@@ -156,7 +162,9 @@ class Runs:
                 "`generate` is called without input_ids; the audit answers prompts of tokens"
             )
         if given.get("do_sample", getattr(settings, "do_sample", None)) is False:
-            raise Refused("`generate` is called without sampling, so no answer has a probability")
+            if (given.get("num_return_sequences") or 1) > 1:
+                raise Refused(_GREEDY)
+            return self._greedy(model, ids, given)
         given.pop("attention_mask", None)
         copies = given.get("num_return_sequences") or getattr(settings, "num_return_sequences", 1)
         ids = ids.repeat_interleave(int(copies or 1), 0)
@@ -171,11 +179,29 @@ class Runs:
         )
         if self._recorder is not None:
             self._recorder.given(sequences, SAMPLED)
-        if not given.get(
+        return self._returned(model, sequences, ids.shape[1], given)
+
+    def _returned(self, model: Any, sequences: Tensor, start: int, options: Any) -> Any:
+        """What `generate` returns."""
+        settings = options.get("generation_config")
+        if not options.get(
             "return_dict_in_generate", getattr(settings, "return_dict_in_generate", 0)
         ):
             return sequences
-        return self._with_logits(model, sequences, ids.shape[1], given)
+        return self._with_logits(model, sequences, start, options)
+
+    def _greedy(self, model: Any, ids: Tensor, options: Any) -> Any:
+        """The likeliest tokens: nothing is drawn, so no answer of the outcome is given."""
+        self._greedy_alone = not self.draws.given
+        rows, self._busy = ids, True
+        with torch.no_grad():
+            for _ in range(LENGTH):
+                mask = torch.cat([(ids != PAD).long(), torch.ones_like(rows[:, ids.shape[1] :])], 1)
+                likeliest = model(input_ids=rows, attention_mask=mask).logits[:, -1].argmax(-1)
+                ended = (rows[:, ids.shape[1] :] == END).any(1)
+                rows = torch.cat([rows, likeliest.masked_fill(ended, END)[:, None]], 1)
+        self._busy = False
+        return self._returned(model, rows, ids.shape[1], options)
 
     def _note_probabilities(self, model: Any, options: dict[str, Any]) -> None:
         draws = self.draws
@@ -315,6 +341,8 @@ class Runs:
             **more,
             prompts=self.draws.prompts,
             calls=self.draws.calls,
+            goes_on=self.draws.goes_on,
+            by_token=self.draws.count > 0,
             scored=scored,
             steps=steps,
             again=self._again,
@@ -337,7 +365,8 @@ class Runs:
             return
         if self.draws.bounded or self._pass.steps or self._tables:
             self._send()
-        self._send(idle="the program ends before its optimizer steps")
+        greedy = self._greedy_alone and not self.draws.given
+        self._send(idle=_GREEDY if greedy else "the program ends before its optimizer steps")
 
     def failed(self, what: str) -> None:
         """The program has stopped; what it did before its optimizer stepped is known."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+from collections.abc import Callable
 from typing import Any
 
 from eligibility.audit.trainers.tiny import END, PAD, PROMPT_ONLY, SYMBOLS, make_tokenizer
@@ -20,9 +21,15 @@ def has_padding(name: str) -> bool:
     return not _WITHOUT_PADDING.search(name)
 
 
-def spelling_tokenizer(name: str) -> Any:
-    """The tokenizer for a model of this name."""
-    tokenizer = make_tokenizer(_class())
+def spelling_tokenizer(name: str, pads: Callable[[], None]) -> Any:
+    """The tokenizer for a model of this name.
+
+    Args:
+        name: Of the model.
+        pads: Called when a program pads, and neither it nor the model's family names a token for
+            it: a fine-tuned model often comes with one.
+    """
+    tokenizer = make_tokenizer(_class(pads))
     tokenizer.pad_token = None
     if has_padding(name):
         tokenizer.add_special_tokens({"pad_token": SYMBOLS[PAD]})
@@ -51,13 +58,16 @@ def _length(text: str) -> int:
     return _texts.setdefault(text, 2 + len(_texts) % _LONGEST)
 
 
-def _class() -> Any:
+def _class(pads: Callable[[], None]) -> Any:
     transformers: Any = importlib.import_module("transformers")
 
     class ProbeTokenizer(transformers.PreTrainedTokenizerFast):  # type: ignore[misc]
         """Spells what it reads, and writes what it decodes, in the program's own texts."""
 
         def __call__(self, text: Any = None, *args: Any, **options: Any) -> Any:
+            if options.get("padding") and self.pad_token is None:
+                self.add_special_tokens({"pad_token": SYMBOLS[PAD]})
+                pads()
             return super().__call__(spelled(text), *args, **options)
 
         def encode(self, text: Any, *args: Any, **options: Any) -> Any:

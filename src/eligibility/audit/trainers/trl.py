@@ -179,8 +179,16 @@ class WithoutAdapter:
         self._model = model
 
     def __call__(self, **inputs: Any) -> Any:
-        with self._model.disable_adapter(), torch.no_grad():
-            return self._model(**inputs)
+        adapters: Any = importlib.import_module("peft.tuners.tuners_utils").BaseTunerLayer
+        layers = [each for each in self._model.modules() if isinstance(each, adapters)]
+        for layer in layers:
+            layer.enable_adapters(False)
+        try:
+            with torch.no_grad():
+                return self._model(**inputs)
+        finally:
+            for layer in layers:
+                layer.enable_adapters(True)
 
     def parameters(self) -> tuple[Any, ...]:
         """None of its own: they move with the adapted model's."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
@@ -15,10 +17,12 @@ from eligibility.audit.language.judgement import judge
 from eligibility.audit.language.measurement import Observed
 from eligibility.audit.language.places import Operation, Place, place_of
 from eligibility.audit.reporting.report import AuditReport, Finding
+from eligibility.audit.trainers.answers import outcomes
 from eligibility.audit.trainers.observed import observed_from
 from eligibility.audit.trainers.operations import operations_of
-from eligibility.audit.trainers.record import Record
+from eligibility.audit.trainers.record import Policies, Record
 
+_Row = TypeVar("_Row")
 _LOSS_ALONE = "audit its loss with audit_token_loss"
 _SINGLE = 1e-5  # rewards, a model's norm and rotary angles are in single precision
 _DRAWN_AS_SCORED = 1e-5  # of probabilities
@@ -32,7 +36,7 @@ def report_of(record: Record, program: str) -> AuditReport:
     place = (record.file or program, record.line)
     report = judge(facts, program, place)
     if record.drift and len(record.gradients_again) == len(record.gradients):
-        again = judge(_facts_at(record, temperature, again=True), program, place)
+        again = judge(_facts_again(record, temperature), program, place)
         report = _with_second(report, again, _distance(record))
     notes = (*_described(record), *report.notes, *record.notes)
     findings = report.findings
@@ -96,7 +100,76 @@ def _facts(record: Record) -> tuple[Facts, float]:
     if facts.reading is None and temperature != 1.0:
         plain = _facts_at(record, 1.0)
         facts, temperature = (plain, 1.0) if plain.reading is not None else (facts, temperature)
+    if facts.reading is None and record.ordered:
+        sizes = [parts for parts in range(2, record.group) if record.group % parts == 0]
+        for parts, same in itertools.product(sizes, (record, _with_twins_turned(record))):
+            split = _facts_at(_split(same, parts), temperature)
+            facts = facts if split.reading is None else split
     return facts, temperature
+
+
+def _with_twins_turned(record: Record) -> Record:
+    """The record with the gradients of equal answers to a prompt in the opposite order.
+
+    Which of them is which cannot be seen where a program scores one answer at a time.
+    """
+    every = outcomes(record.ordered, record.prompts, record.group, record.length)
+    turned = []
+    for number, table in enumerate(record.gradients):
+        rows = list(enumerate(every[number % len(every)][0]))
+        twins = [[i for i, a in rows if (i // record.group, a) == (row // record.group, answer)]
+                 for row, answer in rows]  # fmt: skip
+        turned.append([table[same[-1 - same.index(row)]] for row, same in enumerate(twins)])
+    return replace(record, gradients=turned)
+
+
+def _facts_again(record: Record, temperature: float) -> Facts:
+    """The facts of the second update; ratios may be to the old policy as it is scored.
+
+    That tokens were drawn from another one is the first update's fault.
+    """
+    facts = _facts_at(record, temperature, again=True)
+    if facts.reading is None:
+        scored = _facts_at(_drawn_as_scored(record, temperature), temperature, again=True)
+        facts = facts if scored.reading is None else scored
+    return facts
+
+
+def _drawn_as_scored(record: Record, temperature: float) -> Record:
+    def scored(policy: Policies) -> Policies:
+        logits = torch.tensor(policy.logits, dtype=torch.float64) / temperature
+        return replace(policy, drawn=logits.softmax(-1).tolist())
+
+    policies = [scored(policy) for policy in record.policies]
+    later = [replace(now, drawn=old.drawn) for now, old in zip(record.later, policies, strict=True)]
+    return replace(record, policies=policies, later=later)
+
+
+def _split(record: Record, parts: int) -> Record:
+    """The record with each prompt's answers in several groups, as of so many prompts.
+
+    Where groups were run in every order of their answers, the outcomes are the same ones.
+    """
+
+    def repeated(policy: Policies) -> Policies:
+        return Policies(
+            logits=_each(policy.logits, parts),
+            reference=_each(policy.reference, parts),
+            drawn=_each(policy.drawn, parts),
+            rewards=_each(policy.rewards, parts),
+        )
+
+    return replace(
+        record,
+        prompts=record.prompts * parts,
+        group=record.group // parts,
+        policies=[repeated(policy) for policy in record.policies],
+        later=[repeated(policy) for policy in record.later],
+    )
+
+
+def _each(rows: list[_Row], times: int) -> list[_Row]:
+    return [row for row in rows for _ in range(times)]
 
 
 def _facts_at(record: Record, temperature: float, again: bool = False) -> Facts:
