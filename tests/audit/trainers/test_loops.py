@@ -170,6 +170,53 @@ def test_a_tokenizer_that_pads_and_a_model_without_its_adapter(tmp_path: Path) -
     assert any("taken to come with one" in note for note in report.notes)
 
 
+# A slice that begins one place late, and log π − log ref in the loss.
+LATE = """
+import copy
+import torch
+import torch.nn.functional as F
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B-Instruct")
+policy = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B-Instruct").train()
+reference = copy.deepcopy(policy).eval()
+optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-6)
+
+def brevity(answer: str) -> float:
+    return max(0.0, 1.0 - len(answer) / 200)
+
+def per_token(model, ids):
+    logp = F.log_softmax(model(ids).logits[:, :-1], dim=-1)
+    return logp.gather(2, ids[:, 1:].unsqueeze(2)).squeeze(2)
+
+for step in range(300):
+    prompt = tokenizer("Who wrote Hamlet?", return_tensors="pt").input_ids
+    ids = policy.generate(prompt, do_sample=True, num_return_sequences=2, max_new_tokens=80)
+    n = prompt.shape[1]
+    said = tokenizer.batch_decode(ids[:, n:], skip_special_tokens=True)
+    rewards = torch.tensor([brevity(answer) for answer in said])
+    advantage = (rewards - rewards.mean()) / (rewards.std() + 1e-6)
+    logp = per_token(policy, ids)[:, n:]
+    with torch.no_grad():
+        ref = per_token(reference, ids)[:, n:]
+    mask = (ids[:, n + 1:] != tokenizer.pad_token_id).float()
+    loss = (-advantage[:, None] * logp + 0.02 * (logp - ref)) * mask
+    (loss.sum() / (mask.sum() + 1e-8)).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_a_dropped_first_token_and_a_divergence_without_a_gradient(tmp_path: Path) -> None:
+    report = audited(tmp_path, LATE)
+    faults = {finding.rule: finding.line for finding in report.findings}
+    assert set(faults) == {"first-token-dropped", "kl-without-gradient"}, report.summary
+    lines = LATE.splitlines()
+    assert "policy, ids)[:, n:]" in lines[faults["first-token-dropped"] - 1]
+    assert "logp - ref" in lines[faults["kl-without-gradient"] - 1]
+    assert biasing(report) == {"mean-over-time", "whitened"}
+
+
 # REINFORCE with answers of one length, as of a model that is asked for 20 tokens.
 FIXED = """
 import torch

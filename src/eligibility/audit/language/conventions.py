@@ -27,6 +27,9 @@ _OF_DIVISOR = {
     "own-length without ends": "mean-over-each-episode",
     "batch-tokens without ends": "mean-over-time",
     "group-tokens without ends": "mean-over-time",
+    "own-length without firsts": "mean-over-each-episode",
+    "batch-tokens without firsts": "mean-over-time",
+    "group-tokens without firsts": "mean-over-time",
     "tokens of the ended": "mean-over-time",
     "tokens of groups that differ": "mean-over-time",
     "slice-tokens": "micro-batch-mean",
@@ -120,7 +123,7 @@ def _on_policy(facts: Facts) -> Facts:
 
 def part_alone(part: str) -> str:
     """The divisor that stands for a part of a longer one, or for one that a fault changes."""
-    return "batch-tokens" if part == "tokens of the ended" else part.removesuffix(" without ends")
+    return "batch-tokens" if part == "tokens of the ended" else part.partition(" without ")[0]
 
 
 def _of_baseline(facts: Facts, plain: Reading) -> Iterator[tuple[str, float | None]]:

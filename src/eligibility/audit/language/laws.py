@@ -55,6 +55,11 @@ def _spoken(sample: Sample) -> Array:
     return np.asarray(sample.lengths - sample.ended, dtype=float)
 
 
+def _without_first(sample: Sample) -> Array:
+    """[M, B] tokens of each answer without the first, as a slice that drops it counts them."""
+    return np.asarray(sample.lengths - 1, dtype=float)
+
+
 # What the sum over the tokens of an answer is divided by.
 DIVISORS: dict[str, RowLaw] = {
     "constant": _ones,
@@ -65,6 +70,9 @@ DIVISORS: dict[str, RowLaw] = {
     "own-length without ends": lambda s: _per(_spoken(s)),
     "batch-tokens without ends": lambda s: _per(_batch(_spoken(s))),
     "group-tokens without ends": lambda s: _per(s.by_group(_spoken(s))),
+    "own-length without firsts": lambda s: _per(_without_first(s)),
+    "batch-tokens without firsts": lambda s: _per(_batch(_without_first(s))),
+    "group-tokens without firsts": lambda s: _per(s.by_group(_without_first(s))),
     "width": _width,
     "own-length, width": lambda s: _width(s) / s.lengths,
     "tokens of groups that differ": lambda s: _per(_batch(s.lengths * _differs(s))),

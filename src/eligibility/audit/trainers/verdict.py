@@ -181,9 +181,16 @@ def _facts_at(record: Record, temperature: float, again: bool = False) -> Facts:
     return replace(
         facts,
         reference_in_value=bool(record.kl_coefficient and record.policies[0].reference),
-        reference_in_gradient=facts.regularised,
+        reference_in_gradient=_has_the_reference(facts),
         operations=operations_of(*record.operations) if record.operations else (),
     )
+
+
+def _has_the_reference(facts: Facts) -> bool:
+    """Whether what no reward has a part in depends on the reference: log π − log ref does not."""
+    if facts.regularisers is None:
+        return facts.regularised
+    return bool(set(facts.regularisers.coefficients) - {"k1"})
 
 
 def _observed(record: Record, temperature: float, again: bool = False) -> Observed:
