@@ -70,9 +70,6 @@ DIVISORS: dict[str, RowLaw] = {
     "own-length without ends": lambda s: _per(_spoken(s)),
     "batch-tokens without ends": lambda s: _per(_batch(_spoken(s))),
     "group-tokens without ends": lambda s: _per(s.by_group(_spoken(s))),
-    "own-length without firsts": lambda s: _per(_without_first(s)),
-    "batch-tokens without firsts": lambda s: _per(_batch(_without_first(s))),
-    "group-tokens without firsts": lambda s: _per(s.by_group(_without_first(s))),
     "width": _width,
     "own-length, width": lambda s: _width(s) / s.lengths,
     "tokens of groups that differ": lambda s: _per(_batch(s.lengths * _differs(s))),
@@ -87,6 +84,9 @@ DIVISORS: dict[str, RowLaw] = {
         s, _per(_batch(s.ended.astype(float))) / s.lengths
     ),
     "ended, width": lambda s: _of_ended(s, _width(s)),
+    "own-length without firsts": lambda s: _per(_without_first(s)),
+    "batch-tokens without firsts": lambda s: _per(_batch(_without_first(s))),
+    "group-tokens without firsts": lambda s: _per(s.by_group(_without_first(s))),
 }
 
 
