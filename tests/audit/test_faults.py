@@ -17,7 +17,7 @@ from eligibility.audit.faults import (
     updates,
     values,
 )
-from eligibility.audit.judgement.catalogue import CREDITS
+from eligibility.audit.judgement.credits import CREDITS
 from eligibility.audit.judgement.critic import ENDINGS
 
 PAGES = pages()

@@ -13,8 +13,9 @@ from itertools import product
 import numpy as np
 
 from eligibility.audit.arrays import Array, Booleans
-from eligibility.audit.judgement.catalogue import CREDITS, NORMS, Candidate
+from eligibility.audit.judgement.catalogue import NORMS, Candidate
 from eligibility.audit.judgement.constants import Constants
+from eligibility.audit.judgement.credits import CREDITS
 from eligibility.audit.judgement.critic import ENDINGS, Advantage, entropy_columns, linear_columns
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.matching import Match, find_match

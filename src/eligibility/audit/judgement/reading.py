@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from eligibility.audit.arrays import Array, Booleans, Integers
-from eligibility.audit.judgement.catalogue import CREDITS, Told
+from eligibility.audit.judgement.catalogue import Told
+from eligibility.audit.judgement.credits import CREDITS
 from eligibility.audit.judgement.critic import ACTION_VALUE
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.measured import Measured
