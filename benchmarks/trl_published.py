@@ -37,9 +37,10 @@ REMARKS = (
     "The table is that of the second run. In the first, `gspo.py` (two splits loaded at once), "
     "`grpo_continuous_batching.py` (an option that is turned on late) and the four configurations "
     "with `beta=0.001` (too little for single precision) came out otherwise than read, and the "
-    "audit was repaired. It still falls short in four: three examples with tools or images "
-    "stopped at what stands in for their data (by now they are refused for what they are; their "
-    "rows are those of that run), and REINFORCE++ divides the KL in the reward by a deviation that "
+    "audit was repaired. Three examples with tools or images stopped at what stood in for their "
+    "data; by now they are refused for what they are, as they had been read, and their rows are "
+    "of a later run. It still falls short in one: REINFORCE++ divides the KL in the reward by a "
+    "deviation that "
     "contains it, for which there is no name.",
 )
 
