@@ -13,7 +13,7 @@ from gymnasium import spaces
 from eligibility.errors import EligibilityError, InvalidValueError
 from eligibility.train.config import Config
 from eligibility.train.learner import Reinforce
-from tests.train.test_supply import Walk
+from tests.train.test_environment_sources import Walk
 
 
 class Limited(Walk):

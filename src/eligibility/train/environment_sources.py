@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
 
     # An id, a function that makes one environment, one to make copies of, or a vector environment.
-    Source = (
+    EnvironmentLike = (
         str
         | Callable[[], gymnasium.Env[Any, Any]]
         | gymnasium.Env[Any, Any]
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Supply:
+class EnvironmentSource:
     """What environments are made of.
 
     Attributes:
@@ -80,8 +80,8 @@ class Supply:
             vector.close()
 
 
-def supply(env: Source) -> Supply:
-    """The supply for what the user passed as ``env``.
+def environment_source(env: EnvironmentLike) -> EnvironmentSource:
+    """The source for what the user passed as ``env``.
 
     A vector environment may reset itself in any of Gymnasium's ways (``AutoresetMode``): a rollout
     is the same in all of them. An environment is never stepped itself: what is played are copies,
@@ -92,7 +92,7 @@ def supply(env: Source) -> Supply:
     """
     if isinstance(env, str):
         name = env
-        return Supply(env, False, partial(make_vector, name))
+        return EnvironmentSource(env, False, partial(make_vector, name))
     import gymnasium
     from gymnasium.vector import AutoresetMode, VectorEnv
 
@@ -100,16 +100,18 @@ def supply(env: Source) -> Supply:
         vector = env
         if vector.metadata.get("autoreset_mode") == AutoresetMode.DISABLED:
             vector = _resetting(env)
-        return Supply(_name(env), True, lambda _, given: _as_is(vector, given), env.num_envs)
+        return EnvironmentSource(
+            _name(env), True, lambda _, given: _as_is(vector, given), env.num_envs
+        )
     if isinstance(env, gymnasium.Env):
         copied = partial(_copy, env)
-        return Supply(
+        return EnvironmentSource(
             _name(env), True, lambda number, given: _several(_as_is(copied, given), number)
         )
     if callable(env):
         function = env
         name = getattr(env, "__qualname__", type(env).__name__)
-        return Supply(
+        return EnvironmentSource(
             name,
             True,
             lambda number, given: _several(partial(function, **(given or {})), number),

@@ -23,7 +23,7 @@ from eligibility.train.callbacks import Callbacks, Listener
 from eligibility.train.config import Config
 from eligibility.train.diagnosis import diagnose
 from eligibility.train.distributed import current_processes
-from eligibility.train.environment_sources import supply
+from eligibility.train.environment_sources import environment_source
 from eligibility.train.environments import reward_threshold
 from eligibility.train.evaluation import Evaluation, play, summarize
 from eligibility.train.gradient import PolicyGradient
@@ -39,7 +39,7 @@ from eligibility.train.statistics import Array
 from eligibility.train.user_network import Body, network_for
 
 if TYPE_CHECKING:
-    from eligibility.train.environment_sources import Source
+    from eligibility.train.environment_sources import EnvironmentLike
 
 
 class Reinforce:
@@ -56,7 +56,7 @@ class Reinforce:
 
     Attributes:
         config: The options, as a frozen dataclass.
-        supply: Where the environments come from.
+        source: Where the environments come from.
         shards: Those that this process plays, and the rollouts they give.
         network: The policy's network, a ``torch.nn.Module``.
         optimizer: What turns its gradients into steps, a ``torch.optim.Optimizer``.
@@ -76,13 +76,15 @@ class Reinforce:
         Williams 1992, Machine Learning 8:229-256, §5; the baseline: `eligibility.LeaveOneOut`.
     """
 
-    def __init__(self, env: Source, *, network: Body | None = None, **options: Any) -> None:
+    def __init__(
+        self, env: EnvironmentLike, *, network: Body | None = None, **options: Any
+    ) -> None:
         self._processes = current_processes()
-        self.supply = supply(env)
+        self.source = environment_source(env)
         # Unless it is said how many shards there are: one for each process.
-        options = self.supply.options({"shards": self._processes.size, **options})
-        self.config = config = Config.from_options(self.supply.name, options)
-        self.shards = Shards(self.supply, config, self._processes)
+        options = self.source.options({"shards": self._processes.size, **options})
+        self.config = config = Config.from_options(self.source.name, options)
+        self.shards = Shards(self.source, config, self._processes)
         observations, policy = self.shards.observations, self.shards.policy
         self.network = network_for(observations, policy, network, config)
         generator = derive(config.seed, Stream.PREDICTION)[1]
@@ -273,14 +275,14 @@ class Reinforce:
     ) -> Array:
         """The undiscounted return of each of the episodes that `evaluate` summarises."""
         seed = self.config.seed if seed is None else seed
-        made = interface(self.supply.make(episodes, self.config.env_kwargs), self.config)
+        made = interface(self.source.make(episodes, self.config.env_kwargs), self.config)
         try:
             collector = Collector(made, self.horizon)
             return play(collector, self.network, seed, deterministic, episodes)
         finally:
-            self.supply.close(made.vector)
+            self.source.close(made.vector)
 
-    def set_env(self, env: Source, env_kwargs: Mapping[str, Any] | None = None) -> None:
+    def set_env(self, env: EnvironmentLike, env_kwargs: Mapping[str, Any] | None = None) -> None:
         """Go on in another environment of the same spaces: what was learned stays, counts do not.
 
         The next `learn` counts its steps, and the returns by which it stops, from 0.
@@ -288,14 +290,14 @@ class Reinforce:
         Raises:
             InvalidValueError: Its spaces, or the number of its environments, are others.
         """
-        made = supply(env)
+        made = environment_source(env)
         made.options({"shards": self.config.shards, "environments": self.config.environments})
         config = replace(self.config, env=made.name, env_kwargs=env_kwargs)
         shards = Shards(made, config, self._processes)
         old, new = (_seen_and_done(one) for one in (self.shards, shards))
         if old != new:
             raise InvalidValueError("`env`", f"one with {new}", old, "make a new model for it")
-        self.supply, self.shards, self.config = made, shards, config
+        self.source, self.shards, self.config = made, shards, config
         self.recent.clear()
         self.progress = Progress()
 
@@ -312,7 +314,7 @@ class Reinforce:
         cls,
         path: str | Path,
         *,
-        env: Source | None = None,
+        env: EnvironmentLike | None = None,
         network: Body | None = None,
         allow_modules: Collection[str] = (),
         **changes: Any,

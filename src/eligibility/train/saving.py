@@ -37,7 +37,7 @@ def save(model: Reinforce, path: str | Path) -> Path:
         model.config,
         replace(model.progress, training_seconds=0.0),  # same run, same bytes
         tuple(model.recent),
-        own_environment=model.supply.coded,
+        own_environment=model.source.coded,
         own_network=isinstance(model.network, UserNetwork),
     )
     return write_checkpoint(path, _tensors(model), facts.to_json())

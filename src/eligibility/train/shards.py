@@ -6,7 +6,7 @@ from torch import nn
 
 from eligibility.train.config import Config
 from eligibility.train.distributed import Processes
-from eligibility.train.environment_sources import Supply
+from eligibility.train.environment_sources import EnvironmentSource
 from eligibility.train.environments import horizon
 from eligibility.train.policy_spaces import interface
 from eligibility.train.rollout import Collector, Rollout, side_by_side
@@ -20,7 +20,7 @@ class Shards:
     played or evaluated needs no more.
 
     Args:
-        supply: Where the environments come from.
+        source: Where the environments come from.
         config: How many there are, in how many shards, and what their spaces mean.
         processes: The processes among which the shards are divided.
 
@@ -35,12 +35,12 @@ class Shards:
         EligibilityError: An environment cannot be made or reset.
     """
 
-    def __init__(self, supply: Supply, config: Config, processes: Processes) -> None:
+    def __init__(self, source: EnvironmentSource, config: Config, processes: Processes) -> None:
         self._numbers, self._seed = processes.shards(config.shards), config.seed
-        self._supply, self._config = supply, config
-        supply.check_shards(len(self._numbers))
+        self._source, self._config = source, config
+        source.check_shards(len(self._numbers))
         self.vector, self.observations, self.policy = interface(
-            supply.make(1, config.env_kwargs), config
+            source.make(1, config.env_kwargs), config
         )
         self.horizon = horizon(self.vector, config.max_episode_steps)
         self._collectors: list[Collector] = []
@@ -53,10 +53,10 @@ class Shards:
         """
         if self._collectors:
             return
-        self._supply.close(self.vector)
+        self._source.close(self.vector)
         each = self._config.environments // self._config.shards
         made = [
-            interface(self._supply.make(each, self._config.env_kwargs), self._config)
+            interface(self._source.make(each, self._config.env_kwargs), self._config)
             for _ in self._numbers
         ]
         self.vector = made[0].vector
