@@ -58,7 +58,7 @@ class Job:
         noise: Seed of the random numbers that are not enumerated, from the first reset on; None:
             they are the same in every run.
         held: Optimizer steps before the update that is looked at; the run ends after that one.
-        jolt: Move every parameter a little after this many optimizer steps; None: never.
+        perturbed: Move every parameter a little after this many optimizer steps; None: never.
         inspected: Look into the graph of every loss, and remember the line of each of its nodes.
         nodes: Values that stand for a normal number.
         off_nodes: Give normal numbers other values, at random; with a seed.
@@ -82,7 +82,7 @@ class Job:
     raised: bool = True
     noise: int | None = None
     held: int = 0
-    jolt: int | None = None
+    perturbed: int | None = None
     inspected: bool = False
     nodes: int = COARSE
     off_nodes: bool = False

@@ -54,7 +54,7 @@ def notice_language(script: Path) -> None:
 def _watch(transformers: Any) -> None:
     """Loading a model by name, or `generate`, where the library is there already."""
 
-    def noticed(*args: Any, **options: Any) -> Any:
+    def stop(*args: Any, **options: Any) -> Any:
         raise LanguageProgram
 
     owners: list[tuple[Any, str, Callable[[Any], Any]]] = [
@@ -65,7 +65,7 @@ def _watch(transformers: Any) -> None:
         (transformers.GenerationMixin, "generate", lambda function: function),
     ]
     for owner, name, kind in owners:
-        setattr(owner, name, kind(noticed))
+        setattr(owner, name, kind(stop))
 
 
 def model_loaders() -> list[Any]:

@@ -11,7 +11,7 @@ from torch.autograd import grad as differentiated  # before it is patched
 
 from eligibility.audit.job import Job, mixture_of
 
-_JOLT = 0.05  # how far a jolt moves a tensor, per square root of its size
+_PERTURBATION = 0.05  # how far a perturbation moves a tensor, per square root of its size
 
 
 def probing_directions(shape: Sequence[int], tensor: int, count: int) -> torch.Tensor:
@@ -63,11 +63,11 @@ class Parameters:
             and torch.equal(made, parameter)
         ]
 
-    def jolt(self) -> None:
+    def perturb(self) -> None:
         """Move all of them a little."""
         for index, tensor in enumerate(self.tensors):
             along = probing_directions(tensor.shape, index, 1)[0]
-            _move(tensor, _JOLT * tensor.numel() ** 0.5 * along)
+            _move(tensor, _PERTURBATION * tensor.numel() ** 0.5 * along)
 
     def gradients(self, owned: Collection[int]) -> dict[int, torch.Tensor]:
         """By number: the gradients of those with an identity in ``owned``."""

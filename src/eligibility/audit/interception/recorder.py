@@ -19,8 +19,8 @@ from eligibility.audit.choices import (
     PathComplete,
     TooMuchWorkError,
 )
+from eligibility.audit.interception.accumulated_gradients import AccumulatedGradients
 from eligibility.audit.interception.groups import Group, joined
-from eligibility.audit.interception.left_over import LeftOver
 from eligibility.audit.interception.observations import jittered
 from eligibility.audit.interception.other_numbers import OtherNumbers
 from eligibility.audit.interception.parameters import Parameters
@@ -63,7 +63,7 @@ class Recorder:
         self.made: list[Made] = []
         self.parameters = Parameters(job)
         self.slopes: list[Differentiated] = []
-        self._left_over = LeftOver()
+        self._accumulated = AccumulatedGradients()
         self._seen = 0
         self.backward_place: tuple[str, int] = ("", 0)
         self.clip = 1.0
@@ -318,7 +318,7 @@ class Recorder:
             self.note(f"{UNREAD} {kind}")
         if self.noise.unasked:
             self.note(f"{UNREAD} random numbers by functions of the module math")
-        share = self._left_over.share(gradients)
+        share = self._accumulated.share(gradients)
         if share:
             self.facts.append(Fact(LEFT_OVER, self.backward_place, share, len(self.updates)))
         self.updates.append(
@@ -344,12 +344,12 @@ class Recorder:
         """
         if len(self.updates) == self.job.held and self._others is not None:
             self._others.rewind()
-        if len(self.updates) == self.job.jolt:
-            self.parameters.jolt()
+        if len(self.updates) == self.job.perturbed:
+            self.parameters.perturb()
 
     def backpropagates(self) -> None:
         """A ``backward`` begins."""
-        self._left_over.before_backward(self.parameters.tensors)
+        self._accumulated.before_backward(self.parameters.tensors)
 
     def scored(self, dist: torch.distributions.Distribution, value: Any, result: Any) -> None:
         """The program has computed a log-probability."""

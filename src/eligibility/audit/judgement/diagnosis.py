@@ -33,9 +33,9 @@ from eligibility.audit.judgement.hotelling import (
     best_test,
 )
 from eligibility.audit.judgement.matching import Match, find_match, uses, with_true_ending
-from eligibility.audit.judgement.noticed import mostly_fails, noticed
 from eligibility.audit.judgement.reading import reinforced
 from eligibility.audit.judgement.refusal import evidence_or_refusal, inconclusive, precision_of
+from eligibility.audit.judgement.symptoms import mostly_fails, symptoms
 from eligibility.audit.judgement.timeline import Timeline, timeline
 from eligibility.audit.judgement.unmatched import unmatched_fault
 from eligibility.audit.judgement.weight_rows import credit_of, weight_rows
@@ -67,7 +67,7 @@ def diagnose_and_match(case: Case) -> tuple[AuditReport, Match | None]:
 
 def _judge(case: Case, evidence: Evidence) -> tuple[AuditReport, Match | None]:
     finite: Booleans = np.asarray(np.isfinite(evidence.ascent).all(axis=1))
-    warnings = noticed(case, evidence, finite)
+    warnings = symptoms(case, evidence, finite)
     failed = mostly_fails(case)
     if failed is not None:
         return failed, None

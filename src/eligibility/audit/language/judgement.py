@@ -27,7 +27,7 @@ def judge(facts: Facts, program: str, place: Place) -> AuditReport:
         program: Its name.
         place: Where it is, for what no operation stands for.
     """
-    findings = tuple(_finding(rule, seen, place, facts) for rule, seen in _noticed(facts))
+    findings = tuple(_finding(rule, seen, place, facts) for rule, seen in _seen(facts))
     conventions = conventions_of(facts)
     verdict = _verdict(facts, findings)
     if verdict == "unexplained":
@@ -58,7 +58,7 @@ def judge(facts: Facts, program: str, place: Place) -> AuditReport:
     )
 
 
-def _noticed(facts: Facts) -> Iterator[tuple[str, str]]:
+def _seen(facts: Facts) -> Iterator[tuple[str, str]]:
     """Each fault that was seen, with what was measured."""
     broken = int((~facts.observed.finite).sum())
     if broken:

@@ -79,10 +79,10 @@ def observe_rounds(base: Survey, runner: Runner, paths: bool, progress: Progress
     job = Job(given, size, directions_each(len(first.shapes)), raised=base.raised, held=held)
     short = len(first.steps) <= _INSPECTED
     # the first outcome of every choice: the longest episodes
-    inspected = runner.run(replace(job, jolt=held, inspected=short))
+    inspected = runner.run(replace(job, perturbed=held, inspected=short))
     repeated = None
     if short and held > 1 and "ratio" in first.notes:
-        repeated = runner.run(replace(job, held=0, jolt=1, inspected=True))
+        repeated = runner.run(replace(job, held=0, perturbed=1, inspected=True))
     traces: tuple[Trace, ...] = ()
     if paths and _goes_on(inspected, held):
         predicted = count_of_paths(trace.probability for trace in found)

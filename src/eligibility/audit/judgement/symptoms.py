@@ -17,7 +17,7 @@ from eligibility.audit.running.survey import RAN, policy_tensors
 from eligibility.audit.trace import Trace
 
 
-def noticed(case: Case, evidence: Evidence, finite: Booleans) -> list[Finding]:
+def symptoms(case: Case, evidence: Evidence, finite: Booleans) -> list[Finding]:
     """Findings that need no rule: warnings, and faults beside whatever else is wrong."""
     return [
         *_failures(case),

@@ -1,7 +1,7 @@
 """Gradients that an optimizer's step was made with and that a later step is made with again.
 
-PyTorch adds to the gradients that are there. Who does not set them to zero, takes each step with
-all that came before it.
+PyTorch adds to the gradients that are there. A program that does not set them to zero takes each
+step with the sum of all that came before.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Used:
         return gradient is self.gradient and self.gradient._version == self.version
 
 
-class LeftOver:
+class AccumulatedGradients:
     """Follows the gradients of a run's tensors, each known by its index."""
 
     def __init__(self) -> None:
