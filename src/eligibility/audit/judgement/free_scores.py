@@ -50,14 +50,25 @@ class _Groups:
 
 
 def what_is_scored(
-    survey: Survey, evidence: Evidence, line: Timeline, constants: Constants, tolerance: float
+    survey: Survey,
+    evidence: Evidence,
+    line: Timeline,
+    constants: Constants,
+    tolerance: float,
+    credited: bool = False,
 ) -> Scoring | None:
-    """What is scored in place of the actions' log-probabilities, where their credit is right."""
+    """What is scored in place of the actions' log-probabilities, where their credit is right.
+
+    Where the eligibilities explain what the rewards move, which is ``credited``, only a factor of
+    each real action is looked for: on the replayed path it may be the same for all.
+    """
     if evidence.long:
         return None
     volumes = _volumes(survey, evidence)
     if volumes is not None:
         return _of_density(evidence, line, constants, volumes)
+    if credited:
+        return None
     groups = _groups(evidence)
     count = len(groups.state)
     valued = has_critic(survey)  # w − V(s) with unknown V adds −V(s) g(s, a), as free as g is
@@ -83,9 +94,7 @@ def what_is_scored(
         free: Array = np.asarray(np.linalg.lstsq(matrix, evidence.ascent, rcond=1e-11)[0])
         if np.linalg.norm(evidence.ascent - matrix @ free) < tolerance * size:
             own = free[:count]
-            found = _of_logits(groups, own) if lacking else _named(groups, own)
-            if found is not None:
-                return found
+            return _of_logits(groups, own) if lacking else _named(groups, own)
     return None
 
 
@@ -167,10 +176,10 @@ def _named(groups: _Groups, free: Array) -> Scoring | None:
     square = np.maximum((groups.eligibility**2).sum(axis=1), 1e-300)
     factor = (free * groups.eligibility).sum(axis=1) / square
     off = float(np.linalg.norm(free - factor[:, None] * groups.eligibility))
-    same_sign = (factor > 0).all() or (factor < 0).all()
-    if off > _AGREES * float(np.linalg.norm(free)) or not same_sign:
+    if off > _AGREES * float(np.linalg.norm(free)):
         return _of_distribution(groups, free) or _of_logits(groups, free)
-    left = np.log(np.abs(factor)) - groups.log_prob
+    same_sign = (factor > 0).all() or (factor < 0).all()
+    left = np.log(np.abs(factor)) - groups.log_prob if same_sign else np.array([0.0, 1.0])
     return _PROBABILITY if float(np.ptp(left)) < _AGREES else None
 
 

@@ -57,10 +57,11 @@ def unmatched_fault(
     if shape in _SHAPES:
         seen = "by the rewards' effect on the weights of one path; no composition explains them all"
         return case.finding(shape, f"{seen}; {size}")
+    limits = case.constants, case.tolerance, case.reading is not None
     scored = (
-        what_is_scored(case.survey, evidence, line, case.constants, case.tolerance)
-        if case.reading is None or not case.reading.rule  # another credit is no other score
-        else None
+        None  # another credit is no other score
+        if case.reading is not None and case.reading.rule
+        else what_is_scored(case.survey, evidence, line, *limits)
     )
     if scored is not None:
         return case.finding(scored.rule, f"{scored.evidence}; {size}")
