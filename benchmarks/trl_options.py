@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from eligibility.audit.job import Program
 from eligibility.audit.trainers import worker
 from eligibility.audit.trainers.record import Record, read_record
@@ -259,6 +261,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", help="measure these configurations alone")
     arguments = parser.parse_args()
     if not arguments.page:
+        torch.set_num_threads(1)  # threads of torch do not survive the forks
         trl: Any = importlib.import_module("trl")
         for name in ("GRPOTrainer", "RLOOTrainer", "GRPOConfig", "RLOOConfig"):
             getattr(trl, name)  # loaded once here, not in every fork
