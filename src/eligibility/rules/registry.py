@@ -7,6 +7,7 @@ functions of a whole distribution that a user registers.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -155,6 +156,16 @@ def supported_distributions() -> tuple[type[Distribution], ...]:
         ['Bernoulli', 'Beta', 'Binomial']
     """
     return tuple(sorted({*_RULES, *_COMPOSED, *_CUSTOM}, key=lambda cls: cls.__name__))
+
+
+def shipped_distributions() -> tuple[type[Distribution], ...]:
+    """Those that torch or this package defines, without the ones of a user or of an example."""
+    return tuple(
+        cls
+        for cls in supported_distributions()
+        if cls.__module__.startswith(("torch.", "eligibility."))
+        and vars(sys.modules[cls.__module__]).get(cls.__name__) is cls
+    )
 
 
 def rules_of(cls: type[Distribution]) -> tuple[Rule, ...]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from eligibility.audit.arrays import Array
+from eligibility.audit.arrays import Array, Booleans
 from eligibility.audit.judgement.catalogue import Candidate, Told
 from eligibility.audit.judgement.critic import Advantage
 from eligibility.audit.judgement.timeline import timeline
@@ -15,11 +15,22 @@ _MISSING = 1e-3  # share of the measured credit that may be another one's
 
 
 def is_borne_out(
-    form: Candidate | Advantage, values: Array | None, scale: float, told: Told | None
+    form: Candidate | Advantage,
+    values: Array | None,
+    scale: float,
+    told: Told | None,
+    used: Booleans,
 ) -> bool:
     """Whether the credit of a composition is the measured one; yes where none was measured.
 
     On few short paths the free values of a critic let a wrong composition fit every gradient.
+
+    Args:
+        form: The composition.
+        values: The critic's, by state.
+        scale: What its weights are multiplied by.
+        told: What was measured.
+        used: [I] decisions that are reinforced at all.
     """
     plain = form.form if isinstance(form, Advantage) else form
     if told is None or told.path is None or told.credit is None or plain.divides:
@@ -42,7 +53,10 @@ def is_borne_out(
 
     own = weights(path.reward[0])
     moved = [weights(path.reward[0] + unit) - own for unit in np.eye(len(present))[present]]
+    idle = np.zeros(len(present), dtype=bool)
+    idle[: len(used)] = ~used[: len(present)]
     credit = scale * np.array(moved).T
+    credit[idle[present]] = 0.0
     if credit.shape != told.credit.shape:
         return True
     return bool(np.linalg.norm(credit - told.credit) <= _MISSING * np.linalg.norm(told.credit))

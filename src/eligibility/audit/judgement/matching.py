@@ -210,7 +210,8 @@ def _plainest(
         match = _fit(evidence, all_, form, use, tolerance)
         if match is None or not _determined(evidence, all_, match) or not accept(match, all_):
             continue
-        if not use and not is_borne_out(form, match.values, match.scale, constants.told):
+        used = np.asarray(evidence.eligibility.any(axis=(0, 2)))
+        if not use and not is_borne_out(form, match.values, match.scale, constants.told, used):
             continue
         if abs(abs(match.scale) - 1.0) < max(1e-6, tolerance):
             return match
