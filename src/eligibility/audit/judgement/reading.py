@@ -82,9 +82,9 @@ def told_by(measured: Measured, readings: Sequence[Reading]) -> Told | None:
         return Told(
             frozenset({"integer-returns"}), frozenset(name for name, _ in _MEANS), False, False
         )
-    if not readings:
+    if not readings and (measured.kind != "linear" or measured.outside > _EXPLAINS):
         return None
-    rules = {reading.rule for reading in readings}
+    rules = {reading.rule for reading in readings} or {credit.rule for credit in CREDITS}
     plain = [reading for reading in readings if not reading.rule]
     uneven = [reading for reading in plain if np.ptp(np.abs(reading.factor)) > _EXPLAINS]
     if uneven:
@@ -95,7 +95,7 @@ def told_by(measured: Measured, readings: Sequence[Reading]) -> Told | None:
     coupled = bool(apart[same].max() <= _EXPLAINS * size)
     return Told(
         frozenset(rules),
-        frozenset(reading.mean for reading in readings),
+        frozenset(reading.mean for reading in readings) or frozenset(name for name, _ in _MEANS),
         measured.kind == "rescaled",
         coupled,
         measured.evidence,
