@@ -16,7 +16,7 @@ os.environ.setdefault("TRITON_INTERPRET", "1")
 with suppress(ImportError):
     # Before the hook: Triton translates the text of these functions, decorators and all.
     import eligibility.ops.backends.triton_kernels
-    import eligibility.ops.backends.triton_sampling  # noqa: F401  # for their effect
+    import eligibility.ops.backends.triton_sampling  # noqa: F401  # translated here, and used nowhere in this file
 
 # The packages whose functions take tensors with shapes in their signatures.
 install_import_hook(

@@ -20,7 +20,7 @@ Function = Callable[[list[str]], None]
 
 
 def together(number: int, function: Function, arguments: list[str]) -> None:
-    """Call the function in so many processes; AssertionError if it raises or exits in one."""
+    """Call the function in `number` processes; AssertionError if it raises or exits in one."""
     context = multiprocessing.get_context("forkserver")
     # There is one server in a process, and what it imports is settled when it starts.
     context.set_forkserver_preload(

@@ -38,11 +38,12 @@ SAME_FILES = "the same files, byte for byte, as a run that never stopped"
 
 def run() -> Iterator[Row]:
     """The rows of this part."""
-    import matplotlib.backends.backend_agg  # noqa: F401  # before the forks
+    # Imported once, here, so that no fork spends its life on importing them.
+    import matplotlib.backends.backend_agg  # noqa: F401  # the forks share it
     import torch
 
     import eligibility.train.curve
-    import eligibility.train.run_folder  # noqa: F401  # before the forks
+    import eligibility.train.run_folder  # noqa: F401  # the forks share it
 
     torch.set_num_threads(1)
     dice = random.Random(20261122)

@@ -196,7 +196,7 @@ def test_missing_seconds_are_noted(whole: Path, tmp_path: Path) -> None:
 
 @contextmanager
 def file_size_limit(number: int) -> Iterator[None]:
-    """No file of this process may grow beyond so many bytes: as on a disk that is full."""
+    """No file of this process may grow beyond `number` bytes, as on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (number, hard))
     try:

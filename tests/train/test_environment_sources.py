@@ -51,7 +51,7 @@ class Walk(gymnasium.Env[Any, int]):
 
 
 def rollout(env: Any, number: int = 6) -> dict[str, torch.Tensor]:
-    """Everything that counts in one rollout of so many episodes."""
+    """What a rollout of `number` episodes holds, as far as training uses it."""
     model = Reinforce(env, environments=number, hidden_sizes=(8,), mask_actions=False)
     got = model.shards.collect(model.network, 0)
     alive = got.alive

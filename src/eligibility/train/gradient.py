@@ -32,8 +32,8 @@ from eligibility.train.state_names import named, part_of
 # An action with an eligibility below this at every output was all but certain.
 _SATURATED = 0.01
 
-# Rows, and numbers in the network's input, up to which one pass is made: what hidden layers make of
-# so many rows stays in a processor's cache, and a pass has a price of its own.
+# Rows, and numbers in the network's input, up to which one pass is made. The activations of that
+# many rows stay in the processor's cache; smaller pieces pay the overhead of a pass more often.
 _MOST_ROWS, _LARGEST_INPUT = 2**13, 2**24
 
 

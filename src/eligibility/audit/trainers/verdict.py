@@ -146,7 +146,7 @@ def _drawn_as_scored(record: Record, temperature: float) -> Record:
 
 
 def _split(record: Record, parts: int) -> Record:
-    """The record with each prompt's answers in several groups, as of so many prompts.
+    """The record with each prompt's answers split into `parts` groups, each its own prompt.
 
     Where groups were run in every order of their answers, the outcomes are the same ones.
     """
