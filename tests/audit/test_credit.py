@@ -28,7 +28,7 @@ def measured_of(program: Program | None) -> tuple[Measured, Reading | None]:
     with running(program) as (runner, _):
         found = measure(survey(runner, 200, 20, lambda what, done, expected: None), runner)
     assert found is not None
-    return found, next(read(found), None)
+    return found, next(iter(read(found)), None)
 
 
 # differentiated by the graph; by differences; two episodes; with a critic
@@ -91,7 +91,7 @@ def test_a_fault_is_a_shape_of_the_credit(style: str, mutation: str, rule: str) 
 )
 def test_a_credit_says_which_compositions_are_worth_trying(name: str, rules: set[str]) -> None:
     found, _ = measured_of(PROGRAMS[name])
-    told = told_by(found, tuple(read(found)))
+    told = told_by(found, read(found))
     assert told is not None
     assert told.rules == rules
     assert told.coupled == (name == "worker/mean-times-sum")

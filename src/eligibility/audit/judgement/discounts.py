@@ -24,7 +24,7 @@ def with_measured(case: Case, measured: Measured | None) -> Case:
     """The case with what was measured of the credit, and the constants that follow."""
     if measured is None:
         return case
-    readings = tuple(read(measured))
+    readings = read(measured)
     constants = replace(case.constants, told=told_by(measured, readings))
     reading = readings[0] if readings else None
     case = replace(case, measured=measured, reading=reading, constants=constants)

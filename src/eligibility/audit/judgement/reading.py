@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -52,8 +53,13 @@ class Reading:
     left: float
 
 
-def read(measured: Measured) -> Iterator[Reading]:
+@lru_cache(maxsize=1)  # every survey of a program asks for the same ones
+def read(measured: Measured) -> tuple[Reading, ...]:
     """Every reading, the plainest first: on one path several may be the same."""
+    return tuple(_read(measured))
+
+
+def _read(measured: Measured) -> Iterator[Reading]:
     if measured.kind not in ("linear", "rescaled") or measured.outside > _EXPLAINS:
         return
     places = _Places(measured.evidence)
@@ -169,17 +175,17 @@ class _Places:
         last = {s: self.time[self.segment == s].max() for s in set(self.segment.tolist())}
         self.left: Integers = np.array([last[s] for s in self.segment.tolist()]) - self.time
 
-    @property
+    @cached_property
     def single(self) -> bool:
         """Whether there is one episode."""
         return len(set(self.segment.tolist())) == 1
 
-    @property
+    @cached_property
     def same(self) -> Booleans:
         """[I, I] whether two decisions are of one episode."""
         return np.asarray(self.segment[:, None] == self.segment[None, :])
 
-    @property
+    @cached_property
     def lag(self) -> Integers:
         """[I, I] how much later the second decision is."""
         return self.time[None, :] - self.time[:, None]
@@ -336,23 +342,26 @@ def _ratios(credit: Array) -> Iterator[float]:
 
 def _solve(credit: Array, base: Array, mean: Array) -> tuple[Array, float, float]:
     """a [I] and β of M_i = a_i (L_i − β m_i), and the size of what is left."""
-    beta = 0.0
-    if mean.any():
-        betas = []
-        for row, own, shared in zip(credit, base, mean, strict=True):
-            both = np.stack([own, shared], axis=1)
-            square = both.T @ both
-            if np.linalg.det(square) > 1e-9 * np.prod(np.maximum(np.diag(square), 1e-300)):
-                a, b = np.linalg.solve(square, both.T @ row)
-                if abs(a) > 1e-9:
-                    betas.append(-b / a)
-        beta = float(np.median(betas)) if betas else 0.0
+    beta = _subtracted(credit, base, mean) if mean.any() else 0.0
     rows = base - beta * mean
     square = (rows * rows).sum(axis=1)
     factor = np.divide(
         (credit * rows).sum(axis=1), square, out=np.zeros(len(rows)), where=square > 0
     )
     return factor, beta, float(np.linalg.norm(credit - factor[:, None] * rows))
+
+
+def _subtracted(credit: Array, base: Array, mean: Array) -> float:
+    """β: the median of −b / a over the rows' least squares of a L_i + b m_i to M_i."""
+    own, shared = (base * base).sum(axis=1), (mean * mean).sum(axis=1)
+    both = (base * mean).sum(axis=1)
+    on_own, on_shared = (credit * base).sum(axis=1), (credit * mean).sum(axis=1)
+    determinant = own * shared - both**2
+    told = determinant > 1e-9 * own * shared
+    # Cramer's rule; the determinant cancels in the ratio
+    a, b = shared * on_own - both * on_shared, own * on_shared - both * on_own
+    told &= np.abs(a) > 1e-9 * determinant
+    return -float(np.median(b[told] / a[told])) if told.any() else 0.0
 
 
 def _dated(places: _Places, factor: Array) -> float:

@@ -11,7 +11,15 @@ _SECTIONS = 50
 def refined(left: Callable[[float], float], start: float, step: float) -> float:
     """A minimum of ``left`` within a ``step`` of ``start``, by golden sections."""
     low, high = max(start - step, 0.0), min(start + step, 1.0)
-    for _ in range(_SECTIONS):
-        a, b = high - _RATIO * (high - low), low + _RATIO * (high - low)
-        low, high = (low, b) if left(a) < left(b) else (a, high)
+    a, b = high - _RATIO * (high - low), low + _RATIO * (high - low)
+    at_a, at_b = left(a), left(b)
+    for _ in range(_SECTIONS):  # each keeps one of the two inner points, and adds the other
+        if at_a < at_b:
+            high, b, at_b = b, a, at_a
+            a = high - _RATIO * (high - low)
+            at_a = left(a)
+        else:
+            low, a, at_a = a, b, at_b
+            b = low + _RATIO * (high - low)
+            at_b = left(b)
     return min((low, start, high), key=left)
