@@ -25,8 +25,8 @@ def stay_on_processor(patches: Patches) -> None:
     patches.set(torch.cuda, "get_device_name", lambda device=None: "none")
     for name in _WITHOUT_EFFECT:
         patches.set(torch.cuda, name, lambda *args, **options: 0)
-    # seeding one takes the stack's text each time
-    patches.set(torch.xpu, "manual_seed_all", lambda seed: None)
+    for kind in (torch.xpu, torch.mtia):  # seeding one takes the stack's text each time
+        patches.set(kind, "manual_seed_all", lambda seed: None)
     patches.set(torch.backends.mps, "is_available", lambda: False)
     patches.set(torch, "set_default_device", lambda device: None)
 

@@ -1,6 +1,6 @@
 """Looks into the graph of a loss: ratios of probabilities, and squared errors that chase a target.
 
-Nodes know the stack that made them where anomaly detection was on in the forward pass; so a fact
+Nodes know the line that made them where anomaly detection was on in the forward pass; so a fact
 comes with the line of the operation itself, not with that of ``backward``.
 """
 
@@ -11,14 +11,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from eligibility.audit.trace import RATIO, TARGET, Fact
-from eligibility.audit.user_code import is_user_file
 
 MAX_NODES = 4000
 # Errors between a prediction and its target; a square is one if a difference is squared.
 _ERRORS = ("MseLossBackward0", "SmoothL1LossBackward0", "HuberLossBackward0", "L1LossBackward0")
 _SUMS = ("SubBackward0", "AddBackward0", "RsubBackward1")
 _PASSED = ("Clamp", "Sum", "Mean")  # of log-ratios, before the exponential
-_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+_LINE = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 def inspect_graph(root: Any, update: int) -> list[Fact]:
@@ -79,8 +78,10 @@ def exponentiated_difference(node: Any) -> Any:
 
 def divides_by_probabilities(node: Any) -> bool:
     """Whether something attached is divided by numbers in (0, 1], as π_new/π_old is."""
+    if node.name() != "DivBackward0":
+        return False
     inputs = _inputs(node)
-    if node.name() != "DivBackward0" or inputs[0] is None or inputs[1] is not None:
+    if inputs[0] is None or inputs[1] is not None:
         return False
     old = node._saved_other.detach()
     return old.ndim > 0 and bool(((old > 0) & (old <= 1)).all())
@@ -145,8 +146,13 @@ def _target_place(left: Any, right: Any) -> tuple[str, int] | None:
 
 def _place(node: Any) -> tuple[str, int]:
     """File and line of the user's statement that made a node."""
-    for text in reversed(node.metadata.get("traceback_", [])):
-        found = _FRAME.search(text)
-        if found and is_user_file(found.group(1)):
+    for text in node.metadata.get("traceback_", []):
+        found = _LINE.search(text)
+        if found:
             return found.group(1), int(found.group(2))
     return "", 0
+
+
+def line_text(file: str, line: int) -> str:
+    """What a node keeps as its stack: one entry, in the form of those that Python prints."""
+    return f'  File "{file}", line {line}\n'

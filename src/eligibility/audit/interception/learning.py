@@ -16,6 +16,7 @@ from eligibility.audit.interception.graph import (
     divides_by_probabilities,
     exponentiated_difference,
     inspect_graph,
+    line_text,
 )
 from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.patches import Patches
@@ -127,7 +128,9 @@ def _backward(patches: Patches, recorder: Recorder) -> None:
 
 
 def _remember_lines(patches: Patches) -> None:
-    """Each node of a graph keeps the stack that made it, as for the detection of anomalies."""
+    """Each node of a graph keeps the line that made it, as for the detection of anomalies."""
+    # in place of the whole stack, whose text takes longer than the operation
+    patches.set(torch.fx.traceback, "format_stack", lambda: [line_text(*user_place())])
     before = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
     torch.set_anomaly_enabled(True, False)
     patches.later(lambda: torch.set_anomaly_enabled(*before))

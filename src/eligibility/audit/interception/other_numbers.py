@@ -73,6 +73,6 @@ def _equal(left: Any, right: Any) -> bool:
         return torch.equal(left, right)
     if isinstance(left, np.ndarray):
         return np.array_equal(left, right)
-    if isinstance(left, tuple):
+    if isinstance(left, tuple) and any(isinstance(part, np.ndarray) for part in left):
         return all(_equal(*pair) for pair in zip(left, right, strict=True))
     return bool(left == right)

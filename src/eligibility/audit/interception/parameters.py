@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
 
 import numpy as np
@@ -14,7 +15,8 @@ from eligibility.audit.job import Job, mixture_of
 _PERTURBATION = 0.05  # how far a perturbation moves a tensor, per square root of its size
 
 
-def probing_directions(shape: Sequence[int], tensor: int, count: int) -> torch.Tensor:
+@lru_cache(maxsize=16)  # the tensors of one program; large ones must not pile up
+def probing_directions(shape: tuple[int, ...], tensor: int, count: int) -> torch.Tensor:
     """[count, numel] unit vectors, the same in every run."""
     generator = np.random.Generator(np.random.PCG64(7919 * (tensor + 1)))
     numel = int(np.prod(shape)) if len(shape) else 1

@@ -60,7 +60,7 @@ class TorchNoise(TorchFunctionMode):
         self._operations += 1
         if self._operations > MAX_OPERATIONS:
             raise TooMuchWorkError(f"{MAX_OPERATIONS:,} operations of torch")
-        if any(_is_numpy_noise(value) for value in args):
+        if any(map(_is_numpy_noise, args)):
             args = tuple(map(self._from_numpy, args))
             if name in ("tensor", "as_tensor", "from_numpy"):
                 dtype = kwargs.get("dtype")
@@ -333,9 +333,10 @@ class TorchNoise(TorchFunctionMode):
 
 
 def _is_numpy_noise(value: Any) -> bool:
-    if isinstance(value, list):
-        return bool(value) and all(isinstance(item, NoiseFloat) for item in value)
-    return isinstance(value, (NoiseFloat, NoiseArray))
+    if isinstance(value, (NoiseFloat, NoiseArray)):
+        return True
+    several = isinstance(value, list) and bool(value)
+    return several and all(isinstance(item, NoiseFloat) for item in value)
 
 
 def _has_storage(tensor: Tensor) -> bool:
