@@ -52,47 +52,116 @@ class LiveProblem(Problem):
         return rule.read(self.live)
 
 
-def parts_of_calls(
-    graph: Graph,
-    match: Match,
-    matches: Sequence[Match],
-    leaves: Mapping[int, Leaf],
-    names: Names,
-    of: str,
-) -> list[Part]:
+@dataclass(frozen=True)
+class Scene:
+    """What the rules in a graph are found from.
+
+    Attributes:
+        graph: The graph, after its backward pass.
+        matches: What was recognised in it.
+        leaves: The leaves that are explained, by the ids of their tensors.
+        names: What the reader calls tensors.
+        of: The name of the explained tensor.
+    """
+
+    graph: Graph
+    matches: Sequence[Match]
+    leaves: Mapping[int, Leaf]
+    names: Names
+    of: str
+
+    def part(self, problem: Problem, name: str, parameter: Tensor, factor: Tensor) -> Part:
+        """What the rule gives for a parameter; `placed` fills in what autograd says."""
+        rule = find_rule(problem.distribution(), name)
+        with torch.no_grad():
+            eligibility = problem.eligibility(rule).double()
+        value, factor = parameter.detach(), factor.double().expand(eligibility.shape[: factor.ndim])
+        result = (like_rows(factor, eligibility) * eligibility).sum_to_size(value.shape)
+        return Part(
+            problem=problem, name=name, called=name, rule=rule, of=self.of, asked=None,
+            factor=factor, eligibility=eligibility, parameter=value, result=result,
+            autograd=result, leaf=Leaf(name, name, numbers_of(value), None),
+        )  # fmt: skip
+
+    def placed(self, part: Part, place: Place, autograd: Tensor) -> Part:
+        """The same with what autograd says at ``place``, and the leaf there."""
+        leaf = self._leaf_at(place, part.name, part.parameter)
+        return replace(part, called=leaf.name, autograd=autograd, leaf=leaf, place=place)
+
+    def held(self, place: Place) -> Tensor | None:
+        """The tensor at a place, if the program still holds it."""
+        variable = autograd_internals.variable_of(place[0]) if place[0] is not None else None
+        tensor = variable if variable is not None else self.names.places.get(place, ("", None))[1]
+        return None if tensor is None else tensor.detach()
+
+    def arrived_at(self, result: Tensor) -> Tensor:
+        """The gradient that arrives at a result; zeros if none does."""
+        flow = self.graph.flows.get(result.grad_fn)
+        arrived = flow.arrived[result.output_nr] if flow is not None else None
+        return torch.zeros_like(result) if arrived is None else arrived
+
+    def handed_to(self, place: Place, nodes: Sequence[Node]) -> list[Tensor]:
+        """The gradients that ``nodes`` hand on to a place."""
+        return [
+            gradient
+            for node in nodes
+            for target, gradient in zip(
+                node.next_functions, self.graph.flows[node].handed_on, strict=True
+            )
+            if target == place and gradient is not None
+        ]
+
+    def _leaf_at(self, place: Place, name: str, parameter: Tensor) -> Leaf:
+        """The leaf at ``place``; for an intermediate result, the same facts about that."""
+        variable = autograd_internals.variable_of(place[0])
+        called, tensor = self.names.places.get(place, (name, None))
+        known = self.leaves.get(id(variable)) or self.leaves.get(id(tensor))
+        if known is not None:
+            return known
+        arrivals = self.graph.arrivals(End(parameter, *place))
+        if not arrivals:
+            return Leaf(called, called, numbers_of(parameter), None)
+        total = torch.stack([arrival.gradient for arrival in arrivals]).sum(0)
+        contributions = tuple(
+            Contribution("", through(arrival.node), numbers_of(arrival.gradient))
+            for arrival in arrivals
+        )
+        return Leaf(called, called, numbers_of(parameter), numbers_of(total), contributions)
+
+
+def with_bonus(part: Part, bonus: Tensor) -> Part:
+    """The same where the entropy of each row is used too, with these weights."""
+    rows = part.problem.parameters[part.name]
+    added = (like_rows(bonus, rows) * entropy_gradient(rows)).sum_to_size(part.parameter.shape)
+    return replace(part, bonus=bonus, result=part.result + added)
+
+
+def parts_of_calls(scene: Scene, match: Match) -> list[Part]:
     """The rules of one log-probability, and of all that have the same parameters and shape."""
     first = match.call
     assert first is not None
     assert first.value is not None
-    calls = [m.call for m in matches if m.call is not None and _is_alike(m.call, first)]
-    weights = [_arrived_at(graph, call.result) for call in calls]
-    value, factor = first.value, weights[0].double()
+    asked = [m.call for m in scene.matches if m.call is not None]
+    calls = [call for call in asked if _is_alike(call, first)]
+    weights = [scene.arrived_at(call.result) for call in calls]
+    value, factor = first.value, weights[0]
     if len(calls) > 1:
         value = torch.stack([call.value for call in calls if call.value is not None])
-        factor = torch.stack(weights).double()
-    entropies = [
-        m.call for m in matches
-        if m.call is not None and m.call.kind == "entropy" and _same_given(m.call, first)
-    ]  # fmt: skip
+        factor = torch.stack(weights)
+    entropies = [call for call in asked if call.kind == "entropy" and _same_given(call, first)]
     found = []
     for name in _names_of(first):
         given = first.given[name]
         try:
-            problem = _problem(first, value, name)
-            part = _part_of(problem, name, given, factor, of)
+            part = scene.part(_problem(first, value, name), name, given, factor)
         except (EligibilityError, RuntimeError, AttributeError, NotImplementedError):
             continue
-        outputs = [call.result for call in calls]
-        starts = list(weights)
-        if entropies and name == "logits" and problem.family is Categorical:
-            bonus = torch.stack([_arrived_at(graph, e.result).double() for e in entropies]).sum(0)
-            rows = problem.parameters[name]
-            total = part.result + (like_rows(bonus, rows) * entropy_gradient(rows)).sum_to_size(
-                given.shape
-            )
-            part = replace(part, bonus=bonus, result=total)
+        outputs, starts = [call.result for call in calls], list(weights)
+        if entropies and name == "logits" and part.problem.family is Categorical:
+            bonus = [scene.arrived_at(call.result) for call in entropies]
+            part = with_bonus(part, torch.stack(bonus).double().sum(0))
             outputs += [call.result for call in entropies]
-            starts += [_arrived_at(graph, call.result) for call in entropies]
+            starts += bonus
         (autograd,) = autograd_internals.gradients(outputs, [given], starts)
         if autograd is None:
             continue
@@ -100,10 +169,7 @@ def parts_of_calls(
         if through_outcome is not None:
             autograd = autograd - through_outcome
             part = replace(part, through_outcome=through_outcome)
-        leaf = leaf_at(graph, place_of(given), leaves, names, name, given.detach())
-        found.append(
-            replace(part, called=leaf.name, autograd=autograd, leaf=leaf, place=place_of(given))
-        )
+        found.append(scene.placed(part, place_of(given), autograd))
     return found
 
 
@@ -161,84 +227,51 @@ def _problem(call: Call, value: Tensor, name: str) -> Problem:
     return LiveProblem(type(call.dist), {name: given}, {}, value, call.dist)
 
 
-def _part_of(problem: Problem, name: str, parameter: Tensor, factor: Tensor, of: str) -> Part:
-    """What the rule gives for a parameter; autograd's side of it is still to be filled in."""
-    rule = find_rule(problem.distribution(), name)
-    with torch.no_grad():
-        eligibility = problem.eligibility(rule).double()
-    held = parameter.detach()
-    factor = factor.expand(eligibility.shape[: factor.ndim])
-    result = (like_rows(factor, eligibility) * eligibility).sum_to_size(held.shape)
-    leaf = Leaf(name, name, numbers_of(held), None)
-    return Part(
-        problem, name, name, rule, of, None, factor, eligibility, held, result, result, leaf
-    )
-
-
-def _arrived_at(graph: Graph, result: Tensor) -> Tensor:
-    flow = graph.flows.get(result.grad_fn)
-    arrived = flow.arrived[result.output_nr] if flow is not None else None
-    return torch.zeros_like(result) if arrived is None else arrived
-
-
-def parts_of_formula(
-    graph: Graph, match: Match, leaves: Mapping[int, Leaf], names: Names, of: str
-) -> list[Part]:
+def parts_of_formula(scene: Scene, match: Match) -> list[Part]:
     """The rules of a Bernoulli or Gaussian density that is written out."""
-    is_coin = "Bernoulli" in match.name
-    read = _coin if is_coin else _gaussian
-    found = read(graph, match, names)
+    found = (_coin if "Bernoulli" in match.name else _gaussian)(scene, match)
     if found is None:
         return []
     family, parameters, value, factor = found
     parts = []
-    for name, (place, held) in parameters.items():
-        fixed = {key: tensor for key, (_, tensor) in parameters.items()}
+    for name, (place, tensor) in parameters.items():
+        fixed = {key: given for key, (_, given) in parameters.items()}
         try:
             problem = make_problem(family, fixed, {}, value)
         except (EligibilityError, RuntimeError):
             return []
-        part = _part_of(problem, name, held, factor.double(), of)
-        arrived = [
-            gradient
-            for node in match.nodes
-            for target, gradient in zip(
-                node.next_functions, graph.flows[node].handed_on, strict=True
-            )
-            if target == place and gradient is not None
-        ]
+        part = scene.part(problem, name, tensor, factor)
+        arrived = scene.handed_to(place, match.nodes)
         if not arrived:
             continue  # a constant
         total = torch.stack(arrived).sum(0)
         if not torch.allclose(part.result, total.double(), rtol=1e-2, atol=1e-6):
             return []  # of the same shape, with other constants: another density
-        leaf = leaf_at(graph, place, leaves, names, name, held)
-        parts.append(replace(part, called=leaf.name, autograd=total, leaf=leaf, place=place))
+        parts.append(scene.placed(part, place, total))
     return parts
 
 
 _Formula = tuple[type[Distribution], dict[str, tuple[Place, Tensor]], Tensor, Tensor]
 
 
-def _coin(graph: Graph, match: Match, names: Names) -> _Formula | None:
+def _coin(scene: Scene, match: Match) -> _Formula | None:
     """A coin: its parameter, the outcome, and the weight of its log-probability."""
     name = "probs" if "probs" in match.name else "logits"
     place = match.inputs["x"]
-    last = match.nodes[-1]
-    arrived = graph.flows[last].arrived[0]
+    flows = scene.graph.flows
+    arrived = flows[match.nodes[-1]].arrived[0]
     for node in match.nodes:
         kind = base_name(node.name())
         if kind == "binarycrossentropywithlogits":
             given = autograd_internals.saved_value(node, "self")
             outcome = autograd_internals.saved_value(node, "target")
-            arrived = graph.flows[node].arrived[0]
+            arrived = flows[node].arrived[0]
             if arrived is not None:
                 is_mean = autograd_internals.saved_value(node, "reduction") == 1
                 arrived = -arrived.expand_as(given) / (given.numel() if is_mean else 1)
-            held = _held(place, names)
-            return _formula(
-                Bernoulli, name, place, given if held is None else held, outcome, arrived
-            )
+            known = scene.held(place)
+            given = given if known is None else known
+            return _formula(Bernoulli, name, place, given, outcome, arrived)
         if kind == "mul" and base_name(_below(node).name()) == "log":
             given = autograd_internals.saved_value(_below(node), "self")
             constants = [autograd_internals.saved_value(node, key) for key in ("self", "other")]
@@ -261,16 +294,16 @@ def _below(node: Node) -> Node:
     return next((target for target, _ in node.next_functions if target is not None), node)
 
 
-def _gaussian(graph: Graph, match: Match, names: Names) -> _Formula | None:
+def _gaussian(scene: Scene, match: Match) -> _Formula | None:
     """A Gaussian density: mean, standard deviation, outcome and weight."""
     places = {name: match.inputs[name] for name in ("loc", "scale") if name in match.inputs}
-    held = {name: _held(place, names) for name, place in places.items()}
+    held = {name: scene.held(place) for name, place in places.items()}
     squares = [
         node
         for node in match.nodes
         if base_name(node.name()) == "pow" and base_name(_below(node).name()) in ("sub", "div")
     ]
-    arrived = graph.flows[match.nodes[-1]].arrived[0]
+    arrived = scene.graph.flows[match.nodes[-1]].arrived[0]
     loc, scale = held.get("loc"), held.get("scale")
     if loc is None or scale is None or arrived is None or len(squares) != 1:
         return None
@@ -281,35 +314,3 @@ def _gaussian(graph: Graph, match: Match, names: Names) -> _Formula | None:
     difference = squared.detach().double() * (scale.double() if is_score else 1.0)
     parameters = {"loc": (places["loc"], loc), "scale": (places["scale"], scale)}
     return Normal, parameters, difference + loc.double(), arrived
-
-
-def _held(place: Place, names: Names) -> Tensor | None:
-    """The tensor at a place, if the program still holds it."""
-    variable = autograd_internals.variable_of(place[0]) if place[0] is not None else None
-    held = variable if variable is not None else names.places.get(place, ("", None))[1]
-    return None if held is None else held.detach()
-
-
-def leaf_at(
-    graph: Graph,
-    place: Place,
-    leaves: Mapping[int, Leaf],
-    names: Names,
-    name: str,
-    parameter: Tensor,
-) -> Leaf:
-    """The leaf at ``place``; for an intermediate result, the same facts about that."""
-    variable = autograd_internals.variable_of(place[0])
-    called, held = names.places.get(place, (name, None))
-    known = leaves.get(id(variable)) or leaves.get(id(held))
-    if known is not None:
-        return known
-    arrivals = graph.arrivals(End(parameter, *place))
-    if not arrivals:
-        return Leaf(called, called, numbers_of(parameter), None)
-    total = torch.stack([arrival.gradient for arrival in arrivals]).sum(0)
-    contributions = tuple(
-        Contribution("", through(arrival.node), numbers_of(arrival.gradient))
-        for arrival in arrivals
-    )
-    return Leaf(called, called, numbers_of(parameter), numbers_of(total), contributions)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from eligibility.errors import InvalidValueError
 from eligibility.explanation import autograd_internals, expectations, reasons
-from eligibility.explanation.asked import LiveProblem
+from eligibility.explanation.asked import LiveProblem, Scene
 from eligibility.explanation.by_rule import explain_problem
 from eligibility.explanation.checks import (
     check_equal,
@@ -66,7 +66,7 @@ def _explain_graph(tensor: Tensor, graph: Graph, names: Names, start: Tensor) ->
     leaves = writer.leaves()
     of = names.of(tensor) or "output"
     by_tensor = dict(zip(map(id, targets), leaves, strict=True))
-    found = parts_of(graph, matches, by_tensor, names, of)
+    found = parts_of(Scene(graph, matches, by_tensor, names, of))
     agreements = [_agreement(part) for part in found]
     terms = terms_of(graph, matches)
     parts = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -10,14 +10,11 @@ from torch import Tensor
 from torch.distributions import Bernoulli, Categorical, Distribution, Normal
 
 from eligibility.explanation import autograd_internals
-from eligibility.explanation.asked import leaf_at, parts_of_calls, parts_of_formula
-from eligibility.explanation.elements import Leaf
+from eligibility.explanation.asked import Scene, parts_of_calls, parts_of_formula, with_bonus
 from eligibility.explanation.graph import Graph, Node
 from eligibility.explanation.matches import Match, Place
-from eligibility.explanation.names import Names
-from eligibility.explanation.problem import Part, entropy_gradient, like_rows, make_problem
+from eligibility.explanation.problem import Part, make_problem
 from eligibility.explanation.recorder import base_name
-from eligibility.rules.registry import find_rule
 
 
 class _Draw(NamedTuple):
@@ -41,36 +38,27 @@ class _Source(NamedTuple):
     entropies: tuple[Match, ...] = ()
 
 
-def parts_of(
-    graph: Graph, matches: Sequence[Match], leaves: Mapping[int, Leaf], names: Names, of: str
-) -> list[Part]:
-    """The rules of the first distribution of each kind inside ``graph``."""
+def parts_of(scene: Scene) -> list[Part]:
+    """The rules of the first distribution of each kind inside a graph."""
     known: dict[object, list[Part]] = {}
-    for match in log_probs_of(graph, matches):
+    for match in log_probs_of(scene.graph, scene.matches):
         if match.call is not None:
             kind: object = type(match.call.dist)
-            found = known.get(kind) or parts_of_calls(graph, match, matches, leaves, names, of)
+            found = known.get(kind) or parts_of_calls(scene, match)
         else:
             kind = _family_of(match)
-            found = known.get(kind) or _by_hand(graph, match, matches, leaves, names, of)
+            found = known.get(kind) or _by_hand(scene, match)
         if found:
             known[kind] = found
     return [part for found in known.values() for part in found]
 
 
-def _by_hand(
-    graph: Graph,
-    match: Match,
-    matches: Sequence[Match],
-    leaves: Mapping[int, Leaf],
-    names: Names,
-    of: str,
-) -> list[Part]:
+def _by_hand(scene: Scene, match: Match) -> list[Part]:
     """The rules of a log-probability that is written out, or that nothing recorded."""
     if _family_of(match) is not Categorical:
-        return parts_of_formula(graph, match, leaves, names, of)
-    source = _source(graph, match, matches)
-    part = source and _part(graph, match, source, leaves, names, of)
+        return parts_of_formula(scene, match)
+    source = _source(scene, match)
+    part = source and _part(scene, match, source)
     return [part] if part is not None else []
 
 
@@ -90,88 +78,44 @@ def log_probs_of(graph: Graph, matches: Sequence[Match]) -> list[Match]:
     return sorted(found, key=lambda match: order[match.nodes[-1]])
 
 
-def _source(graph: Graph, match: Match, matches: Sequence[Match]) -> _Source | None:
+def _source(scene: Scene, match: Match) -> _Source | None:
     """The source of a distribution of its own, or of one that it shares with its entropies."""
     if "x" in match.inputs:
         return _Source(match.inputs["x"], match.nodes)
     if "z" not in match.inputs:
         return None
-    logs = match.inputs["logs"]
+    logs, matches = match.inputs["logs"], scene.matches
     entropies = tuple(m for m in matches if m.kind == "entropy" and m.inputs.get("logs") == logs)
     known = {node for m in (match, *entropies) for node in m.nodes}
-    users = {node for node in graph.nodes if logs in node.next_functions}
+    users = {node for node in scene.graph.nodes if logs in node.next_functions}
     if not users <= known:
         return None
     owner = next((m.nodes for m in matches if m.nodes[-1] is logs[0]), (logs[0],))
     return _Source(match.inputs["z"], owner, entropies)
 
 
-def _part(
-    graph: Graph,
-    match: Match,
-    source: _Source,
-    leaves: Mapping[int, Leaf],
-    names: Names,
-    of: str,
-) -> Part | None:
+def _part(scene: Scene, match: Match, source: _Source) -> Part | None:
     """The rule of one distribution; None if its outcome or its parameter is not known."""
-    parameter, draw = _parameter(source, names), _draw(graph, match)
-    arrived = _arrived(graph, source)
+    parameter, draw = _parameter(scene, source), _draw(scene.graph, match)
+    arrived = scene.handed_to(source.place, source.nodes)
     if parameter is None or draw is None or not arrived:
         return None
     name = "probs" if "probs" in match.name else "logits"
     rows = parameter.double().expand(*draw.action.shape, parameter.shape[-1])
     problem = make_problem(Categorical, {name: rows}, {}, draw.action)
-    rule = find_rule(problem.distribution(), name)
-    eligibility = problem.eligibility(rule)
-    weight = draw.weight.double()
-    bonus = _entropy_weight(graph, source)
-    result = like_rows(weight, eligibility) * eligibility
-    if bonus is not None:
-        result = result + like_rows(bonus, eligibility) * entropy_gradient(rows)
-    leaf = leaf_at(graph, source.place, leaves, names, name, parameter)
-    return Part(
-        problem=problem,
-        name=name,
-        called=leaf.name,
-        rule=rule,
-        of=of,
-        asked=None,
-        factor=weight,
-        eligibility=eligibility,
-        parameter=parameter,
-        result=result.sum_to_size(parameter.shape),
-        autograd=torch.stack([gradient for _, gradient in arrived]).sum(0),
-        leaf=leaf,
-        bonus=bonus,
-        place=source.place,
-    )
-
-
-def _entropy_weight(graph: Graph, source: _Source) -> Tensor | None:
-    """∂(what is explained)/∂ entropy of each row; None if no entropy is used."""
-    weights = [graph.flows[match.nodes[-1]].arrived[0] for match in source.entropies]
+    part = scene.part(problem, name, parameter, draw.weight)
+    weights = [scene.graph.flows[match.nodes[-1]].arrived[0] for match in source.entropies]
     known = [weight.double() for weight in weights if weight is not None]
-    return torch.stack(known).sum(0) if known else None
+    if known:
+        part = with_bonus(part, torch.stack(known).sum(0))
+    return scene.placed(part, source.place, torch.stack(arrived).sum(0))
 
 
-def _arrived(graph: Graph, source: _Source) -> list[tuple[Node, Tensor]]:
-    """The gradients that are handed on to the parameter."""
-    return [
-        (node, gradient)
-        for node in source.nodes
-        for target, gradient in zip(node.next_functions, graph.flows[node].handed_on, strict=True)
-        if target == source.place and gradient is not None
-    ]
-
-
-def _parameter(source: _Source, names: Names) -> Tensor | None:
+def _parameter(scene: Scene, source: _Source) -> Tensor | None:
     """The value of a distribution's parameter; logits may differ from it by a constant."""
-    place = source.place
-    variable = autograd_internals.variable_of(place[0])
-    held = variable if variable is not None else names.places.get(place, ("", None))[1]
-    if held is not None:
-        return held.detach()
+    known = scene.held(source.place)
+    if known is not None:
+        return known
     for node in source.nodes:
         kind = base_name(node.name())
         if kind in ("logsumexp", "div"):
