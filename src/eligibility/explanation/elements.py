@@ -6,6 +6,7 @@ Everything is a plain Python value, so that it survives JSON and needs no torch 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -45,6 +46,11 @@ class Source:
     line: int
     code: str
     role: Literal["user", "library"]
+
+    @property
+    def place(self) -> str:
+        """The last two parts of the path, and the line."""
+        return f"{'/'.join(self.file.replace(chr(92), '/').split('/')[-2:])}:{self.line}"
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,12 @@ class Step:
     sources: tuple[Source, ...] = ()
     inner: tuple[Step, ...] = ()
 
+    def unfolded(self) -> Iterator[Step]:
+        """The step, and those inside it."""
+        yield self
+        for step in self.inner:
+            yield from step.unfolded()
+
 
 @dataclass(frozen=True)
 class Contribution:
@@ -135,6 +147,10 @@ class Column:
     title: str
     role: Role
     values: tuple[float | None, ...]
+
+    def at(self, row: int) -> float | None:
+        """The entry of a row; None beyond the last one."""
+        return self.values[row] if row < len(self.values) else None
 
 
 @dataclass(frozen=True)

@@ -42,11 +42,10 @@ def describe_failure(
 ) -> str:
     """WHAT HAPPENED in words where it is one of the errors of autograd; then the traceback."""
     message = " ".join(str(error).split())
-    line = line_of(error, script)
-    said = next((tell for words, tell in _KNOWN.items() if words in message), None)
-    words = said(message, line, recording, history, lines) if said is not None else ""
+    failed = _Failed(message, line_of(error, script), recording, history, lines)
+    words = next((tell(failed) for words, tell in _KNOWN.items() if words in message), "")
     if isinstance(error, MemoryError) or "can't allocate memory" in message:
-        words = f"{_quoted(line, lines)} wants more memory than `--memory` allows."
+        words = f"{failed.quoted()} wants more memory than `--memory` allows."
     return (f"WHAT HAPPENED\n{words}\n\n" if words else "") + own_traceback(error, script)
 
 
@@ -69,66 +68,72 @@ def line_of(error: BaseException, script: str) -> int:
     return own[-1] or 0 if own else 0
 
 
-def _quoted(line: int, lines: Sequence[str]) -> str:
-    code = lines[line - 1].strip() if 0 < line <= len(lines) else ""
-    return f"line {line}, `{code}`"
+@dataclass(frozen=True)
+class _Failed:
+    """An error: its message and its line, what was recorded until then, and the script's lines."""
+
+    message: str
+    line: int
+    recording: Recording
+    history: History
+    lines: Sequence[str]
+
+    def quoted(self, line: int | None = None) -> str:
+        """A line of the script, by default the one that failed."""
+        number = self.line if line is None else line
+        code = self.lines[number - 1].strip() if 0 < number <= len(self.lines) else ""
+        return f"line {number}, `{code}`"
 
 
-def _second_backward(
-    message: str, line: int, recording: Recording, history: History, lines: Sequence[str]
-) -> str:
-    tensors, names = history.failing or ((), Names.of_variables({}))
+def _second_backward(failed: _Failed) -> str:
+    tensors, names = failed.history.failing or ((), Names.of_variables({}))
     nodes = [n for t in tensors if t.grad_fn is not None for n in graph_between(t.grad_fn).nodes]
-    shared = [node for node in nodes if node in history.freed]
+    shared = [node for node in nodes if node in failed.history.freed]
     if not shared:
         return (
-            f"{_quoted(line, lines)} needs a graph that an earlier backward pass has freed. "
+            f"{failed.quoted()} needs a graph that an earlier backward pass has freed. "
             "More: eligibility explain --question 9"
         )
-    held = [name for (node, _), (name, _) in names.places.items() if node in shared]
-    common = ", ".join(held[:3]) if held else f"{len(shared)} operations"
-    first = history.freed[shared[-1]]
-    again = "the same line, an iteration earlier" if first == line else _quoted(first, lines)
+    variables = [name for (node, _), (name, _) in names.places.items() if node in shared]
+    common = ", ".join(variables[:3]) if variables else f"{len(shared)} operations"
+    first = failed.history.freed[shared[-1]]
+    again = "the same line, an iteration earlier" if first == failed.line else failed.quoted(first)
     return (
-        f"{_quoted(line, lines)} goes through operations that were computed only once and whose "
+        f"{failed.quoted()} goes through operations that were computed only once and whose "
         f"graph was freed by {again}: {common}. Compute them again for each backward pass, or "
         "detach() what carries over; if two losses share them, add the losses up and call "
         "backward() once. More: eligibility explain --question 9"
     )
 
 
-def _in_place(
-    message: str, line: int, recording: Recording, history: History, lines: Sequence[str]
-) -> str:
-    found = re.search(r"Tensor \[([\d, ]*)\]\]", message)
+def _in_place(failed: _Failed) -> str:
+    found = re.search(r"Tensor \[([\d, ]*)\]\]", failed.message)
     shape = tuple(map(int, found.group(1).split(","))) if found and found.group(1) else ()
     writers = [
         source
-        for write in recording.written
+        for write in failed.recording.written
         if sorted(shape) in map(sorted, write.shapes)  # a layer uses its weight transposed
         for source in write.sources
-        if source.code and source.code in map(str.strip, lines)
+        if source.code and source.code in map(str.strip, failed.lines)
     ]
     where = "an operation in place"
     if writers:
         where = f"line {writers[-1].line}, `{writers[-1].code}`,"
     return (
-        f"{_quoted(line, lines)} needs a tensor of shape {list(shape)} as it was in the "
+        f"{failed.quoted()} needs a tensor of shape {list(shape)} as it was in the "
         f"forward pass, and {where} has written into it since. Write `x = x + 1` instead of "
         "`x += 1`, or compute the loss again after an optimizer step."
     )
 
 
-def _no_graph(
-    message: str, line: int, recording: Recording, history: History, lines: Sequence[str]
-) -> str:
-    tensors, names = history.failing or ((), Names.of_variables({}))
+def _no_graph(failed: _Failed) -> str:
+    tensors, names = failed.history.failing or ((), Names.of_variables({}))
     name = next((names.of(t) for t in tensors if names.of(t)), None) or "the tensor"
     pattern = re.compile(rf"^\s*{re.escape(name)}\s*=")
-    assigned = [i for i, text in enumerate(lines[:line], 1) if pattern.match(text)]
-    where = f" It is made in {_quoted(assigned[-1], lines)}." if assigned else ""
+    assigned = [i for i, text in enumerate(failed.lines[: failed.line], 1) if pattern.match(text)]
+    where = f" It is made in {failed.quoted(assigned[-1])}." if assigned else ""
     return (
-        f"{_quoted(line, lines)} starts from {name}, which has no graph: nothing that it was "
+        f"{failed.quoted()} starts from {name}, which has no graph: nothing that it was "
         f"computed from requires a gradient, or the graph was cut on the way.{where} sample(), "
         "argmax(), detach(), .item(), .data, .numpy(), torch.tensor(…) of a result and no_grad() "
         "all cut it. REINFORCE differentiates log_prob of the sample, not the sample. More: "
@@ -136,10 +141,8 @@ def _no_graph(
     )
 
 
-def _nan(
-    message: str, line: int, recording: Recording, history: History, lines: Sequence[str]
-) -> str:
-    first = recording.first_nan
+def _nan(failed: _Failed) -> str:
+    first = failed.recording.first_nan
     user = [source for source in first.sources if source.role == "user"] if first else []
     where = (
         f" The first NaN was computed in line {user[0].line}, `{user[0].code}` ({first.name})."
@@ -147,7 +150,7 @@ def _nan(
         else ""
     )
     return (
-        f"{_quoted(line, lines)} was given a NaN, which a distribution refuses.{where} Usual "
+        f"{failed.quoted()} was given a NaN, which a distribution refuses.{where} Usual "
         "places: 0 · (−∞) in an entropy or under a mask, log(0), std() of one element, a step "
         "that made the weights infinite. More: eligibility explain --question 5"
     )

@@ -249,9 +249,9 @@ class _Reader:
                 signs = [Symbol("−") for _ in self._signs()]
                 above = _row_of([*signs, _bare(self._factor())])
             elif mark in SUPERSCRIPTS and above is None:
-                above = _row_of([Symbol(letter) for letter in self._run(SUPERSCRIPTS)])
+                above = _row_of([Symbol(text) for text in self._run(SUPERSCRIPTS)])
             elif mark in _SUBSCRIPTS and below is None:
-                below = _row_of([Symbol(letter) for letter in self._run(_SUBSCRIPTS)])
+                below = _row_of([Symbol(text) for text in self._run(_SUBSCRIPTS)])
             else:
                 break
         return Scripts(base, below, above, accent) if below or above or accent else base
@@ -259,20 +259,20 @@ class _Reader:
     def _subscript(self) -> Formula:
         if self._next.text in _CLOSING:
             return _bare(self._factor())
-        letters = [Symbol(self._take().text)]
-        while letters[0].text.isalpha() and self._next.text.isalpha() and not self._next.is_apart:
-            letters.append(Symbol(self._take().text))
-        if letters[0].text in ("", *",;)]}/_^"):
+        symbols = [Symbol(self._take().text)]
+        while symbols[0].text.isalpha() and self._next.text.isalpha() and not self._next.is_apart:
+            symbols.append(Symbol(self._take().text))
+        if symbols[0].text in ("", *",;)]}/_^"):
             raise _BrokenError
-        return _row_of(letters)
+        return _row_of(symbols)
 
     def _signs(self) -> list[str]:
         return [self._take().text] if self._next.text in ("−", "-") else []
 
-    def _run(self, letters: dict[str, str]) -> list[str]:
+    def _run(self, scripts: dict[str, str]) -> list[str]:
         found: list[str] = []
-        while self._next.text in letters and (not found or not self._next.is_apart):
-            found.append(letters[self._take().text])
+        while self._next.text in scripts and (not found or not self._next.is_apart):
+            found.append(scripts[self._take().text])
         return found
 
 

@@ -8,24 +8,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from eligibility.explanation.elements import Numbers, RuleStatement, Step, Table
-from eligibility.explanation.formula import (
-    FUNCTIONS,
-    OPERATORS,
-    SUPERSCRIPTS,
-    Fenced,
-    Formula,
-    Fraction,
-    Gap,
-    Root,
-    Row,
-    Scripts,
-    Symbol,
-    Text,
-    Word,
-    formula_of,
-    is_tall,
-)
-from eligibility.explanation.wording import cell, number, summary
+from eligibility.explanation import formula as f
+from eligibility.explanation.wording import entry, number, summary
 
 if TYPE_CHECKING:
     from eligibility.explanation.derivation import Explanation
@@ -95,7 +79,7 @@ def _table(table: Table) -> str:
         " & ".join(
             (
                 escape(label),
-                *(cell(c.values[i] if i < len(c.values) else None) for c in table.columns),
+                *(entry(column, i) for column in table.columns),
             )
         )
         for i, label in enumerate(table.rows)
@@ -162,41 +146,41 @@ def latex_of(text: str) -> str:
         >>> print(latex_of("y_k/w_k − n/Σw, w = softmax(z)"))
         \frac{y_k}{w_k} - \frac{n}{\sum w},\quad w = \mathrm{softmax}(z)
     """
-    return _latex(formula_of(text))
+    return _latex(f.formula_of(text))
 
 
-def _latex(formula: Formula) -> str:
+def _latex(formula: f.Formula) -> str:
     match formula:
-        case Symbol(text):
+        case f.Symbol(text):
             return _mathematical(text) or rf"\text{{{escape(text)}}}"
-        case Word(text):
-            return rf"\{text}" if text in FUNCTIONS else rf"\mathrm{{{escape(text)}}}"
-        case Text(text):
+        case f.Word(text):
+            return rf"\{text}" if text in f.FUNCTIONS else rf"\mathrm{{{escape(text)}}}"
+        case f.Text(text):
             return rf"\text{{ {escape(text)} }}"
-        case Row(parts):
+        case f.Row(parts):
             return _joined(parts)
-        case Gap(width):
+        case f.Gap(width):
             return r"\," if width == 3 else r"\quad"
-        case Fraction(above, below):
+        case f.Fraction(above, below):
             return rf"\frac{{{_latex(above)}}}{{{_latex(below)}}}"
-        case Root(inside):
+        case f.Root(inside):
             return rf"\sqrt{{{_latex(inside)}}}"
-        case Fenced(opening, inside, closing):
+        case f.Fenced(opening, inside, closing):
             pair = (opening, closing) if opening != "{" else (r"\{", r"\}")
-            left, right = (r"\left", r"\right") if is_tall(inside) else ("", "")
+            left, right = (r"\left", r"\right") if f.is_tall(inside) else ("", "")
             return f"{left}{pair[0]}{_latex(inside)}{right}{pair[1]}"
-        case Scripts(base, below, above, accent):
-            held = rf"\tilde{{{_latex(base)}}}" if accent else _latex(base)
+        case f.Scripts(base, below, above, accent):
+            marked = rf"\tilde{{{_latex(base)}}}" if accent else _latex(base)
             under = "" if below is None else f"_{_grouped(below)}"
-            return held + under + ("" if above is None else f"^{_grouped(above)}")
+            return marked + under + ("" if above is None else f"^{_grouped(above)}")
 
 
-def _joined(parts: tuple[Formula, ...]) -> str:
+def _joined(parts: tuple[f.Formula, ...]) -> str:
     """With spaces around operators, and behind commands that a letter follows."""
     result = ""
     for part in parts:
         written = _latex(part)
-        is_operator = isinstance(part, Symbol) and part.text in OPERATORS
+        is_operator = isinstance(part, f.Symbol) and part.text in f.OPERATORS
         if is_operator and result and not result.endswith((" ", "(", "[", "{")):
             written = f" {written} "
         elif re.search(r"\\[A-Za-z]+$", result) and written[:1].isalpha():
@@ -207,7 +191,7 @@ def _joined(parts: tuple[Formula, ...]) -> str:
     return result
 
 
-def _grouped(formula: Formula) -> str:
+def _grouped(formula: f.Formula) -> str:
     written = _latex(formula)
     return written if len(written) == 1 else f"{{{written}}}"
 
@@ -220,8 +204,8 @@ def escape(text: str) -> str:
 def _letter(letter: str) -> str:
     if letter in _SPECIAL:
         return _SPECIAL[letter]
-    if letter in SUPERSCRIPTS:
-        return f"$^{{{_mathematical(SUPERSCRIPTS[letter])}}}$"
+    if letter in f.SUPERSCRIPTS:
+        return f"$^{{{_mathematical(f.SUPERSCRIPTS[letter])}}}$"
     if ord(letter) < 128 or (ord(letter) < 256 and letter not in _MATHEMATICAL):
         return letter
     symbol = _mathematical(letter)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,6 @@ from rich.text import Text
 
 from eligibility.explanation.elements import (
     Check,
-    Column,
     Edge,
     Expectation,
     Leaf,
@@ -25,11 +24,11 @@ from eligibility.explanation.elements import (
     Step,
     Table,
 )
-from eligibility.explanation.wording import cell, number, summary
+from eligibility.explanation.wording import entry, summary
 
 if TYPE_CHECKING:
     from eligibility.explanation.derivation import Explanation
-    from eligibility.explanation.script import BackwardCall, MissingGradient, ScriptExplanation
+    from eligibility.explanation.script import BackwardCall, ScriptExplanation
 
 # The most numbers of a local derivative that are shown with its formula.
 _SHORT = 4
@@ -62,7 +61,8 @@ def render_script(script: ScriptExplanation, sections: Sequence[str] = BRIEF) ->
     Of several passes the short form shows one, that of a known distribution if there is one, and
     names the others.
     """
-    parts = _section("WHY .grad IS None", [_missing(item) for item in script.missing])
+    missing = [Text(f"{m.place}: {m.name}.grad is None: {m.reason}") for m in script.missing]
+    parts = _section("WHY .grad IS None", [*missing])
     chosen = list(script.calls)
     if sections == BRIEF and len(chosen) > 1:
         known = [call for call in chosen if call.explanation.rules]
@@ -73,10 +73,7 @@ def render_script(script: ScriptExplanation, sections: Sequence[str] = BRIEF) ->
         title = Text(f"{where}{times}: {call.code}", style="bold")
         parts += [Rule(title, align="left", style="dim"), render(call.explanation, sections)]
     others = [call for call in script.calls if call not in chosen]
-    parts += _section(
-        "OTHER BACKWARD PASSES",
-        [Text(_other(call)) for call in others],
-    )
+    parts += _section("OTHER BACKWARD PASSES", [Text(_other(call)) for call in others])
     parts += _section("NOTES", [Text(note) for note in script.notes])
     if script.failure:
         parts += [Text(), *(Text(line) for line in script.failure.splitlines())]
@@ -91,10 +88,6 @@ def _other(call: BackwardCall) -> str:
     """A backward pass that is not shown, and how to ask for it."""
     option = "" if call.cell or not call.line else f"   (--line {call.line})"
     return f"{call.place or 'never called'}: {call.code}{option}"
-
-
-def _missing(item: MissingGradient) -> Text:
-    return Text(f"{item.place}: {item.name}.grad is None: {item.reason}")
 
 
 def render(explanation: Explanation, sections: Sequence[str] = FULL) -> RenderableType:
@@ -145,10 +138,7 @@ def shortened(table: Table) -> Table:
     if not in_order:
         others.sort(key=lambda k: -weight[k] if k < len(weight) else 0.0)
     kept = ([*table.selected, *others])[:_ROWS]
-    columns = tuple(
-        replace(c, values=tuple(c.values[k] if k < len(c.values) else None for k in kept))
-        for c in table.columns
-    )
+    columns = tuple(replace(c, values=tuple(c.at(k) for k in kept)) for c in table.columns)
     selected = tuple(i for i, k in enumerate(kept) if k in table.selected)
     rows = tuple(table.rows[k] for k in kept)
     omitted = table.omitted + size - len(kept)
@@ -170,7 +160,7 @@ def _table(table: Table, titled: bool = False) -> RenderableType:
         grid.add_column(title, justify="right", style=style, overflow="fold")
     for index, label in enumerate(table.rows):
         mark = "→ " if index in table.selected else "  " if table.selected else ""
-        entries = [_entry(column, index) for column in table.columns]
+        entries = [entry(column, index) for column in table.columns]
         style = "green" if index in table.selected else ""
         grid.add_row(mark + label, *entries, style=style)
     parts: list[RenderableType] = [Text(), *([Text(f"  {table.title}")] if titled else ())]
@@ -182,14 +172,13 @@ def _table(table: Table, titled: bool = False) -> RenderableType:
     return Group(*parts)
 
 
-def _entry(column: Column, index: int) -> str:
-    value = column.values[index] if index < len(column.values) else None
-    return cell(value) if value is None or column.role != "outcome" else number(value)
-
-
 def _steps(explanation: Explanation) -> list[RenderableType]:
     """The steps as the gradient meets them: the last operation of the program first."""
-    names = {step.id: f"{step.id} {step.name}" for step in _all_steps(explanation.steps)}
+    names = {
+        step.id: f"{step.id} {step.name}"
+        for outer in explanation.steps
+        for step in outer.unfolded()
+    }
     unfolded = len(names) <= _UNFOLDED
     seen: set[Source] = set()
     lines: list[RenderableType] = []
@@ -203,12 +192,6 @@ def _steps(explanation: Explanation) -> list[RenderableType]:
     return lines + [
         _sum(leaf) for leaf in explanation.leaves[:_LEAVES] if leaf.gradient is not None
     ]
-
-
-def _all_steps(steps: Iterable[Step]) -> Iterator[Step]:
-    for step in steps:
-        yield step
-        yield from _all_steps(step.inner)
 
 
 def _step(step: Step, names: dict[str, str], seen: set[Source]) -> list[RenderableType]:
@@ -254,13 +237,8 @@ def _sum(leaf: Leaf) -> RenderableType:
 
 
 def _source(source: Source) -> Text:
-    line = f"{_short(source.file)}:{source.line}  {source.code}"
+    line = f"{source.place}  {source.code}"
     return Text(line, style="dim", no_wrap=True, overflow="ellipsis")
-
-
-def _short(file: str) -> str:
-    """The last two parts of a path."""
-    return "/".join(file.replace("\\", "/").split("/")[-2:])
 
 
 def _rule(rule: RuleStatement, is_short: bool) -> list[RenderableType]:

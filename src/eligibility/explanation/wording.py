@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from eligibility.explanation.elements import Numbers
+from eligibility.explanation.elements import Column, Numbers
 
 
 def number(value: float) -> str:
@@ -27,6 +27,12 @@ def cell(value: float | None) -> str:
     if not math.isfinite(value) or (value != 0 and not 1e-3 <= abs(value) < 1e5):
         return number(value)
     return f"{value + 0.0:.4f}" if value != 0 else "0.0000"
+
+
+def entry(column: Column, row: int) -> str:
+    """An entry of a table; an outcome as in a sentence, as it is often whole."""
+    value = column.at(row)
+    return cell(value) if value is None or column.role != "outcome" else number(value)
 
 
 def vector(values: Iterable[float]) -> str:

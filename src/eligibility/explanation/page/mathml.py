@@ -4,28 +4,15 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from eligibility.explanation import formula
-from eligibility.explanation.formula import (
-    FUNCTIONS,
-    Fenced,
-    Formula,
-    Fraction,
-    Gap,
-    Root,
-    Row,
-    Scripts,
-    Symbol,
-    Text,
-    Word,
-)
+from eligibility.explanation import formula as f
 from eligibility.explanation.page.markup import Markup, element
 
 
 @lru_cache(maxsize=1024)
 def math(text: str, *, display: bool = False) -> Markup:
     """A formula as MathML; as code if it does not hold together, as text if it is a phrase."""
-    read = formula.formula_of(text)
-    if isinstance(read, Text) or read == Row(()):
+    read = f.formula_of(text)
+    if isinstance(read, f.Text) or read == f.Row(()):
         return element("code", text)
     if _has_a_phrase(read):
         return element("span", text)  # which a narrow page can fold
@@ -33,59 +20,59 @@ def math(text: str, *, display: bool = False) -> Markup:
     return element("math", _drawn(read), display="block" if display else None, alttext=text)
 
 
-def _has_a_phrase(part: Formula) -> bool:
-    if isinstance(part, Row):
+def _has_a_phrase(part: f.Formula) -> bool:
+    if isinstance(part, f.Row):
         return any(map(_has_a_phrase, part.parts))
-    inside = part.inside if isinstance(part, Fenced) else part
-    return isinstance(inside, Text) and " " in inside.text
+    inside = part.inside if isinstance(part, f.Fenced) else part
+    return isinstance(inside, f.Text) and " " in inside.text
 
 
-def _drawn(part: Formula) -> Markup:
+def _drawn(part: f.Formula) -> Markup:
     match part:
-        case Symbol(text):
+        case f.Symbol(text):
             return _symbol(text)
-        case Word(text):
+        case f.Word(text):
             return element("mi", text, mathvariant="normal" if len(text) == 1 else None)
-        case Text(text):
+        case f.Text(text):
             return element("mtext", f" {text} ".replace(" ", "\N{NO-BREAK SPACE}"))
-        case Row(parts):
+        case f.Row(parts):
             return element("mrow", *_spaced(parts))
-        case Gap(width):
+        case f.Gap(width):
             return _space(width)
-        case Fraction(above, below):
+        case f.Fraction(above, below):
             return element("mfrac", _drawn(above), _drawn(below))
-        case Root(inside):
+        case f.Root(inside):
             return element("msqrt", _drawn(inside))
-        case Fenced(opening, inside, closing):
-            stretchy = None if formula.is_tall(inside) else "false"
+        case f.Fenced(opening, inside, closing):
+            stretchy = None if f.is_tall(inside) else "false"
             pair = (element("mo", bracket, stretchy=stretchy) for bracket in (opening, closing))
             return element("mrow", next(pair), _drawn(inside), next(pair))
-        case Scripts(base, below, above, accent):
+        case f.Scripts(base, below, above, accent):
             return _scripted(base, below, above, accent)
 
 
-def _spaced(parts: tuple[Formula, ...]) -> list[Markup]:
+def _spaced(parts: tuple[f.Formula, ...]) -> list[Markup]:
     """The parts, with space around a function where no bracket is."""
     drawn: list[Markup] = []
     for index, part in enumerate(parts):
         before = parts[index - 1] if index else None
         if _is_function(part) and _is_factor(before):
             drawn.append(_space(3))
-        if _is_function(before) and not isinstance(part, (Fenced, Gap)):
+        if _is_function(before) and not isinstance(part, (f.Fenced, f.Gap)):
             drawn.append(_space(3))
         drawn.append(_drawn(part))
     return drawn
 
 
-def _is_function(part: Formula | None) -> bool:
-    base = part.base if isinstance(part, Scripts) else part
-    return isinstance(base, Word) and base.text in FUNCTIONS
+def _is_function(part: f.Formula | None) -> bool:
+    base = part.base if isinstance(part, f.Scripts) else part
+    return isinstance(base, f.Word) and base.text in f.FUNCTIONS
 
 
-def _is_factor(part: Formula | None) -> bool:
-    if isinstance(part, Symbol):
+def _is_factor(part: f.Formula | None) -> bool:
+    if isinstance(part, f.Symbol):
         return part.text.isalnum()
-    return isinstance(part, (Word, Scripts, Fraction, Fenced))
+    return isinstance(part, (f.Word, f.Scripts, f.Fraction, f.Fenced))
 
 
 def _symbol(text: str) -> Markup:
@@ -96,11 +83,13 @@ def _symbol(text: str) -> Markup:
     return element("mi" if text.isalpha() or text in "∂∞…⊤" else "mo", text)
 
 
-def _scripted(base: Formula, below: Formula | None, above: Formula | None, accent: str) -> Markup:
+def _scripted(
+    base: f.Formula, below: f.Formula | None, above: f.Formula | None, accent: str
+) -> Markup:
     drawn = _drawn(base)
     if accent:
         drawn = element("mover", drawn, element("mo", "˜"), accent="true")
-    has_limits = base == Symbol("∑")
+    has_limits = base == f.Symbol("∑")
     if below is not None and above is not None:
         tag = "munderover" if has_limits else "msubsup"
         return element(tag, drawn, _drawn(below), _drawn(above))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from eligibility.explanation.elements import (
@@ -55,7 +54,7 @@ def steps(explanation: Explanation) -> Markup | None:
     """The graph as a picture, then every step in words, as the gradient meets them."""
     if not explanation.steps:
         return None
-    names = {step.id: step.name for step in _all_steps(explanation.steps)}
+    names = {step.id: step.name for outer in explanation.steps for step in outer.unfolded()}
     listed = [_step(step, names) for step in reversed(explanation.steps)]
     return section(
         "steps",
@@ -68,12 +67,6 @@ def steps(explanation: Explanation) -> Markup | None:
             *map(_leaf, explanation.leaves),
         ),
     )
-
-
-def _all_steps(steps: Iterable[Step]) -> Iterator[Step]:
-    for step in steps:
-        yield step
-        yield from _all_steps(step.inner)
 
 
 def rules(explanation: Explanation) -> Markup | None:
@@ -237,8 +230,7 @@ def _expectation(item: Expectation) -> Markup:
 
 
 def _source(source: Source) -> Markup:
-    short = "/".join(source.file.replace("\\", "/").split("/")[-2:])
-    where = element("span", f"{short}:{source.line}", class_="where")
+    where = element("span", source.place, class_="where")
     return element("p", where, " ", element("code", source.code), class_=source.role)
 
 

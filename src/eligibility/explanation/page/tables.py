@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 from eligibility.explanation.elements import Column, Table
 from eligibility.explanation.page.markup import Markup, element, join
-from eligibility.explanation.wording import cell, number
+from eligibility.explanation.wording import entry
 
 # Columns whose numbers are gradients share one scale; probabilities have their own, from 0 to 1.
 _GRADIENTS = ("contribution", "gradient", "convention")
@@ -70,7 +70,7 @@ def bar(value: float | None, scale: tuple[float, float]) -> Markup:
         return Markup("")
     low, high = scale
     # In per mille of the scale: plain numbers whatever the scale is.
-    zero, end = (1000 * (0 - low) / (high - low), 1000 * (_held(value, scale) - low) / (high - low))
+    zero, end = (1000 * (min(max(x, low), high) - low) / (high - low) for x in (0.0, value))
     return element(
         "svg",
         element("rect", class_="axis", x=_tenth(zero - 4), y=0, width=8, height=10),
@@ -89,10 +89,6 @@ def bar(value: float | None, scale: tuple[float, float]) -> Markup:
     )
 
 
-def _held(value: float, scale: tuple[float, float]) -> float:
-    return min(max(value, scale[0]), scale[1])
-
-
 def _tenth(value: float) -> str:
     return f"{value:.1f}"
 
@@ -107,7 +103,7 @@ def _row(
 
 
 def _cell(column: Column, index: int, scale: tuple[float, float]) -> Markup:
-    value = _entry(column.values, index)
+    value = column.at(index)
     drawn = None
     if column.role in _GRADIENTS:
         drawn = bar(value, scale)
@@ -117,7 +113,7 @@ def _cell(column: Column, index: int, scale: tuple[float, float]) -> Markup:
     shown = (
         element("span", class_="number")
         if value is None
-        else element("data", _written(value, column), class_="number", value=repr(value))
+        else element("data", entry(column, index), class_="number", value=repr(value))
     )
     return element(
         "td",
@@ -127,11 +123,3 @@ def _cell(column: Column, index: int, scale: tuple[float, float]) -> Markup:
         class_=column.role,
         data_label=column.title,
     )
-
-
-def _written(value: float, column: Column) -> str:
-    return number(value) if column.role == "outcome" else cell(value)
-
-
-def _entry(values: Sequence[float | None], index: int) -> float | None:
-    return values[index] if index < len(values) else None
