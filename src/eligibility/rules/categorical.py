@@ -1,43 +1,38 @@
-"""Categorical: one draw from K categories, given as an index. One-hot, it is the multinomial."""
+"""Categorical: one draw from K categories, given as an index. One-hot, it is the multinomial.
+
+So each rule of one-hot vectors is a rule of indices, with simpler symbols where n = 1. What the
+coordinates mean is said in `eligibility.rules.multinomial`.
+"""
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.distributions import Categorical
+from torch.distributions import Categorical, OneHotCategorical
 
 from eligibility.rules import multinomial
 from eligibility.rules.outcomes import check_value
-from eligibility.rules.registry import register_eligibility
+from eligibility.rules.registry import register_eligibility, rules_of
 from eligibility.shapes import check_action, check_sample_shape
 
-# These formulas lose nothing in float32, so they are not widened further.
-_register = partial(register_eligibility, working=torch.float32)
-_LOGITS = {"a": "value", "z": "logits"}
-_WEIGHTS = {"a": "value", "w": "probs"}
-_categorical = partial(_register, Categorical, reference=multinomial.REFERENCE)
+# How the multinomial writes an equation or a summand -> how one draw is written.
+_OF_ONE_DRAW = {
+    "y": "one_hot(a)",
+    "−n softmax(z)": "−softmax(z)",
+    "−n/Σw": "−1/Σw",
+    "y − n softmax(z)": "one_hot(a) − softmax(z)",
+    "y − n w/Σw": "one_hot(a) − w/Σw",
+    "y_k/w_k − n/Σw": "[k = a]/w_k − 1/Σw",
+    "y_k/w_k": "[k = a]/w_k",
+    "y_k/w_k − y_K/w_K": "[k = a]/w_k − [K = a]/w_K",
+    "y_k/w_k − mean_j(y_j/w_j)": "([k = a] − 1/K)/w_a",
+}
 
 
-def _terms_logits(value: Tensor, logits: Tensor) -> dict[str, Tensor]:
-    own, through_sum = multinomial.terms_logits(_one_hot(value, logits), logits).values()
-    return {"one_hot(a)": own, "−softmax(z)": through_sum}
-
-
-def _terms_weights(value: Tensor, probs: Tensor) -> dict[str, Tensor]:
-    own, through_sum = multinomial.terms_weights(_one_hot(value, probs), probs).values()
-    return {"[k = a]/w_k": own, "−1/Σw": through_sum}
-
-
-@_categorical(
-    "logits",
-    name="categorical, logits",
-    equation="one_hot(a) − softmax(z)",
-    symbols=_LOGITS,
-    terms=_terms_logits,
-)
 def eligibility_logits(
     value: Int[Tensor, "*#batch"], logits: Float[Tensor, "*#batch K"]
 ) -> Float[Tensor, "*#batch K"]:
@@ -57,84 +52,39 @@ def eligibility_logits(
     return multinomial.eligibility_logits(_one_hot(value, logits), logits)
 
 
-@_categorical(
-    "logits",
-    name="categorical, logits from the weights",
-    equation="one_hot(a) − w/Σw",
-    symbols=_WEIGHTS,
-)
-def eligibility_logits_from_probs(
-    value: Int[Tensor, "*#batch"], probs: Float[Tensor, "*#batch K"]
-) -> Float[Tensor, "*#batch K"]:
-    """The same for given weights w; nothing is clamped on the way."""
-    return multinomial.eligibility_logits_from_probs(_one_hot(value, probs), probs)
+def _at_one_hot(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda value, parameter: function(_one_hot(value, parameter), parameter)
 
 
-@_categorical(
-    "probs",
-    name="categorical, unnormalised weights",
-    equation="[k = a]/w_k − 1/Σw",
-    symbols=_WEIGHTS,
-    terms=_terms_weights,
-    coordinates="weights",
-)
-def eligibility_weights(
-    value: Int[Tensor, "*#batch"], probs: Float[Tensor, "*#batch K"]
-) -> Float[Tensor, "*#batch K"]:
-    """Eligibility of unnormalised weights; see `eligibility.rules.multinomial`."""
-    return multinomial.eligibility_weights(_one_hot(value, probs), probs)
+def _of_one_draw(summands: Callable[..., Any]) -> Callable[..., Any]:
+    def renamed(value: Tensor, parameter: Tensor) -> dict[str, Tensor]:
+        found = summands(_one_hot(value, parameter), parameter)
+        return {_OF_ONE_DRAW[symbol]: tensor for symbol, tensor in found.items()}
+
+    return renamed
 
 
-@_categorical(
-    "probs",
-    name="categorical, ambient coordinates",
-    equation="[k = a]/w_k",
-    symbols=_WEIGHTS,
-    coordinates="ambient",
-)
-def eligibility_ambient(
-    value: Int[Tensor, "*#batch"], probs: Float[Tensor, "*#batch K"]
-) -> Float[Tensor, "*#batch K"]:
-    """Eligibility in ambient coordinates; see `eligibility.rules.multinomial`."""
-    return multinomial.eligibility_ambient(_one_hot(value, probs), probs)
+def _one_hot(value: Tensor, like: Tensor) -> Tensor:
+    return torch.nn.functional.one_hot(value.long(), like.shape[-1])
 
 
-@_categorical(
-    "probs",
-    name="categorical, K − 1 free probabilities",
-    equation="[k = a]/w_k − [K = a]/w_K",
-    symbols=_WEIGHTS,
-    coordinates="free",
-)
-def eligibility_free(
-    value: Int[Tensor, "*#batch"], probs: Float[Tensor, "*#batch K"]
-) -> Float[Tensor, "*#batch K-1"]:
-    """Eligibility of K − 1 free probabilities; see `eligibility.rules.multinomial`."""
-    return multinomial.eligibility_free(_one_hot(value, probs), probs)
-
-
-@_categorical(
-    "probs",
-    name="categorical, along the simplex",
-    equation="([k = a] − 1/K)/w_a",
-    symbols=_WEIGHTS,
-    coordinates="tangent",
-)
-def eligibility_tangent(
-    value: Int[Tensor, "*#batch"], probs: Float[Tensor, "*#batch K"]
-) -> Float[Tensor, "*#batch K"]:
-    """Eligibility along the simplex; see `eligibility.rules.multinomial`."""
-    return multinomial.eligibility_tangent(_one_hot(value, probs), probs)
-
-
-multinomial.register_from_logits(Categorical)
+for _rule in rules_of(OneHotCategorical):
+    _equation, _comma, _given = _rule.equation.partition(", ")
+    register_eligibility(
+        Categorical,
+        _rule.parameter,
+        name=_rule.name.replace("multinomial", "categorical"),
+        equation=_OF_ONE_DRAW[_equation] + _comma + _given,
+        reference=_rule.reference,
+        symbols={"a": "value"} | {key: read for key, read in _rule.symbols.items() if key != "y"},
+        terms=_rule.summands and _of_one_draw(_rule.summands),
+        coordinates=_rule.coordinates,
+        reads=_rule.reads,
+        working=_rule.working,
+    )(_at_one_hot(_rule.function))
 
 
 @check_value.register
 def _(dist: Categorical, value: Tensor) -> None:
     check_sample_shape(value, dist.batch_shape, dist.event_shape)
     check_action(value, dist.param_shape[-1], "value")
-
-
-def _one_hot(value: Tensor, like: Tensor) -> Tensor:
-    return torch.nn.functional.one_hot(value.long(), like.shape[-1])

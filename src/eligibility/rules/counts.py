@@ -27,10 +27,6 @@ _register_total_count = partial(
 _negative_binomial = partial(register_eligibility, NegativeBinomial, reference=_NEGATIVE_BINOMIAL)
 
 
-def _terms_rate(value: Tensor, rate: Tensor) -> dict[str, Tensor]:
-    return {"y/λ": _ratio(value, rate), "−1": -torch.ones_like(rate)}
-
-
 @register_eligibility(
     Poisson,
     "rate",
@@ -38,7 +34,7 @@ def _terms_rate(value: Tensor, rate: Tensor) -> dict[str, Tensor]:
     equation="y/λ − 1",
     reference=_PROPOSITION_1,
     symbols={"y": "value", "λ": "rate"},
-    terms=_terms_rate,
+    terms=lambda value, rate: {"y/λ": _ratio(value, rate), "−1": -torch.ones_like(rate)},
 )
 def poisson_rate(value: Tensor, rate: Tensor) -> Tensor:
     """``y/λ − 1 = (y − λ)/λ``; −1 for y = 0, also at λ = 0.
@@ -50,16 +46,12 @@ def poisson_rate(value: Tensor, rate: Tensor) -> Tensor:
     return torch.where(value == 0, -torch.ones_like(rate), (value - rate) / rate)
 
 
-def _terms_geometric_probs(value: Tensor, probs: Tensor) -> dict[str, Tensor]:
-    return {"1/p": 1 / probs, "−y/(1 − p)": -_ratio(value, 1 - probs)}
-
-
 @_geometric(
     "probs",
     name="geometric, probability",
     equation="1/p − y/(1 − p)",
     symbols=_PROBS,
-    terms=_terms_geometric_probs,
+    terms=lambda value, probs: {"1/p": 1 / probs, "−y/(1 − p)": -_ratio(value, 1 - probs)},
 )
 def geometric_probs(value: Tensor, probs: Tensor) -> Tensor:
     """``1/p − y/(1 − p)`` for y failures before the first success."""
@@ -77,16 +69,15 @@ def geometric_probs_from_logits(value: Tensor, logits: Tensor) -> Tensor:
     return weigh_inverse_odds(torch.ones_like(logits), value, logits)
 
 
-def _terms_geometric_logits(value: Tensor, logits: Tensor) -> dict[str, Tensor]:
-    return {"1": torch.ones_like(logits), "−(1 + y) σ(l)": -(1 + value) * torch.sigmoid(logits)}
-
-
 @_geometric(
     "logits",
     name="geometric, log-odds",
     equation="1 − (1 + y) σ(l)",
     symbols=_LOGITS,
-    terms=_terms_geometric_logits,
+    terms=lambda value, logits: {
+        "1": torch.ones_like(logits),
+        "−(1 + y) σ(l)": -(1 + value) * torch.sigmoid(logits),
+    },
 )
 def geometric_logits(value: Tensor, logits: Tensor) -> Tensor:
     """``1 − (1 + y) σ(l) = σ(−l) − y σ(l)``."""

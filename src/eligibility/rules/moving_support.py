@@ -28,18 +28,6 @@ _generalized_pareto = partial(
 )
 
 
-def _bounds_move(dist: Distribution) -> str:
-    return "the support [low, high) moves with it"
-
-
-def _end_moves(dist: Distribution) -> str:
-    return "the support starts at scale, where the density is not 0"
-
-
-def _start_moves(dist: Distribution) -> str:
-    return "the support starts at loc, where the density is not 0"
-
-
 def _upper_end_moves(dist: Distribution) -> str | None:
     """For ξ < 0 the support ends at μ − σ/ξ; the density vanishes there if ξ > −1."""
     concentration: Tensor = dist.concentration  # type: ignore[attr-defined]  # of its class
@@ -53,7 +41,7 @@ _uniform = partial(
     Uniform,
     reference="derived from 1/(b − a)",
     symbols=_UNIFORM,
-    why_biased=_bounds_move,
+    why_biased=lambda dist: "the support [low, high) moves with it",
 )
 
 
@@ -69,7 +57,12 @@ def uniform_high(value: Tensor, low: Tensor, high: Tensor) -> Tensor:
     return -uniform_low(value, low, high)
 
 
-@_pareto("scale", name="Pareto, scale", equation="α/s", why_biased=_end_moves)
+@_pareto(
+    "scale",
+    name="Pareto, scale",
+    equation="α/s",
+    why_biased=lambda dist: "the support starts at scale, where the density is not 0",
+)
 def pareto_scale(value: Tensor, scale: Tensor, alpha: Tensor) -> Tensor:
     """``α/s``, whatever the outcome."""
     return alpha / scale + torch.zeros_like(value)
@@ -90,7 +83,7 @@ def pareto_alpha(value: Tensor, scale: Tensor, alpha: Tensor) -> Tensor:
     "loc",
     name="generalised Pareto, location",
     equation="(1 + ξ)/(σ (1 + ξz)), z = (y − μ)/σ",
-    why_biased=_start_moves,
+    why_biased=lambda dist: "the support starts at loc, where the density is not 0",
 )
 def generalized_pareto_loc(
     value: Tensor, loc: Tensor, scale: Tensor, concentration: Tensor

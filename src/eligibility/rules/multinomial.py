@@ -28,7 +28,6 @@ import torch
 from jaxtyping import Float, Num
 from torch import Tensor
 from torch.distributions import (
-    Distribution,
     Multinomial,
     OneHotCategorical,
     OneHotCategoricalStraightThrough,
@@ -41,10 +40,10 @@ from eligibility.shapes import check_counts, check_sample_shape
 # These formulas lose nothing in float32, so they are not widened further.
 _register = partial(register_eligibility, working=torch.float32)
 FAMILY = (Multinomial, OneHotCategorical, OneHotCategoricalStraightThrough)
-REFERENCE = "extends Williams 1992, §4 (the paper has no multinomial unit)"
+_REFERENCE = "extends Williams 1992, §4 (the paper has no multinomial unit)"
 _LOGITS = {"y": "value", "z": "logits"}
 _WEIGHTS = {"y": "value", "w": "probs"}
-_register_family = partial(_register, FAMILY, reference=REFERENCE)
+_register_family = partial(_register, FAMILY, reference=_REFERENCE)
 
 
 def terms_logits(value: Tensor, logits: Tensor) -> dict[str, Tensor]:
@@ -247,30 +246,24 @@ def sum_of_others(weights: Float[Tensor, "*batch K"]) -> Float[Tensor, "*batch K
     return (total - weights).scatter(-1, largest, rest)
 
 
-def register_from_logits(*classes: type[Distribution]) -> None:
-    """Register the rules of the probs of ``classes`` also for objects that are given by logits."""
+def _at_softmax(function: Callable[..., Any]) -> Callable[..., Any]:
+    def from_logits(value: Tensor, logits: Tensor) -> Any:
+        weights = exponentiate(logits)
+        return function(value, weights / weights.sum(-1, keepdim=True))
 
-    def at_softmax(function: Callable[..., Any]) -> Callable[..., Any]:
-        def from_logits(value: Tensor, logits: Tensor) -> Any:
-            weights = exponentiate(logits)
-            return function(value, weights / weights.sum(-1, keepdim=True))
-
-        return from_logits
-
-    for rule in [rule for rule in rules_of(classes[0]) if rule.parameter == "probs"]:
-        _register(
-            classes,
-            "probs",
-            name=f"{rule.name}, from the logits",
-            equation=f"{rule.equation}, w = softmax(z)",
-            reference=rule.reference,
-            symbols={**rule.symbols, "w": "probs", "z": "logits"},
-            terms=rule.summands and at_softmax(rule.summands),
-            coordinates=rule.coordinates,
-        )(at_softmax(rule.function))
+    return from_logits
 
 
-register_from_logits(*FAMILY)
+# The rules of the probs also for objects that are given by logits.
+for _rule in [rule for rule in rules_of(Multinomial) if rule.parameter == "probs"]:
+    _register_family(
+        "probs",
+        name=f"{_rule.name}, from the logits",
+        equation=f"{_rule.equation}, w = softmax(z)",
+        symbols={**_rule.symbols, "w": "probs", "z": "logits"},
+        terms=_rule.summands and _at_softmax(_rule.summands),
+        coordinates=_rule.coordinates,
+    )(_at_softmax(_rule.function))
 
 
 @check_value.register

@@ -26,11 +26,6 @@ Score = Callable[[Tensor, Tensor, Tensor], Tensor]
 _REFERENCE = "derived from the densities of Maddison, Mnih & Teh 2017"
 
 
-def identity(tensor: Tensor) -> Tensor:
-    """What is given is what the formula needs."""
-    return tensor
-
-
 def coin_logits(v: Tensor, temperature: Tensor, logits: Tensor) -> Tensor:
     """``1 − 2σ(l − τv) = −tanh((l − τv)/2)``.
 
@@ -71,97 +66,68 @@ def _score(weights: Tensor) -> Tensor:
 def _register_coin(cls: type[Distribution], v: str, v_of: Elementwise) -> None:
     """The rules of a relaxed coin, for the parameterisation that it was constructed with."""
     score = f"1 − 2σ(l − τ {v})"
-    symbols = {"y": "value", "τ": "temperature"}
-    register = partial(register_eligibility, cls, reference=_REFERENCE)
-    by_logits = {**symbols, "l": "logits"}
-    by_probs = {**symbols, "p": "probs"}
 
-    @register(
-        "logits",
-        name="relaxed coin, log-odds",
-        equation=score,
-        symbols=by_logits,
-    )
-    def _(value: Tensor, temperature: Tensor, logits: Tensor) -> Tensor:
+    def by_logits(value: Tensor, temperature: Tensor, logits: Tensor) -> Tensor:
         return coin_logits(v_of(value), temperature, logits)
 
-    @register(
-        "logits",
-        name="relaxed coin, log-odds from the probability",
-        equation=f"{score}, l = logit p",
-        symbols=by_probs,
-    )
-    def _(value: Tensor, temperature: Tensor, probs: Tensor) -> Tensor:
-        return coin_logits(v_of(value), temperature, logit(probs))
+    def odds(logits: Tensor) -> Tensor:
+        return (1 + torch.exp(logits)) * (1 + torch.exp(-logits))
 
-    @register(
-        "probs",
-        name="relaxed coin, probability",
-        equation=f"({score})/(p (1 − p)), l = logit p",
-        symbols=by_probs,
-    )
-    def _(value: Tensor, temperature: Tensor, probs: Tensor) -> Tensor:
-        return coin_logits(v_of(value), temperature, logit(probs)) / probs / (1 - probs)
-
-    @register(
-        "probs",
-        name="relaxed coin, probability from the log-odds",
-        equation=f"({score})/(p (1 − p)), p = σ(l)",
-        symbols=by_logits,
-    )
-    def _(value: Tensor, temperature: Tensor, logits: Tensor) -> Tensor:
-        odds = (1 + torch.exp(logits)) * (1 + torch.exp(-logits))
-        return coin_logits(v_of(value), temperature, logits) * odds
+    register = partial(_register, cls, "relaxed coin")
+    register("logits", "log-odds", score, "l", by_logits)
+    register(
+        "logits", "log-odds from the probability", f"{score}, l = logit p", "p",
+        lambda y, t, probs: by_logits(y, t, logit(probs)),
+    )  # fmt: skip
+    register(
+        "probs", "probability", f"({score})/(p (1 − p)), l = logit p", "p",
+        lambda y, t, probs: by_logits(y, t, logit(probs)) / probs / (1 - probs),
+    )  # fmt: skip
+    register(
+        "probs", "probability from the log-odds", f"({score})/(p (1 − p)), p = σ(l)", "l",
+        lambda y, t, logits: by_logits(y, t, logits) * odds(logits),
+    )  # fmt: skip
 
 
 def _register_categories(cls: type[Distribution], v: str, score_of: Score) -> None:
     """The rules of a relaxed one-hot vector. Weights: the density does not depend on their sum."""
     score = f"1 − K softmax(z − τ {v})"
-    symbols = {"y": "value", "τ": "temperature"}
-    register = partial(register_eligibility, cls, reference=_REFERENCE)
-    by_logits = {**symbols, "z": "logits"}
-    by_weights = {**symbols, "w": "probs"}
 
-    @register(
-        "logits",
-        name="relaxed one-hot, logits",
-        equation=score,
-        symbols=by_logits,
-    )
-    def _(value: Tensor, temperature: Tensor, logits: Tensor) -> Tensor:
-        return score_of(value, temperature, exponentiate(logits))
-
-    @register(
-        "logits",
-        name="relaxed one-hot, logits from the weights",
-        equation=f"{score}, z = ln w",
-        symbols=by_weights,
-    )
-    def _(value: Tensor, temperature: Tensor, probs: Tensor) -> Tensor:
-        return score_of(value, temperature, probs)
-
-    @register(
-        "probs",
-        name="relaxed one-hot, unnormalised weights",
-        equation=f"({score})/w, z = ln w",
-        symbols=by_weights,
-    )
-    def _(value: Tensor, temperature: Tensor, probs: Tensor) -> Tensor:
-        return score_of(value, temperature, probs) / probs
-
-    @register(
-        "probs",
-        name="relaxed one-hot, weights from the logits",
-        equation=f"({score})/w, w = softmax(z)",
-        symbols=by_logits,
-    )
-    def _(value: Tensor, temperature: Tensor, logits: Tensor) -> Tensor:
+    def by_weights_of_logits(y: Tensor, t: Tensor, logits: Tensor) -> Tensor:
         weights = exponentiate(logits)
-        score = score_of(value, temperature, weights)
-        return score / weights * weights.sum(-1, keepdim=True)
+        return score_of(y, t, weights) / weights * weights.sum(-1, keepdim=True)
+
+    register = partial(_register, cls, "relaxed one-hot")
+    register("logits", "logits", score, "z", lambda y, t, z: score_of(y, t, exponentiate(z)))
+    register("logits", "logits from the weights", f"{score}, z = ln w", "w", score_of)
+    register(
+        "probs", "unnormalised weights", f"({score})/w, z = ln w", "w",
+        lambda y, t, weights: score_of(y, t, weights) / weights,
+    )  # fmt: skip
+    register(
+        "probs", "weights from the logits", f"({score})/w, w = softmax(z)", "z",
+        by_weights_of_logits,
+    )  # fmt: skip
+
+
+def _register(
+    cls: type[Distribution], family: str, parameter: str, name: str, equation: str, given: str,
+    function: Score,
+) -> None:  # fmt: skip
+    """A rule of (value, temperature, what ``given`` stands for)."""
+    read = "logits" if given in "lz" else "probs"
+    register_eligibility(
+        cls,
+        parameter,
+        name=f"{family}, {name}",
+        equation=equation,
+        reference=_REFERENCE,
+        symbols={"y": "value", "τ": "temperature", given: read},
+        reads=("temperature", read),
+    )(function)
 
 
 _register_coin(RelaxedBernoulli, "logit y", logit)
-_register_coin(LogitRelaxedBernoulli, "y", identity)
+_register_coin(LogitRelaxedBernoulli, "y", lambda value: value)
 _register_categories(RelaxedOneHotCategorical, "ln y", simplex_logits)
 _register_categories(ExpRelaxedCategorical, "y", categories_logits)
