@@ -10,7 +10,7 @@ exactly 0 to entropy and KL, and receives a gradient of exactly 0. A logit of �
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -37,18 +37,21 @@ class CategoricalStatistics:
     entropy: Tensor
 
 
-def _flatten(result: CategoricalStatistics) -> tuple[list[Any], None]:
-    return [result.log_prob, result.entropy], None
+def register_result(cls: type[Any]) -> None:
+    """Let a function that returns such a record be given to torch.vmap and torch.func."""
+    names = tuple(field.name for field in fields(cls))
+
+    def unflatten(leaves: Any, _: None) -> Any:
+        result = object.__new__(cls)  # the transforms also put axis numbers in it
+        result.__dict__.update(zip(names, leaves, strict=True))
+        return result
+
+    _pytree.register_pytree_node(
+        cls, lambda result: ([getattr(result, name) for name in names], None), unflatten
+    )
 
 
-def _unflatten(leaves: Any, _: None) -> CategoricalStatistics:
-    result = object.__new__(CategoricalStatistics)  # the transforms also put axis numbers in it
-    result.__dict__.update(zip(("log_prob", "entropy"), leaves, strict=True))
-    return result
-
-
-# So that a function that returns it can be given to torch.vmap and torch.func.
-_pytree.register_pytree_node(CategoricalStatistics, _flatten, _unflatten)
+register_result(CategoricalStatistics)
 
 
 def categorical_log_prob(
@@ -109,10 +112,7 @@ def categorical_entropy(
     r"""The entropy −Σ π log π, with 0 log 0 = 0.
 
     Args:
-        logits: z, shape ``[*batch, K]``; −∞ forbids an action.
-        mask: True where an action is legal, ``[*batch, K]`` or ``[K]``.
-        temperature: Divides the logits, > 0; after the soft-cap.
-        softcap: c > 0 turns logits z into ``c tanh(z/c)``.
+        logits, mask, temperature, softcap: As `categorical_log_prob`.
 
     Returns:
         Entropies in nats, shape ``[*batch]``; float32 for half-precision logits.
@@ -147,14 +147,8 @@ def categorical_statistics(
     r"""log π(a) and the entropy together, in one pass over the logits.
 
     Args:
-        logits: z, shape ``[*batch, K]``; −∞ forbids an action.
-        action: The chosen indices in [0, K), shape ``[*batch]``; several samples of each row:
-            ``[*samples, *batch]``, as torch's distributions draw them. None: counts are given.
-        counts: y >= 0, how often each category was drawn, shape ``[*batch, K]``, instead.
-        mask: True where an action is legal, ``[*batch, K]`` or ``[K]``.
-        temperature: Divides the logits, > 0; after the soft-cap.
-        softcap: c > 0 turns logits z into ``c tanh(z/c)``.
-        ignore_index: Rows with this action give 0, with a gradient of exactly 0.
+        logits, action, counts, mask, temperature, softcap, ignore_index: As
+            `categorical_log_prob`.
 
     Returns:
         A `CategoricalStatistics`.

@@ -29,12 +29,11 @@ processes in float32 or wider on the way back.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
-from torch.utils import _pytree
 
 from eligibility.ops._processes import Group
+from eligibility.ops.categorical import register_result
 from eligibility.ops.linear.arguments import LinearCall
 from eligibility.ops.linear.reference import LinearReference, ReferenceChunks
 
@@ -56,16 +55,7 @@ class LinearStatistics:
     kl: Tensor | None = None
 
 
-def _flatten(result: LinearStatistics) -> tuple[list[Any], None]:
-    return [result.log_prob, result.entropy, result.log_normalizer, result.kl], None
-
-
-def _unflatten(tensors: Any, _: None) -> LinearStatistics:
-    return LinearStatistics(*tensors)
-
-
-# So that a function that returns it can be given to torch.vmap and torch.func.
-_pytree.register_pytree_node(LinearStatistics, _flatten, _unflatten)
+register_result(LinearStatistics)
 
 
 def linear_log_prob(

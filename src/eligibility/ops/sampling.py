@@ -29,10 +29,7 @@ def categorical_sample(
     Each is the smallest k with ``π_0 + … + π_k > u``, for u uniform in [0, 1) with 53 bits.
 
     Args:
-        logits: z, shape ``[*batch, K]``; −∞ forbids an action.
-        mask: True where an action is legal, ``[*batch, K]`` or ``[K]``.
-        temperature: Divides the logits, > 0; after the soft-cap.
-        softcap: c > 0 turns logits z into ``c tanh(z/c)``.
+        logits, mask, temperature, softcap: As `eligibility.categorical_log_prob`.
         sample_shape: How many to draw for each row; default: one.
         generator: The source of randomness; default: torch's own.
 

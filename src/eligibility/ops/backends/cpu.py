@@ -117,7 +117,7 @@ def run(
     if gradient and out is None:
         out = memory.empty_like(logits)
     results = Results(
-        log_prob=_new(_sampled(action, rows), dtype) if log_prob else None,
+        log_prob=_new((rows,) if action is None else action.shape, dtype) if log_prob else None,
         entropy=_new((rows,), dtype) if entropy else None,
         log_normalizer=_new((rows,), dtype) if log_normalizer else None,
         loss=_new((rows,), dtype) if losses else None,
@@ -324,10 +324,6 @@ def _without_memory() -> InvalidTypeError:
         "dense tensors whose storage is there",
         "gather a parameter that FSDP has freed; resize_ no storage that is still in use",
     )
-
-
-def _sampled(action: Tensor | None, rows: int) -> torch.Size:
-    return torch.Size((rows,)) if action is None else action.shape
 
 
 def _rows_of(tensor: Tensor) -> Tensor:

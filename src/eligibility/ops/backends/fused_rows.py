@@ -104,9 +104,8 @@ def composed(rows: triton.Rows) -> RowStatistics:
     """The definition of the statistics, in operations that torch differentiates to any order."""
 
     def shaped(logits: Tensor) -> Tensor:
-        logits = logits if rows.softcap is None else plain.softcapped(logits, rows.softcap)
-        logits = logits if rows.temperature == 1.0 else plain.cooled(logits, rows.temperature)
-        return plain.masked(logits.to(plain.compute_dtype(logits)), rows.mask)
+        z = plain.shaped(logits, rows.temperature, rows.softcap)
+        return plain.masked(z.to(plain.compute_dtype(z)), rows.mask)
 
     z = shaped(rows.logits)
     log_probs = plain.log_pmf(z)

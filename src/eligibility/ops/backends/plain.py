@@ -38,16 +38,17 @@ def masked(
     return logits if mask is None else torch.where(mask, logits, float("-inf"))
 
 
-def softcapped(logits: Float[Tensor, "*batch K"], softcap: float) -> Float[Tensor, "*batch K"]:
-    """``c tanh(z/c)``; what is forbidden by −∞ stays so."""
-    wide = logits.to(compute_dtype(logits))
-    forbidden = wide == float("-inf")
-    return (softcap * torch.tanh(wide / softcap)).masked_fill(forbidden, float("-inf"))
-
-
-def cooled(logits: Float[Tensor, "*batch K"], temperature: float) -> Float[Tensor, "*batch K"]:
-    """``z / temperature``."""
-    return logits.to(compute_dtype(logits)) / temperature
+def shaped(
+    logits: Float[Tensor, "*batch K"], temperature: float, softcap: float | None
+) -> Float[Tensor, "*batch K"]:
+    """``c tanh(z/c) / temperature``, the soft-cap c if there is one; −∞ stays what it is."""
+    if softcap is None and temperature == 1.0:
+        return logits
+    z = logits.to(compute_dtype(logits))
+    if softcap is not None:
+        forbidden = z == float("-inf")
+        z = (softcap * torch.tanh(z / softcap)).masked_fill(forbidden, float("-inf"))
+    return z if temperature == 1.0 else z / temperature
 
 
 def at_action(

@@ -52,9 +52,7 @@ class Head:
 
     def shaped(self, z: Float[Tensor, "*rows"]) -> Float[Tensor, "*rows"]:
         """After soft-cap and temperature; what the bias forbids by −∞ stays so."""
-        if self.softcap is not None:
-            z = plain.softcapped(z, self.softcap)
-        return z if self.temperature == 1.0 else z / self.temperature
+        return plain.shaped(z, self.temperature, self.softcap)
 
     def statistics(self, hidden: Float[Tensor, "N D"], token: Int[Tensor, " N"]) -> TokenStatistics:
         """The statistics of every row by definition, 0 where ignored."""

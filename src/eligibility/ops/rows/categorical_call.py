@@ -89,7 +89,7 @@ class CategoricalCall:
     @property
     def logits(self) -> Tensor:
         """The logits as they go into the softmax."""
-        return shaped_logits(self.raw, self.temperature, self.softcap)
+        return plain.shaped(self.raw, self.temperature, self.softcap)
 
     def counting(self, weight: Tensor | None) -> Tensor | None:
         """Which rows count: neither ignored nor of weight 0; None: all."""
@@ -219,13 +219,6 @@ def _is_usual(logits: object) -> bool:
         and logits.ndim > 0
         and logits.shape[-1] > 0
     )
-
-
-def shaped_logits(logits: Tensor, temperature: float, softcap: float | None) -> Tensor:
-    """``softcap · tanh(z / softcap) / temperature``."""
-    if softcap is not None:
-        logits = plain.softcapped(logits, softcap)
-    return logits if temperature == 1.0 else plain.cooled(logits, temperature)
 
 
 def _check_action(action: Tensor, counts: Tensor | None, batch: torch.Size) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from eligibility.ops._second_derivatives import by_definition
 from eligibility.ops.backends import cpu, fused_rows, plain, selection
 from eligibility.ops.backends.row_task import RowTask
-from eligibility.ops.rows.categorical_call import CategoricalCall, shaped_logits
+from eligibility.ops.rows.categorical_call import CategoricalCall
 from eligibility.shapes import are_values_readable
 
 
@@ -45,7 +45,7 @@ def divergences(call: CategoricalCall, reference: Tensor) -> Tensor:
     """KL(π ‖ π_ref) of each row, the reference taken through the same soft-cap and temperature."""
     if call.is_fusable and fused_rows.serves_constant(reference):
         return fused_rows.statistics(call.kernel_rows(reference)).kl.reshape(call.raw.shape[:-1])
-    other = shaped_logits(reference, call.temperature, call.softcap)
+    other = plain.shaped(reference, call.temperature, call.softcap)
     return plain.kl(plain.log_pmf(call.logits, call.mask), plain.log_pmf(other, call.mask))
 
 
