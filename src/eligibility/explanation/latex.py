@@ -7,8 +7,8 @@ import unicodedata
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from eligibility.explanation.elements import Numbers, RuleStatement, Step, Table
 from eligibility.explanation import formula as f
+from eligibility.explanation.elements import Numbers, RuleStatement, Step, Table
 from eligibility.explanation.wording import entry, number, summary
 
 if TYPE_CHECKING:
