@@ -128,7 +128,6 @@ class Fact:
 LEFT_OVER = "left-over-gradient"  # a gradient that was used before is used again; its share
 RATIO = "ratio"  # π_new/π_old in a loss; its largest distance from 1
 TARGET = "attached-target"  # the target of a squared error moves with its prediction
-FACTS = (LEFT_OVER, RATIO, TARGET)
 
 
 @dataclass(frozen=True)

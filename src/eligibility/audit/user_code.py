@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+import traceback
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,13 +27,16 @@ def user_place() -> tuple[str, int]:
     return "", 0
 
 
+def raised_at(error: BaseException) -> tuple[str, int]:
+    """File and line of the innermost frame in the user's own code that an error went through."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if is_user_file(f.filename)]
+    return (frames[-1].filename, frames[-1].lineno or 0) if frames else ("", 0)
+
+
 def is_user_file(name: str) -> bool:
     """Neither the standard library, nor an installed package, nor this one."""
-    return not (name.startswith(("<", *_libraries())) or _installed(name))
-
-
-def _installed(name: str) -> bool:
-    return any(f"{os.sep}{folder}{os.sep}" in name for folder in _INSTALLED)
+    installed = any(f"{os.sep}{folder}{os.sep}" in name for folder in _INSTALLED)
+    return not (installed or name.startswith(("<", *_libraries())))
 
 
 @cache

@@ -9,7 +9,6 @@ import torch
 
 pytest.importorskip("transformers")
 
-from eligibility.audit.language.languages import Language
 from eligibility.audit.trainers.answers import answers, outcomes, parsed, states
 from eligibility.audit.trainers.gradients import Rows, StateWeights
 from eligibility.audit.trainers.tiny import (
@@ -30,12 +29,6 @@ Tokens = tuple[int, ...]
 
 def prompts() -> list[Tokens]:
     return [tuple(make_tokenizer()(text)["input_ids"]) for text in PROMPTS]
-
-
-def test_answers_and_states_are_those_of_the_audit_of_token_losses_in_its_order() -> None:
-    language = Language(len(PROMPTS), GROUP, LENGTH, VOCABULARY)
-    assert answers() == language.answers
-    assert states() == language.states
 
 
 def test_unordered_outcomes_stand_for_every_ordered_one() -> None:

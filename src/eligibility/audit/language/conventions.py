@@ -10,9 +10,9 @@ import torch
 
 from eligibility.audit.faults import CHOICES
 from eligibility.audit.faults.language import INSTEAD
-from eligibility.audit.language.facts import TOLERANCE, Facts, against
 from eligibility.audit.language.gates import NO_GATE
-from eligibility.audit.language.laws import FACTORS, RATIOS
+from eligibility.audit.language.laws import FACTORS, LEFT_OUT, RATIOS
+from eligibility.audit.language.measured import TOLERANCE, Measured, against
 from eligibility.audit.language.measurement import true_directions
 from eligibility.audit.language.off_policy import on_policy
 from eligibility.audit.language.places import place_of
@@ -21,15 +21,9 @@ from eligibility.audit.language.sample import sample_of
 from eligibility.audit.reporting.report import Convention
 
 _OF_DIVISOR = {
-    "own-length": "mean-over-each-episode",
-    "batch-tokens": "mean-over-time",
-    "group-tokens": "mean-over-time",
-    "own-length without ends": "mean-over-each-episode",
-    "batch-tokens without ends": "mean-over-time",
-    "group-tokens without ends": "mean-over-time",
-    "own-length without firsts": "mean-over-each-episode",
-    "batch-tokens without firsts": "mean-over-time",
-    "group-tokens without firsts": "mean-over-time",
+    **{f"own-length{rest}": "mean-over-each-episode" for rest in ("", *LEFT_OUT)},
+    **{f"batch-tokens{rest}": "mean-over-time" for rest in ("", *LEFT_OUT)},
+    **{f"group-tokens{rest}": "mean-over-time" for rest in ("", *LEFT_OUT)},
     "tokens of the ended": "mean-over-time",
     "tokens of groups that differ": "mean-over-time",
     "slice-tokens": "micro-batch-mean",
@@ -47,19 +41,14 @@ _OF_GATE = {
     "masked": "masked-importance",
     "soft": "soft-clipped",
 }
-_OF_SCALE = {
-    "group": "whitened",
-    "others of the group": "whitened",
-    "largest of the group": "whitened",
-    "mean size of the group": "whitened",
-    "range of the group": "whitened",
-}
+_WHITENED = ("group", "others of the group", "largest of the group", "mean size of the group",
+             "range of the group")  # fmt: skip
 
 
-def conventions_of(facts: Facts) -> tuple[Convention, ...]:
+def conventions_of(measured: Measured) -> tuple[Convention, ...]:
     """Every choice that was recognised."""
-    found = [*_of_reading(facts), *_of_regularisers(facts)]
-    if facts.residual < TOLERANCE and abs(facts.factor - 1.0) > TOLERANCE:
+    found = [*_of_reading(measured), *_of_regularisers(measured)]
+    if measured.residual < TOLERANCE and abs(measured.factor - 1.0) > TOLERANCE:
         found.append(("constant-scale", 0.0))
     return tuple(
         Convention(
@@ -67,15 +56,15 @@ def conventions_of(facts: Facts) -> tuple[Convention, ...]:
             CHOICES[name].means,
             bias,
             0.0,
-            *place_of(name, facts.operations),
+            *place_of(name, measured.operations),
             instead=INSTEAD[name],
         )
         for name, bias in dict(found).items()
     )
 
 
-def _of_reading(facts: Facts) -> Iterator[tuple[str, float | None]]:
-    reading = facts.reading
+def _of_reading(measured: Measured) -> Iterator[tuple[str, float | None]]:
+    reading = measured.reading
     if reading is None:
         return
     plain = replace(reading, divisor="constant", scale="none", gate=NO_GATE)
@@ -84,38 +73,35 @@ def _of_reading(facts: Facts) -> Iterator[tuple[str, float | None]]:
     if reading.factor in FACTORS:
         plain = replace(plain, factor="one")
     if reading.factor in RATIOS:
-        yield _OF_RATIO[reading.factor], _bias(facts, plain)
+        yield _OF_RATIO[reading.factor], _bias(measured, plain)
     if reading.gate.kind != "none":  # on weights that have no bias but for it
         gated = replace(plain, factor="sequence-ratio", gate=reading.gate)
-        yield _OF_GATE[reading.gate.kind], _bias(facts, gated)
+        yield _OF_GATE[reading.gate.kind], _bias(measured, gated)
     # what the draw does to the others has a name of its own
-    facts, plain = _on_policy(facts), replace(plain, factor=_without_ratio(reading.factor))
+    factor = "one" if reading.factor in RATIOS else reading.factor
+    measured, plain = _on_policy(measured), replace(plain, factor=factor)
     parts = [part for part in reading.divisor.split(", ") if part in _OF_DIVISOR]
     for part in parts:
-        yield _OF_DIVISOR[part], _bias(facts, replace(plain, divisor=part_alone(part)))
+        yield _OF_DIVISOR[part], _bias(measured, replace(plain, divisor=part_alone(part)))
     if reading.divisor.startswith("ended"):
-        yield "truncated-masked", _bias(facts, replace(plain, divisor="ended"))
+        yield "truncated-masked", _bias(measured, replace(plain, divisor="ended"))
     if reading.scale != "none":
         scaled = replace(plain, scale=reading.scale, epsilon=reading.epsilon)
         centred = any(v for n, v in reading.coefficients.items() if n != "own")
-        name = _OF_SCALE.get(reading.scale, "batch-scaled") if centred else "scaled"
-        yield name, _bias(facts, scaled)
-    yield from _of_baseline(facts, plain)
+        name = "whitened" if reading.scale in _WHITENED else "batch-scaled"
+        yield name if centred else "scaled", _bias(measured, scaled)
+    yield from _of_baseline(measured, plain)
 
 
-def _without_ratio(factor: str) -> str:
-    return "one" if factor in RATIOS else factor
-
-
-def _on_policy(facts: Facts) -> Facts:
+def _on_policy(measured: Measured) -> Measured:
     """The same outcomes with the probabilities, and the direction, of the policy that is scored."""
-    observed = facts.observed
+    observed = measured.observed
     if observed.outcomes.worlds[0].behaviour.on_policy:
-        return facts
+        return measured
     outcomes = on_policy(observed.outcomes)
     drawn = torch.cat([outcomes.probabilities(world) for world in outcomes.worlds]).numpy()
     return replace(
-        facts,
+        measured,
         observed=replace(observed, outcomes=outcomes, probability=drawn, drawn=observed.log_probs),
         directions=true_directions(outcomes),
     )
@@ -126,25 +112,25 @@ def part_alone(part: str) -> str:
     return "batch-tokens" if part == "tokens of the ended" else part.partition(" without ")[0]
 
 
-def _of_baseline(facts: Facts, plain: Reading) -> Iterator[tuple[str, float | None]]:
+def _of_baseline(measured: Measured, plain: Reading) -> Iterator[tuple[str, float | None]]:
     given = {name: value for name, value in plain.coefficients.items() if value}
     if not given.get("own") or len(given) == 1:
         return
     others = {name for name in given if name != "own"}
-    bias = _bias(facts, plain)
-    alone = _leaves_one_out(facts, plain)
+    bias = _bias(measured, plain)
+    alone = _leaves_one_out(measured, plain)
     yield ("leave-one-out" if alone else "centred"), bias
-    if others & {"batch", "tokens"} and facts.observed.language.prompts > 1:
+    if others & {"batch", "tokens"} and measured.observed.language.prompts > 1:
         yield "groups-mixed", bias
 
 
-def _leaves_one_out(facts: Facts, plain: Reading) -> bool:
+def _leaves_one_out(measured: Measured, plain: Reading) -> bool:
     """Whether the scale is that of leave-one-out; up to a factor, it is the centred advantage."""
-    language = facts.observed.language
+    language = measured.observed.language
     rows = language.prompts * language.group_size
     own = plain.coefficients["own"]
     size = language.group_size if plain.coefficients.get("group") else rows
-    if size < 2 or facts.reading is None or facts.reading.divisor != "constant":
+    if size < 2 or measured.reading is None or measured.reading.divisor != "constant":
         return False
     left_out = size / (size - 1)
     usual = (1.0, 1.0 / rows, 1.0 / language.group_size, 1.0 / rows / language.length)
@@ -152,16 +138,16 @@ def _leaves_one_out(facts: Facts, plain: Reading) -> bool:
     return any(near) and not any(abs(own / unit - 1.0) < 1e-6 for unit in usual)
 
 
-def _of_regularisers(facts: Facts) -> Iterator[tuple[str, float | None]]:
-    if facts.regularisers is None:
+def _of_regularisers(measured: Measured) -> Iterator[tuple[str, float | None]]:
+    if measured.regularisers is None:
         return
-    for term, coefficient in facts.regularisers.coefficients.items():
+    for term, coefficient in measured.regularisers.coefficients.items():
         name = convention_of_term(term, coefficient)
         if name is None:
             continue
-        expected = facts.other_part
-        truth = facts.directions["reward"]
-        factor = facts.components.get("reward", 0.0)
+        expected = measured.other_part
+        truth = measured.directions["reward"]
+        factor = measured.components.get("reward", 0.0)
         typical = float(np.linalg.norm(expected))
         yield name, against(factor * truth + expected, truth, typical)[1]
 
@@ -186,16 +172,18 @@ def convention_of_term(term: str, coefficient: float) -> str | None:
     return None
 
 
-def _bias(facts: Facts, reading: Reading) -> float:
+def _bias(measured: Measured, reading: Reading) -> float:
     """The residual of what a reading expects, against ∇E[R]."""
-    ascent = np.zeros_like(facts.observed.ascent)
-    observed = replace(facts.observed, ascent=ascent)  # a gradient that is no number plays no part
+    ascent = np.zeros_like(measured.observed.ascent)
+    observed = replace(
+        measured.observed, ascent=ascent
+    )  # a gradient that is no number plays no part
     kept = np.flatnonzero((observed.world % 2 == 0) & (observed.probability > 0))
     sample = sample_of(observed, ascent, None)
-    sample = replace(sample, slice_rows=facts.sample.slice_rows)
+    sample = replace(sample, slice_rows=measured.sample.slice_rows)
     ascent[kept] = predicted(sample, reading)
     expected = observed.expected(ascent)[::2]
-    truth = facts.directions["reward"][::2]
+    truth = measured.directions["reward"][::2]
     size = float(np.linalg.norm(ascent))
     bias = against(expected, truth, size / max(len(kept), 1))[1]
     return 0.0 if bias < TOLERANCE else bias

@@ -87,7 +87,6 @@ def _ascents(loss: TokenLoss, world: World, chosen: Tensor) -> Array:
 
 def _change(plain: Array, other: Array) -> float:
     """‖other − c plain‖/‖other‖ with the best c, over the outcomes where both are numbers."""
-    first = plain.reshape(len(plain), -1)
     width = min(plain.shape[2], other.shape[2])
     second = other[:, :, :width].reshape(len(other), -1)
     first = plain[:, :, :width].reshape(len(plain), -1)

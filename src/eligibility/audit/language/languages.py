@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import factorial, prod
 from typing import Any
 
 import torch
@@ -260,6 +262,11 @@ class World:
         """The batch of one outcome, [B] which answer each row is."""
         return self.batches(chosen[None])[1][0]
 
+    def example(self) -> TokenBatch:
+        """A batch with answers of several lengths, the longest first."""
+        rows = self.language.prompts * self.language.group_size
+        return self.batch(torch.arange(rows - 1, -1, -1) % len(self.language.answers))
+
 
 def make_world(language: Language, seed: int, behaviour: Behaviour) -> World:
     """A world of generic numbers."""
@@ -286,9 +293,7 @@ def make_world(language: Language, seed: int, behaviour: Behaviour) -> World:
 
 def example_batch(language: Language, seed: int = 0) -> TokenBatch:
     """A batch with answers of several lengths, for examples and tests."""
-    rows = language.prompts * language.group_size
-    chosen = torch.arange(rows - 1, -1, -1) % len(language.answers)
-    return make_world(language, seed, Behaviour()).batch(chosen)
+    return make_world(language, seed, Behaviour()).example()
 
 
 def groups(language: Language, ordered: bool) -> list[tuple[tuple[int, ...], int]]:
@@ -301,11 +306,7 @@ def groups(language: Language, ordered: bool) -> list[tuple[tuple[int, ...], int
 
 
 def _orders(group: Sequence[int]) -> int:
-    """Different orders of a group."""
-    count = 1
-    for place, answer in enumerate(group, 1):
-        count = count * place // group[:place].count(answer)
-    return count
+    return factorial(len(group)) // prod(factorial(n) for n in Counter(group).values())
 
 
 def _taken(log_probs: Tensor, tokens: Tensor) -> Tensor:

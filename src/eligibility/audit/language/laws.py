@@ -36,10 +36,6 @@ def _batch(values: Array) -> Array:
     return np.broadcast_to(values.mean(1, keepdims=True), values.shape)
 
 
-def _slice_tokens(sample: Sample) -> Array:
-    return _per(sample.by_slice(sample.lengths.astype(float)))
-
-
 def _width(sample: Sample) -> Array:
     return np.broadcast_to(1.0 / sample.width[:, None], sample.lengths.shape)
 
@@ -50,14 +46,21 @@ def _differs(sample: Sample) -> Array:
     return np.asarray(sample.by_group(squares) > 1e-18, dtype=float)
 
 
-def _spoken(sample: Sample) -> Array:
-    """[M, B] tokens of each answer without the end, as a mask that drops it counts them."""
-    return np.asarray(sample.lengths - sample.ended, dtype=float)
+# Tokens of each answer without the end or the first one, as masks and slices that drop it count.
+LEFT_OUT: dict[str, RowLaw] = {
+    " without ends": lambda s: np.asarray(s.lengths - s.ended, dtype=float),
+    " without firsts": lambda s: np.asarray(s.lengths - 1, dtype=float),
+}
 
 
-def _without_first(sample: Sample) -> Array:
-    """[M, B] tokens of each answer without the first, as a slice that drops it counts them."""
-    return np.asarray(sample.lengths - 1, dtype=float)
+def _counted_without(rest: str) -> dict[str, RowLaw]:
+    """The divisors by the numbers of tokens that are left."""
+    count = LEFT_OUT[rest]
+    return {
+        f"own-length{rest}": lambda s: _per(count(s)),
+        f"batch-tokens{rest}": lambda s: _per(_batch(count(s))),
+        f"group-tokens{rest}": lambda s: _per(s.by_group(count(s))),
+    }
 
 
 # What the sum over the tokens of an answer is divided by.
@@ -65,11 +68,10 @@ DIVISORS: dict[str, RowLaw] = {
     "constant": _ones,
     "own-length": lambda s: 1.0 / s.lengths,
     "batch-tokens": lambda s: _per(_batch(s.lengths.astype(float))),
-    "slice-tokens": _slice_tokens,  # before the groups', which micro-batches may be as large as
+    # before the groups', which micro-batches may be as large as
+    "slice-tokens": lambda s: _per(s.by_slice(s.lengths.astype(float))),
     "group-tokens": lambda s: _per(s.by_group(s.lengths.astype(float))),
-    "own-length without ends": lambda s: _per(_spoken(s)),
-    "batch-tokens without ends": lambda s: _per(_batch(_spoken(s))),
-    "group-tokens without ends": lambda s: _per(s.by_group(_spoken(s))),
+    **_counted_without(" without ends"),
     "width": _width,
     "own-length, width": lambda s: _width(s) / s.lengths,
     "tokens of groups that differ": lambda s: _per(_batch(s.lengths * _differs(s))),
@@ -84,9 +86,7 @@ DIVISORS: dict[str, RowLaw] = {
         s, _per(_batch(s.ended.astype(float))) / s.lengths
     ),
     "ended, width": lambda s: _of_ended(s, _width(s)),
-    "own-length without firsts": lambda s: _per(_without_first(s)),
-    "batch-tokens without firsts": lambda s: _per(_batch(_without_first(s))),
-    "group-tokens without firsts": lambda s: _per(s.by_group(_without_first(s))),
+    **_counted_without(" without firsts"),
 }
 
 

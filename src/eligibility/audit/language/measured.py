@@ -41,14 +41,13 @@ TOLERANCE = 1e-6  # shares below it are rounding, also where a loss computes in 
 
 
 @dataclass(frozen=True, eq=False)
-class Facts:
+class Measured:
     """What was measured.
 
     Attributes:
         observed: The gradient of every outcome.
         directions: The named directions.
         expected: [worlds, P, S, V] E[ascent].
-        reward_part: [worlds, P, S, V] of it, what changes its sign with the rewards.
         other_part: [worlds, P, S, V] of it, what does not.
         factor: c in E[ascent] = c ∇E[R] + …
         residual: ‖E[ascent] − c ∇E[R]‖ / ‖E[ascent]‖; 1 if the expectation is 0.
@@ -72,7 +71,6 @@ class Facts:
     observed: Observed
     directions: Mapping[str, Array]
     expected: Array
-    reward_part: Array
     other_part: Array
     factor: float
     residual: float
@@ -98,32 +96,34 @@ class Facts:
         return self.reading is not None and (self.regularisers is not None or not self.regularised)
 
 
-def measure(bound: BoundLoss, outcomes: Outcomes) -> Facts:
+def measure(bound: BoundLoss, outcomes: Outcomes) -> Measured:
     """Everything that the judgement needs, of one loss."""
     drawn = not outcomes.worlds[0].behaviour.on_policy
     plain = observe(bound, on_policy(outcomes)) if drawn else None
     observed = observe(bound, outcomes)
-    facts = facts_of(observed, bound.micro_batch, plain)
-    if facts.reading is None and outcomes.worlds[0].behaviour.temperature != 1.0:
-        scored = facts_of(tempered(observed), bound.micro_batch, plain)
-        facts = facts if scored.reading is None else scored
+    measured = measured_of(observed, bound.micro_batch, plain)
+    if measured.reading is None and outcomes.worlds[0].behaviour.temperature != 1.0:
+        scored = measured_of(tempered(observed), bound.micro_batch, plain)
+        measured = measured if scored.reading is None else scored
     world = outcomes.worlds[0]
     in_value, in_gradient = _reference(bound, world, outcomes.chosen)
     outcome = mixed_outcome(world, outcomes.chosen)
-    unit = _own(facts.reading, facts.factor / outcome.numel())
+    unit = _own(measured.reading, measured.factor / outcome.numel())
     return replace(
-        facts,
+        measured,
         prompts=prompt_share(bound, world, outcome),
         reference_in_value=in_value,
         reference_in_gradient=in_gradient,
         credit_in_answer=_credit_in_answer(bound, world),
         credit=credit_of(bound, world, outcome, unit),
         invariances=invariances(bound, world, outcomes.chosen),
-        operations=tuple(operations(bound, _traced(facts.observed, outcome))),
+        operations=tuple(operations(bound, _traced(measured.observed, outcome))),
     )
 
 
-def facts_of(observed: Observed, micro_batch: int | None, plain: Observed | None = None) -> Facts:
+def measured_of(
+    observed: Observed, micro_batch: int | None, plain: Observed | None = None
+) -> Measured:
     """What the gradients of every outcome tell, without another call of the loss.
 
     Args:
@@ -136,17 +136,15 @@ def facts_of(observed: Observed, micro_batch: int | None, plain: Observed | None
     found = read or _read(observed, micro_batch)
     other_part = observed.expected(np.nan_to_num(found.other))
     expected = observed.expected(np.nan_to_num(observed.ascent))
-    reward_part = expected - other_part
     typical = _typical(observed)
     factor, residual, cosine = against(expected, named["reward"], typical)
     components, unexplained = _components(
-        reward_part, other_part, named, typical, found.regularisers
+        expected - other_part, other_part, named, typical, found.regularisers
     )
-    return Facts(
+    return Measured(
         observed=observed,
         directions=named,
         expected=expected,
-        reward_part=reward_part,
         other_part=other_part,
         factor=factor,
         residual=residual,

@@ -125,7 +125,7 @@ class Observed:
     @cached_property
     def probs(self) -> Array:
         """[N, B, W, V] of the policy."""
-        return _softmax(self.logits)
+        return np.asarray(np.exp(_log_softmax(self.logits)))
 
     @cached_property
     def scores(self) -> Array:
@@ -257,7 +257,3 @@ def _of_tokens(log_probs: Array, tokens: Integers) -> Array:
 def _log_softmax(logits: Array) -> Array:
     shifted = logits - logits.max(-1, keepdims=True)
     return np.asarray(shifted - np.log(np.exp(shifted).sum(-1, keepdims=True)))
-
-
-def _softmax(logits: Array) -> Array:
-    return np.asarray(np.exp(_log_softmax(logits)))

@@ -16,10 +16,10 @@ from torch import nn
 
 from eligibility.audit.language.arguments import bind
 from eligibility.audit.language.behaviour import behaviour_named
-from eligibility.audit.language.facts import measure
 from eligibility.audit.language.invariances import order_matters
 from eligibility.audit.language.judgement import judge
 from eligibility.audit.language.languages import Language, World, make_world
+from eligibility.audit.language.measured import measure
 from eligibility.audit.language.outcomes import plan
 from eligibility.audit.reporting.report import AuditReport
 from eligibility.scalars import check_callable
@@ -91,7 +91,7 @@ def audit_token_loss(
     drawn = behaviour_named(behaviour, temperature, vocabulary)
     with _one_thread():
         world = make_world(language, 0, drawn)
-        bound = bind(loss, advantage, micro_batch, world.batch(_example(language)))
+        bound = bind(loss, advantage, micro_batch, world.example())
 
         def symmetric(of: World) -> bool:
             every = torch.randint(
@@ -102,14 +102,12 @@ def audit_token_loss(
             return not order_matters(bound, of, every)
 
         outcomes = plan(language, drawn, max_paths, symmetric)
-        report = judge(measure(bound, outcomes), _name(loss), _place(loss))
+        report = judge(
+            measure(bound, outcomes),
+            getattr(loss, "__qualname__", type(loss).__qualname__),
+            _place(loss),
+        )
     return replace(report, seconds=time.perf_counter() - started)
-
-
-def _example(language: Language) -> torch.Tensor:
-    """[B] answers of different lengths, the longest first."""
-    rows = language.prompts * language.group_size
-    return torch.arange(rows - 1, -1, -1) % len(language.answers)
 
 
 @contextmanager
@@ -121,10 +119,6 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
-
-
-def _name(loss: Callable[..., Any]) -> str:
-    return getattr(loss, "__qualname__", type(loss).__qualname__)
 
 
 def _place(loss: Callable[..., Any]) -> tuple[str, int]:

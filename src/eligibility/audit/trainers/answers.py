@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Sequence
 from functools import cache
-from math import factorial, prod
+from math import prod
 
+from eligibility.audit.language.languages import Language, groups
 from eligibility.audit.trainers.tiny import (
     END,
     GROUP,
@@ -22,39 +22,29 @@ Tokens = tuple[int, ...]
 
 
 @cache
+def _language(length: int, prompts: int = 1, group: int = 1) -> Language:
+    return Language(prompts, group, length, VOCABULARY)
+
+
 def states(length: int = LENGTH) -> tuple[Tokens, ...]:
-    """What can have been said when the next token is drawn, the shortest first."""
-    words = [token for token in range(VOCABULARY) if token != END]
-    return tuple(s for size in range(length) for s in itertools.product(words, repeat=size))
+    """What can have been said when the next token is drawn."""
+    return _language(length).states
 
 
-@cache
 def answers(length: int = LENGTH) -> tuple[Tokens, ...]:
     """Every answer: those that end, and those that are cut at the length; the shortest first."""
-    grown = [(*state, token) for state in states(length) for token in range(VOCABULARY)]
-    complete = (a for a in grown if a[-1] == END or len(a) == length)
-    return tuple(sorted(complete, key=lambda answer: (len(answer), answer)))
+    return _language(length).answers
 
 
 def outcomes(
     ordered: bool, prompts: int = len(PROMPTS), group: int = GROUP, length: int = LENGTH
 ) -> list[tuple[Tokens, int]]:
     """Every choice of answers for all rows, and how many orders within groups it stands for."""
-    indices = range(len(answers(length)))
-    if ordered:
-        groups = [(chosen, 1) for chosen in itertools.product(indices, repeat=group)]
-    else:
-        unordered = itertools.combinations_with_replacement(indices, group)
-        groups = [(chosen, _orders(chosen)) for chosen in unordered]
-    joint = itertools.product(groups, repeat=prompts)
+    listed = groups(_language(length, prompts, group), ordered)
     return [
         (tuple(a for chosen, _ in choice for a in chosen), prod(n for _, n in choice))
-        for choice in joint
+        for choice in itertools.product(listed, repeat=prompts)
     ]
-
-
-def _orders(group: Tokens) -> int:
-    return factorial(len(group)) // prod(factorial(n) for n in Counter(group).values())
 
 
 def parsed(row: Sequence[int], length: int = LENGTH) -> tuple[Tokens, Tokens, int]:

@@ -23,7 +23,6 @@ from eligibility.audit.trainers.branch import Branch, branch_off
 from eligibility.audit.trainers.doubles import settle
 from eligibility.audit.trainers.hub import Hub
 from eligibility.audit.trainers.loop import Loop
-from eligibility.audit.trainers.raised import place_of
 from eligibility.audit.trainers.record import Record, record_from
 from eligibility.audit.trainers.refused import Finished, Refused
 from eligibility.audit.trainers.rewriting import Constant, Rewriting
@@ -31,6 +30,7 @@ from eligibility.audit.trainers.rows import collate_rows
 from eligibility.audit.trainers.sizes import constants_by_promise
 from eligibility.audit.trainers.spelling import has_padding, spelling_tokenizer
 from eligibility.audit.trainers.tiny import PAD
+from eligibility.audit.user_code import raised_at
 from eligibility.sandbox import Workspace, limit
 
 _TRIALS, _PAIRS = 24, 2  # the second: others that a number may have to go with
@@ -110,7 +110,7 @@ def _run(
         record.outcome, record.detail = "refused", str(refusal)
     except BaseException as error:  # whatever the program ends by
         record.outcome, record.detail = "error", f"{type(error).__name__}: {error}"[:2000]
-        record.file, record.line = place_of(error)
+        record.file, record.line = raised_at(error)
     if loop.branch is not None:
         if record.outcome == "refused":
             loop.branch.send(refused=record.detail)

@@ -12,8 +12,8 @@ import torch
 
 from eligibility.audit.faults import FAULTS
 from eligibility.audit.language.behaviour import Behaviour
-from eligibility.audit.language.facts import Facts, facts_of
 from eligibility.audit.language.judgement import judge
+from eligibility.audit.language.measured import Measured, measured_of
 from eligibility.audit.language.measurement import Observed
 from eligibility.audit.language.places import Operation, Place, place_of
 from eligibility.audit.reporting.report import AuditReport, Finding
@@ -32,16 +32,16 @@ def report_of(record: Record, program: str) -> AuditReport:
     """What is said of a program that was run."""
     if record.outcome != "measured":
         return _refusal(record, program)
-    facts, temperature = _facts(record)
+    measured, temperature = _measured(record)
     place = (record.file or program, record.line)
-    report = judge(facts, program, place)
+    report = judge(measured, program, place)
     if record.drift and len(record.gradients_again) == len(record.gradients):
         again = judge(_facts_again(record, temperature), program, place)
         report = _with_second(report, again, _distance(record))
     notes = (*_described(record), *report.notes, *record.notes)
     findings = report.findings
     if record.prompt_share > _SINGLE:
-        findings = (*findings, _prompt_scored(record, facts.operations, place))
+        findings = (*findings, _prompt_scored(record, measured.operations, place))
     return replace(
         report,
         findings=findings,
@@ -94,18 +94,20 @@ def _distance(record: Record) -> float:
     return max(float(pair.log_softmax(-1).diff(dim=0).abs().max()) for pair in pairs)
 
 
-def _facts(record: Record) -> tuple[Facts, float]:
-    """The facts of the policy at the configured temperature; or at 1, if only that is scored."""
-    facts, temperature = _facts_at(record, record.temperature), record.temperature
-    if facts.reading is None and temperature != 1.0:
-        plain = _facts_at(record, 1.0)
-        facts, temperature = (plain, 1.0) if plain.reading is not None else (facts, temperature)
-    if facts.reading is None and record.ordered:
+def _measured(record: Record) -> tuple[Measured, float]:
+    """The measured of the policy at the configured temperature; or at 1, if only that is scored."""
+    measured, temperature = _measured_at(record, record.temperature), record.temperature
+    if measured.reading is None and temperature != 1.0:
+        plain = _measured_at(record, 1.0)
+        measured, temperature = (
+            (plain, 1.0) if plain.reading is not None else (measured, temperature)
+        )
+    if measured.reading is None and record.ordered:
         sizes = [parts for parts in range(2, record.group) if record.group % parts == 0]
         for parts, same in itertools.product(sizes, (record, _with_twins_turned(record))):
-            split = _facts_at(_split(same, parts), temperature)
-            facts = facts if split.reading is None else split
-    return facts, temperature
+            split = _measured_at(_split(same, parts), temperature)
+            measured = measured if split.reading is None else split
+    return measured, temperature
 
 
 def _with_twins_turned(record: Record) -> Record:
@@ -123,16 +125,16 @@ def _with_twins_turned(record: Record) -> Record:
     return replace(record, gradients=turned)
 
 
-def _facts_again(record: Record, temperature: float) -> Facts:
-    """The facts of the second update; ratios may be to the old policy as it is scored.
+def _facts_again(record: Record, temperature: float) -> Measured:
+    """The measured of the second update; ratios may be to the old policy as it is scored.
 
     That tokens were drawn from another one is the first update's fault.
     """
-    facts = _facts_at(record, temperature, again=True)
-    if facts.reading is None:
-        scored = _facts_at(_drawn_as_scored(record, temperature), temperature, again=True)
-        facts = facts if scored.reading is None else scored
-    return facts
+    measured = _measured_at(record, temperature, again=True)
+    if measured.reading is None:
+        scored = _measured_at(_drawn_as_scored(record, temperature), temperature, again=True)
+        measured = measured if scored.reading is None else scored
+    return measured
 
 
 def _drawn_as_scored(record: Record, temperature: float) -> Record:
@@ -172,25 +174,25 @@ def _each(rows: list[_Row], times: int) -> list[_Row]:
     return [row for row in rows for _ in range(times)]
 
 
-def _facts_at(record: Record, temperature: float, again: bool = False) -> Facts:
+def _measured_at(record: Record, temperature: float, again: bool = False) -> Measured:
     observed = _observed(record, temperature, again)
     before = _observed(record, temperature) if again else None  # the same answers, at ratios of 1
     rows = record.group * record.prompts
     slices = rows // record.micro_batches if record.micro_batches > 1 else None
-    facts = facts_of(observed, slices, before)
+    measured = measured_of(observed, slices, before)
     return replace(
-        facts,
+        measured,
         reference_in_value=bool(record.kl_coefficient and record.policies[0].reference),
-        reference_in_gradient=_has_the_reference(facts),
+        reference_in_gradient=_has_the_reference(measured),
         operations=operations_of(*record.operations) if record.operations else (),
     )
 
 
-def _has_the_reference(facts: Facts) -> bool:
+def _has_the_reference(measured: Measured) -> bool:
     """Whether what no reward has a part in depends on the reference: log π − log ref does not."""
-    if facts.regularisers is None:
-        return facts.regularised
-    return bool(set(facts.regularisers.coefficients) - {"k1"})
+    if measured.regularisers is None:
+        return measured.regularised
+    return bool(set(measured.regularisers.coefficients) - {"k1"})
 
 
 def _observed(record: Record, temperature: float, again: bool = False) -> Observed:

@@ -19,11 +19,11 @@ import torch
 from eligibility.audit.job import Program
 from eligibility.audit.running.place import settle_in, workspace_of
 from eligibility.audit.trainers.own import run_own, trains_with_trl
-from eligibility.audit.trainers.raised import place_of
 from eligibility.audit.trainers.record import Record
 from eligibility.audit.trainers.refused import Finished, Refused
 from eligibility.audit.trainers.sampling import PAIRS, Sampler, generated
 from eligibility.audit.trainers.unsupported import reason_of
+from eligibility.audit.user_code import raised_at
 from eligibility.sandbox import limit
 
 
@@ -97,7 +97,7 @@ def _run_trainer(
         record.outcome, record.detail = "refused", str(refusal)
     except BaseException as error:  # whatever the program ends by
         record.outcome, record.detail = "error", f"{type(error).__name__}: {error}"[:2000]
-        record.file, record.line = place_of(error)
+        record.file, record.line = raised_at(error)
     record.seconds = time.process_time() - started
     sampler.close()
     return record
