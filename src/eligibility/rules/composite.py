@@ -35,10 +35,7 @@ def transformed_rule(
 ) -> Rule:
     """The rule of the base at the inverse image: the Jacobian does not hold its parameters."""
     rule = _inside(find_rule(dist.base_dist, parameter, coordinates), dist, inverse_image)
-    return replace(
-        rule,
-        equation=f"{rule.equation}, at T⁻¹(value)",
-    )
+    return replace(rule, equation=f"{rule.equation}, at T⁻¹(value)")
 
 
 def _inside(base: Rule, dist: Distribution, value_of: Callable[[Any, Tensor], Tensor]) -> Rule:

@@ -10,12 +10,7 @@ from functools import partial
 
 import torch
 from torch import Tensor
-from torch.distributions import (
-    LKJCholesky,
-    LowRankMultivariateNormal,
-    MultivariateNormal,
-    Wishart,
-)
+from torch.distributions import LKJCholesky, LowRankMultivariateNormal, MultivariateNormal, Wishart
 
 from eligibility.rules.cholesky import inverse_of_factor, scale_tril_of, transpose
 from eligibility.rules.registry import register_eligibility
@@ -26,11 +21,7 @@ _GAUSSIAN = "Gaussian, vector form of Williams 1992, eq. (12)"
 _WISHART = "derived from |X|^((ν−p−1)/2) e^(−tr(V⁻¹X)/2)/(2^(νp/2) |V|^(ν/2) Γ_p(ν/2))"
 _LOW_RANK = {"x": "value", "μ": "loc", "F": "cov_factor", "D": "cov_diag"}
 # A covariance and what it is called in the equations of a Gaussian and of a Wishart.
-_GIVEN = {
-    "covariance_matrix": ("Σ", "V"),
-    "precision_matrix": ("P", "P"),
-    "scale_tril": ("L", "L"),
-}
+_GIVEN = {"covariance_matrix": ("Σ", "V"), "precision_matrix": ("P", "P"), "scale_tril": ("L", "L")}
 _low_rank_multivariate_normal = partial(
     register_eligibility, LowRankMultivariateNormal, reference=_GAUSSIAN, symbols=_LOW_RANK
 )
@@ -65,11 +56,7 @@ def _register_multivariate_normal(given: str) -> None:
         reads=("loc", given),
     )
 
-    @register(
-        "loc",
-        name="multivariate normal, mean",
-        equation="v = Σ⁻¹(x − μ)",
-    )
+    @register("loc", name="multivariate normal, mean", equation="v = Σ⁻¹(x − μ)")
     def _(value: Tensor, loc: Tensor, matrix: Tensor) -> Tensor:
         return _whiten(given, matrix, value - loc)[2]
 
@@ -124,22 +111,14 @@ def _register_wishart(given: str) -> None:
     def _(value: Tensor, df: Tensor, matrix: Tensor) -> Tensor:
         return _wishart_df(value, df, scale_tril_of(given, matrix))
 
-    @register(
-        "covariance_matrix",
-        name="Wishart, scale matrix",
-        equation="½(V⁻¹XV⁻¹ − νV⁻¹)",
-    )
+    @register("covariance_matrix", name="Wishart, scale matrix", equation="½(V⁻¹XV⁻¹ − νV⁻¹)")
     def _(value: Tensor, df: Tensor, matrix: Tensor) -> Tensor:
         inverse = inverse_of_factor(scale_tril_of(given, matrix))
         precision = matrix if given == "precision_matrix" else transpose(inverse) @ inverse
         whitened = inverse @ value @ transpose(inverse)
         return (transpose(inverse) @ whitened @ inverse - df[..., None, None] * precision) / 2
 
-    @register(
-        "precision_matrix",
-        name="Wishart, inverse scale matrix",
-        equation="½(νP⁻¹ − X)",
-    )
+    @register("precision_matrix", name="Wishart, inverse scale matrix", equation="½(νP⁻¹ − X)")
     def _(value: Tensor, df: Tensor, matrix: Tensor) -> Tensor:
         factor = scale_tril_of(given, matrix)
         covariance = matrix if given == "covariance_matrix" else factor @ transpose(factor)

@@ -27,11 +27,7 @@ from typing import Any
 import torch
 from jaxtyping import Float, Num
 from torch import Tensor
-from torch.distributions import (
-    Multinomial,
-    OneHotCategorical,
-    OneHotCategoricalStraightThrough,
-)
+from torch.distributions import Multinomial, OneHotCategorical, OneHotCategoricalStraightThrough
 
 from eligibility.rules.outcomes import check_value
 from eligibility.rules.registry import register_eligibility, rules_of

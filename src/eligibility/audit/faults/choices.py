@@ -19,44 +19,20 @@ CHOICES = (
         "the sum over steps is divided by their number, so long batches count less",
     ),
     Choice(
-        "mean-over-each-episode",
-        "each episode is divided by its own length: short ones count more",
+        "mean-over-each-episode", "each episode is divided by its own length: short ones count more"
     ),
+    Choice("mean-over-episodes", "the sum is divided by the number of episodes"),
     Choice(
-        "mean-over-episodes",
-        "the sum is divided by the number of episodes",
+        "centred", "the mean of the batch, which includes the action's own return, is subtracted"
     ),
+    Choice("whitened", "the returns are divided by their own standard deviation after centring"),
+    Choice("scaled", "the returns are divided by their own standard deviation"),
+    Choice("leave-one-out", "the mean of the other returns is subtracted"),
+    Choice("entropy-bonus", "the gradient of the entropy is added"),
+    Choice("constant-scale", "the gradient is multiplied by a constant"),
+    Choice("baseline", "a function of the state is subtracted: no bias"),
     Choice(
-        "centred",
-        "the mean of the batch, which includes the action's own return, is subtracted",
-    ),
-    Choice(
-        "whitened",
-        "the returns are divided by their own standard deviation after centring",
-    ),
-    Choice(
-        "scaled",
-        "the returns are divided by their own standard deviation",
-    ),
-    Choice(
-        "leave-one-out",
-        "the mean of the other returns is subtracted",
-    ),
-    Choice(
-        "entropy-bonus",
-        "the gradient of the entropy is added",
-    ),
-    Choice(
-        "constant-scale",
-        "the gradient is multiplied by a constant",
-    ),
-    Choice(
-        "baseline",
-        "a function of the state is subtracted: no bias",
-    ),
-    Choice(
-        "gradient-clipping",
-        "the gradient's norm is limited; the audit looks at it before that",
+        "gradient-clipping", "the gradient's norm is limited; the audit looks at it before that"
     ),
     Choice(
         "rollout-cut",
@@ -75,8 +51,7 @@ CHOICES = (
         "λ, and the critic's estimates make up for the rest",
     ),
     Choice(
-        "bootstrapped",
-        "later rewards are replaced by the critic's estimate: biased by its error",
+        "bootstrapped", "later rewards are replaced by the critic's estimate: biased by its error"
     ),
     Choice(
         "limit-told-by-count",
@@ -108,10 +83,7 @@ CHOICES = (
         "the advantages are divided by the standard deviation of the whole batch, all prompts "
         "together",
     ),
-    Choice(
-        "truncated-masked",
-        "answers that were cut at the longest length do not count",
-    ),
+    Choice("truncated-masked", "answers that were cut at the longest length do not count"),
     Choice(
         "kl-in-reward",
         "a divergence from the reference is subtracted from the reward: with log π − log ref, this is "
@@ -143,8 +115,7 @@ CHOICES = (
         "ignored",
     ),
     Choice(
-        "sequence-ratio",
-        "each token has the ratio of its whole answer: no bias, more variance",
+        "sequence-ratio", "each token has the ratio of its whole answer: no bias, more variance"
     ),
     Choice(
         "geometric-mean-ratio",
@@ -156,25 +127,18 @@ CHOICES = (
         "further, is 0",
     ),
     Choice(
-        "truncated-importance",
-        "ratios beyond a bound are replaced by it: less variance, some bias",
+        "truncated-importance", "ratios beyond a bound are replaced by it: less variance, some bias"
     ),
     Choice(
         "masked-importance",
         "tokens whose ratio is beyond a bound do not count: less variance, some bias",
     ),
-    Choice(
-        "soft-clipped",
-        "the further a token's ratio is from 1, the less it counts, as in SAPO",
-    ),
+    Choice("soft-clipped", "the further a token's ratio is from 1, the less it counts, as in SAPO"),
     Choice(
         "micro-batch-mean",
         "the normaliser is the micro-batch's: answers in one with fewer tokens count more",
     ),
-    Choice(
-        "groups-mixed",
-        "an answer's advantage depends on the rewards of other prompts",
-    ),
+    Choice("groups-mixed", "an answer's advantage depends on the rewards of other prompts"),
     Choice(
         "discounted-by-token",
         "the reward at the end is discounted: early tokens of long answers count less",
