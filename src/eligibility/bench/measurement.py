@@ -164,10 +164,10 @@ def _allocated_growth(step: Step) -> int:
         recording.export_chrome_trace(str(path))
         events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
     changes = [event for event in events if event.get("name") == "[memory]"]
-    held = peak = 0
+    allocated = peak = 0
     for event in sorted(changes, key=lambda event: event["ts"]):
-        held += event["args"]["Bytes"]
-        peak = max(peak, held)
+        allocated += event["args"]["Bytes"]
+        peak = max(peak, allocated)
     return peak
 
 

@@ -131,7 +131,7 @@ def _subject(
         return Subject("graph", of, names)
     problem = parts[0].problem
     asked = next((m.call for m in matches if m.call is not None and m.kind == "log_prob"), None)
-    held = asked.dist if asked is not None else problem.distribution()
+    dist = asked.dist if asked is not None else problem.distribution()
     alone = (
         asked is not None
         and asked.value is not None
@@ -142,7 +142,7 @@ def _subject(
         "graph",
         of,
         names,
-        family=type(held).__name__,
+        family=type(dist).__name__,
         parameters=tuple((part.called, numbers_of(part.parameter)) for part in parts),
         outcome=numbers_of(problem.value if outcome is None else outcome),
     )

@@ -81,14 +81,14 @@ class Calls:
         @functools.wraps(construct)
         def constructed(dist: Any, *args: Any, **options: Any) -> None:
             construct(dist, *args, **options)
-            held: dict[str, Tensor] = {}
+            tensors: dict[str, Tensor] = {}
             for name, argument in signature.bind(dist, *args, **options).arguments.items():
                 if isinstance(argument, Tensor):
-                    held[name] = argument
+                    tensors[name] = argument
                 elif name in _INNER and isinstance(argument, Distribution):
                     inner = self._given.get(argument, {})
-                    held |= {_INNER[name] + key: tensor for key, tensor in inner.items()}
-            self._given[dist] = {**self._given.get(dist, {}), **held}
+                    tensors |= {_INNER[name] + key: tensor for key, tensor in inner.items()}
+            self._given[dist] = {**self._given.get(dist, {}), **tensors}
 
         return constructed
 
@@ -118,9 +118,9 @@ class Calls:
 @contextmanager
 def _replaced(owner: Any, name: str, wrap: Callable[[Any], Any]) -> Iterator[None]:
     """``owner.name`` as ``wrap`` makes it, until the end of the block."""
-    held = vars(owner)[name]
-    setattr(owner, name, wrap(held))
+    original = vars(owner)[name]
+    setattr(owner, name, wrap(original))
     try:
         yield
     finally:
-        setattr(owner, name, held)
+        setattr(owner, name, original)

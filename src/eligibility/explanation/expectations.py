@@ -31,19 +31,19 @@ def expected(part: Part) -> tuple[Expectation, ...]:
 def of_non_leaves(names: Names, graph: Graph) -> tuple[Expectation, ...]:
     """That the user's intermediate results have a ``.grad`` after the backward pass."""
     inside = set(graph.nodes[:-1])
-    held = [
+    named = [
         name
         for (node, _), (name, tensor) in names.places.items()
         if node in inside and not tensor.retains_grad
     ]
-    if not held:
+    if not named:
         return ()
-    listed = ", ".join(f"{name}.grad" for name in held[:_MOST_NAMES])
+    listed = ", ".join(f"{name}.grad" for name in named[:_MOST_NAMES])
     return (
         Expectation(
             f"a gradient in {listed}.",
             "It stays None: only leaves keep their gradient, what was computed from them does not. "
-            f"Call {held[0]}.retain_grad() before backward() to keep it; STEPS shows it anyway.",
+            f"Call {named[0]}.retain_grad() before backward() to keep it; STEPS shows it anyway.",
             evidence="intermediate",
         ),
     )

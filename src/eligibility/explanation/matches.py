@@ -73,7 +73,7 @@ def matches_of_calls(
             ):
                 inside.add(node)
         name = type(call.dist).__name__
-        given = ", ".join(f"{key}=" for key, held in call.given.items() if held.requires_grad)
+        given = ", ".join(f"{key}=" for key, tensor in call.given.items() if tensor.requires_grad)
         title = f"{name}({given}).{call.kind}" if call.kind != "divergence" else f"KL of {name}"
         nodes = tuple(sorted(inside, key=order.__getitem__))
         asked = given if call.kind == "log_prob" else call.kind

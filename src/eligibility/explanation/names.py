@@ -68,11 +68,11 @@ def _named(variables: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:
 
 def _attributes(value: Any) -> Iterator[tuple[str, Tensor]]:
     """The tensors and the modules' parameters that an object holds."""
-    for name, held in getattr(value, "__dict__", {}).items():
-        if isinstance(held, Tensor):
-            yield f"self.{name}", held
-        elif isinstance(held, torch.nn.Module):
-            yield from _parameters(f"self.{name}", held)
+    for name, attribute in getattr(value, "__dict__", {}).items():
+        if isinstance(attribute, Tensor):
+            yield f"self.{name}", attribute
+        elif isinstance(attribute, torch.nn.Module):
+            yield from _parameters(f"self.{name}", attribute)
 
 
 def _parameters(name: str, module: torch.nn.Module) -> Iterator[tuple[str, Tensor]]:

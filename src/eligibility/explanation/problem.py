@@ -126,11 +126,11 @@ def problem_of(
     dist: Distribution,
     value: Tensor,
     wrt: tuple[str, ...] | None = None,
-    held: Mapping[str, Tensor] | None = None,
+    tensors: Mapping[str, Tensor] | None = None,
 ) -> Problem:
     """The problem that a distribution object and an outcome pose, as a function of ``wrt``.
 
-    ``held`` are the tensors that it was constructed with, where they are still known.
+    ``tensors`` are those that it was constructed with, where they are still known.
 
     Raises:
         UnsupportedDistributionError: There is no rule for the distribution, or its constructor
@@ -156,7 +156,7 @@ def problem_of(
         )
     constants = {name: getattr(dist, name) for name in needed}
     parameters = {name: read_parameter(dist, name) for name in given} | {
-        name: tensor for name, tensor in (held or {}).items() if name in given
+        name: tensor for name, tensor in (tensors or {}).items() if name in given
     }
     return make_problem(family, parameters, constants, value)
 
@@ -247,8 +247,8 @@ def log_prob_in(problem: Problem, name: str, coordinates: str | None, leaf: Tens
         implied = total - leaf.sum(-1, keepdim=True)
         return _log_of_drawn(problem, torch.cat([leaf, implied], -1))
     if coordinates == "tangent":
-        held = problem.parameters[name].mean(-1, keepdim=True)
-        return _log_of_drawn(problem, leaf - leaf.mean(-1, keepdim=True) + held)
+        mean = problem.parameters[name].mean(-1, keepdim=True)
+        return _log_of_drawn(problem, leaf - leaf.mean(-1, keepdim=True) + mean)
     return problem.log_prob(**{name: leaf})
 
 

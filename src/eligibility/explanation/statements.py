@@ -15,7 +15,7 @@ def statement_of(part: Part) -> RuleStatement:
     """The rule of one parameter, with the factor that multiplies it."""
     rule = part.rule
     symbol = next(
-        (s for s, held in rule.symbols.items() if held in (part.name, f"base_dist.{part.name}")),
+        (s for s, read in rule.symbols.items() if read in (part.name, f"base_dist.{part.name}")),
         None,
     )
     if symbol is not None and f"{symbol}_k" in rule.equation:
@@ -43,12 +43,12 @@ def _terms(part: Part, factor: str) -> tuple[Term, ...]:
     """The symbols of the rule, its summands, and the factor before it."""
     problem, dist = part.problem, part.problem.distribution()
     terms = []
-    for symbol, held in part.rule.symbols.items():
-        if held in (part.name, f"base_dist.{part.name}"):
+    for symbol, read in part.rule.symbols.items():
+        if read in (part.name, f"base_dist.{part.name}"):
             terms.append(Term(symbol, "symbol", part.called, numbers_of(part.parameter)))
             continue
-        tensor = problem.value if held == "value" else torch.as_tensor(attrgetter(held)(dist))
-        terms.append(Term(symbol, "symbol", held, numbers_of(tensor)))
+        tensor = problem.value if read == "value" else torch.as_tensor(attrgetter(read)(dist))
+        terms.append(Term(symbol, "symbol", read, numbers_of(tensor)))
     if factor:
         meaning = "probability" if part.asked == "prob" else f"∂ {part.of}/∂ log p"
         terms.append(Term(factor, "factor", meaning, numbers_of(part.factor)))

@@ -125,7 +125,7 @@ class Writer:
         flow = self._graph.flows[node]
         description = describe(node.name())
         output = next((i for i, g in enumerate(flow.arrived) if g is not None), 0)
-        name, held = self._variables.get((node, output), ("", None))
+        name, tensor = self._variables.get((node, output), ("", None))
         ran = self._recording.find(node) if self._recording is not None else None
         arrived = flow.arrived[output] if flow.arrived else None
         value = ran.values[output] if ran is not None and output < len(ran.values) else None
@@ -136,7 +136,7 @@ class Writer:
             formula=description.formula if description else "",
             variable=name,
             value=value
-            or (numbers_of(held) if held is not None else self._saved.get((node, output))),
+            or (numbers_of(tensor) if tensor is not None else self._saved.get((node, output))),
             gradient=None if arrived is None else numbers_of(arrived),
             edges=self._edges(node, flow, description),
             sources=ran.sources if ran is not None else (),

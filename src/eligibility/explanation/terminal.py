@@ -266,11 +266,11 @@ def _rule(rule: RuleStatement, is_short: bool) -> list[RenderableType]:
 
 def _checks(checks: Sequence[Check], is_short: bool) -> list[RenderableType]:
     """Each check; in the short form those that hold in one line."""
-    held = [check.statement for check in checks if check.passed]
-    if not is_short or len(held) < 2:
+    passed = [check.statement for check in checks if check.passed]
+    if not is_short or len(passed) < 2:
         return [_check(check) for check in checks]
     failed: list[RenderableType] = [_check(check) for check in checks if not check.passed]
-    return [*failed, Text("✓ ", style="green").append("; ".join(held), style="not bold")]
+    return [*failed, Text("✓ ", style="green").append("; ".join(passed), style="not bold")]
 
 
 def _check(check: Check) -> Text:

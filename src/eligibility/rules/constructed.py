@@ -65,13 +65,13 @@ def _given(dist: Distribution, names: list[str]) -> list[str]:
     known = getattr(dist, "given_parameter", None)
     if known in names:
         return [known]
-    held = list(vars(dist))
-    own = [name for name in names if name in held]
+    attributes = list(vars(dist))
+    own = [name for name in names if name in attributes]
     if len(own) == 1:
         return own
     # A constructor stores what it is given before it calls its base, which stores the batch
     # shape; what is computed on first use comes later.
-    early = [name for name in own if held.index(name) < held.index("_batch_shape")]
+    early = [name for name in own if attributes.index(name) < attributes.index("_batch_shape")]
     if len(early) == 1:
         return early
     # Copied by `expand`. What was computed can be computed again, to the last bit; what was given

@@ -170,21 +170,21 @@ def in_double(dist: Distribution) -> Distribution:
     if isinstance(dist, GeneralizedPareto):
         return dist
     twin = copy.copy(dist)
-    for name, held in vars(dist).items():
-        if isinstance(held, Tensor) and held.is_floating_point():
-            vars(twin)[name] = held.to(double_precision(held.device))
-        elif isinstance(held, Distribution):
-            vars(twin)[name] = in_double(held)
+    for name, value in vars(dist).items():
+        if isinstance(value, Tensor) and value.is_floating_point():
+            vars(twin)[name] = value.to(double_precision(value.device))
+        elif isinstance(value, Distribution):
+            vars(twin)[name] = in_double(value)
     return twin
 
 
 def _dtype(dist: Distribution) -> torch.dtype:
     """The dtype that the parameters of ``dist`` have."""
-    for held in vars(dist).values():
-        if isinstance(held, Tensor) and held.is_floating_point():
-            return held.dtype
-        if isinstance(held, Distribution):
-            return _dtype(held)
+    for value in vars(dist).values():
+        if isinstance(value, Tensor) and value.is_floating_point():
+            return value.dtype
+        if isinstance(value, Distribution):
+            return _dtype(value)
     return torch.get_default_dtype()
 
 

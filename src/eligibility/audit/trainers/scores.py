@@ -107,16 +107,16 @@ class Scores:
         known = self.chosen.get(place)
         if known is not None or place in self.silent:
             known = known or self.found[place]
-            held = _argument(known.argument, args, options)
-            answers = [self._answer(n) for n in _words(held) or ()]
+            value = _argument(known.argument, args, options)
+            answers = [self._answer(n) for n in _words(value) or ()]
             values = _as_numbers(result)
             if values is None or len(values[0]) != len(answers):
                 return result
             return values[1]([self._said(place, answer) for answer in answers])
         if place not in self.found:
             values = _as_numbers(result)
-            for argument, held in (*enumerate(args), *options.items()):
-                counts = _words(held)
+            for argument, value in (*enumerate(args), *options.items()):
+                counts = _words(value)
                 if values and counts and any(counts) and len(counts) == len(values[0]):
                     self.found[place] = Source(FUNCTION, name, place[1], place[2], argument)
                     self.order[place] = begun

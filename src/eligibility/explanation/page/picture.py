@@ -137,7 +137,7 @@ def _box(box: Step | Leaf, left: int, top: int) -> list[Markup]:
         ]
     room = width - 60 - _LETTER * (len(box.name) + len(box.id))
     formula = _fitting(box.formula, room) if box.formula else ""
-    held = box.variable or "value"
+    label = box.variable or "value"
     return [
         outline,
         element(
@@ -149,8 +149,8 @@ def _box(box: Step | Leaf, left: int, top: int) -> list[Markup]:
             class_="name",
         ),
         _line(box.id, _WIDTH - 12, first, "aside end"),
-        _line(held, left + 10, second, "aside"),
-        _numbers(box.value, second, width - 30 - _LETTER * len(held), "value", f"{box.id}.value"),
+        _line(label, left + 10, second, "aside"),
+        _numbers(box.value, second, width - 30 - _LETTER * len(label), "value", f"{box.id}.value"),
     ]
 
 

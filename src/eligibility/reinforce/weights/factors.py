@@ -54,13 +54,13 @@ class Factors(ABC):
         return torch.cat(norms)
 
     @property
-    def held(self) -> int:
+    def in_memory(self) -> int:
         """Numbers of one sample that are in memory while it is multiplied out."""
         return self.parameter.numel()
 
-    def _chunks(self, held: int | None = None) -> Iterator[slice]:
-        """Slices of samples, each with about 32 MiB of ``held`` numbers a sample."""
-        size = max(1, _CHUNK_BYTES // ((held or self.held) * self.parameter.element_size()))
+    def _chunks(self, numbers: int | None = None) -> Iterator[slice]:
+        """Slices of samples, each with about 32 MiB, at ``numbers`` a sample."""
+        size = max(1, _CHUNK_BYTES // ((numbers or self.in_memory) * self.parameter.element_size()))
         for start in range(0, self.samples, size):
             yield slice(start, start + size)
 
@@ -154,7 +154,7 @@ class OuterProduct(Factors):
         return torch.cat(norms)
 
     @property
-    def held(self) -> int:
+    def in_memory(self) -> int:
         """The product, or its factors where they are larger."""
         return max(self.parameter.numel(), self._columns, self._positions**2)
 
@@ -233,9 +233,9 @@ class Sum(Factors):
         return torch.stack(means).sum(0)
 
     @property
-    def held(self) -> int:
+    def in_memory(self) -> int:
         """The largest part and the sum."""
-        return self.parameter.numel() + max(part.held for part in self.parts)
+        return self.parameter.numel() + max(part.in_memory for part in self.parts)
 
 
 def combine(parts: Sequence[Factors]) -> Factors:

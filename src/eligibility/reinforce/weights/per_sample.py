@@ -190,14 +190,14 @@ def per_sample_eligibilities(
             "call module.requires_grad_(True)",
         )
     factors = {name: by_identity.get(id(parameter)) for name, parameter in wanted.items()}
-    missing = {name: wanted[name] for name, held in factors.items() if held is None}
+    missing = {name: wanted[name] for name, factor in factors.items() if factor is None}
     routes = dict.fromkeys(wanted, CLOSED_FORM)
     if missing:
         values, alone, route = remaining_eligibilities(module, score, arguments, action, missing)
         _check_same(alone, log_prob)
         factors |= {name: Dense(len(action), wanted[name], values[name]) for name in missing}
         routes |= dict.fromkeys(missing, route)
-    complete = {name: held for name, held in factors.items() if held is not None}
+    complete = {name: factor for name, factor in factors.items() if factor is not None}
     return PerSampleEligibilities(log_prob, MappingProxyType(complete), MappingProxyType(routes))
 
 
