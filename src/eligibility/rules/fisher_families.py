@@ -58,8 +58,20 @@ def _von_mises(concentration: Tensor) -> Tensor:
     return 1 - ratio / concentration - ratio**2
 
 
-# Scalar parameters: a formula of the attributes that it names.
-_SCALAR: tuple[tuple[tuple[type[Distribution], ...], str, Callable[..., Tensor]], ...] = (
+def _covariance(dist: Distribution) -> Tensor:
+    factor = _factor(dist)
+    return factor @ transpose(factor)
+
+
+# What a formula may name beside attributes; P is the inverse of the covariance.
+_DERIVED: dict[str, Callable[[Any], Tensor]] = {
+    "p": lambda dist: coin(dist)[0],
+    "q": lambda dist: coin(dist)[1],
+    "covariance": _covariance,
+    "precision": lambda dist: _precision(dist),
+}
+# A formula of the attributes that it names.
+_NAMED: tuple[tuple[tuple[type[Distribution], ...], str, Callable[..., Tensor]], ...] = (
     ((Poisson,), "rate", lambda rate: 1 / rate),
     ((Exponential,), "rate", lambda rate: rate**-2),
     ((Normal, LogNormal), "loc", lambda scale: scale**-2),
@@ -95,43 +107,30 @@ _SCALAR: tuple[tuple[tuple[type[Distribution], ...], str, Callable[..., Tensor]]
     ((Pareto,), "alpha", lambda alpha: alpha**-2),
     ((VonMises,), "loc", lambda concentration: concentration * bessel_ratio(concentration)),
     ((VonMises,), "concentration", _von_mises),
+    ((Geometric,), "probs", lambda p, q: 1 / (p * p * q)),
+    ((Geometric,), "logits", lambda q: q),
+    ((NegativeBinomial,), "probs", lambda total_count, p, q: total_count / (p * q * q)),
+    ((NegativeBinomial,), "logits", lambda total_count, p: total_count * p),
+    ((LogisticNormal,), "loc", lambda scale: torch.diag_embed(scale**-2)),
+    ((LogisticNormal,), "scale", lambda scale: torch.diag_embed(2 * scale**-2)),
+    ((MultivariateNormal,), "loc", lambda precision: precision),
+    ((MultivariateNormal,), "covariance_matrix", lambda precision: _pairs(precision) / 4),
+    ((MultivariateNormal,), "precision_matrix", lambda covariance: _pairs(covariance) / 4),
+    ((Wishart,), "covariance_matrix", lambda df, precision: _pairs(precision, df) / 4),
+    ((Wishart,), "precision_matrix", lambda df, covariance: _pairs(covariance, df) / 4),
 )
 
 
 def _reading(formula: Callable[..., Tensor], names: tuple[str, ...]) -> Callable[[Any], Tensor]:
     """``formula`` as a function of the distribution."""
-    return lambda dist: formula(*(read(dist, name) for name in names))
+    return lambda dist: formula(
+        *(_DERIVED[name](dist) if name in _DERIVED else read(dist, name) for name in names)
+    )
 
 
-for _classes, _parameter, _formula in _SCALAR:
+for _classes, _parameter, _formula in _NAMED:
     _names = tuple(inspect.signature(_formula).parameters)
     register_fisher(_classes, _parameter)(_reading(_formula, _names))
-
-
-@register_fisher(Geometric, "probs")
-def geometric_probs(dist: Distribution) -> Tensor:
-    """``1/(p² (1 − p))``."""
-    p, q = coin(dist)
-    return 1 / (p * p * q)
-
-
-@register_fisher(Geometric, "logits")
-def geometric_logits(dist: Distribution) -> Tensor:
-    """``1 − p``."""
-    return coin(dist)[1]
-
-
-@register_fisher(NegativeBinomial, "probs")
-def negative_binomial_probs(dist: Distribution) -> Tensor:
-    """``r/(p (1 − p)²)``."""
-    p, q = coin(dist)
-    return read(dist, "total_count") / (p * q * q)
-
-
-@register_fisher(NegativeBinomial, "logits")
-def negative_binomial_logits(dist: Distribution) -> Tensor:
-    """``r p``."""
-    return read(dist, "total_count") * coin(dist)[0]
 
 
 @register_fisher(StudentT, "df")
@@ -150,43 +149,12 @@ def dirichlet_concentration(dist: Distribution) -> Tensor:
     return torch.diag_embed(_trigamma(alpha)) - common
 
 
-@register_fisher(LogisticNormal, "loc")
-def logistic_normal_loc(dist: Distribution) -> Tensor:
-    """``diag(1/σ²)``, that of the normal in stick-breaking coordinates."""
-    return torch.diag_embed(read(dist, "scale") ** -2)
-
-
-@register_fisher(LogisticNormal, "scale")
-def logistic_normal_scale(dist: Distribution) -> Tensor:
-    """``diag(2/σ²)``."""
-    return torch.diag_embed(2 * read(dist, "scale") ** -2)
-
-
 @register_fisher(LKJCholesky, "concentration")
 def lkj_concentration(dist: Any) -> Tensor:
     """``Σ_i [ψ′(η + (d − 1 − i)/2) − ψ′(η + (d − 1)/2)]``."""
     top = read(dist, "concentration").unsqueeze(-1) + (dist.dim - 1) / 2
     own = top - torch.arange(1, dist.dim, device=top.device) / 2
     return (_trigamma(own) - _trigamma(top)).sum(-1)
-
-
-@register_fisher(MultivariateNormal, "loc")
-def multivariate_normal_loc(dist: Distribution) -> Tensor:
-    """``Σ⁻¹``."""
-    return _precision(dist)
-
-
-@register_fisher(MultivariateNormal, "covariance_matrix")
-def multivariate_normal_covariance(dist: Distribution) -> Tensor:
-    """``¼(P_ik P_jl + P_il P_jk)`` with P = Σ⁻¹."""
-    return _pairs(_precision(dist)) / 4
-
-
-@register_fisher(MultivariateNormal, "precision_matrix")
-def multivariate_normal_precision(dist: Distribution) -> Tensor:
-    """``¼(Σ_ik Σ_jl + Σ_il Σ_jk)``."""
-    factor = _factor(dist)
-    return _pairs(factor @ transpose(factor)) / 4
 
 
 @register_fisher(LowRankMultivariateNormal, "loc")
@@ -205,20 +173,6 @@ def wishart_df(dist: Distribution) -> Tensor:
     return _trigamma((df - torch.arange(dist.event_shape[-1], device=df.device)) / 2).sum(-1) / 4
 
 
-@register_fisher(Wishart, "covariance_matrix")
-def wishart_covariance(dist: Distribution) -> Tensor:
-    """``(ν/4)(P_ik P_jl + P_il P_jk)`` with P = V⁻¹."""
-    return read(dist, "df")[..., None, None, None, None] / 4 * _pairs(_precision(dist))
-
-
-@register_fisher(Wishart, "precision_matrix")
-def wishart_precision(dist: Distribution) -> Tensor:
-    """``(ν/4)(V_ik V_jl + V_il V_jk)``."""
-    factor = _factor(dist)
-    pairs = _pairs(factor @ transpose(factor))
-    return read(dist, "df")[..., None, None, None, None] / 4 * pairs
-
-
 def _factor(dist: Distribution) -> Tensor:
     (given,) = given_names(dist, _MATRICES)[:1]
     return scale_tril_of(given, read(dist, given))
@@ -229,7 +183,8 @@ def _precision(dist: Distribution) -> Tensor:
     return transpose(inverse) @ inverse
 
 
-def _pairs(matrix: Tensor) -> Tensor:
-    """``M_ik M_jl + M_il M_jk``, ``[*batch, D, D, D, D]``."""
+def _pairs(matrix: Tensor, factor: Tensor | None = None) -> Tensor:
+    """``M_ik M_jl + M_il M_jk``, ``[*batch, D, D, D, D]``, times a factor a batch."""
     product = torch.einsum("...ik,...jl->...ijkl", matrix, matrix)
-    return product + product.transpose(-1, -2)
+    pairs = product + product.transpose(-1, -2)
+    return pairs if factor is None else factor[..., None, None, None, None] * pairs
