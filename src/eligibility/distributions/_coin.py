@@ -44,6 +44,10 @@ class Coin(DropIn):
         check = check_unit_interval if self._is_from_probs else check_log_odds
         check(self._param.detach(), self.given_parameter)
 
+    def _expand_into(self, new: Any, batch_shape: torch.Size) -> None:
+        new._param = self._param.expand(batch_shape)
+        new.given_parameter = self.given_parameter
+
     @property
     def _is_from_probs(self) -> bool:
         return self.given_parameter == "probs"

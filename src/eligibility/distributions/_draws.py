@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from eligibility.distributions._drop_in import DropIn
@@ -34,6 +35,9 @@ class Draws(DropIn):
     def mask(self) -> Tensor | None:
         """The mask as it was given, or None."""
         return self._categorical.mask
+
+    def _expand_into(self, new: Any, batch_shape: torch.Size) -> None:
+        new._categorical = self._categorical.expand(batch_shape)
 
     def __repr__(self) -> str:
         return repr(self._categorical).replace("Categorical", type(self).__name__, 1)

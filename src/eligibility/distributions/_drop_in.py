@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from eligibility.rules.registry import eligibility
 from eligibility.shapes import are_values_readable, check_tensor
 
 NO_SHAPE = torch.Size()
+Self = TypeVar("Self", bound="DropIn")
 
 
 class DropIn(Distribution):
@@ -42,6 +43,17 @@ class DropIn(Distribution):
 
     def _check_value(self, value: Tensor) -> None:
         """Raise unless ``value`` is an outcome; its values are read only if validation is on."""
+        raise NotImplementedError
+
+    def expand(self: Self, batch_shape: Any, _instance: Any = None) -> Self:
+        """The same distribution for a larger batch, without new memory."""
+        new: Self = type(self).__new__(type(self)) if _instance is None else _instance
+        self._expand_into(new, torch.Size(batch_shape))
+        new._describe(torch.Size(batch_shape), self._event_shape, self._validate_args)
+        return new
+
+    def _expand_into(self, new: Any, batch_shape: torch.Size) -> None:
+        """Give ``new`` the parameters, for a larger batch."""
         raise NotImplementedError
 
     def _describe(

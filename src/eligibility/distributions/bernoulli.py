@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,8 +11,6 @@ from eligibility.distributions._coin import Coin
 from eligibility.distributions._drop_in import NO_SHAPE, size_of_draw
 from eligibility.ops.backends import plain
 from eligibility.shapes import check_sample_shape, check_whole
-
-Self = TypeVar("Self", bound="Bernoulli")
 
 
 class Bernoulli(Coin, torch.distributions.Bernoulli):
@@ -51,14 +49,6 @@ class Bernoulli(Coin, torch.distributions.Bernoulli):
         self._describe(self._param.shape, torch.Size(), validate_args)
         if self._may_check(self._param):
             self._check_parameter()
-
-    def expand(self: Self, batch_shape: Any, _instance: Any = None) -> Self:
-        """The same distribution for a larger batch, without new memory."""
-        new: Self = type(self).__new__(type(self)) if _instance is None else _instance
-        new._param = self._param.expand(batch_shape)
-        new.given_parameter = self.given_parameter
-        new._describe(torch.Size(batch_shape), torch.Size(), self._validate_args)
-        return new
 
     def sample(
         self, sample_shape: Any = NO_SHAPE, *, generator: torch.Generator | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,8 +13,6 @@ from eligibility.distributions._coin import Coin, log_failure_and_success
 from eligibility.distributions._drop_in import NO_SHAPE, size_of_draw
 from eligibility.ops.backends import plain
 from eligibility.shapes import check_sample_shape, check_shape, check_whole
-
-Self = TypeVar("Self", bound="Binomial")
 
 
 class Binomial(Coin, torch.distributions.Binomial):
@@ -61,14 +59,9 @@ class Binomial(Coin, torch.distributions.Binomial):
             check_whole(count, "total_count")
             self._check_parameter()
 
-    def expand(self: Self, batch_shape: Any, _instance: Any = None) -> Self:
-        """The same distribution for a larger batch, without new memory."""
-        new: Self = type(self).__new__(type(self)) if _instance is None else _instance
+    def _expand_into(self, new: Any, batch_shape: torch.Size) -> None:
+        super()._expand_into(new, batch_shape)
         new.total_count = self.total_count.expand(batch_shape)
-        new._param = self._param.expand(batch_shape)
-        new.given_parameter = self.given_parameter
-        new._describe(torch.Size(batch_shape), torch.Size(), self._validate_args)
-        return new
 
     def sample(
         self, sample_shape: Any = NO_SHAPE, *, generator: torch.Generator | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,8 +35,6 @@ from eligibility.shapes import (
     check_probs,
     check_sample_shape,
 )
-
-Self = TypeVar("Self", bound="Categorical")
 
 
 class Categorical(DropIn, torch.distributions.Categorical):
@@ -136,10 +134,7 @@ class Categorical(DropIn, torch.distributions.Categorical):
             "divide the weights by their maximum",
         )
 
-    def expand(self: Self, batch_shape: Any, _instance: Any = None) -> Self:
-        """The same distribution for a larger batch, without new memory."""
-        new: Self = type(self).__new__(type(self)) if _instance is None else _instance
-        batch_shape = torch.Size(batch_shape)
+    def _expand_into(self, new: Any, batch_shape: torch.Size) -> None:
         shape = torch.Size((*batch_shape, self._num_events))
         new.given_parameter = self.given_parameter
         new._param = self._param.expand(shape)
@@ -151,8 +146,6 @@ class Categorical(DropIn, torch.distributions.Categorical):
             new._total = self._total.expand(batch_shape)
         new.mask = None if self.mask is None else self.mask.expand(shape)
         new._num_events = self._num_events
-        new._describe(batch_shape, torch.Size(), self._validate_args)
-        return new
 
     @lazy_property
     def _log_pmf(self) -> Tensor:

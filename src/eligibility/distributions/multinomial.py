@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,8 +18,6 @@ from eligibility.ops.backends import plain
 from eligibility.ops.sampling import draw_counts, fine_dtype
 from eligibility.rules.rule import read_parameter
 from eligibility.shapes import check_counts, check_shape, check_whole
-
-Self = TypeVar("Self", bound="Multinomial")
 
 
 class Multinomial(Draws, torch.distributions.Multinomial):
@@ -84,15 +82,10 @@ class Multinomial(Draws, torch.distributions.Multinomial):
         """n π (1 − π), shape ``[*batch, K]``."""
         return self.mean * (1 - self.probs)
 
-    def expand(self: Self, batch_shape: Any, _instance: Any = None) -> Self:
-        """The same distribution for a larger batch, without new memory."""
-        new: Self = type(self).__new__(type(self)) if _instance is None else _instance
-        batch_shape = torch.Size(batch_shape)
+    def _expand_into(self, new: Any, batch_shape: torch.Size) -> None:
+        super()._expand_into(new, batch_shape)
         count = self.total_count
         new.total_count = count.expand(batch_shape) if isinstance(count, Tensor) else count
-        new._categorical = self._categorical.expand(batch_shape)
-        new._describe(batch_shape, self._event_shape, self._validate_args)
-        return new
 
     def sample(
         self, sample_shape: Any = NO_SHAPE, *, generator: torch.Generator | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,8 +11,6 @@ from eligibility.distributions._draws import Draws
 from eligibility.distributions._drop_in import NO_SHAPE, check_full_shape
 from eligibility.distributions.masked_categorical import Categorical
 from eligibility.shapes import check_counts
-
-Self = TypeVar("Self", bound="OneHotCategorical")
 
 
 class OneHotCategorical(Draws, torch.distributions.OneHotCategorical):
@@ -47,13 +45,6 @@ class OneHotCategorical(Draws, torch.distributions.OneHotCategorical):
         event_shape = self._categorical.param_shape[-1:]
         self._describe(self._categorical.batch_shape, event_shape, validate_args)
 
-    def expand(self: Self, batch_shape: Any, _instance: Any = None) -> Self:
-        """The same distribution for a larger batch, without new memory."""
-        new: Self = type(self).__new__(type(self)) if _instance is None else _instance
-        new._categorical = self._categorical.expand(batch_shape)
-        new._describe(torch.Size(batch_shape), self._event_shape, self._validate_args)
-        return new
-
     def sample(
         self, sample_shape: Any = NO_SHAPE, *, generator: torch.Generator | None = None
     ) -> Tensor:
@@ -70,13 +61,15 @@ class OneHotCategorical(Draws, torch.distributions.OneHotCategorical):
         Raises:
             ShapeError, InvalidValueError: ``value`` holds no such vectors.
         """
-        check_full_shape(self, value)
-        if self._may_check(value):
-            check_counts(value, 1, "value")
+        self._check_one_hot(value)
         return self._categorical.log_prob(value.argmax(-1))
 
-    def _check_value(self, value: Tensor) -> None:
+    def _check_one_hot(self, value: Tensor) -> None:
         check_full_shape(self, value)
         if self._may_check(value):
             check_counts(value, 1, "value")
+
+    def _check_value(self, value: Tensor) -> None:
+        self._check_one_hot(value)
+        if self._may_check(value):
             self._categorical._check_value(value.argmax(-1))
