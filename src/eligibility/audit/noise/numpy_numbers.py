@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partialmethod
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ class _Noisy:
         return func(*plain, **{key: _settled_inside(value) for key, value in kwargs.items()})
 
 
-class NoiseFloat(np.float64, _Noisy):
+class NoiseFloat(np.float64, _Noisy):  # type: ignore[misc]  # the stubs of its two numbers differ
     """A random number that is not drawn yet.
 
     The NumPy type comes first among its bases: torch reads the number at a fixed place.
@@ -87,42 +88,6 @@ class NoiseFloat(np.float64, _Noisy):
         left, right = (other, self) if turned else (self, other)
         return self.__array_ufunc__(ufunc, "__call__", left, right)
 
-    def __lt__(self, other: Any) -> Any:
-        return self._binary(np.less, other)
-
-    def __le__(self, other: Any) -> Any:
-        return self._binary(np.less_equal, other)
-
-    def __gt__(self, other: Any) -> Any:
-        return self._binary(np.greater, other)
-
-    def __ge__(self, other: Any) -> Any:
-        return self._binary(np.greater_equal, other)
-
-    def __add__(self, other: Any) -> Any:
-        return self._binary(np.add, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return self._binary(np.add, other, turned=True)
-
-    def __sub__(self, other: Any) -> Any:
-        return self._binary(np.subtract, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return self._binary(np.subtract, other, turned=True)
-
-    def __mul__(self, other: Any) -> Any:
-        return self._binary(np.multiply, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return self._binary(np.multiply, other, turned=True)
-
-    def __truediv__(self, other: Any) -> Any:
-        return self._binary(np.true_divide, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return self._binary(np.true_divide, other, turned=True)
-
     def __neg__(self) -> Any:
         return self.__array_ufunc__(np.negative, "__call__", self)
 
@@ -137,6 +102,16 @@ class NoiseFloat(np.float64, _Noisy):
 
     def __hash__(self) -> int:
         return id(self)
+
+
+for _name, _ufunc in {
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "add": np.add,
+    "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide,
+}.items():  # fmt: skip
+    setattr(NoiseFloat, f"__{_name}__", partialmethod(NoiseFloat._binary, _ufunc))
+    if f"__r{_name}__" in vars(np.float64):
+        turned = partialmethod(NoiseFloat._binary, _ufunc, turned=True)
+        setattr(NoiseFloat, f"__r{_name}__", turned)
 
 
 def _plainly(name: str) -> Callable[..., Any]:
