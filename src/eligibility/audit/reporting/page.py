@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from html import escape
 from typing import TYPE_CHECKING
 
-from eligibility.audit.reporting.picture import bar, component_rows, credit_picture
+from eligibility.audit.reporting.picture import DOWN, UP, bar, credit_picture
 
 if TYPE_CHECKING:
     from eligibility.audit.reporting.report import AuditReport, Finding
@@ -65,50 +66,63 @@ def _finding(finding: Finding) -> str:
     return f'<dl class="{escape(finding.severity)}">{inner}</dl>'
 
 
+def _table(title: str, columns: str, rows: Iterable[Iterable[str]]) -> str:
+    """A table under a title; a name of ``columns`` that begins with "<" is one of words."""
+    names = columns.split("|")
+    kinds = [' class="what"' if name.startswith("<") else "" for name in names]
+    head = "".join(
+        f"<th{kind}>{name.removeprefix('<')}</th>" for kind, name in zip(kinds, names, strict=True)
+    )
+    body = "".join(
+        f"<tr>{''.join(f'<td{k}>{cell}</td>' for k, cell in zip(kinds, row, strict=True))}</tr>"
+        for row in rows
+    )
+    heading = f"<h2>{escape(title)}</h2>" if title else ""
+    return f'{heading}<div class="wide"><table><tr>{head}</tr>{body}</table></div>' if body else ""
+
+
 def _conventions(report: AuditReport) -> str:
-    if not report.conventions:
-        return ""
-    rows = "".join(
-        f'<tr><td class="what">{escape(c.name)}</td>'
-        f"<td>{c.size}</td>"
-        f'<td class="what">{escape(c.means)}</td><td class="what">{escape(c.instead)}</td>'
-        f'<td class="what">{escape(c.place)}</td></tr>'
-        for c in report.conventions
-    )
-    head = (
-        '<tr><th class="what">convention</th><th>bias</th><th class="what">what it does</th>'
-        '<th class="what">without it</th><th></th></tr>'
-    )
-    return f'<div class="wide"><table>{head}{rows}</table></div>'
+    rows = [(c.name, c.size, c.means, c.instead, c.place) for c in report.conventions]
+    columns = "<convention|bias|<what it does|<without it|<"
+    return _table("", columns, (map(escape, row) for row in rows))
 
 
 def _weights(report: AuditReport) -> str:
-    rows = report.weights
-    if not rows:
-        return ""
-    largest = max((abs(v) for row in rows for v in (row.given, row.reinforce)), default=1.0) or 1.0
-    lines = "".join(
-        f"<tr><td>{row.environment}</td><td>{row.time}</td><td>{row.reward:.3f}</td>"
-        f"<td>{row.given:.4f} {bar(row.given / largest, '#b3261e')}</td>"
-        f"<td>{row.reinforce:.4f} {bar(row.reinforce / largest, '#1a7f37')}</td></tr>"
-        for row in rows
-    )
-    head = "<th>env</th><th>t</th><th>reward</th><th>this program</th><th>REINFORCE</th>"
-    return (
-        f"<h2>{escape(report.weights_title().capitalize())}</h2>"
-        f'<div class="wide"><table><tr>{head}</tr>{lines}</table></div>'
-    )
+    largest = _largest(v for row in report.weights for v in (row.given, row.reinforce))
+    rows = [
+        (
+            str(row.environment),
+            str(row.time),
+            f"{row.reward:.3f}",
+            f"{row.given:.4f} {bar(row.given / largest, DOWN)}",
+            f"{row.reinforce:.4f} {bar(row.reinforce / largest, UP)}",
+        )
+        for row in report.weights
+    ]
+    title = report.weights_title().capitalize()
+    return _table(title, "env|t|reward|this program|REINFORCE", rows)
 
 
 def _components(report: AuditReport) -> str:
-    if not report.components:
-        return ""
-    head = '<tr><th class="what">direction</th><th>this program</th><th>wanted</th></tr>'
-    rows = component_rows(report.components, report.wanted)
-    return (
-        "<h2>The expected gradient, in named directions</h2>"
-        f'<div class="wide"><table>{head}{rows}</table></div>'
-    )
+    """Each direction with its coefficient and the wanted one, each with a bar."""
+    columns = ((report.components, DOWN), (report.wanted, UP))
+    largest = _largest(v for values, _ in columns for v in values.values())
+    rows = [
+        (
+            escape(name),
+            *(
+                f"{values.get(name, 0.0):.4f} {bar(values.get(name, 0.0) / largest, colour)}"
+                for values, colour in columns
+            ),
+        )
+        for name in ({**report.components, **report.wanted} if report.components else ())
+    ]
+    title = "The expected gradient, in named directions"
+    return _table(title, "<direction|this program|wanted", rows)
+
+
+def _largest(values: Iterable[float]) -> float:
+    return max(map(abs, values), default=1.0) or 1.0
 
 
 def _credit(report: AuditReport) -> str:
@@ -118,11 +132,5 @@ def _credit(report: AuditReport) -> str:
 
 
 def _invariances(report: AuditReport) -> str:
-    if not report.invariances:
-        return ""
-    rows = "".join(
-        f'<tr><td class="what">{escape(name)}</td><td>{escape(report.change(name))}</td></tr>'
-        for name in report.invariances
-    )
-    head = '<tr><th class="what">changed</th><th>the gradient changes by</th></tr>'
-    return f'<h2>What should not matter</h2><div class="wide"><table>{head}{rows}</table></div>'
+    rows = [(escape(name), escape(report.change(name))) for name in report.invariances]
+    return _table("What should not matter", "<changed|the gradient changes by", rows)

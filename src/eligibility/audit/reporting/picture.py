@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 _SQUARE, _LABEL, _GAP = 26, 210, 60  # pixels
-_UP, _DOWN = "#1a7f37", "#b3261e"
+UP, DOWN = "#1a7f37", "#b3261e"
 
 
 def credit_picture(credit: Credit) -> str:
@@ -47,27 +47,11 @@ def _squares(
             title = f"{credit.decisions[y]}, {credit.rewards[x]}: {value:.4g}"
             made.append(
                 f'<rect x="{left + x * _SQUARE}" y="{(y + 1) * _SQUARE}" width="{_SQUARE - 2}" '
-                f'height="{_SQUARE - 2}" fill="{_UP if value >= 0 else _DOWN}" '
+                f'height="{_SQUARE - 2}" fill="{UP if value >= 0 else DOWN}" '
                 f'fill-opacity="{min(abs(value) / largest, 1.0):.3f}" stroke="#8b949e" '
                 f'stroke-width="0.5"><title>{escape(title)}</title></rect>'
             )
     return made
-
-
-def component_rows(given: Mapping[str, float], wanted: Mapping[str, float]) -> str:
-    """Rows of a table: a direction, its coefficient, the wanted one, each with a bar."""
-    names = [*given, *(name for name in wanted if name not in given)]
-    largest = max((abs(v) for v in (*given.values(), *wanted.values())), default=1.0) or 1.0
-    return "".join(
-        f'<tr><td class="what">{escape(name)}</td>'
-        f"<td>{_number(given, name)} {bar(given.get(name, 0.0) / largest, _DOWN)}</td>"
-        f"<td>{_number(wanted, name)} {bar(wanted.get(name, 0.0) / largest, _UP)}</td></tr>"
-        for name in names
-    )
-
-
-def _number(values: Mapping[str, float], name: str) -> str:
-    return f"{values.get(name, 0.0):.4f}"
 
 
 def bar(share: float, colour: str) -> str:

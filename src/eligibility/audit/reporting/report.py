@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from eligibility.errors import EligibilityError
 from eligibility.files import relative_to_here
@@ -16,7 +17,6 @@ from eligibility.notebooks import script_of
 FAULTY = ("biased", "wrong-sign", "no-gradient")
 # Without a judgement: nothing could be measured; or what was measured follows no known rule.
 UNJUDGED = ("inconclusive", "unexplained")
-VERDICTS = ("unbiased", "convention", *FAULTY, *UNJUDGED)
 
 
 @dataclass(frozen=True)
@@ -284,44 +284,18 @@ class AuditReport:
 
     def to_json(self) -> str:
         """The report as JSON: the fields that programs rely on, and everything else."""
-        placed = [convention for convention in self.conventions if convention.line]
-        return json.dumps(
-            {
-                "verdict": self.verdict,
-                "conventions": [convention.name for convention in self.conventions],
-                "residual": _number(self.residual),
-                "paths": self.paths,
-                "findings": [vars(finding) for finding in self.findings],
-                "program": self.program,
-                "summary": self.summary,
-                "rule": self.rule,
-                "convention_biases": {c.name: c.bias for c in self.conventions},
-                "convention_errors": {c.name: c.error for c in self.conventions},
-                "convention_places": {c.name: f"{c.file}:{c.line}" for c in placed},
-                "convention_alternatives": {c.name: c.instead for c in self.conventions},
-                "weights": [vars(row) for row in self.weights],
-                "scale": _number(self.scale),
-                "credit": vars(self.credit) if self.credit else None,
-                "components": dict(self.components),
-                "wanted": dict(self.wanted),
-                "invariances": dict(self.invariances),
-                "quadrature_error": _number(self.quadrature_error),
-                "cosine": _number(self.cosine),
-                "discount": _number(self.discount),
-                "discount_origin": self.origin,
-                "predicted_paths": self.predicted_paths,
-                "exhaustive": self.exhaustive,
-                "probability": self.probability,
-                "parameters": self.parameters,
-                "precision": self.precision,
-                "tolerance": self.tolerance,
-                "notes": list(self.notes),
-                "guard": self.guard,
-                "updates": self.updates,
-                "seconds": round(self.seconds, 3),
-            },
-            indent=2,
-        )
+        first = ("verdict", "conventions", "residual", "paths", "findings")
+        given = vars(self) | {
+            "conventions": [convention.name for convention in self.conventions],
+            "convention_biases": {c.name: c.bias for c in self.conventions},
+            "convention_errors": {c.name: c.error for c in self.conventions},
+            "convention_places": {c.name: f"{c.file}:{c.line}" for c in self.conventions if c.line},
+            "convention_alternatives": {c.name: c.instead for c in self.conventions},
+            "discount_origin": self.origin,
+            "seconds": round(self.seconds, 3),
+        }
+        names = dict.fromkeys((*first, *given))
+        return json.dumps({n: _plain(given[n]) for n in names if n != "origin"}, indent=2)
 
     def text(self, width: int = 100) -> str:
         """The report as it is printed in a terminal, without colours."""
@@ -367,6 +341,12 @@ class AuditReport:
         return f"<AuditReport of {self.program}: {self.verdict}; {rules}>"
 
 
-def _number(value: float) -> float | None:
-    """JSON has no NaN."""
-    return value if value == value else None
+def _plain(value: Any) -> Any:
+    """For JSON, which has no records and no NaN."""
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return dict(value)
+    if hasattr(value, "__dataclass_fields__"):
+        return vars(value)
+    return None if value != value else value

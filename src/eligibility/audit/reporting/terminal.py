@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -80,14 +80,18 @@ def _finding(finding: Finding) -> Table:
     return grid
 
 
-def _conventions(report: AuditReport) -> Table:
+def _table(*columns: str) -> Table:
+    """An empty table; ">" before a column's name stands for numbers, on the right."""
     table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("convention")
-    table.add_column("bias", justify="right")
-    table.add_column("what it does")
+    for name in columns:
+        justify: Literal["left", "right"] = "right" if name.startswith(">") else "left"
+        table.add_column(name.removeprefix(">"), justify=justify)
+    return table
+
+
+def _conventions(report: AuditReport) -> Table:
     placed = any(convention.place for convention in report.conventions)
-    if placed:
-        table.add_column("where")
+    table = _table("convention", ">bias", "what it does", *["where"] * placed)
     for convention in report.conventions:
         place = [convention.place] if placed else []
         table.add_row(convention.name, convention.size, convention.means, *place)
@@ -95,25 +99,15 @@ def _conventions(report: AuditReport) -> Table:
 
 
 def _weights(report: AuditReport) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("env", "t", "reward", "this program", "REINFORCE"):
-        table.add_column(name, justify="right")
+    table = _table(">env", ">t", ">reward", ">this program", ">REINFORCE")
     for row in report.weights:
-        table.add_row(
-            str(row.environment),
-            str(row.time),
-            f"{row.reward:.3f}",
-            f"{row.given:.4f}",
-            f"{row.reinforce:.4f}",
-        )
+        numbers = (f"{row.reward:.3f}", f"{row.given:.4f}", f"{row.reinforce:.4f}")
+        table.add_row(str(row.environment), str(row.time), *numbers)
     return table
 
 
 def _components(report: AuditReport) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("direction of the expected gradient")
-    table.add_column("this program", justify="right")
-    table.add_column("wanted", justify="right")
+    table = _table("direction of the expected gradient", ">this program", ">wanted")
     for name in {**report.components, **report.wanted}:
         given, wanted = report.components.get(name, 0.0), report.wanted.get(name, 0.0)
         table.add_row(name, f"{given:.4f}", f"{wanted:.4f}")
@@ -121,10 +115,8 @@ def _components(report: AuditReport) -> Table:
 
 
 def _credit(credit: Credit) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("", no_wrap=True)
-    for name in credit.rewards:
-        table.add_column(name, justify="right")
+    table = _table("", *(f">{name}" for name in credit.rewards))
+    table.columns[0].no_wrap = True
     for row, name in enumerate(credit.decisions):
         cells = [
             f"{_plain(value)} ({_plain(credit.reinforce[row][column])})"
