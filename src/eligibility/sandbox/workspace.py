@@ -97,7 +97,7 @@ class _Copier:
                 target.mkdir(parents=True, exist_ok=True)
                 for entry in self._entries(folder):
                     if entry.is_dir(follow_symlinks=True):
-                        if deep and self._left > 0 and not _is_environment(entry):
+                        if deep and self._left > 0 and not Path(entry.path, "pyvenv.cfg").exists():
                             waiting.append(Path(entry.path))
                         else:
                             self._link(entry)
@@ -138,10 +138,6 @@ def repository_root(folder: Path) -> Path | None:
         if any((candidate / mark).exists() for mark in _ROOT_MARKS):
             return candidate
     return None
-
-
-def _is_environment(entry: os.DirEntry[str]) -> bool:
-    return Path(entry.path, "pyvenv.cfg").exists()
 
 
 def _state(folder: Path) -> dict[str, tuple[int, ...]]:
