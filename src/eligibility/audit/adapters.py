@@ -21,7 +21,7 @@ from eligibility.audit.examine import examine
 from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.constants import GIVEN, Constants
 from eligibility.audit.judgement.source import Source, read_source
-from eligibility.audit.language.token_loss import audit_token_loss
+from eligibility.audit.language.token_loss import audit_token_loss, return_place
 from eligibility.audit.reporting.report import AuditReport
 from eligibility.audit.running.runner import CallableRunner
 from eligibility.audit.tensordicts import takes_tensordict, training_of
@@ -182,7 +182,7 @@ def audit_loss(
             loss.backward()
             optimizer.step()
 
-    return _audit(program, function, _return_place(function), gamma, max_paths)
+    return _audit(program, function, return_place(function), gamma, max_paths)
 
 
 def audit_module(
@@ -315,18 +315,6 @@ def _check_probe(environment: str, episodes: int, discount: float | None, max_pa
     check_count(max_paths, "max_paths")
     if discount is not None:
         check_numbers(discount=discount)
-
-
-def _return_place(function: Callable[..., Any]) -> tuple[str, int] | None:
-    """File and line of the last ``return`` of a function, or of its first line."""
-    called = function.forward if isinstance(function, nn.Module) else function
-    try:
-        lines, first = inspect.getsourcelines(called)
-        file = inspect.getsourcefile(called) or ""
-    except (OSError, TypeError):
-        return None
-    returns = [number for number, line in enumerate(lines) if line.lstrip().startswith("return")]
-    return str(Path(file).absolute()), first + (returns[-1] if returns else 0)
 
 
 def _source_of(audited: Callable[..., Any]) -> Source | None:

@@ -105,7 +105,7 @@ def audit_token_loss(
         report = judge(
             measure(bound, outcomes),
             getattr(loss, "__qualname__", type(loss).__qualname__),
-            _place(loss),
+            return_place(loss) or ("", 0),
         )
     return replace(report, seconds=time.perf_counter() - started)
 
@@ -121,14 +121,14 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _place(loss: Callable[..., Any]) -> tuple[str, int]:
-    """File and line of the last ``return`` of a function, or of its first line."""
-    called = loss.forward if isinstance(loss, nn.Module) else inspect.unwrap(loss)
+def return_place(function: Callable[..., Any]) -> tuple[str, int] | None:
+    """File and line of the last ``return`` of a function, or of its first line; None: no source."""
+    called = function.forward if isinstance(function, nn.Module) else inspect.unwrap(function)
     called = called.func if isinstance(called, partial) else called
     try:
         lines, first = inspect.getsourcelines(called)
         file = inspect.getsourcefile(called) or ""
     except (OSError, TypeError):
-        return "", 0
+        return None
     returns = [number for number, line in enumerate(lines) if line.lstrip().startswith("return")]
     return str(Path(file).absolute()), first + (returns[-1] if returns else 0)
