@@ -3,6 +3,7 @@
 Importing this package registers every rule.
 """
 
+# ruff: noqa: F401  # each of these modules registers its rules
 from eligibility.rules import (
     bernoulli,
     binomial,
@@ -22,23 +23,3 @@ from eligibility.rules import (
     simplex,
     unit_interval,
 )
-
-__all__ = [
-    "bernoulli",
-    "binomial",
-    "categorical",
-    "circle",
-    "composite",
-    "counts",
-    "fisher",
-    "fisher_families",
-    "location_scale",
-    "matrix",
-    "mixture",
-    "moving_support",
-    "multinomial",
-    "positive",
-    "relaxed",
-    "simplex",
-    "unit_interval",
-]
