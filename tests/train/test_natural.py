@@ -84,6 +84,18 @@ def test_the_step_is_the_dense_solution_of_the_promised_length() -> None:
     assert float(moved @ damped @ moved / 2) == pytest.approx(1e-4, rel=1e-6)
 
 
+def test_a_gradient_whose_squares_are_zero_moves_the_weights_all_the_same() -> None:
+    """Only the direction counts; a policy that is all but certain has a gradient this small."""
+    policy, moved = policy_for(spaces.Discrete(3)), []
+    for scale in (1.0, 2.0**-90):
+        network, observations = (made.float() for made in tiny(3))
+        for number, parameter in enumerate(network.parameters()):
+            parameter.grad = torch.full_like(parameter, (number - 1.5) * scale)
+        natural_step(network, policy, observations, divergence=1e-2, damping=1e-2)
+        moved.append([parameter.detach() for parameter in network.parameters()])
+    assert all(map(torch.equal, *moved))
+
+
 @pytest.mark.parametrize("divergence", [1e-3, 1e-4])
 def test_the_policy_moves_by_at_most_the_divergence(divergence: float) -> None:
     model = Reinforce("CartPole-v1", natural_gradient=divergence, environments=16)

@@ -114,6 +114,7 @@ def natural_step(
     gradient = _flatten([torch.zeros_like(p) if p.grad is None else p.grad for p in parameters])
     if divergence == 0 or not gradient.any():
         return
+    gradient = gradient * 2.0 ** -_exponent(gradient)  # its length does not count: no bit differs
     stride = -(-len(observations) // _LARGEST_SAMPLE)
     fisher = FisherInformation(network, policy, observations[::stride])
 
@@ -125,6 +126,11 @@ def natural_step(
     with torch.no_grad():
         for parameter, part in zip(parameters, _unflatten(direction, parameters), strict=True):
             parameter.sub_(length * part)
+
+
+def _exponent(gradient: Tensor) -> int:
+    """Of its largest number; without it the squares of a saturated policy's gradient would be 0."""
+    return max(math.frexp(float(gradient.abs().max()))[1], -100)
 
 
 def share_of_signal(norm: float, noise: float) -> float:
