@@ -37,7 +37,7 @@ from eligibility.files import write_atomically
 
 RESULTS = Path(__file__).parents[1] / "results" / "learning"
 FIRST = 9101
-PACKAGES = ("eligibility", "torch", "gymnasium", "numpy", "stable-baselines3")
+PACKAGES = ("eligibility", "torch", "gymnasium", "numpy", "stable-baselines3", "mujoco")
 
 
 def main() -> None:

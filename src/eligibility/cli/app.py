@@ -7,6 +7,7 @@ torch inside their functions, so that ``--help`` is instant.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import re
@@ -68,6 +69,7 @@ app.command()(bench)
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit the process with its status."""
     gc.set_threshold(50_000)  # importing torch makes a million objects, none of them garbage
+    atexit.register(gc.freeze)  # else the end searches them, for half a second
     try:
         status = app(arguments, standalone_mode=False)
     except EligibilityError as error:
