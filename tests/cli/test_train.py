@@ -41,7 +41,7 @@ def test_what_an_update_may_take_is_said_beforehand(tmp_path: Path) -> None:
     _, _, errors = run("train", "CartPole-v1", "--steps", "2000", folder=tmp_path)
     assert errors.startswith(
         "note: an update takes an episode of each of the 100 environments, which may be 50,000 "
-        "steps, more than --steps 2,000; fewer --environments make smaller updates\n"
+        "steps, more than the 2,000 of this training; fewer environments make smaller updates\n"
     )
     few = ("--environments", "4", "--max-episode-steps", "20")
     _, _, errors = run("train", "CartPole-v1", "--steps", "2000", *few, folder=tmp_path)

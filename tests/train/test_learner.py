@@ -245,6 +245,24 @@ def test_learn_stops_where_the_callback_says_so_and_goes_on_when_called_again() 
     assert model.progress.updates == 3
 
 
+def test_learn_says_beforehand_that_it_will_take_more_steps(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    model = Reinforce("CartPole-v1", environments=4, max_episode_steps=50)  # 200 at most
+    model.learn(total_steps=200)
+    assert not caplog.records
+    model.set_env("CartPole-v1")  # which has the same limit of the config
+    model.learn(total_steps=199, callback=lambda _: bool(caplog.records))
+    (record,) = caplog.records
+    assert (record.name, record.getMessage()) == (
+        "eligibility",
+        "note: an update takes an episode of each of the 4 environments, which may be 200 steps, "
+        "more than the 199 of this training; fewer environments make smaller updates",
+    )
+    model.learn(total_steps=1)  # which it has already
+    assert len(caplog.records) == 1
+
+
 def test_every_environment_gives_one_whole_episode() -> None:
     model = Reinforce("CartPole-v1", environments=16)
     rollout = model.shards.collect(model.network, 0)

@@ -115,14 +115,6 @@ def train(
     console = Console(stderr=True)
     for note in folder.notes:
         typer.echo(f"warning: {note}", err=True)
-    each = model.config.environments
-    if each * model.horizon > model.config.steps:
-        typer.echo(
-            f"note: an update takes an episode of each of the {each} environments, which may be "
-            f"{each * model.horizon:,} steps, more than --steps {model.config.steps:,}; fewer "
-            "--environments make smaller updates",
-            err=True,
-        )
     display = ProgressDisplay(console, model.config.steps, model.stop_at)
 
     def callback(progress: Progress) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections import deque
@@ -124,7 +125,8 @@ class Reinforce:
         Args:
             total_steps: Environment steps in all; default: the config's ``steps``. The rollout
                 that reaches them is finished and learned from; one rollout is an episode of each
-                environment, so that a few thousand steps more are usual.
+                environment, so that a few thousand steps more are usual. Where one alone may take
+                more than all, the logger ``eligibility`` says so beforehand.
             max_seconds: Seconds of training in all, those before a resumption included. Where
                 they end depends on the machine; up to there the run is the same, bit for bit.
             callback: A function that is called with the `Progress` after each rollout and ends the
@@ -144,6 +146,7 @@ class Reinforce:
         if max_seconds != math.inf:
             check_limit(max_seconds, "max_seconds")
         callbacks = Callbacks(callback)
+        self._announce(limit)
         self.shards.prepare()  # not a part of the time of training
         with callbacks.attending(self), _threads(self.config.threads):
             before, start = self.progress.training_seconds, time.perf_counter()
@@ -170,6 +173,17 @@ class Reinforce:
                 if self._processes.any(stopped):
                     break
         return self
+
+    def _announce(self, limit: int) -> None:
+        """Say beforehand that training will take more steps than it was asked to."""
+        number = self.config.environments
+        most = number * self.horizon
+        if self.leads and self.progress.steps < limit < most:
+            logging.getLogger("eligibility").warning(
+                f"note: an update takes an episode of each of the {number} environments, which may "
+                f"be {most:,} steps, more than the {limit:,} of this training; fewer environments "
+                "make smaller updates"
+            )
 
     def _step(self, rollout: Rollout, progress: Progress, remaining: float) -> None:
         """Move the weights by their ``.grad``.
