@@ -14,9 +14,8 @@ from eligibility.audit.language.behaviour import Behaviour
 from eligibility.audit.language.languages import Language, World, groups, make_world
 from eligibility.errors import InvalidValueError
 
-_WORLDS = (
-    4  # each with its rewards and with their negatives; more of them add no equation that counts
-)
+# Each with its rewards and with their negatives; more of them add no equation that counts.
+_WORLDS = 4
 
 
 @dataclass(frozen=True, eq=False)
