@@ -6,6 +6,7 @@ and what is traced, transformed or carries forward tangents never comes here (`s
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -93,7 +94,7 @@ def _gradient(ctx: Any, action: Tensor, upstream: tuple[Tensor | None, ...]) -> 
     if not given:
         return None
     (logits,) = ctx.saved_tensors
-    rows = triton.replaced(ctx.rows, logits=logits, action=action)
+    rows = replace(ctx.rows, logits=logits, action=action)
     if torch.is_grad_enabled() or not are_values_readable(*given):
         return by_definition((logits,), lambda: composed(rows), upstream)[0]
     by_log_prob = upstream[0] if upstream[0] is not None else torch.zeros_like(given[0])

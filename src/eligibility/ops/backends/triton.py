@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from importlib.util import find_spec
@@ -104,11 +104,6 @@ class Rows:
     temperature: float = 1.0
     softcap: float | None = None
     reference: Tensor | None = None
-
-
-def replaced(rows: Rows, *, logits: Tensor, action: Tensor) -> Rows:
-    """The same rows with other logits and actions."""
-    return replace(rows, logits=logits, action=action)
 
 
 @dataclass(frozen=True)
@@ -204,10 +199,8 @@ def gradient(
     out = torch.empty_like(logits, memory_format=torch.contiguous_format)
     if out.numel() == 0:
         return out
-    mask, reference = (
-        _mask(rows),
-        _unit_stride_or_none(rows.reference if by_kl is not None else None),
-    )
+    mask = _mask(rows)
+    reference = _unit_stride_or_none(rows.reference if by_kl is not None else None)
     tiling = _tiling(categories, logits.stride(0), reference is not None)
     block = min(tiling.block, _TILE)
     tiles = -(-categories // block)
