@@ -6,6 +6,9 @@ import contextlib
 import csv
 import os
 import signal
+import socket
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -96,6 +99,22 @@ def test_a_killed_worker_is_started_again_and_nothing_is_lost(tmp_path: Path) ->
     starts = {path.name for path in tmp_path.glob("rank*")}
     assert starts == {f"rank{rank}-start{start}" for rank in (0, 1) for start in (0, 1)}
     assert rows_of(tmp_path / "killed") == rows_of(tmp_path / "whole")
+
+
+def test_two_nodes_make_the_steps_of_one(tmp_path: Path) -> None:
+    """As the page on many machines starts them: a torchrun on each, which meet at an address."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        address = f"localhost:{free.getsockname()[1]}"
+    meet = ("--rdzv-backend", "c10d", "--rdzv-endpoint", address, "--rdzv-id", "job")
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", *meet)
+    start = (*torchrun, "--nproc-per-node", "1", "-m", "eligibility", *command(tmp_path / "nodes"))
+    nodes = [subprocess.Popen(start, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    for node in nodes:
+        _, errors = node.communicate(timeout=120)
+        assert node.returncode == 0, errors
+    together(2, run, command(tmp_path / "whole"))
+    assert rows_of(tmp_path / "nodes") == rows_of(tmp_path / "whole")
 
 
 def test_restarts_need_a_folder_to_go_on_in(monkeypatch: pytest.MonkeyPatch) -> None:
