@@ -20,8 +20,10 @@ from eligibility.cli.options import (
     parameter,
     take_signature,
 )
+from eligibility.cli.search import Search
 from eligibility.cli.seeds import Seeds, read_seeds
 from eligibility.errors import InvalidValueError
+from eligibility.scalars import check_count
 from eligibility.train.config import Config
 from eligibility.train.config_file import read_options
 from eligibility.train.trust import check_trusted
@@ -32,6 +34,8 @@ def sweep(
     *,
     seeds: str | None,
     jobs: int | None,
+    search: int | None,
+    over: list[str] | None,
     config: Path | None,
     out: Path | None,
     allow_module: list[str] | None,
@@ -44,6 +48,9 @@ def sweep(
     failed ones tried again. A seed that fails does not stop the others; the exit status is then 1.
     The folder also receives summary.json and curves.png. evaluate, plot and compare take the whole
     folder.
+
+    With --search each trial is such a sweep, with options that Optuna proposes; best.json is then
+    a --config of the best.
     """
     chosen = read_seeds("5" if seeds is None else seeds)
     options = given(options)
@@ -66,6 +73,15 @@ def sweep(
         raise InvalidValueError("`--jobs`", str(jobs), "at least 1", "choose a larger one")
     folder = out or Path("runs") / ("sweep-" + re.sub(r"[^\w.-]+", "-", env))
     _check_trainable(whole)
+    if search is not None:
+        return _search(
+            Search(folder, env, options, over or (), chosen, allow_module or ()),
+            search,
+            jobs,
+            json_,
+        )
+    if over:
+        raise InvalidValueError("`--over`", "no --search", "one", "add --search 20")
     runs = Seeds(folder, whole, chosen, allow_module or ())
     runs.prepare()
     try:
@@ -79,6 +95,21 @@ def sweep(
     if runs.stopped:
         return 130
     return 1 if summary["failed"] else 0
+
+
+def _search(trials: Search, number: int, jobs: int | None, json_: bool) -> int:
+    """Make that many trials, and report the best."""
+    check_count(number, "--search")
+    found = trials.run(number, jobs)
+    if json_:
+        sys.stdout.write(json.dumps(found) + "\n")
+    if found["best"] is not None:
+        chosen = ", ".join(f"{name} {value}" for name, value in found["best"]["options"].items())
+        text = f"best of {len(found['trials'])} trials: {found['best']['value']:.2f} by {chosen}"
+        typer.echo(f"{text}; train --config {trials.folder / 'best.json'}", err=json_)
+    if trials.stopped:
+        return 130
+    return 0 if found["best"] is not None else 1
 
 
 def _check_trainable(config: Config) -> None:
@@ -110,6 +141,13 @@ def report(summary: dict[str, Any], folder: Path, to_stderr: bool) -> None:
 OWN = (
     option("seeds", str, "How many, such as 3; or which, such as 0-9 or 0,3,5-7. Default: 5."),
     option("jobs", int, "Processes at a time. Default: the number of processors."),
+    option("search", int, "How many trials of options to make, by Optuna; needs --over."),
+    option(
+        "over",
+        list[str],
+        "What to search over: NAME=LOW..HIGH, on a logarithmic scale where both are above 0; or "
+        "NAME=VALUE once for each choice. Repeat for several.",
+    ),
     option("config", Path, "Options from a YAML, TOML or JSON file; those given here come first."),
     option("out", Path, "Folder of the runs. Default: runs/sweep-ENV."),
     parameter("allow_module", AllowModule, None),

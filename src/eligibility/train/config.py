@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from typing import Any
@@ -318,13 +318,18 @@ class Config:
         Raises:
             InvalidValueError: An unknown keyword, answered with a suggestion, or a wrong value.
         """
+        cls.check_known(options)
+        return cls(env, **{**preset(env), **options})
+
+    @classmethod
+    def check_known(cls, names: Iterable[str]) -> None:
+        """Raise for the first that no option has."""
         known = [field.name for field in fields(cls) if field.name != "env"]
-        for name in options:
+        for name in names:
             if name not in known:
                 raise InvalidValueError(
                     f"`{name}`", "an unknown option", ", ".join(known), suggestion(name, known)
                 )
-        return cls(env, **{**preset(env), **options})
 
 
 def as_written(value: Any) -> str:
