@@ -76,6 +76,13 @@ WITH_ENTROPY = """policy_loss, entropy = -(log_probs * returns).sum(), torch.sta
 WITH_CRITIC = """values = critic(torch.stack(observations)).squeeze(-1)
     advantage = (returns - values).detach()
     loss = -(log_probs * advantage).sum() + (returns - values).pow(2).sum()"""
+CRITIC_AFTER = (
+    DISCRETE.replace(LOSS, WITH_CRITIC.removesuffix(" + (returns - values).pow(2).sum()"))
+    .replace("[*net.parameters(), *critic.parameters()]", "net.parameters()")
+    .replace("for episode", "critic_optimizer = torch.optim.Adam(critic.parameters())\nfor episode")
+    + "    critic_optimizer.zero_grad()\n    (values - returns).pow(2).mean().backward()\n"
+    "    critic_optimizer.step()\n"
+)
 CONTINUOUS = (
     DISCRETE.replace("CartPole-v1", "LunarLanderContinuous-v3")
     .replace("Linear(4, 8)", "Linear(8, 8)")
@@ -351,6 +358,11 @@ APPLIED: dict[str, tuple[str, ...]] = {
     "stale-graph": (
         LASTING, "log_probs.clear(); rewards.clear()", "rewards.clear()",
         "{}\n    rewards.clear()",
+    ),
+    "graph-used-twice": (
+        CRITIC_AFTER,
+        "advantage = (returns - values).detach()",
+        "advantage = returns - values",
     ),
     "ratio-always-one": (
         EPOCHS,

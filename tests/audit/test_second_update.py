@@ -172,6 +172,18 @@ def test_a_fault_of_the_second_update_is_named_on_its_line(rule: str, tmp_path: 
     assert (report.updates, report.exit_status) == (2, 1 if known else 3)
 
 
+def test_a_program_that_stops_between_its_two_losses_is_told_why(tmp_path: Path) -> None:
+    report = audit(
+        tmp_path,
+        CRITIC,
+        ("(target - values).detach()", "target - values"),
+        ("(critic(torch.stack(seen)).squeeze(-1) - target)", "(values - target)"),
+    )
+    assert [finding.rule for finding in report.findings] == ["graph-used-twice"], report.text()
+    assert report.findings[0].line == line_of(tmp_path / "program.py", "(values - target)")
+    assert (report.verdict, report.updates) == ("biased", 1)
+
+
 RIGHT = {
     "as it is": (KEPT, []),
     "clipped, two epochs": (SCORED, []),

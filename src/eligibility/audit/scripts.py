@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from eligibility.audit.examine import examine
+from eligibility.audit.interception.language import imports_trainers
 from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.constants import GIVEN
 from eligibility.audit.judgement.source import read_source
@@ -82,11 +83,15 @@ def audit_script(
     _check_limits(discount, max_paths, samples, time_limit, memory_limit)
     started = time.perf_counter()
     progress = progress or _silent
-    try:
-        report = _in_environment(
-            path, tuple(argv), discount, max_paths, samples, time_limit, memory_limit, progress
-        )
-    except LanguageScriptError:
+    language = not is_notebook(path) and imports_trainers(path.absolute())
+    if not language:
+        try:
+            report = _in_environment(
+                path, tuple(argv), discount, max_paths, samples, time_limit, memory_limit, progress
+            )
+        except LanguageScriptError:
+            language = True
+    if language:
         report = _with_language_model(path, argv, time_limit, memory_limit, progress)
     return replace(report, seconds=time.perf_counter() - started)
 

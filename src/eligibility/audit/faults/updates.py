@@ -102,6 +102,31 @@ FAULTS = (
         ),
     ),
     Fault(
+        id="graph-used-twice",
+        title="two losses go backward through one graph",
+        means=(
+            "the first `backward` frees the operations that the second one needs, so the "
+            "program stops before its first update is complete"
+        ),
+        fix="advantage = (returns - values).detach()  # or one backward of the losses' sum",
+        example=(
+            "advantage = returns - values\n"
+            "(-(log_probs * advantage).sum()).backward()\n"
+            "(values - returns).pow(2).mean().backward()   # `values` has lost its graph"
+        ),
+        note=(
+            "torch itself stops the program: *Trying to backward through the graph a "
+            "second time*. `retain_graph=True` silences it, and then the policy's loss "
+            "trains the critic too, which is [advantage not "
+            "detached](advantage-not-detached.md). Where the two passes are epochs on one "
+            "batch, compute the log-probabilities again in each."
+        ),
+        seen_in=(
+            "[pytorch/rl#1187](https://github.com/pytorch/rl/issues/1187): the loss of an "
+            "actor and that of its critics shared a graph."
+        ),
+    ),
+    Fault(
         id="second-update-fails",
         title="the program stops at its second update",
         means="after a first update the program ends with an error before the second one",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -36,6 +38,19 @@ class _Finder:
             if found is not None and not own:
                 raise LanguageProgram
         return None
+
+
+def imports_trainers(script: Path) -> bool:
+    """Whether a script imports the installed trainers at its top level: any run ends there."""
+    with suppress(SyntaxError, ValueError, OSError):  # whoever runs it says so
+        for node in ast.parse(script.read_bytes()).body:
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module or ""]
+            if any(name.partition(".")[0] == _LIBRARY for name in names):
+                own = PathFinder.find_spec(_LIBRARY, [str(script.parent)])
+                return own is None and PathFinder.find_spec(_LIBRARY) is not None
+    return False
 
 
 def notice_language(script: Path) -> None:

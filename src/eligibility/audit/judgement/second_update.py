@@ -53,6 +53,9 @@ def with_second_update(
     """
     if not case.survey.slopes or not any(trace.updates for trace in case.survey.traces):
         return report
+    half = [trace for trace in case.survey.traces if trace.updates and _is_of_graphs(trace)]
+    if half:  # an error after the next action belongs to the second update, and is not in these
+        return _with_half_an_update(report, _error(case, "graph-used-twice", half))
     if match is not None and match.use.endswith("-decisions"):
         note = "the second update was not judged: it begins with decisions of the first rollout"
         return replace(report, notes=(*report.notes, note))
@@ -286,11 +289,22 @@ def _acting_moves(case: Case, rounds: Rounds) -> bool | None:
 # paths ------------------------------------------------------------------------------------------
 
 
+def _is_of_graphs(trace: Trace) -> bool:
+    """Whether torch refused to go backward through a graph."""
+    return any(said in trace.detail for said in _SAID_BY_TORCH)
+
+
+def _with_half_an_update(report: AuditReport, stopped: Finding) -> AuditReport:
+    """The report of a program that stops between two losses: what is missing explains nothing."""
+    known = tuple(finding for finding in report.findings if finding.rule != "unexplained")
+    return replace(report, verdict="biased", summary=stopped.means, findings=(*known, stopped))
+
+
 def _failure(second: Case, rounds: Rounds) -> Finding | None:
     """What stops the program on its way to the second update, on every path."""
     traces = (*second.survey.traces, rounds.inspected)
     failed = [trace for trace in traces if trace.outcome not in RAN]
-    graph = [t for t in failed if any(said in t.detail for said in _SAID_BY_TORCH)]
+    graph = [trace for trace in failed if _is_of_graphs(trace)]
     if graph:
         error = _error(second, "stale-graph", graph)
         kept = second.source.kept_list_line(_WITH_GRAPH) if second.source else 0

@@ -19,8 +19,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
@@ -34,7 +36,7 @@ _LONGEST = 1 << 20  # bytes of a request
 _START = """import sys
 sys.path.pop(0)
 from eligibility.audit.running.forkserver import serve
-serve(sys.argv[1], sys.argv[2:])"""
+serve(sys.argv[1:])"""
 
 
 class WorkerError(EligibilityError, RuntimeError):
@@ -80,22 +82,36 @@ class Worker:
         return False
 
 
+@dataclass(frozen=True)
+class _Request:
+    """What a server is asked for.
+
+    Attributes:
+        module: Whose `main` the worker runs.
+        environment: Its variables.
+        folder: Where it starts.
+    """
+
+    module: str
+    environment: dict[str, str]
+    folder: str
+
+
 class _Server:
     """This side of the process that forks the workers.
 
     Args:
-        module: Whose `prepare` is called once, and whose `main` in every worker.
-        libraries: Loaded as well, where they are installed.
+        libraries: Loaded in it, where they are installed.
     """
 
-    def __init__(self, module: str, libraries: tuple[str, ...]) -> None:
+    def __init__(self, libraries: tuple[str, ...]) -> None:
         self._owner = os.getpid()
         self._folder = TemporaryDirectory(prefix="eligibility-audit-", ignore_cleanup_errors=True)
         self._errors = Path(self._folder.name, "errors")
         self._link, other = socket.socketpair()
         with other, self._errors.open("wb") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _START, module, *libraries],
+                [sys.executable, "-c", _START, *libraries],
                 stdin=other.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
@@ -108,9 +124,9 @@ class _Server:
         """Whether it lives, and for this process, which may be a fork of the one that made it."""
         return self._owner == os.getpid() and self._process.poll() is None
 
-    def fork(self, scratch: Path) -> Worker:
-        """A worker whose home is a folder of its own."""
-        request = {"environment": _environment(str(scratch)), "folder": os.getcwd()}
+    def fork(self, module: str, scratch: Path) -> Worker:
+        """A worker that runs a module's `main`, and whose home is a folder of its own."""
+        request = asdict(_Request(module, _environment(str(scratch)), os.getcwd()))
         pipes = [os.pipe() for _ in range(3)]
         theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
         ours = [pipes[0][1], pipes[1][0], pipes[2][0]]
@@ -143,23 +159,22 @@ def start_worker(module: str, scratch: Path, libraries: tuple[str, ...] = ()) ->
     """A process that runs a module of ours.
 
     Args:
-        module: Has `prepare`, which is called once in the server, and `main`.
+        module: Has `prepare`, which is called once in a server, and `main`.
         scratch: Its home, and its folder for temporary files.
         libraries: Loaded before, where they are installed.
 
     Raises:
         WorkerError: The module cannot be loaded.
     """
-    loaded = (module, *libraries)
     with _lock:
-        if loaded in _servers and not _servers[loaded].serves:
-            _servers.pop(loaded).close()
-        if loaded not in _servers:
-            _servers[loaded] = _Server(module, libraries)
+        if libraries in _servers and not _servers[libraries].serves:
+            _servers.pop(libraries).close()
+        if libraries not in _servers:
+            _servers[libraries] = _Server(libraries)
         try:
-            return _servers[loaded].fork(scratch)
+            return _servers[libraries].fork(module, scratch)
         except BaseException:  # an interruption: its answer must not be taken for the next one's
-            _servers.pop(loaded).close()
+            _servers.pop(libraries).close()
             raise
 
 
@@ -172,26 +187,24 @@ def close_servers() -> None:
 atexit.register(close_servers)
 
 
-def serve(module: str, libraries: Sequence[str]) -> None:
+def serve(libraries: Sequence[str]) -> None:
     """In the server: load everything, then fork a worker for every request until the link ends."""
     link = socket.socket(fileno=os.dup(0))
     for name in libraries:
         with suppress(Exception):  # then the program itself will meet the error
             importlib.import_module(name)
-    loaded = importlib.import_module(module)
-    loaded.prepare()
-    gc.collect()
-    gc.freeze()
     signal.signal(signal.SIGCHLD, lambda *_: _reap())
     while True:
         request, pipes = _receive(link)
         if not request:
             break
+        worker = _Request(**json.loads(request))
+        main = _prepared(worker.module)
         pid = os.fork()
         if pid == 0:
             link.close()
-            _become_worker(pipes, **json.loads(request))
-            loaded.main()
+            _become_worker(pipes, worker)
+            main()
             os._exit(0)  # taking torch down would cost a quarter of a second
         link.sendall(str(pid).encode())
         for descriptor in pipes:
@@ -200,6 +213,17 @@ def serve(module: str, libraries: Sequence[str]) -> None:
     while _reap() and time.monotonic() < deadline:  # so that their time is counted as ours
         time.sleep(0.01)
     os._exit(0)
+
+
+@cache
+def _prepared(module: str) -> Callable[[], None]:
+    """What a worker of this module runs, with all that can be done once for all of them."""
+    loaded = importlib.import_module(module)
+    loaded.prepare()
+    gc.collect()
+    gc.freeze()
+    main: Callable[[], None] = loaded.main
+    return main
 
 
 def _receive(link: socket.socket) -> tuple[bytes, list[int]]:
@@ -219,16 +243,16 @@ def _reap() -> bool:
     return False
 
 
-def _become_worker(pipes: Sequence[int], environment: Mapping[str, str], folder: str) -> None:
+def _become_worker(pipes: Sequence[int], request: _Request) -> None:
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for standard, descriptor in enumerate(pipes):
         os.dup2(descriptor, standard)
         os.close(descriptor)
     os.environ.clear()
-    os.environ.update(environment)
+    os.environ.update(request.environment)
     tempfile.tempdir = None
-    os.chdir(folder)
+    os.chdir(request.folder)
 
 
 def early_end(message: str = "no message") -> WorkerError:

@@ -15,12 +15,25 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
+# Of programs that train language models: what loading takes longest, once for all audits.
+LANGUAGE_LIBRARIES = (
+    "transformers.models.llama.modeling_llama", "transformers.models.auto.modeling_auto",
+    "transformers.generation.utils", "datasets",
+)  # fmt: skip
+TRAINER_LIBRARIES = (*LANGUAGE_LIBRARIES, "trl.trainer.grpo_trainer", "trl.trainer.rloo_trainer")
+
 _LIBRARIES = (
     "stable_baselines3", "sb3_contrib", "tianshou", "tensordict", "torchrl", "transformers",
     "scipy.signal",
 )  # fmt: skip
 _INSTALLED = {"site-packages", "dist-packages"}
 _OWN = str(Path(__file__).parents[2])
+
+
+def shared_libraries(path: Path) -> tuple[str, ...]:
+    """The libraries of a program that are loaded for more audits than its own."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    return LANGUAGE_LIBRARIES if "transformers" in text else ()
 
 
 def preload(path: Path) -> None:

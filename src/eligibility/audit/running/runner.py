@@ -11,6 +11,7 @@ from typing import Protocol
 
 from eligibility.audit.job import Job, Program, encode_job, settings_line
 from eligibility.audit.running.forkserver import early_end, start_worker
+from eligibility.audit.running.preloading import shared_libraries
 from eligibility.audit.trace import LANGUAGE, Trace, parse_trace
 from eligibility.errors import EligibilityError
 from eligibility.sandbox import guard_here
@@ -85,7 +86,9 @@ class ScriptRunner:
             str(self.script), str(path), arguments, str(scratch), self.guard, seconds, megabytes,
             four_tuple,
         )  # fmt: skip
-        self._worker = start_worker("eligibility.audit.running.worker", scratch)
+        self._worker = start_worker(
+            "eligibility.audit.running.worker", scratch, shared_libraries(self.script)
+        )
         self._ask(settings_line(program))
 
     def run(self, job: Job) -> Trace:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from eligibility.audit.job import Program, settings_line
 from eligibility.audit.running.forkserver import start_worker
+from eligibility.audit.running.preloading import LANGUAGE_LIBRARIES, TRAINER_LIBRARIES
 from eligibility.audit.trainers.record import Record, read_record
 from eligibility.sandbox import guard_here
 
@@ -41,7 +42,7 @@ def train_once(
         program = Program(
             str(path), str(path), tuple(arguments), folder, guard_here(), seconds, megabytes, False
         )
-        libraries = ("transformers", "trl") if trains_with_trl(path) else ("transformers",)
+        libraries = TRAINER_LIBRARIES if trains_with_trl(path) else LANGUAGE_LIBRARIES
         with closing(start_worker(_MODULE, scratch, libraries)) as worker:
             worker.send(settings_line(program))
             last = ""
