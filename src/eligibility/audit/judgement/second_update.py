@@ -28,6 +28,9 @@ from eligibility.audit.trace import LEFT_OVER, RATIO, TARGET, Trace
 
 _ROUNDING = 1e-6  # distances of a ratio from 1 that are none
 _SAID_BY_TORCH = ("a second time", "modified by an inplace operation")
+_OF_FILES = ("FileNotFoundError", "FileExistsError", "PermissionError", "NotADirectoryError")
+# In the name of a list, or of what it is given: tensors with a graph.
+_WITH_GRAPH = ("log", "prob", "value", "entrop", "loss")
 _PASSED = ("unbiased", "convention")
 
 
@@ -55,7 +58,9 @@ def with_second_update(
         return report
     half = [trace for trace in case.survey.traces if trace.updates and _is_of_graphs(trace)]
     if half:  # an error after the next action belongs to the second update, and is not in these
-        return _with_half_an_update(report, _error(case, "graph-used-twice", half))
+        stopped = _error(case, "graph-used-twice", half)
+        known = (finding for finding in report.findings if finding.rule != "unexplained")
+        return replace(report, verdict="biased", summary=stopped.means, findings=(*known, stopped))
     if match is not None and match.use.endswith("-decisions"):
         note = "the second update was not judged: it begins with decisions of the first rollout"
         return replace(report, notes=(*report.notes, note))
@@ -294,12 +299,6 @@ def _is_of_graphs(trace: Trace) -> bool:
     return any(said in trace.detail for said in _SAID_BY_TORCH)
 
 
-def _with_half_an_update(report: AuditReport, stopped: Finding) -> AuditReport:
-    """The report of a program that stops between two losses: what is missing explains nothing."""
-    known = tuple(finding for finding in report.findings if finding.rule != "unexplained")
-    return replace(report, verdict="biased", summary=stopped.means, findings=(*known, stopped))
-
-
 def _failure(second: Case, rounds: Rounds) -> Finding | None:
     """What stops the program on its way to the second update, on every path."""
     traces = (*second.survey.traces, rounds.inspected)
@@ -314,13 +313,6 @@ def _failure(second: Case, rounds: Rounds) -> Finding | None:
     if len(failed) >= len(traces) - 1:
         return _error(second, "second-update-fails", failed)
     return None
-
-
-_OF_FILES = ("FileNotFoundError", "FileExistsError", "PermissionError", "NotADirectoryError")
-
-
-# In the name of a list, or of what it is given: tensors with a graph.
-_WITH_GRAPH = ("log", "prob", "value", "entrop", "loss")
 
 
 def _path(case: Case) -> str:
