@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from eligibility.audit.reporting.report import AuditReport
 from tests.audit.writing import PROGRAM, audit_here, line_of
@@ -204,8 +207,11 @@ RIGHT = {
           "        (-(gamma_t * scores * returns)[part::2].sum()).backward(retain_graph=True)\n"),
          ("    opt.step()\n", "    opt.step()\n    opt.zero_grad(set_to_none=False)\n")],
     ),
-    "an older policy acts, and the ratio corrects": (
-        SCORED, [("logits=net(obs)", "logits=other(obs)")]
+    "a copy acts, is loaded every fourth update, and a ratio is clipped": (
+        SCORED,
+        [("logits=net(obs)", "logits=other(obs)"),
+         ("    batch = []\n", "    batch = []\n    if update % 4 == 0:\n"
+                              "        other.load_state_dict(net.state_dict())\n")],
     ),
     "lists of an object, emptied after the update": (
         KEPT,
@@ -222,6 +228,43 @@ def test_what_may_be_carried_over_raises_no_alarm(name: str, tmp_path: Path) -> 
     assert not report.findings, report.text()
     assert report.verdict in ("unbiased", "convention")
     assert report.updates == 2
+
+
+@pytest.mark.parametrize(("clipped", "severity"), [(True, "fault"), (False, "warning")])
+def test_a_copy_that_acts_and_is_never_loaded_is_not_acquitted(
+    clipped: bool, severity: str, tmp_path: Path
+) -> None:
+    changes = [("logits=net(obs)", "logits=other(obs)")]
+    changes += [] if clipped else [("ratio.clamp(0.8, 1.2)", "ratio")]
+    report = audit(tmp_path, SCORED, *changes)
+    assert [f.rule for f in report.findings] == ["acting-policy-stale"], report.text()
+    assert report.findings[0].severity == severity
+    assert report.verdict == ("biased" if clipped else "unexplained")
+    assert report.findings[0].line == line_of(tmp_path / "program.py", "other = copy")
+
+
+@pytest.mark.parametrize("horizon", [1, 2])
+@pytest.mark.parametrize("ratio", ["of each action", "clipped", "of the path"])
+def test_which_ratio_makes_the_gradient_of_a_kept_policy_exact(ratio: str, horizon: int) -> None:
+    """By enumeration: two states, two actions; the second state and all rewards tell them apart."""
+    score = torch.tensor([[0.9, -0.4], [-0.3, 0.8]], dtype=torch.float64, requires_grad=True)
+    log_probs, kept = torch.log_softmax(score, -1), np.log(0.5)
+    value, surrogate = torch.zeros(()), torch.zeros(())
+    for actions in product((0, 1), repeat=horizon):
+        new = torch.stack([log_probs[s, a] for s, a in zip((0, actions[0]), actions, strict=False)])
+        rewards = torch.tensor([1.0 + a + 3.0 * t * actions[0] for t, a in enumerate(actions)])
+        returns = rewards.flip(0).cumsum(0).flip(0)
+        value = value + new.sum().exp() * rewards.sum()
+        each = (new - kept).exp()
+        terms = {
+            "of each action": each * returns,
+            "clipped": torch.min(each * returns, each.clamp(0.8, 1.2) * returns),
+            "of the path": each.prod() * returns[:1],
+        }
+        surrogate = surrogate + 0.5**horizon * terms[ratio].sum()
+    right, given = (torch.autograd.grad(t, score, retain_graph=True)[0] for t in (value, surrogate))
+    exact = torch.allclose(right, given, rtol=1e-6)
+    assert exact == (ratio == "of the path" or (ratio == "of each action" and horizon == 1))
 
 
 def test_a_file_that_nothing_has_written_here_is_no_fault_of_the_update(tmp_path: Path) -> None:

@@ -127,6 +127,7 @@ class Fact:
 # Kinds of facts.
 LEFT_OVER = "left-over-gradient"  # a gradient that was used before is used again; its share
 RATIO = "ratio"  # π_new/π_old in a loss; its largest distance from 1
+CLIPPED = "clipped-ratio"  # a note: such a ratio is clipped
 TARGET = "attached-target"  # the target of a squared error moves with its prediction
 
 

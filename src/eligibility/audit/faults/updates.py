@@ -234,7 +234,8 @@ FAULTS = (
         id="acting-policy-stale",
         title="the network that acts is not updated",
         means=(
-            "actions come from the parameters of an earlier update, and no ratio corrects for it"
+            "actions come from the parameters of an earlier update, and no ratio corrects for it; "
+            "one that is clipped, or of one action, does not"
         ),
         fix="acting_policy.load_state_dict(policy.state_dict())  # after every update",
         example=(
@@ -247,12 +248,17 @@ FAULTS = (
             "Before the first update both networks are the same, so nothing shows. After "
             "the audit has moved every parameter that an optimizer trains, the actions "
             "of the second update still come from the probabilities of before, and the "
-            "loss holds no ratio."
+            "loss holds no ratio. With one, the audit looks at eight more updates: a copy that "
+            "is refreshed within them is a choice. One that is not is a fault if the ratio is "
+            "clipped, and a warning otherwise. The ratio of a whole path's probability is exact; "
+            "that of one action leaves the states and the later rewards to the old policy, "
+            "which is exact in episodes of one step only, and clipped it stops the learning "
+            "of every action that has become 20 % more or less likely."
         ),
         seen_in=(
             "[nikhilbarhate99/PPO-PyTorch#10](https://github.com/nikhilbarhate99/PPO-PyTorch/issues/10) "
-            "is the same at the start: the acting copy was never loaded from the policy "
-            "(there the ratio corrects for it)."
+            "is the same at the start: the acting copy was not loaded from the policy "
+            "before the first update."
         ),
         look=("load_state_dict", "deepcopy", "detach+copy"),
     ),

@@ -76,6 +76,14 @@ def exponentiated_difference(node: Any) -> Any:
     return inner if inner is not None and inner.name() == "SubBackward0" else None
 
 
+def clips_ratio(node: Any) -> bool:
+    """Whether ``node`` clips a ratio of probabilities, as PPO does."""
+    return node.name().startswith("Clamp") and any(
+        exponentiated_difference(inner) is not None or divides_by_probabilities(inner)
+        for inner in _through_shapes(_inputs(node)[0])
+    )
+
+
 def divides_by_probabilities(node: Any) -> bool:
     """Whether something attached is divided by numbers in (0, 1], as π_new/π_old is."""
     if node.name() != "DivBackward0":

@@ -13,6 +13,7 @@ from torch.optim.optimizer import (
 )
 
 from eligibility.audit.interception.graph import (
+    clips_ratio,
     divides_by_probabilities,
     exponentiated_difference,
     inspect_graph,
@@ -21,6 +22,7 @@ from eligibility.audit.interception.graph import (
 from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.patches import Patches
 from eligibility.audit.raised import precision_note
+from eligibility.audit.trace import CLIPPED, RATIO
 from eligibility.audit.user_code import user_place
 
 
@@ -137,7 +139,7 @@ def _remember_lines(patches: Patches) -> None:
 
 
 def _facts_of_graph(node: Any) -> set[str]:
-    """ "ratio": the graph contains exp(a − b), of two probabilities; and the lowest precision."""
+    """Whether the graph has exp(a − b) of two probabilities, and clips it; the lowest precision."""
     waiting: list[Any] = [node]
     seen: set[Any] = set()
     facts: set[str] = set()
@@ -147,7 +149,9 @@ def _facts_of_graph(node: Any) -> set[str]:
             continue
         seen.add(node)
         if exponentiated_difference(node) is not None or divides_by_probabilities(node):
-            facts.add("ratio")
+            facts.add(RATIO)
+        if clips_ratio(node):
+            facts.add(CLIPPED)
         facts |= {precision_note(made.dtype) for made in node._input_metadata}
         waiting += [inner for inner, _ in node.next_functions]
     return facts - {""}

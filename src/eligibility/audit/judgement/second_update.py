@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,17 +16,14 @@ from eligibility.audit.judgement.diagnosis import diagnose
 from eligibility.audit.judgement.evidence import Evidence, gather
 from eligibility.audit.judgement.location import first_error
 from eligibility.audit.judgement.matching import Match, find_match, same_rule
-from eligibility.audit.judgement.pointers import subtracted_line
 from eligibility.audit.judgement.timeline import timeline
+from eligibility.audit.judgement.update_facts import facts_of_updates
 from eligibility.audit.reporting.report import AuditReport, Convention, Finding
 from eligibility.audit.running.rounds import Rounds, observe_rounds
 from eligibility.audit.running.runner import Runner
-from eligibility.audit.running.sampling_calls import executing_call
-from eligibility.audit.running.slopes import action_keys
 from eligibility.audit.running.survey import RAN, Progress, Survey
-from eligibility.audit.trace import LEFT_OVER, RATIO, TARGET, Trace
+from eligibility.audit.trace import Trace
 
-_ROUNDING = 1e-6  # distances of a ratio from 1 that are none
 _SAID_BY_TORCH = ("a second time", "modified by an inplace operation")
 _OF_FILES = ("FileNotFoundError", "FileExistsError", "PermissionError", "NotADirectoryError")
 # In the name of a list, or of what it is given: tensors with a graph.
@@ -68,7 +65,7 @@ def with_second_update(
     rounds = observe_rounds(case.survey, runner, passed, progress)
     if rounds is None:
         return report
-    found = list(_facts(case, rounds))
+    found = list(facts_of_updates(case, rounds, runner))
     if rounds.second is None or rounds.whole is None:
         return _with_findings(report, found, 1)
     second = _untold(case_of(rounds.second))
@@ -217,78 +214,6 @@ def _goes_on(rounds: Rounds) -> bool:
     assert rounds.second is not None
     starts = (trace.steps[0].time for trace in rounds.second.traces if trace.steps)
     return any(time > 0 for time in starts)
-
-
-# facts ------------------------------------------------------------------------------------------
-
-
-def _facts(case: Case, rounds: Rounds) -> Iterator[Finding]:
-    seen = rounds.inspected.facts
-    second = rounds.second.traces if rounds.second else ()
-    left = next(
-        (f for t in (rounds.inspected, *second) for f in t.facts if f.kind == LEFT_OVER), None
-    )
-    if left is not None:
-        text = (
-            f"what optimizer step {left.update + 1} was made with holds a gradient of an earlier "
-            f"step, {left.size:.2g} times as large as the whole"
-        )
-        yield case.finding("gradients-not-zeroed", text, seen=left.place)
-    target = next((fact for fact in seen if fact.kind == TARGET), None)
-    if target is not None:
-        text = "parameters are reached from both sides of the critic's squared error"
-        yield case.finding("critic-target-not-detached", text, seen=target.place)
-    yield from _ratios(case, rounds)
-
-
-def _ratios(case: Case, rounds: Rounds) -> Iterator[Finding]:
-    """Ratios of probabilities that are 1 where they must not be, and the other way round."""
-    seen = [fact for fact in rounds.inspected.facts if fact.kind == RATIO]
-    first = [fact for fact in seen if fact.update < rounds.held]
-    later = [fact for fact in seen if fact.update >= rounds.held]
-    plain = all(fact.size < _ROUNDING for fact in first)
-    acting = _acting_moves(case, rounds)
-    off = [fact for fact in later if fact.size > _ROUNDING]
-    if plain and off and acting:
-        text = (
-            f"the second update begins with a ratio that is off 1 by {off[0].size:.1%}, although "
-            "its actions come from the policy that it scores"
-        )
-        yield case.finding("old-log-prob-stale", text, seen=_old(case, off[0].place))
-    if acting is False and not seen and "ratio" not in rounds.inspected.notes:
-        text = "after the parameters had moved, actions came from the same probabilities as before"
-        yield case.finding("acting-policy-stale", text)
-    repeated = rounds.repeated.facts if rounds.repeated else ()
-    again = [fact for fact in repeated if fact.kind == RATIO and fact.update > 0]
-    if again and all(fact.size < 1e-9 for fact in again):
-        text = "parameters moved after the first optimizer step, and every later ratio is still 1"
-        yield case.finding("ratio-always-one", text, seen=_old(case, again[0].place))
-
-
-def _old(case: Case, ratio: tuple[str, int]) -> tuple[str, int]:
-    """Where the old log-probabilities of a ratio were made, if its statement subtracts them."""
-    if case.source is None or ratio[0] != str(case.source.path):
-        return ratio
-    return ratio[0], subtracted_line(case.source, ratio[1]) or ratio[1]
-
-
-def _acting_moves(case: Case, rounds: Rounds) -> bool | None:
-    """Whether the actions of the second update were drawn at the moved parameters.
-
-    None if no action was drawn after them.
-    """
-    trace = rounds.inspected
-    call = executing_call(case.survey.traces)
-    last = rounds.first.updates[-1]
-    steps, begun = [], set()
-    for step in trace.steps[last.steps_before :]:
-        # where an episode goes on, its next action may have been drawn before the update
-        if step.environment in begun or step.time == 0:
-            steps.append(step)
-        begun.add(step.environment)
-    keys = [key for key, _ in action_keys(replace(trace, steps=tuple(steps)), call)]
-    known = case.survey.slopes or {}
-    return any(key not in known for key in keys) if keys else None
 
 
 # paths ------------------------------------------------------------------------------------------

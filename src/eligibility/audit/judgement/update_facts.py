@@ -1,0 +1,116 @@
+"""What is seen in several updates without a rule: left-over gradients, targets, ratios, copies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from eligibility.audit.job import Job
+from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.pointers import subtracted_line
+from eligibility.audit.reporting.report import Finding
+from eligibility.audit.running.rounds import Rounds
+from eligibility.audit.running.runner import Runner
+from eligibility.audit.running.sampling_calls import executing_call
+from eligibility.audit.running.slopes import action_keys
+from eligibility.audit.running.survey import policy_tensors
+from eligibility.audit.trace import CLIPPED, LEFT_OVER, RATIO, TARGET, Trace
+
+_ROUNDING = 1e-6  # distances of a ratio from 1 that are none
+_LATER = 8  # updates for which an acting copy may stay as it is, with a ratio
+
+
+def facts_of_updates(case: Case, rounds: Rounds, runner: Runner) -> Iterator[Finding]:
+    """What the gradients, the graphs and the actions of several updates show by themselves."""
+    seen = rounds.inspected.facts
+    second = rounds.second.traces if rounds.second else ()
+    left = next(
+        (f for t in (rounds.inspected, *second) for f in t.facts if f.kind == LEFT_OVER), None
+    )
+    if left is not None:
+        text = (
+            f"what optimizer step {left.update + 1} was made with holds a gradient of an earlier "
+            f"step, {left.size:.2g} times as large as the whole"
+        )
+        yield case.finding("gradients-not-zeroed", text, seen=left.place)
+    target = next((fact for fact in seen if fact.kind == TARGET), None)
+    if target is not None:
+        text = "parameters are reached from both sides of the critic's squared error"
+        yield case.finding("critic-target-not-detached", text, seen=target.place)
+    yield from _ratios(case, rounds)
+    if _acting_moves(case, rounds, rounds.inspected) is False:
+        yield from _stale(case, rounds, runner)
+
+
+def _stale(case: Case, rounds: Rounds, runner: Runner) -> Iterator[Finding]:
+    """What acts as before the parameters moved: for good, or with a ratio until it is refreshed.
+
+    A ratio of each action's probability is no excuse: it corrects neither the states that are met
+    nor the rewards to come. That of a whole path is one, and only a clip is known not to be that.
+    """
+    seen, notes = rounds.inspected, {RATIO, CLIPPED} & set(rounds.inspected.notes)
+    if not notes and not any(fact.kind == RATIO for fact in seen.facts):
+        text = "after the parameters had moved, actions came from the same probabilities as before"
+        yield case.finding("acting-policy-stale", text)
+        return
+    assert rounds.second is not None
+    last = rounds.first.updates[-1]
+    given = tuple(draw.picked for draw in rounds.first.draws[: last.draws_before])
+    held = rounds.held
+    job = Job(given, rounds.second.size, raised=case.survey.raised, held=held * _LATER)
+    on = runner.run(replace(job, perturbed=held))
+    if _acting_moves(case, rounds, on) is False:
+        text = (
+            f"parameters moved after the first of {_LATER + 1} updates, and all actions came from "
+            "the probabilities of before"
+        )
+        clips = ", with a ratio that is clipped" if CLIPPED in notes else ", with a ratio"
+        severity = "fault" if CLIPPED in notes else "warning"
+        yield case.finding("acting-policy-stale", text + clips, severity)
+
+
+def _ratios(case: Case, rounds: Rounds) -> Iterator[Finding]:
+    """Ratios of probabilities that are 1 where they must not be, and the other way round."""
+    seen = [fact for fact in rounds.inspected.facts if fact.kind == RATIO]
+    first = [fact for fact in seen if fact.update < rounds.held]
+    later = [fact for fact in seen if fact.update >= rounds.held]
+    plain = all(fact.size < _ROUNDING for fact in first)
+    acting = _acting_moves(case, rounds, rounds.inspected)
+    off = [fact for fact in later if fact.size > _ROUNDING]
+    if plain and off and acting:
+        text = (
+            f"the second update begins with a ratio that is off 1 by {off[0].size:.1%}, although "
+            "its actions come from the policy that it scores"
+        )
+        yield case.finding("old-log-prob-stale", text, seen=_old(case, off[0].place))
+    repeated = rounds.repeated.facts if rounds.repeated else ()
+    again = [fact for fact in repeated if fact.kind == RATIO and fact.update > 0]
+    if again and all(fact.size < 1e-9 for fact in again):
+        text = "parameters moved after the first optimizer step, and every later ratio is still 1"
+        yield case.finding("ratio-always-one", text, seen=_old(case, again[0].place))
+
+
+def _old(case: Case, ratio: tuple[str, int]) -> tuple[str, int]:
+    """Where the old log-probabilities of a ratio were made, if its statement subtracts them."""
+    if case.source is None or ratio[0] != str(case.source.path):
+        return ratio
+    return ratio[0], subtracted_line(case.source, ratio[1]) or ratio[1]
+
+
+def _acting_moves(case: Case, rounds: Rounds, trace: Trace) -> bool | None:
+    """Whether actions after the first update of ``trace`` were drawn at the moved parameters.
+
+    None if no action was drawn after them, or no parameter ever moves one.
+    """
+    call = executing_call(case.survey.traces)
+    last = rounds.first.updates[-1]
+    steps, begun = [], set()
+    for step in trace.steps[last.steps_before :]:
+        # where an episode goes on, its next action may have been drawn before the update
+        if step.environment in begun or step.time == 0:
+            steps.append(step)
+        begun.add(step.environment)
+    keys = [key for key, _ in action_keys(replace(trace, steps=tuple(steps)), call)]
+    known = case.survey.slopes or {}
+    moves = policy_tensors(case.survey.directions, known)
+    return any(key not in known for key in keys) if keys and moves else None
