@@ -11,7 +11,7 @@ from pathlib import Path
 from eligibility.audit.faults import FAULTS
 from eligibility.audit.judgement import source_patterns
 from eligibility.audit.judgement.losses import find_loss
-from eligibility.audit.judgement.places import BLAME
+from eligibility.audit.judgement.places import BLAME, IN_SCORING
 from eligibility.audit.judgement.pointers import (
     action_line,
     element_line,
@@ -33,12 +33,6 @@ _IN_LOSS = (
     "probability-not-log-probability",
     "unexplained",
     "autoreset-step-trained-on",
-)
-_IN_SCORING = (
-    "scored-other-action",
-    "transformed-action-scored",
-    "most-likely-action-scored",
-    "behaviour-not-scored",
 )
 
 
@@ -80,7 +74,7 @@ def _line(rule: str, survey: Survey, source: Source, backward: int) -> int:
         return update_call(source, found.taken) or loss
     if line := source_patterns.written(rule, source):
         return line
-    if rule in _IN_LOSS or rule in BLAME:
+    if rule in _IN_LOSS or (rule in BLAME and rule not in IN_SCORING):
         return loss
     if rule == "entropy-sign":
         near = source.line_where(_adds_entropy, near=found.taken)
@@ -100,7 +94,10 @@ def _line(rule: str, survey: Survey, source: Source, backward: int) -> int:
     scores = [score for trace in survey.traces for score in trace.scores]
     learnt = [score for score in scores if score.differentiable]
     scored = _common([score.place for score in learnt or scores])[1]
-    if rule in _IN_SCORING:
+    if rule == "behaviour-not-scored" and not any(score.values for score in scores):
+        # a table of all actions is for many uses
+        return action_line(source) or scored or loss
+    if rule in IN_SCORING:
         return scored or scored_line(source, loss) or loss
     if rule == "component-not-scored" and scored:
         return element_line(source, scored) or scored
@@ -112,7 +109,7 @@ def _line(rule: str, survey: Survey, source: Source, backward: int) -> int:
         line = source.line_where(partial(_mentions, word=word), near=max(loss - 1, 0))
         if line and line != loss:
             return line
-    return loss
+    return action_line(source) if rule == "acting-policy-stale" else loss
 
 
 def _early(survey: Survey) -> bool:
@@ -164,12 +161,9 @@ def _common(places: list[tuple[str, int]]) -> tuple[str, int]:
 
 
 def _adds_entropy(statement: ast.stmt) -> bool:
-    """Whether a statement makes or returns a loss of another one and an entropy."""
+    """Whether a statement is about a loss and an entropy."""
     names = mentioned_names(statement)
-    loss = "loss" in names or (
-        isinstance(statement, ast.Return) and any("loss" in name for name in names)
-    )
-    return loss and any("entrop" in name for name in names)
+    return all(any(part in name for name in names) for part in ("loss", "entrop"))
 
 
 def _mentions(statement: ast.stmt, word: str) -> bool:

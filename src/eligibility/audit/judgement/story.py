@@ -20,6 +20,7 @@ from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.survey import RAN, Survey, policy_tensors
 from eligibility.audit.trace import Made, Step, Trace
 
+Place = tuple[str, int]  # file and line
 _MOVED = 1e-4  # a reward
 _SHIFTED = 0.05  # a tensor of the critic
 _FAR = 1.7  # by how much all rewards differ in one run, so that integers change
