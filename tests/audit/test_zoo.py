@@ -79,9 +79,10 @@ def test_a_published_fault_is_found_named_and_located(style: str, mutation: str)
 @pytest.mark.parametrize(
     "name",
     [
-        "stacked/dones-forgotten", "stacked/negative-advantage", "two_policies/no-reset-at-end",
-        "records/squeezed-half", "density/density-not-log", "saved/counted-twice",
-        "scan/softmax-scored", "streams/exp-of-it",
+        "stacked/dones-forgotten", "stacked/summed-over-actors", "two_policies/no-reset-at-end",
+        "records/squeezed-half", "density/density-not-log", "density/std-for-variance",
+        "saved/counted-twice", "saved/most-likely", "scan/softmax-scored", "scan/mask-on-all",
+        "cumsum/labels-one-late",
     ],
 )  # fmt: skip
 def test_a_fault_of_the_blind_part_is_named_near_its_line(name: str) -> None:
@@ -90,6 +91,14 @@ def test_a_fault_of_the_blind_part_is_named_near_its_line(name: str) -> None:
     lines = [finding.line for finding in report.findings if finding.rule in program.expected]
     assert lines, report.text()
     assert min(abs(lines[0] - line) for line in program.lines) <= 2, (lines, program.lines)
+
+
+def test_actions_of_no_policy_are_a_warning_where_its_probabilities_are_scored() -> None:
+    (program,) = (each for each in mutants() if each.name == "saved/random-action")
+    report = audit_program(program)
+    found = [(finding.rule, finding.severity) for finding in report.findings]
+    assert found == [("behaviour-not-scored", "warning")], report.text()
+    assert report.verdict == "unexplained"
 
 
 def test_a_copy_that_acts_may_be_older_than_the_optimizer() -> None:

@@ -268,7 +268,7 @@ def _numpy(patches: Patches, recorder: Recorder) -> None:
         first = len(recorder.choices.draws)
         picked = [choose(probs, "other" if p is None else "action") for _ in range(count)]
         values = options_list[picked]
-        if p is not None and np.issubdtype(values.dtype, np.number):
+        if np.issubdtype(values.dtype, np.number):
             recorder.sampled(first, [float(value) for value in values])
         return values[0] if size is None else values.reshape(size)
 

@@ -29,6 +29,7 @@ OWN = ("own-mean", "own-return", "own-reward")
 # Returns [T] minus values [T, 1]: every return meets every value; "-summed" over the actions too.
 CROSSED = ("crossed", "crossed-summed")
 BY_COUNT = "limit-told-by-count"  # who terminates at the very step of the limit is cut off
+HERE = "bootstrapped-from-here"  # V(s) in the place of V(s') too: no later reward is in it
 ACTION_VALUE = "action-value"  # Q(s, a) of the critic, and no reward
 AFFINE = ("", "centred", "leave-one-out", "centred-so-far")
 _REFINEMENTS, _PROMISING = 3, 1e-3  # steps of a fit's refinement, and the residual that allows them
@@ -44,10 +45,10 @@ class Advantage:
 
     Attributes:
         form: Everything but the values.
-        ending: One of ``ENDINGS`` or ``BY_COUNT``; or, without bootstrap, "return": the credit
-            minus V(s), or "return-after-transform": V(s) subtracted from the whitened one; or
-            one of ``CROSSED``, or ``ACTION_VALUE``; or of ``OWN``: the credit minus a share of what
-            the batch itself returned.
+        ending: One of ``ENDINGS``, ``BY_COUNT`` or ``HERE``; or, without bootstrap, "return": the
+            credit minus V(s), or "return-after-transform": V(s) subtracted from the whitened one;
+            or one of ``CROSSED``, or ``ACTION_VALUE``; or of ``OWN``: the credit minus a share of
+            what the batch itself returned.
         decay: λ.
         timed: Whether the values depend on the time too, V(s, t).
     """
@@ -72,6 +73,7 @@ class Advantage:
         """Its parts that are wrong in themselves."""
         known = {ending: ending for ending in ENDINGS[1:]}
         known |= dict.fromkeys(OWN, OWN_RETURN) | dict.fromkeys(CROSSED, "broadcast")
+        known[HERE] = "immediate-reward"
         return self.form.faults + ((known[self.ending],) if self.ending in known else ())
 
     @property
@@ -130,11 +132,12 @@ class Advantage:
             cut = evidence.time == evidence.time[evidence.truncated].max(initial=-1)
             ended = {
                 "": evidence.terminated,
+                HERE: evidence.terminated,
                 BY_COUNT: evidence.terminated & ~cut,
                 "truncation-as-termination": evidence.terminated | evidence.truncated,
                 "bootstrapped-after-termination": np.zeros_like(evidence.terminated),
             }[self.ending]
-            following = np.where(ended, 0.0, values[after])
+            following = np.where(ended, 0.0, here if self.ending == HERE else values[after])
             delta = evidence.reward + self.discount * following - here
             credit = line.accumulated(delta * line.present, self.discount * self.decay)
         return self.form.finished(credit * line.present, line)

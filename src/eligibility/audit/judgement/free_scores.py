@@ -20,6 +20,7 @@ from eligibility.audit.judgement.scoring import Scoring
 from eligibility.audit.judgement.timeline import Timeline
 from eligibility.audit.running.sampling_calls import executed_draws, executing_call
 from eligibility.audit.running.survey import RAN, Survey, has_critic
+from eligibility.audit.trace import Step, Trace
 
 _AGREES = 1e-3  # shares up to which a factor is that of a rule; programs add small numbers to logs
 _PROBABILITY = Scoring(
@@ -29,6 +30,18 @@ _PROBABILITY = Scoring(
 _ATTACHED = Scoring(
     "action-keeps-its-graph",
     "each action, whichever it is, comes with the gradient of −ln σ alone",
+)
+
+_OTHER_DENSITY = Scoring(
+    "behaviour-not-scored",
+    "each action is scored by another function of the mean and the deviation that it was drawn "
+    "with than its log-density",
+)
+_SAME_ACTION = Scoring(
+    "most-likely-action-scored", "in each state every action is scored as the same one"
+)
+_OTHER_ACTION = Scoring(
+    "scored-other-action", "the state of each decision is scored with the action of a neighbour"
 )
 
 
@@ -66,36 +79,117 @@ def what_is_scored(
         return None
     volumes = _volumes(survey, evidence)
     if volumes is not None:
-        return _of_density(evidence, line, constants, volumes)
+        density = _of_density(evidence, line, constants, volumes)
+        if density is not None:
+            return density
     if credited:
         return None
-    groups = _groups(evidence)
-    count = len(groups.state)
     valued = has_critic(survey)  # w − V(s) with unknown V adds −V(s) g(s, a), as free as g is
+    known = line, constants, tolerance
+    if volumes is not None:
+        powers = _powers(survey, evidence)
+        found = _freed(evidence, powers, valued, *known) if powers is not None else None
+        return _OTHER_DENSITY if found and found.strange else None
+    same = _freed(evidence, _by_action(evidence, None), valued, *known)
+    if same is not None:
+        return _SAME_ACTION if same.strange else None
+    groups = _groups(evidence)
+    own = _freed(evidence, _one_of(groups.of), valued, *known)
+    if own is not None:
+        return _of_logits(groups, own.free) if own.lacking else _named(groups, own.free)
+    for moved in (1, -1):
+        found = _freed(evidence, _by_action(evidence, moved), valued, *known)
+        if found is not None and found.strange:
+            return _OTHER_ACTION
+    return None
+
+
+@dataclass(frozen=True)
+class _Freed:
+    """Free scores that explain every path with the weights of a right rule.
+
+    Attributes:
+        free: [F, D] one vector of each feature.
+        lacking: Whether one that is added to all of them is not told.
+        strange: Whether they are more than rounding, and no multiple of the eligibilities.
+    """
+
+    free: Array
+    lacking: bool
+    strange: bool
+
+
+def _freed(
+    evidence: Evidence,
+    features: Array,
+    valued: bool,
+    line: Timeline,
+    constants: Constants,
+    tolerance: float,
+) -> _Freed | None:
+    """The scores Σ_f x_f g_f with free vectors g of ``features`` x [P, I, F], if they fit."""
+    count = features.shape[2]
     unknown = 2 * count if valued else count
     if evidence.paths < 2 * unknown - valued:
         return None  # fewer equations than would be a proof
     size = float(np.linalg.norm(evidence.ascent))
-    rows, columns = np.nonzero(evidence.present)
     for form in _right_forms(line, constants):
         with np.errstate(all="ignore"):
             weights = form.weights(line)
-        matrix = np.zeros((evidence.paths, unknown))
-        np.add.at(matrix, (rows, groups.of[rows, columns]), weights[rows, columns])
+        if not np.isfinite(weights).all():
+            continue
+        matrix = np.einsum("pi,pif->pf", weights, features)
         if valued:
             ones = replace(form, transform="").finished(line.present.astype(float), line)
-            np.add.at(matrix, (rows, count + groups.of[rows, columns]), ones[rows, columns])
-        if not np.isfinite(matrix).all():
-            continue
+            matrix = np.concatenate([matrix, np.einsum("pi,pif->pf", ones, features)], axis=1)
         # weights whose sum is 0 do not tell one vector that is added to all
         lacking = unknown - int(np.linalg.matrix_rank(matrix))
         if lacking > ("whitened" in form.transform or form.transform == "centred"):
             continue
         free: Array = np.asarray(np.linalg.lstsq(matrix, evidence.ascent, rcond=1e-11)[0])
         if np.linalg.norm(evidence.ascent - matrix @ free) < tolerance * size:
-            own = free[:count]
-            return _of_logits(groups, own) if lacking else _named(groups, own)
+            told = float(np.linalg.norm(matrix[:, :count] @ free[:count])) > _AGREES * size
+            scores = np.einsum("pif,fd->pid", features, free[:count])
+            strange = told and _differ(scores, evidence.eligibility)
+            return _Freed(free[:count], bool(lacking), strange)
     return None
+
+
+def _differ(scores: Array, eligibility: Array) -> bool:
+    """Whether no factor makes the one the other."""
+    factor = float((scores * eligibility).sum() / (eligibility**2).sum())
+    return float(np.linalg.norm(scores - factor * eligibility)) > _AGREES * float(
+        np.linalg.norm(scores)
+    )
+
+
+def _one_of(of: Integers) -> Array:
+    """[P, I, F] 1 for the number of each decision; no feature where it is -1."""
+    chosen: Array = (of[..., None] == np.arange(of.max() + 1)).astype(float)
+    return chosen
+
+
+def _by_action(evidence: Evidence, moved: int | None) -> Array:
+    """Features of each state, with the action ``moved`` decisions before; None: with none."""
+    keys: dict[tuple[int, float], int] = {}
+    of = np.full(evidence.present.shape, -1)
+    steps = evidence.present.sum(axis=1)
+    for p, i in zip(*np.nonzero(evidence.present), strict=True):
+        taken = 0.0 if moved is None else float(evidence.action[p, (i - moved) % steps[p]])
+        of[p, i] = keys.setdefault((int(evidence.state[p, i]), taken), len(keys))
+    return _one_of(of)
+
+
+def _powers(survey: Survey, evidence: Evidence) -> Array | None:
+    """Features of each state with 1, u and u² of the number u that was drawn; None if several."""
+    drawn = _drawn(survey)
+    if len(drawn) != evidence.paths or any(len(step) != 1 for path in drawn for step in path):
+        return None
+    number = np.zeros(evidence.present.shape)
+    for p, path in enumerate(drawn):
+        number[p, : len(path)] = [step[0] for step in path]
+    states = _by_action(evidence, None)
+    return np.concatenate([states * number[..., None] ** power for power in range(3)], axis=2)
 
 
 def _right_forms(line: Timeline, constants: Constants) -> Iterator[Candidate]:
@@ -142,24 +236,33 @@ def _groups(evidence: Evidence) -> _Groups:
     return _Groups(of, evidence.state[place], evidence.eligibility[place], evidence.log_prob[place])
 
 
+def _decisions(survey: Survey) -> tuple[list[Trace], list[list[Step]]]:
+    """The paths that ran, and their executed steps."""
+    ran = [trace for trace in survey.traces if trace.outcome in RAN and trace.steps]
+    return ran, [[step for step in trace.steps if step.executed] for trace in ran]
+
+
+def _drawn(survey: Survey) -> list[list[list[float | None]]]:
+    """The numbers that were drawn for each decision of each path."""
+    call = executing_call(survey.traces)
+    return [
+        [[trace.draws[k].value for k in executed_draws(step, call)] for step in own]
+        for trace, own in zip(*_decisions(survey), strict=True)
+    ]
+
+
 def _volumes(survey: Survey, evidence: Evidence) -> Array | None:
     """[P, I] Σ ln(1 − tanh² u) of the numbers u drawn, if the actions rise with tanh u; else 0.
 
     None where actions are not real numbers.
     """
-    call = executing_call(survey.traces)
-    ran = [trace for trace in survey.traces if trace.outcome in RAN and trace.steps]
-    steps = [[step for step in trace.steps if step.executed] for trace in ran]
-    drawn = [
-        [[trace.draws[k].value for k in executed_draws(step, call)] for step in own]
-        for trace, own in zip(ran, steps, strict=True)
-    ]
+    drawn = _drawn(survey)
     flat = [number for path in drawn for step in path for number in step]
     if not flat or any(number is None for number in flat):
         return None
     volumes = np.zeros(evidence.present.shape)
     numbers = np.tanh(np.array(flat, dtype=float))
-    taken = np.array([number for own in steps for step in own for number in step.action])
+    taken = np.array([n for own in _decisions(survey)[1] for step in own for n in step.action])
     if len(taken) != len(numbers) or len(drawn) != evidence.paths:
         return volumes
     straight = np.polynomial.polynomial.polyfit(numbers, taken, 1)
@@ -207,11 +310,6 @@ def _of_distribution(groups: _Groups, free: Array) -> Scoring | None:
         if own.sum() < 2 or abs(acted.sum() - 1.0) > 1e-6:
             return None  # not all of its actions were met
         size = float(np.linalg.norm(scores))
-        if float(np.abs(scores - scores[0]).max()) < _AGREES * size:
-            return Scoring(
-                "most-likely-action-scored",
-                f"in state {int(state)} every action is scored as the same one",
-            )
         if float(np.linalg.norm(acted @ scores)) < _AGREES * size:
             continue
         null = np.linalg.svd(scores.T)[2][-1]

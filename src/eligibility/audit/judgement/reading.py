@@ -122,16 +122,6 @@ def reinforced(measured: Measured) -> int:
     return count if count < len(size) else 0
 
 
-def is_acausal(measured: Measured) -> bool:
-    """Whether what was earned before an action counts, and some of what came after one does not."""
-    if measured.kind != "linear" or measured.outside > _EXPLAINS:
-        return False
-    places, size = _Places(measured.evidence), np.abs(measured.credit)
-    told = size > _EXPLAINS * size.max()
-    before, after = (told[places.same & side] for side in (places.lag < 0, places.lag >= 0))
-    return bool(before.any() and not after.all())
-
-
 def structure(measured: Measured) -> str:
     """The fault that shows in which rewards each decision follows, whatever their factors are.
 
@@ -141,6 +131,7 @@ def structure(measured: Measured) -> str:
     if measured.kind != "linear" or measured.outside > _EXPLAINS:
         return ""
     places, credit = _Places(measured.evidence), measured.credit
+    own_order = [np.flatnonzero(places.environment == e) for e in np.unique(places.environment)]
     praise = credit * np.sign(np.trace(credit) or credit.sum())
     told = np.abs(praise) > _EXPLAINS * np.abs(praise).max()
     own = places.same & (places.lag >= 0)
@@ -148,18 +139,34 @@ def structure(measured: Measured) -> str:
     rows = [np.flatnonzero((own == row).all(axis=1)) for row in told]
     if all(len(found) == 1 or not row.any() for found, row in zip(rows, told, strict=True)):
         target = np.array([found[0] if len(found) else len(rows) for found in rows])
-        for rule, moved in (
-            ("reversed-returns", places.index[::-1]),
-            ("shifted-rewards", places.index + 1),
-        ):
-            if len(rows) > 1 and np.array_equal(target, moved):
-                return rule
+        for order in ([places.index], own_order):  # of the batch, or of each environment
+            for rule, moved in (("reversed-returns", _backwards), ("shifted-rewards", _later)):
+                if len(rows) > 1 and np.array_equal(target, moved(order, len(rows))):
+                    return rule
+    if told[places.same & (places.lag < 0)].any() and not told[own].all():
+        return "rewards-so-far"
     praised = praise > _EXPLAINS * np.abs(praise).max()
     others = places.environment[:, None] != places.environment[None, :]
     if (praised & others).any():
         return "return-carried-over-actors"
     later = ~others & ~places.same & (places.index[None, :] > places.index[:, None])
     return "return-carried-over-episodes" if (praised & later).any() else ""
+
+
+def _backwards(orders: Sequence[Integers], count: int) -> Integers:
+    """[I] of each decision the one as far from the end of its order as it is from the start."""
+    moved = np.arange(count)
+    for order in orders:
+        moved[order] = order[::-1]
+    return moved
+
+
+def _later(orders: Sequence[Integers], count: int) -> Integers:
+    """[I] of each decision the next of its order; of the last one ``count``."""
+    moved = np.full(count, count)
+    for order in orders:
+        moved[order[:-1]] = order[1:]
+    return moved
 
 
 class _Places:

@@ -12,7 +12,7 @@ from eligibility.audit.judgement.scoring import compare_scoring
 from eligibility.audit.precision import HALF
 from eligibility.audit.reporting.report import AuditReport
 from eligibility.audit.running.survey import RAN, Survey
-from eligibility.audit.trace import UNREAD
+from eligibility.audit.trace import RATIO, UNREAD
 
 _NO_UPDATE = (
     "the program made no optimizer step (of torch.optim); does something start its training, and "
@@ -62,9 +62,13 @@ def _without_policy(case: Case) -> AuditReport:
         finding = case.finding("argmax-action", "no action was drawn at random on any path")
         return replace(inconclusive(case, finding.means), verdict="biased", findings=(finding,))
     scoring = compare_scoring(case.survey)
-    if scoring is not None and scoring.rule == "behaviour-not-scored":
-        finding = case.finding(scoring.rule, scoring.evidence)
-        return replace(inconclusive(case, finding.means), verdict="biased", findings=(finding,))
+    corrected = any(RATIO in trace.notes for trace in case.survey.traces)
+    if scoring is not None and scoring.rule == "behaviour-not-scored" and not corrected:
+        # who explores at random may learn by a rule that is for any behaviour
+        meant = any(draw.source == "other" for trace in case.survey.traces for draw in trace.draws)
+        finding = case.finding(scoring.rule, scoring.evidence, "warning" if meant else "")
+        verdict = "unexplained" if meant else "biased"
+        return replace(inconclusive(case, finding.means), verdict=verdict, findings=(finding,))
     return inconclusive(
         case,
         "no action's probability depends on the parameters that the optimizer trains; "

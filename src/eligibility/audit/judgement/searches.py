@@ -13,6 +13,7 @@ from eligibility.audit.judgement.critic import (
     BY_COUNT,
     CROSSED,
     ENDINGS,
+    HERE,
     OWN,
     Advantage,
 )
@@ -87,6 +88,7 @@ def unusual(
         if not form.transform and not form.faults:
             for decay in decays(form.discount):
                 yield Advantage(form, BY_COUNT, decay)
+                yield Advantage(form, HERE, decay)
             for ending in CROSSED:
                 yield Advantage(form, ending, 1.0)
 

@@ -13,7 +13,7 @@ from eligibility.audit.judgement.evidence import Evidence, gather
 from eligibility.audit.judgement.exact import Bias
 from eligibility.audit.judgement.free_scores import what_is_scored
 from eligibility.audit.judgement.matching import effective_weights, find_match
-from eligibility.audit.judgement.reading import is_acausal, structure
+from eligibility.audit.judgement.reading import Reading, structure
 from eligibility.audit.judgement.scoring import compare_scoring
 from eligibility.audit.judgement.timeline import Timeline
 from eligibility.audit.reporting.report import Finding
@@ -25,6 +25,7 @@ _SHAPES = {
     "reversed-returns", "rewards-so-far", "shifted-rewards", "return-carried-over-episodes",
     "return-carried-over-actors", "immediate-reward-twice",
 }  # fmt: skip
+_ALIKE = 1e-5  # of the factors of decisions
 _FEW = 4  # paths of several episodes that say nothing yet
 
 
@@ -52,12 +53,14 @@ def unmatched_fault(
             return case.finding("broadcast", f"{alike}; {size}")
     shape = case.reading.rule if case.reading is not None else ""
     if case.measured is not None and shape not in _SHAPES:
-        acausal = "rewards-so-far" if is_acausal(case.measured) else ""
-        shape = acausal or structure(case.measured)
+        shape = structure(case.measured)
     if shape in _SHAPES:
         seen = "by the rewards' effect on the weights of one path; no composition explains them all"
         return case.finding(shape, f"{seen}; {size}")
-    limits = case.constants, case.tolerance, case.reading is not None
+    if _explained_as_executed(case):
+        text = "what was executed explains every path, as if it had been drawn"
+        return case.finding("transformed-action-scored", f"{text}; {size}")
+    limits = case.constants, case.tolerance, _credited(case.reading)
     scored = (
         None  # another credit is no other score
         if case.reading is not None and case.reading.rule
@@ -65,12 +68,16 @@ def unmatched_fault(
     )
     if scored is not None:
         return case.finding(scored.rule, f"{scored.evidence}; {size}")
-    if _explained_as_executed(case):
-        text = "what was executed explains every path, as if it had been drawn"
-        return case.finding("transformed-action-scored", f"{text}; {size}")
     outside = effective_weights(evidence)[1]
     off = f"{outside.max():.1%} of the gradient lies outside the span of the executed actions'"
     return case.finding("unexplained", f"{size}; {off} eligibilities")
+
+
+def _credited(reading: Reading | None) -> bool:
+    """Whether what the rewards move is the credit of the actions' eligibilities, all alike."""
+    return reading is not None and bool(
+        np.ptp(np.abs(reading.factor)) < _ALIKE * np.abs(reading.factor).max()
+    )
 
 
 def _explained_as_executed(case: Case) -> bool:
