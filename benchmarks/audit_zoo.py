@@ -1,6 +1,7 @@
 """Scores the audit on its zoo: detection, right naming and false alarms, with Wilson intervals.
 
     python -m benchmarks.audit_zoo [--half tuning|opened|scored] [--jobs N] [--seconds N]
+    python -m benchmarks.audit_zoo --styles NAME,NAME --after COMMIT
 
 A mutant counts as detected if the audit reports a fault or a warning, and as named if one of its
 findings is the rule expected and stands on the line that was changed. A mutant that gives the
@@ -51,6 +52,7 @@ _OF_THE_SECOND_UPDATE = {
     "critic-target-not-detached",
 }  # fmt: skip
 _LATE = "took longer than {:g} s"
+_NEAR = 2  # lines
 _PATIENCE = 20  # of the clock, as multiples of the processor time that a program may take
 FIGURES = (
     "detected",
@@ -87,6 +89,7 @@ def inspect(program: Program) -> Row:
         "detected": bool(report.findings),
         "named": bool(named),
         "on_its_line": any(finding.line in program.lines for finding in named),
+        "near": any(abs(f.line - line) <= _NEAR for f in named for line in program.lines),
         "equivalent": bool(program.expected)
         and not _OF_THE_SECOND_UPDATE & set(program.expected)
         and not report.findings
@@ -109,7 +112,9 @@ def identity(program: Program) -> Row:
 
 def without_result(program: Program, why: str) -> Row:
     """The row of a program whose audit did not come to an end: not detected, and no alarm."""
-    missing = dict.fromkeys(("fault", "detected", "named", "on_its_line", "equivalent"), False)
+    missing = dict.fromkeys(
+        ("fault", "detected", "named", "on_its_line", "near", "equivalent"), False
+    )
     return identity(program) | missing | {
         "verdict": why, "rules": [], "lines": [], "residual": None, "conventions_named": False,
     }  # fmt: skip
@@ -234,11 +239,31 @@ def page(result: Row, firsts: Sequence[Row]) -> str:
             "",
             *_listed("Mutants without the right name on the right line then:", first, "not_named"),
             *_listed("False alarms then:", first, "alarms"),
+            *_after(first),
         ]
     lines += ["", "## What is missed", ""]
     lines += _listed("Mutants without the right name on the right line:", result, "not_named")
     lines += _listed("False alarms:", result, "alarms")
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _after(first: Row) -> list[str]:
+    """The same programs in a later state of the audit, if they were measured again."""
+    if "after" not in first:
+        return []
+    after = first["after"]
+    (figures,) = (f for f in after["halves"].values() if f["detected"]["of"])
+    missed = figures["not_named"]
+    near = sum(row["near"] for row in missed) + figures["named_on_its_line"]["hits"]
+    return [
+        f"The same {after['measured']} programs again, at commit `{after['commit']}`: the line of "
+        f"{near} of the {figures['detected']['of']} is within two lines of what was changed.",
+        "",
+        *_table(after["halves"]),
+        "",
+        *_listed("Mutants without the right name on the right line now:", after, "not_named"),
+        *_listed("False alarms now:", after, "alarms"),
+    ]
 
 
 def _table(halves: Row) -> list[str]:
@@ -285,12 +310,17 @@ def main() -> None:
     parser.add_argument(
         "--record", nargs=3, metavar=("COMMIT", "STYLES", "NOTE"), help="keep as a first score"
     )
+    parser.add_argument(
+        "--styles", default="", help="only these, separated by commas: what a first score was of"
+    )
+    parser.add_argument("--after", metavar="COMMIT", help="keep beside the last first score")
     options = parser.parse_args()
     everything, now = [*mutants(), *clean_programs()], state_of_the_audit()
     state = "" if options.any_state else now
     chosen = [
         program for program in everything
         if options.half in (None, program.style.half) and options.only in program.name
+        and (not options.styles or program.style.name in options.styles.split(","))
     ]  # fmt: skip
     known = {row["program"] for row in rows_of(options.rows, state, chosen)}
     missing = [program for program in chosen if program.name not in known]
@@ -313,8 +343,12 @@ def main() -> None:
     }
     RESULTS.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     firsts = json.loads(FIRST.read_text(encoding="utf-8"))
+    if options.after:
+        again = rows_of(options.rows, state, chosen)
+        firsts[-1]["after"] = _first(again, len(chosen), options.after, firsts[-1]["styles"], "")
     if options.record:
         firsts.append(_first(rows_of(options.rows, state, chosen), len(chosen), *options.record))
+    if options.after or options.record:
         FIRST.write_text(json.dumps(firsts, indent=1) + "\n", encoding="utf-8")
     PAGE.write_text(page(result, firsts), encoding="utf-8")
 
