@@ -18,6 +18,7 @@ from eligibility.audit.judgement.pointers import (
     scored_line,
     update_call,
 )
+from eligibility.audit.judgement.scoring import compare_scoring
 from eligibility.audit.judgement.source import (
     Source,
     mentioned_names,
@@ -94,8 +95,8 @@ def _line(rule: str, survey: Survey, source: Source, backward: int) -> int:
     scores = [score for trace in survey.traces for score in trace.scores]
     learnt = [score for score in scores if score.differentiable]
     scored = _common([score.place for score in learnt or scores])[1]
-    if rule == "behaviour-not-scored" and not any(score.values for score in scores):
-        # a table of all actions is for many uses
+    tables = not any(score.values for score in scores)  # of all actions, for many uses
+    if rule == "behaviour-not-scored" and tables and compare_scoring(survey):
         return action_line(source) or scored or loss
     if rule in IN_SCORING:
         return scored or scored_line(source, loss) or loss

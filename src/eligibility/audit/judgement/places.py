@@ -53,8 +53,7 @@ def placed(
     report: AuditReport, survey: Survey, runner: Runner, source: Source | None
 ) -> AuditReport:
     """The report with each fault on the statement that makes it, where a story of it tells."""
-    scoring = compare_scoring(survey)  # of two distributions that were seen either may be wrong
-    settled = {scoring.rule} & {"behaviour-not-scored"} if scoring else set()
+    settled = _settled(survey)
     told = [
         finding
         for finding in report.findings
@@ -70,6 +69,14 @@ def placed(
         for finding in report.findings
     )
     return _without_unconfirmed(replace(report, findings=moved), stories.get(LONG))
+
+
+def _settled(survey: Survey) -> set[str]:
+    """The faults of scoring that have their place already: that of a call, or of the action."""
+    if any(score.values for trace in survey.traces for score in trace.scores):
+        return set(IN_SCORING)
+    scoring = compare_scoring(survey)  # of two distributions that were seen either may be wrong
+    return {scoring.rule} if scoring else set()
 
 
 def _without_unconfirmed(report: AuditReport, story: Story | None) -> AuditReport:
@@ -141,8 +148,9 @@ def place_of(rule: str, story: Story) -> Place | None:
 
 def _scored(story: Story) -> Statement | None:
     """Where there is first one number for each decision that carries the policy's gradient."""
-    alone = [s for s in story.statements if s.learns and len(s.numbers) == _due(s, story)]
-    return next((s for s in alone if s.place in story.scored), next(iter(alone), None))
+    return next(
+        (s for s in story.statements if s.learns and len(s.numbers) == _due(s, story)), None
+    )
 
 
 def _due(statement: Statement, story: Story) -> int:
