@@ -341,6 +341,8 @@ def main() -> None:
         "measured": len(rows),
         "halves": {half: summarise(rows, half) for half in HALVES},
     }
+    if options.after:  # of the whole zoo it says nothing new
+        result = json.loads(RESULTS.read_text(encoding="utf-8"))
     RESULTS.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     firsts = json.loads(FIRST.read_text(encoding="utf-8"))
     if options.after:
