@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -18,6 +19,7 @@ from eligibility.audit.judgement.diagnosis import diagnose
 from eligibility.audit.reporting.report import AuditReport
 from eligibility.audit.running.runner import CallableRunner
 from eligibility.audit.running.survey import Survey, survey
+from eligibility.audit.trace import Trace
 from eligibility.spaces.counts import Counts
 
 DISCOUNT = 0.9
@@ -223,3 +225,23 @@ def test_values_of_state_and_time_in_the_returns_are_named_with_the_size_of_thei
     found = {convention.name: convention.bias for convention in report.conventions}
     assert names <= set(found) <= names | {"constant-scale"}
     assert found[next(iter(names & {"gae", "bootstrapped"}))] == report.residual > 0.01
+
+
+def test_rounding_is_not_taken_for_an_epsilon() -> None:
+    """With one, paths of equal returns, whose deviation is 0, would have any weight."""
+    observed = observe("Discrete", environments=2, baseline="none", **UNBIASED, normalize=True)
+    rng = np.random.default_rng(7)
+
+    def rounded(trace: Trace) -> Trace:
+        factor = 1.0 + 1e-12 * rng.standard_normal()
+        updates = tuple(
+            replace(update, ascent=tuple(
+                row and tuple(factor * number for number in row) for row in update.ascent
+            ))
+            for update in trace.updates
+        )  # fmt: skip
+        return replace(trace, updates=updates)
+
+    for _ in range(6):
+        noisy = replace(observed, traces=tuple(map(rounded, observed.traces)))
+        assert report_of(noisy).verdict == "convention"

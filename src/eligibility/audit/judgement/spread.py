@@ -37,7 +37,8 @@ def with_epsilon(
     if spread is None or not np.isfinite(numbers).all():
         return None
     if form.scope == "episode" and line.episodes.max() >= evidence.ascent.shape[1]:
-        return _by_steps(form, numbers, spread, evidence)  # more factors than equations
+        # more factors than equations
+        return _plainer(form, _by_steps(form, numbers, spread, evidence), evidence, line)
     factors, deviations = _factors(evidence, line, numbers, spread, form.scope == "episode")
     if len(factors) == 0:
         return None
@@ -48,7 +49,32 @@ def with_epsilon(
     if np.abs(rows @ solution - 1.0).max() > _AGREES:
         return None
     near = replace(form, epsilon=max(float(solution[1] / solution[0]), 0.0))
-    return _by_steps(near, numbers, spread, evidence) or near
+    fitted = _by_steps(near, numbers, spread, evidence) or near
+    return _plainer(form, fitted, evidence, line)
+
+
+def _plainer(
+    form: Candidate, fitted: Candidate | None, evidence: Evidence, line: Timeline
+) -> Candidate | None:
+    """``form`` without an ε, where ``fitted`` has one that leaves no less of the gradients.
+
+    An ε of rounding alone would decide what equal returns, whose deviation is 0, are divided by.
+    """
+    if fitted is None:
+        return None
+    return min((form, fitted), key=lambda each: _left(each, evidence, line))
+
+
+def _left(form: Candidate, evidence: Evidence, line: Timeline) -> float:
+    """What ``form`` leaves of the gradients."""
+    weights, target = form.weights(line), evidence.ascent.ravel()
+    if not np.isfinite(weights).all():
+        return float("inf")
+    parts = (np.einsum("pi,pid->pd", weights, evidence.eligibility),
+             np.einsum("pi,pid->pd", evidence.present, evidence.entropy))  # fmt: skip
+    matrix = np.stack([part.ravel() for part in parts], axis=1)
+    factors = np.linalg.lstsq(matrix, target, rcond=1e-12)[0]
+    return float(np.linalg.norm(target - matrix @ factors))
 
 
 def _factors(
