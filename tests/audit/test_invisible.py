@@ -6,7 +6,6 @@ import copy
 import importlib
 import inspect
 import io
-import multiprocessing
 import pickle
 import random
 from collections.abc import Callable
@@ -218,36 +217,6 @@ def test_a_starred_unpacking_is_not_taken_for_the_old_interface(tmp_path: Path) 
     assert "no optimizer step" in el.audit_script(path).summary
 
 
-def noted(path: str) -> None:
-    Path(path).write_text("done", encoding="utf-8")
-
-
-def test_a_process_does_its_work_in_this_one(tmp_path: Path) -> None:
-    def program() -> None:
-        started = multiprocessing.get_context("spawn").Process(
-            target=noted, args=(str(tmp_path / "mark"),)
-        )
-        started.start()
-        assert (tmp_path / "mark").read_text(encoding="utf-8") == "done"
-        started.join()
-        assert not started.is_alive()
-        assert started.exitcode == 0
-
-    run(program)
-
-
-def test_a_worker_that_waits_for_its_parent_says_that_it_cannot_be_run() -> None:
-    def program() -> None:
-        here, there = multiprocessing.Pipe()
-        started = multiprocessing.Process(target=there.recv)
-        with pytest.raises(NotImplementedError, match="train without them"):
-            started.start()
-        here.close()
-        there.close()
-
-    run(program)
-
-
 def test_a_loader_with_workers_loads_here() -> None:
     def program() -> None:
         loader: Any = torch.utils.data.DataLoader
@@ -256,19 +225,5 @@ def test_a_loader_with_workers_loads_here() -> None:
             loader([1, 2, 3], 2, False, None, None, 2),
         ):
             assert [batch.tolist() for batch in made] == [[1, 2], [3]]
-
-    run(program)
-
-
-def test_a_vector_environment_with_processes_steps_here() -> None:
-    from stable_baselines3.common import vec_env
-
-    def program() -> None:
-        made = vec_env.SubprocVecEnv([lambda: gym.make("CartPole-v1")] * 2)
-        assert type(made).__name__ == "SubprocVecEnv"
-        assert isinstance(made, vec_env.VecEnv)
-        made.reset()
-        _, rewards, _, _ = made.step(np.array([0, 1]))
-        assert rewards.shape == (2,)
 
     run(program)

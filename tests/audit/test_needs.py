@@ -17,7 +17,7 @@ from eligibility.audit.trace import Trace
         ),
         (
             Trace("error", "PermissionError: an audited program may not start or signal processes"),
-            "the program could not be run: it starts other processes, and the audit follows one",
+            "the program could not be run: it starts processes by other means than",
         ),
         (
             Trace("error", "FileNotFoundError: [Errno 2] No such file or directory: 'net.pkl'"),

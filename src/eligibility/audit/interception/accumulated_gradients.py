@@ -6,7 +6,7 @@ step with the sum of all that came before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -26,29 +26,25 @@ class _Used:
     version: int
     norm: float
 
-    def is_still(self, gradient: torch.Tensor | None) -> bool:
-        """Whether ``gradient`` is this one, and nobody has written to it since."""
-        return gradient is self.gradient and self.gradient._version == self.version
-
 
 class AccumulatedGradients:
-    """Follows the gradients of a run's tensors, each known by its index."""
+    """Follows the gradients of a run's tensors, each known by its index.
+
+    It is the tensor of numbers that is followed, not whose gradient it is: workers hand theirs to a
+    shared network.
+    """
 
     def __init__(self) -> None:
         self._used: dict[int, _Used] = {}  # gradients that a step was made with
         self._left: dict[int, float] = {}  # norms of those still there when a backward began
 
-    def before_backward(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Gradients that were used and are still there will be added to."""
-        there = {
-            key: gradient
-            for key in {*self._used, *self._left}
-            if (gradient := tensors[key].grad) is not None and bool(gradient.any())
-        }
-        still = {
-            key: used.norm for key, used in self._used.items() if used.is_still(there.get(key))
-        }
-        self._left = {key: norm for key, norm in self._left.items() if key in there} | still
+    def before_backward(self) -> None:
+        """Gradients that were used, and that nobody has written to since, may be added to."""
+        for key, used in self._used.items():
+            if not used.gradient.any():
+                self._left.pop(key, None)
+            elif used.gradient._version == used.version:
+                self._left[key] = used.norm
 
     def share(self, gradients: Mapping[int, torch.Tensor]) -> float:
         """How much of a step's gradients an earlier step was made with, by norm; they are used."""
@@ -57,7 +53,8 @@ class AccumulatedGradients:
             norm = float(gradient.norm())
             left = self._left.pop(key, None)
             total += norm**2
-            again += left**2 if left is not None and bool(gradient.any()) else 0.0
+            if left is not None and norm and gradient is self._used[key].gradient:
+                again += left**2
             self._used[key] = _Used(gradient, gradient._version, norm)
         if not again:
             return 0.0

@@ -46,8 +46,10 @@ def intercepted(recorder: Recorder, *, four_tuple: bool = False) -> Iterator[Non
             recorder.is_parameter = following.release
             if not recorder.job.followed:
                 yield
+                processes.end_of_program()
                 return
             with follow(recorder):
                 yield
+                processes.end_of_program()
     finally:
         patches.restore()

@@ -1,23 +1,31 @@
-"""Workers in processes of their own: their work is done here, in the same order each time."""
+"""Workers in processes of their own: their work is done here, in the same order each time.
+
+What they share with the program, they share by being in one process: no memory has to be mapped,
+no semaphore made, and nothing is sent by a thread.
+"""
 
 from __future__ import annotations
 
+import io
+import mmap
 import multiprocessing.connection
+import multiprocessing.heap
 import multiprocessing.process
-import sys
+import multiprocessing.queues
+import multiprocessing.synchronize
+import os
+import select
+import signal
+import time
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import torch.utils.data
 
-from eligibility.audit.patches import Patches, disguised
+from eligibility.audit.interception.pools import work_here
+from eligibility.audit.interception.turns import Turns
+from eligibility.audit.patches import Patches
 
-# Vector environments whose workers are processes, and the class that does the same without: of
-# each the modules that hold it.
-_VECTORS = (
-    ("stable_baselines3.common.vec_env", "SubprocVecEnv", "DummyVecEnv"),
-    ("tianshou.env", "SubprocVectorEnv", "DummyVectorEnv"),
-    ("tianshou.env", "ShmemVectorEnv", "DummyVectorEnv"),
-)
 _OF_WORKERS = {
     "num_workers": 0, "prefetch_factor": None, "persistent_workers": False,
     "multiprocessing_context": None, "timeout": 0,
@@ -25,61 +33,218 @@ _OF_WORKERS = {
 
 
 def stay_in_process(patches: Patches) -> None:
-    """Processes, loaders and vector environments of the program do their work in this process."""
-    _run_targets_here(patches)
+    """Processes and loaders of the program do their work in this one."""
+    turns = Turns()
+    _start_here(patches, turns)
+    _talk_here(patches, turns)
+    _share_here(patches, turns)
     _load_here(patches)
-    for module, name, plain in _VECTORS:
-        if module in sys.modules and hasattr(sys.modules[module], name):
-            stock = getattr(sys.modules[module], name)
-            made = _without_workers(getattr(sys.modules[module], plain))
-            patches.set(sys.modules[module], name, disguised(made, stock))
+    work_here(patches)
+    patches.set(os, "cpu_count", lambda: 2)  # as many workers, on whatever machine
+    patches.set(time, "sleep", lambda seconds: turns.pass_on())
 
 
-def _run_targets_here(patches: Patches) -> None:
-    """``start`` runs the target to its end; one that waits for its parent cannot be run so."""
-    running: list[Any] = []
+def end_of_program() -> None:
+    """As Python does at its end: end the daemons, and wait for the other processes."""
+    processes = multiprocessing.active_children()
+    for process in processes:
+        if process.daemon:
+            process.terminate()
+    for process in processes:
+        process.join()
 
+
+def _start_here(patches: Patches, turns: Turns) -> None:
     def start(self: Any) -> None:
-        running.append(self)
-        try:
-            self.run()
-        finally:
-            running.pop()
-        self._popen = _Ended()
+        self._popen = _Task(turns, self)
+        self._sentinel = self._popen.sentinel
+        started.add(self)
 
-    def received(name: str) -> None:
-        def receive(self: Any, *args: Any, **options: Any) -> Any:
-            if running and not self.poll(0):
-                raise NotImplementedError(
-                    "a worker process waits for what its parent sends; the audit runs workers one "
-                    "after the other in one process: train without them"
-                )
-            return stock(self, *args, **options)
-
-        stock = patches.set(multiprocessing.connection.Connection, name, receive)
-
+    started: set[Any] = set()
+    patches.set(multiprocessing.process, "_children", started)
     patches.set(multiprocessing.process.BaseProcess, "start", start)
-    patches.set(multiprocessing.process.BaseProcess, "join", lambda self, timeout=None: None)
-    patches.set(multiprocessing.process.BaseProcess, "is_alive", lambda self: False)
-    received("recv")
-    received("recv_bytes")
 
 
-class _Ended:
-    """A process that has ended well, as its object sees it."""
+class _Task:
+    """What a process's object knows of its process, which is a task here."""
 
-    pid, sentinel, returncode = 0, 0, 0
+    def __init__(self, turns: Turns, process: Any) -> None:
+        self._turns = turns
+        self.returncode: int | None = None
+        self.pid = os.getpid()
+        self.sentinel = os.eventfd(0)  # can be read when the task has ended
+        self._task = turns.add(lambda: self._run(process))
 
-    def poll(self, *args: Any) -> int:
-        return 0
+    def _run(self, process: Any) -> None:
+        status = 1
+        try:
+            process.run()
+            status = 0
+        except SystemExit as error:
+            status = int(error.code not in (None, 0))
+        finally:
+            self._end(status)
 
-    def wait(self, *args: Any) -> int:
-        return 0
+    def _end(self, status: int) -> None:
+        self.returncode = status
+        os.eventfd_write(self.sentinel, 1)
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        # What is started before the workers often only watches them, and never ends.
+        self._turns.wait(lambda: self.returncode is not None, timeout, last=self._task)
+        return self.returncode
 
     def terminate(self) -> None:
+        if self.returncode is None:
+            self._turns.drop(self._task)
+            self._end(-signal.SIGTERM)
+
+    kill = terminate
+
+    def close(self) -> None:
         pass
 
-    kill = close = terminate
+
+def _talk_here(patches: Patches, turns: Turns) -> None:
+    """A task that finds nothing to read, or no room to write, lets the others go on."""
+
+    def receive(self: Any, size: int) -> io.BytesIO:
+        read = io.BytesIO()
+        while read.tell() < size:
+            turns.wait(lambda: bool(readable([self], 0)))
+            chunk = os.read(self.fileno(), size - read.tell())
+            if not chunk:
+                raise EOFError
+            read.write(chunk)
+        return read
+
+    def send(self: Any, data: Any) -> None:
+        rest = memoryview(data)
+        while rest:
+            turns.wait(lambda: bool(select.select([], [self], [], 0)[1]))
+            os.set_blocking(self.fileno(), False)  # it may have room for less than the rest
+            rest = rest[os.write(self.fileno(), rest) :]
+            os.set_blocking(self.fileno(), True)
+
+    def wait(object_list: Any, timeout: float | None = None) -> Any:
+        objects = list(object_list)
+        turns.wait(lambda: bool(readable(objects, 0)), timeout)
+        return readable(objects, 0)
+
+    readable = patches.set(multiprocessing.connection, "wait", wait)
+    connection = multiprocessing.connection.Connection
+    patches.set(connection, "_recv", receive)
+    patches.set(connection, "_send", send)
+    # A process closes its own copies; those of the others stay open.
+    patches.set(connection, "close", lambda self: None)
+    patches.set(multiprocessing.queues.Queue, "_start_thread", _send_at_once)
+
+
+def _send_at_once(queue: Any) -> None:
+    """A queue without the thread that sends what is put into it."""
+    queue._thread = queue._buffer = _Sender(queue._writer)
+
+
+class _Sender:
+    def __init__(self, writer: Any) -> None:
+        self._writer = writer
+
+    def append(self, item: Any) -> None:
+        self._writer.send_bytes(ForkingPickler.dumps(item))
+
+
+def _share_here(patches: Patches, turns: Turns) -> None:
+    """What processes share, they share by being in one: nothing is mapped or named."""
+    tensors = [kind for kind in ForkingPickler._extra_reducers if issubclass(kind, torch.Tensor)]  # type: ignore[attr-defined]  # what torch registers with
+    by_reference = dict.fromkeys(tensors, _refer_to)
+    patches.set(ForkingPickler, "_extra_reducers", ForkingPickler._extra_reducers | by_reference)  # type: ignore[attr-defined]  # as above
+    patches.set(torch.Tensor, "share_memory_", lambda self: self)
+    patches.set(torch.Tensor, "is_shared", lambda self: True)
+    patches.set(multiprocessing.heap, "Arena", _Arena)
+    patches.set(multiprocessing.synchronize._multiprocessing, "SemLock", semaphores(turns))  # type: ignore[attr-defined]  # the interpreter's own semaphore
+
+
+_referred_to: dict[int, torch.Tensor] = {}
+
+
+def _refer_to(tensor: torch.Tensor) -> Any:
+    _referred_to[id(tensor)] = tensor
+    return _referred, (id(tensor),)
+
+
+def _referred(key: int) -> torch.Tensor:
+    return _referred_to[key]
+
+
+class _Arena:
+    def __init__(self, size: int, fd: int = -1) -> None:
+        self.size = size
+        self.buffer = mmap.mmap(-1, size)
+
+
+def semaphores(turns: Turns) -> type[Any]:
+    """The class of semaphores that tasks of one process wait for."""
+
+    class SemLock:
+        SEM_VALUE_MAX = 2**31 - 1
+        handle, name = 0, None
+
+        def __init__(self, kind: int, value: int, maxvalue: int, *name: Any) -> None:
+            self.kind, self.maxvalue = kind, maxvalue
+            self._left, self._taken = value, 0
+            self._owner: Any = None
+
+        def acquire(self, block: bool = True, timeout: float | None = None) -> bool:
+            if self.kind == _RECURSIVE and self._is_mine():
+                self._taken += 1
+                return True
+            if not turns.wait(lambda: self._left > 0, timeout if block else 0.0):
+                return False
+            self._left -= 1
+            self._taken += 1
+            self._owner = turns.current()
+            return True
+
+        def release(self) -> None:
+            if self.kind == _RECURSIVE:
+                if not self._is_mine():
+                    raise AssertionError("attempt to release recursive lock not owned by thread")
+                if self._taken > 1:
+                    self._taken -= 1
+                    return
+            elif self._left >= self.maxvalue:
+                raise ValueError("semaphore or lock released too many times")
+            self._left += 1
+            self._taken -= 1
+
+        def __enter__(self) -> bool:
+            return self.acquire()
+
+        def __exit__(self, *details: Any) -> None:
+            self.release()
+
+        def _count(self) -> int:
+            return self._taken
+
+        def _is_mine(self) -> bool:
+            return self._taken > 0 and self._owner is turns.current()
+
+        def _get_value(self) -> int:
+            return self._left
+
+        def _is_zero(self) -> bool:
+            return self._left == 0
+
+        def _after_fork(self) -> None:
+            pass
+
+    return SemLock
+
+
+_RECURSIVE = 0
 
 
 def _load_here(patches: Patches) -> None:
@@ -92,11 +257,3 @@ def _load_here(patches: Patches) -> None:
 
 
 _BEFORE_WORKERS = 4  # batch_size, shuffle, sampler, batch_sampler
-
-
-def _without_workers(plain: type[Any]) -> type[Any]:
-    class InProcess(plain):  # type: ignore[misc]  # a class of a library that is not typed
-        def __init__(self, env_fns: Any, *args: Any, **options: Any) -> None:
-            super().__init__(env_fns)
-
-    return InProcess

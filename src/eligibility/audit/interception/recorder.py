@@ -349,7 +349,7 @@ class Recorder:
 
     def backpropagates(self) -> None:
         """A ``backward`` begins."""
-        self._accumulated.before_backward(self.parameters.tensors)
+        self._accumulated.before_backward()
 
     def scored(self, dist: torch.distributions.Distribution, value: Any, result: Any) -> None:
         """The program has computed a log-probability."""

@@ -7,7 +7,6 @@ import importlib.machinery
 import opcode
 import random
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType, ModuleType
 from typing import Any
@@ -125,7 +124,7 @@ def _is_inert_if_missing(name: str) -> bool:
 
 
 def quieten(patches: Patches) -> None:
-    """Inert packages, no sleeping, no accelerator, no compilation, the same seeds in every run."""
+    """Inert packages, no accelerator, no compilation, the same seeds in every run."""
     first, last = _InertFinder(_is_inert), _InertFinder(_is_inert_if_missing)
     sys.meta_path.insert(0, first)
     sys.meta_path.append(last)
@@ -133,7 +132,6 @@ def quieten(patches: Patches) -> None:
     patches.later(lambda: sys.meta_path.remove(last))
     loaded = _take_out_inert()
     patches.later(lambda: _reload(loaded, first, last))
-    patches.set(time, "sleep", lambda seconds: None)
     _save_to_buffers_only(patches)
     stay_on_processor(patches)
     patches.set(torch, "compile", lambda model=None, **options: model or (lambda inner: inner))

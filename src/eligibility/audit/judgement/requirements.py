@@ -14,8 +14,8 @@ _ADAPTER = (
 _NEEDS = (
     (
         r"may not start or signal processes|'/dev/shm/|/dev/shm",
-        "it starts other processes, and the audit follows one; pass an argument that keeps it in "
-        f"one process, {_ADAPTER}",
+        "it starts processes by other means than `multiprocessing`, which the audit does not "
+        f"follow; pass an argument that keeps it in one process, {_ADAPTER}",
     ),
     (
         r"has no network",
