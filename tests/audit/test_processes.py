@@ -421,8 +421,9 @@ class Worker(mp.Process):
         self.env, self.net = gym.make("CartPole-v1"), torch.nn.Linear(4, 2)
 
     def run(self):
-        while self.episodes.value < 3000:
+        if FIRST:
             self.net.load_state_dict(self.shared.state_dict())
+        while self.episodes.value < 3000:
             observation, _ = self.env.reset()
             scores, rewards, over = [], [], False
             while not over:
@@ -443,6 +444,7 @@ class Worker(mp.Process):
             for own, shared in zip(self.net.parameters(), self.shared.parameters()):
                 shared._grad = own.grad
             self.optimizer.step()
+            self.net.load_state_dict(self.shared.state_dict())
             with self.episodes.get_lock():
                 self.episodes.value += 1
             self.totals.put(sum(rewards))
@@ -464,15 +466,21 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.parametrize("first", [True, False])  # whether a worker begins with the shared weights
 @pytest.mark.parametrize(
     # `optimizer.zero_grad` lets go of the shared gradients, and the worker's own stay: in most
     # published programs of this form, which were right before torch 2.0.
     ("zeroed", "faults"),
     [("net", []), ("optimizer", ["gradients-not-zeroed"])],
 )
-def test_asynchronous_workers_are_judged(tmp_path: Path, zeroed: str, faults: list[str]) -> None:
+def test_asynchronous_workers_are_judged(
+    tmp_path: Path, zeroed: str, faults: list[str], first: bool
+) -> None:
     script = tmp_path / "a3c.py"
-    script.write_text(A3C.replace("ZEROED", zeroed), encoding="utf-8")
+    script.write_text(A3C.replace("ZEROED", zeroed).replace("FIRST", str(first)), encoding="utf-8")
     report = el.audit_script(script)
+    assert report.verdict == ("biased" if faults else "convention"), report.text()
     assert [finding.rule for finding in report.findings] == faults, report.text()
-    assert "gamma-t-dropped" in {convention.name for convention in report.conventions}
+    if first or not faults:
+        assert [convention.name for convention in report.conventions] == ["gamma-t-dropped"]
+    assert first or faults or any("the second update is judged" in note for note in report.notes)

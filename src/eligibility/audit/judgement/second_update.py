@@ -29,6 +29,10 @@ _OF_FILES = ("FileNotFoundError", "FileExistsError", "PermissionError", "NotADir
 # In the name of a list, or of what it is given: tensors with a graph.
 _WITH_GRAPH = ("log", "prob", "value", "entrop", "loss")
 _PASSED = ("unbiased", "convention")
+_APART = (
+    "the network that acted up to the first update had nothing of the one that is trained: the "
+    "second update is judged"
+)
 
 
 def with_second_update(
@@ -62,7 +66,8 @@ def with_second_update(
         note = "the second update was not judged: it begins with decisions of the first rollout"
         return replace(report, notes=(*report.notes, note))
     passed = report.verdict in _PASSED and not report.faults
-    rounds = observe_rounds(case.survey, runner, passed, progress)
+    apart = report.verdict == "inconclusive" and gather(case.survey) is None
+    rounds = observe_rounds(case.survey, runner, passed or apart, progress)
     if rounds is None:
         return report
     found = list(facts_of_updates(case, rounds, runner))
@@ -74,6 +79,10 @@ def with_second_update(
         return _with_findings(report, [*found, failed], 2)
     if any(finding.rule in _CARRIED for finding in found):
         return _with_findings(report, found, 2)
+    if apart:
+        judged = diagnose(second)
+        report = judged if judged.verdict != "inconclusive" else report
+        return _with_findings(replace(report, notes=(*report.notes, _APART)), found, 2)
     if match is not None and _follows(case, rounds.second, match):
         return _with_findings(_with_cut(report, rounds), found, 2)
     later = diagnose(replace(second, critic=False))
@@ -165,8 +174,8 @@ def _with_findings(report: AuditReport, found: Sequence[Finding], updates: int) 
     new = tuple(finding for finding in found if finding.rule not in known)
     report = replace(report, findings=(*report.findings, *new), updates=updates)
     telling = [finding for finding in new if finding.rule not in _OF_CRITIC]
-    if telling and report.verdict in _PASSED:
-        wrong = [finding for finding in telling if finding.severity == "fault"]
+    wrong = [finding for finding in telling if finding.severity == "fault"]
+    if (telling and report.verdict in _PASSED) or (wrong and report.verdict == "inconclusive"):
         verdict = "biased" if wrong else "unexplained"
         report = replace(report, verdict=verdict, summary=(wrong or telling)[0].means)
     return report
