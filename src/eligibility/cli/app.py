@@ -22,6 +22,7 @@ from eligibility.cli.bench import bench
 from eligibility.cli.compare import compare
 from eligibility.cli.evaluate import evaluate
 from eligibility.cli.explain import explain
+from eligibility.cli.grouped_help import GroupedHelp
 from eligibility.cli.plot import plot
 from eligibility.cli.sweep import sweep
 from eligibility.cli.train import train
@@ -58,8 +59,8 @@ def _root(
 
 app.command()(explain)
 app.command()(audit)
-app.command()(train)
-app.command()(sweep)
+app.command(cls=GroupedHelp)(train)
+app.command(cls=GroupedHelp)(sweep)
 app.command()(evaluate)
 app.command()(compare)
 app.command()(plot)

@@ -55,7 +55,8 @@ def train(
     """Train a policy by REINFORCE on a Gymnasium environment.
 
     Options that are not given come from the config file, if there is one, then from the
-    environment's preset, else they have the defaults below. The run folder receives the config,
+    environment's preset, else they have the defaults below: `train ENV --help` shows those of ENV.
+    The run folder receives the config,
     the learning curve (CSV and PNG), TensorBoard events and the checkpoint. Ctrl-C keeps what was
     trained so far.
 
