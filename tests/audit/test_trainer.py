@@ -146,6 +146,13 @@ def test_every_action_space_is_the_policy_gradient(actions: str) -> None:
     assert report.rule == "1 × reward-to-go (γ = 0.9), times γ^t"
 
 
+def test_a_recurrent_policy_follows_the_gradient_through_whole_episodes() -> None:
+    options = UNBIASED | {"environments": 1, "baseline": "none"}
+    report = audit(recurrent="gru", hidden_sizes=(3,), **options)
+    check_unbiased(report)
+    assert report.rule == "1 × reward-to-go (γ = 0.9), times γ^t"
+
+
 @pytest.mark.parametrize("where", MASKS)
 def test_masks_of_every_kind_and_from_everywhere_are_in_the_gradient(where: str) -> None:
     observed = observe(where, environments=1, baseline="none", **UNBIASED)

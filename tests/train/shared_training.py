@@ -10,6 +10,7 @@ OPTIONS = {
     "time-dependent-leave-one-out": {"env": "CartPole-v1"},
     "state-value": {"env": "CartPole-v1", "baseline": "state-value", "gae_lambda": 0.9},
     "moving-average": {"env": "CartPole-v1", "baseline": "moving-average", "normalize": False},
+    "recurrent": {"env": "CartPole-v1", "recurrent": "gru"},
     # Copies of one environment that are stepped in turn, and observations seen by all processes.
     "normalised": {"env": "MountainCarContinuous-v0", "normalize_observations": True},
 }

@@ -59,6 +59,21 @@ from eligibility.train.presets import PRESETS
             "`activation`: got 'elu', expected tanh or relu; did you mean relu?",
         ),
         (
+            {"recurrent": "rnn"},
+            "`recurrent`: got 'rnn', expected none or gru or lstm; choose one of these",
+        ),
+        (
+            {"recurrent": "gru", "hidden_sizes": ()},
+            "`recurrent`: got gru, expected none for a network without hidden layers, the last of "
+            "which it is; add --hidden-sizes 64",
+        ),
+        (
+            {"recurrent": "lstm", "hidden_sizes": (2, 10_000)},
+            "`hidden_sizes`: got 2 layers with 400,080,000 weights between them, expected at "
+            "most 100 layers and 268,435,456 weights; choose smaller ones, or pass a network of "
+            "your own",
+        ),
+        (
             {"credit": "next-reward", "discount_updates": True},
             "`discount_updates`: got True, expected False with credit next-reward; "
             "the discount restarts after each reward",

@@ -22,6 +22,8 @@ from eligibility.train.natural import (
 )
 from eligibility.train.policies import Policy, policy_for
 
+ONE = torch.zeros(5, dtype=torch.int64)  # the five observations are those of one episode
+
 
 def tiny(outputs: int) -> tuple[nn.Module, Tensor]:
     """A network of 2 inputs and 3 hidden units, in float64, and 5 observations."""
@@ -49,7 +51,7 @@ def test_products_are_those_with_the_dense_matrix() -> None:
     network, observations = tiny(3)
     policy = policy_for(spaces.Discrete(3))
     matrix = dense(network, policy, observations)
-    fisher = FisherInformation(network, policy, observations)
+    fisher = FisherInformation(network, policy, observations, ONE)
     got = torch.stack([fisher(row) for row in torch.eye(len(matrix), dtype=torch.float64)])
     torch.testing.assert_close(got, matrix, rtol=1e-10, atol=1e-12)
 
@@ -74,7 +76,7 @@ def test_the_step_is_the_dense_solution_of_the_promised_length() -> None:
     for parameter, part in zip(network.parameters(), parts, strict=True):
         parameter.grad = part.view_as(parameter).clone()
     natural_step(
-        network, policy, observations,
+        network, policy, observations, ONE,
         divergence=1e-4, damping=1e-2, iterations=200, tolerance=1e-12,
     )  # fmt: skip
     moved = torch.cat([p.detach().flatten() for p in network.parameters()]) - before
@@ -91,7 +93,7 @@ def test_a_gradient_whose_squares_are_zero_moves_the_weights_all_the_same() -> N
         network, observations = (made.float() for made in tiny(3))
         for number, parameter in enumerate(network.parameters()):
             parameter.grad = torch.full_like(parameter, (number - 1.5) * scale)
-        natural_step(network, policy, observations, divergence=1e-2, damping=1e-2)
+        natural_step(network, policy, observations, ONE, divergence=1e-2, damping=1e-2)
         moved.append([parameter.detach() for parameter in network.parameters()])
     assert all(map(torch.equal, *moved))
 
@@ -121,7 +123,8 @@ def test_a_gradient_of_zero_moves_nothing() -> None:
     before = [parameter.clone() for parameter in network.parameters()]
     for parameter in network.parameters():
         parameter.grad = torch.zeros_like(parameter)
-    natural_step(network, policy_for(spaces.Discrete(3)), observations, divergence=1, damping=1)
+    policy = policy_for(spaces.Discrete(3))
+    natural_step(network, policy, observations, ONE, divergence=1, damping=1)
     assert all(map(torch.equal, before, network.parameters()))
 
 

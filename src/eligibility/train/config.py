@@ -33,6 +33,8 @@ CREDITS = ("reward-to-go", "whole-return", "next-reward")
 SCHEDULES = ("constant", "linear")
 ACTIVATIONS = ("tanh", "relu")
 AVERAGES = ("steps", "episodes")
+# Kinds of recurrent layers, and how many matrices each has where a plain one has one.
+RECURRENT = {"none": 0, "gru": 3, "lstm": 4}
 
 _ENV = Text("the id of an environment", "pass a name: CartPole-v1")
 _SHARE = Number(0, 1, "a number in [0, 1]")
@@ -184,6 +186,13 @@ class Config:
     activation: str = _option(
         "tanh", Choice(ACTIVATIONS), f"Activation of the hidden layers: {' or '.join(ACTIVATIONS)}."
     )
+    recurrent: str = _option(
+        "none",
+        Choice(tuple(RECURRENT)),
+        "Make the last hidden layer recurrent: gru or lstm. It remembers what was seen since the "
+        "episode began, and an update goes back through whole episodes. With none an action "
+        "depends on the present observation alone.",
+    )
     squash_actions: bool = _option(
         False,
         Flag(),
@@ -232,9 +241,17 @@ class Config:
         self._check_size()
         self._check_combinations()
 
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether the policy remembers earlier observations of an episode."""
+        return self.recurrent != "none"
+
     def _check_size(self) -> None:
         """Refuse a network that is larger than any that this trains, before it is made."""
-        weights = sum(a * b for a, b in pairwise(self.hidden_sizes))
+        sizes = self.hidden_sizes
+        weights = sum(a * b for a, b in pairwise(sizes[:-1] if self.is_recurrent else sizes))
+        if self.is_recurrent:  # the last layer sees itself as well
+            weights += RECURRENT[self.recurrent] * sum(sizes[-1] * width for width in sizes[-2:])
         if len(self.hidden_sizes) > _MOST_LAYERS or weights > _MOST_WEIGHTS:
             raise InvalidValueError(
                 "`hidden_sizes`",
@@ -251,6 +268,13 @@ class Config:
                 str(self.shards),
                 f"a divisor of the {self.environments} environments",
                 "change one of the two, so that every shard has the same number",
+            )
+        if self.is_recurrent and not self.hidden_sizes:
+            raise InvalidValueError(
+                "`recurrent`",
+                self.recurrent,
+                "none for a network without hidden layers, the last of which it is",
+                "add --hidden-sizes 64",
             )
         baselines = options_of(self.baseline)
         for baseline in baselines:
@@ -290,14 +314,16 @@ class Config:
         """Refuse options of the default network together with a network of the user's own."""
         usual = preset(self.env)
         for option in fields(self):
-            if option.name in ("hidden_sizes", "activation", "convolution"):
+            if option.name in ("hidden_sizes", "activation", "recurrent", "convolution"):
                 value = getattr(self, option.name)
                 if value != option.default and value != usual.get(option.name):
                     raise InvalidValueError(
                         f"`{option.name}`",
                         str(value),
                         "no value together with a network of your own",
-                        "omit it, or build it into the network",
+                        "omit it: a network of your own sees one step at a time"
+                        if option.name == "recurrent"
+                        else "omit it, or build it into the network",
                     )
 
     def _check_idle(self, name: str, used: bool, remedy: str) -> None:

@@ -210,7 +210,7 @@ HABITS = {
     "net_arch": "hidden_sizes", "env_id": "env",
     "env_args": "env_kwargs",
     "normalize_advantage": "normalize", "max_steps": "steps", "max_time": "max_seconds",
-    "target_kl": "natural_gradient",
+    "target_kl": "natural_gradient", "lstm_hidden_size": "recurrent", "use_lstm": "recurrent",
 }  # fmt: skip
 
 

@@ -1,5 +1,7 @@
 """The policy gradient of a rollout, in one pass through the network, or several if it is large.
 
+A pass takes any steps; through a recurrent network it takes all steps of some episodes.
+
 The gradient at the policy's outputs is known in closed form,
 
     −A e − c ∂H/∂outputs,  summed over the steps, divided by their number or that of the episodes,
@@ -23,6 +25,7 @@ from eligibility.train.advantages import AdvantageEstimator
 from eligibility.train.baseline_names import options_of
 from eligibility.train.config import Config
 from eligibility.train.distributed import ALONE, Processes
+from eligibility.train.network import is_recurrent, outputs_of
 from eligibility.train.observations import Observations
 from eligibility.train.per_episode import per_episode_gradients
 from eligibility.train.policies import Policy
@@ -35,6 +38,8 @@ _SATURATED = 0.01
 # Rows, and numbers in the network's input, up to which one pass is made. The activations of that
 # many rows stay in the processor's cache; smaller pieces pay the overhead of a pass more often.
 _MOST_ROWS, _LARGEST_INPUT = 2**13, 2**24
+# The same for a recurrent network, where a row costs less the more episodes there are in a pass.
+_MOST_ROWS_REMEMBERED = 2**16
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,8 @@ class PolicyGradient:
     ) -> None:
         self._config, self._network, self._policy = config, network, policy
         self._processes = processes
-        self._rows = min(max(1, _LARGEST_INPUT // observations.features), _MOST_ROWS)
+        most = _MOST_ROWS_REMEMBERED if config.is_recurrent else _MOST_ROWS
+        self._rows = min(max(1, _LARGEST_INPUT // observations.features), most)
         self.estimator = AdvantageEstimator(config, observations)
         of_weights = any(baseline.of_weights for baseline in options_of(config.baseline))
         self.per_weight = PerWeight(config.baseline_rate) if of_weights else None
@@ -143,15 +149,14 @@ class PolicyGradient:
         episodes = rollout.alive.shape[1]
         start = self._processes.rank * episodes % 2  # halves of the episodes of all processes
         passes, first = [], list[Tensor]()
-        for half in (slice(start, None, 2), slice(1 - start, None, 2)):
-            alive = rollout.alive[:, half]
-            rows = zip(
-                torch.split(rollout.observations[:, half][alive], self._rows),
-                torch.split(rollout.actions[:, half][alive], self._rows),
-                torch.split(credits[:, half][alive], self._rows),
-                strict=True,
-            )
-            passes += [self._pass(*row, number, entropy_coef) for row in rows if len(row[0])]
+        for remainder in (start, 1 - start):
+            half = torch.zeros_like(rollout.alive)
+            half[:, remainder::2] = rollout.alive[:, remainder::2]
+            passes += [
+                self._pass(rollout, places, credits, number, entropy_coef)
+                for places in self._parts(half)
+                if len(places)
+            ]
             first = first or [gradient.clone() for gradient in self._gradients()]
         self._processes.add_up([*first, *self._gradients()])
         if episodes * self._processes.size < 2:
@@ -171,14 +176,14 @@ class PolicyGradient:
     ) -> tuple[_Seen, float]:
         """Fill ``.grad`` by episodes, because each weight's baseline looks at whole ones."""
         alive, episodes = rollout.alive, rollout.alive.shape[1]
-        rows = zip(
-            torch.split(rollout.observations[alive], self._rows),
-            torch.split(rollout.actions[alive], self._rows),
-            torch.split(advantages, self._rows),
-            strict=True,
-        )
+        credits = torch.zeros(alive.shape)
+        credits[alive] = advantages
         with torch.no_grad():
-            seen = _Seen.together([self._pass(*row, number, entropy_coef) for row in rows])
+            places = _places(alive)
+            parts = [places] if is_recurrent(self._network) else torch.split(places, self._rows)
+            seen = _Seen.together(
+                [self._pass(rollout, part, credits, number, entropy_coef) for part in parts]
+            )
         weights = self.estimator.step_weights(rollout).expand(alive.shape)[alive]
         weighed = weights.to(seen.eligibility).unsqueeze(-1) * seen.eligibility
         cotangents = (seen.ascent, weighed)
@@ -190,16 +195,30 @@ class PolicyGradient:
             noise += float(centred.square().sum()) / number**2
         return seen, noise * episodes / (episodes - 1) if episodes > 1 else math.nan
 
+    def _parts(self, alive: Tensor) -> Sequence[Tensor]:
+        """The places of the steps, by those that pass through the network together."""
+        places = _places(alive)
+        if not is_recurrent(self._network):
+            return torch.split(places, self._rows)
+        episodes = alive.shape[1]
+        group = places % episodes // max(1, self._rows // len(alive))
+        return [places[group == one] for one in torch.unique(group)]
+
     def _pass(
-        self,
-        observations: Tensor,
-        actions: Tensor,
-        advantages: Tensor,
-        number: int,
-        entropy_coef: float,
+        self, rollout: Rollout, places: Tensor, credits: Tensor, number: int, entropy_coef: float
     ) -> _Seen:
-        """What is seen at some steps; adds their share to ``.grad`` where gradients are enabled."""
-        outputs = self._network(observations)
+        """What is seen at some steps; adds their share to ``.grad`` where gradients are enabled.
+
+        Args:
+            rollout: Of this process.
+            places: Of the steps in it, see `_places`.
+            credits: The advantages, ``[T, B]``.
+            number: What the sum over the steps is divided by.
+            entropy_coef: The weight of the entropy.
+        """
+        observations = rollout.observations.flatten(0, 1)[places]
+        actions, advantages = rollout.actions.flatten(0, 1)[places], credits.flatten()[places]
+        outputs = outputs_of(self._network, observations, places % credits.shape[1])
         with torch.no_grad():
             entropy, entropy_gradient = self._policy.entropy(outputs)
             eligibility = self._policy.eligibility(outputs, actions)
@@ -207,7 +226,7 @@ class PolicyGradient:
             ascent += entropy_coef * entropy_gradient
         if outputs.requires_grad:
             # As outputs.backward(−ascent / number), which would first import a compiler.
-            (outputs * ascent).sum().div(-number).backward()
+            (outputs * ascent).sum().div(-number).backward()  # type: ignore[no-untyped-call]  # torch
         return _Seen(advantages, entropy, ascent, eligibility)
 
     def _gradients(self) -> list[Tensor]:
@@ -239,6 +258,11 @@ class PolicyGradient:
             for average in self.per_weight.state_dict():
                 state |= named(f"per_weight.{average}", zeros)
         return state
+
+
+def _places(alive: Tensor) -> Tensor:
+    """The numbers of the True ones among all, row by row: those of an episode in its order."""
+    return alive.flatten().nonzero().squeeze(-1)
 
 
 @dataclass(frozen=True, eq=False)

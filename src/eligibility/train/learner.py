@@ -207,6 +207,7 @@ class Reinforce:
             self.network,
             self.shards.policy,
             rollout.observations[rollout.alive],
+            rollout.alive.nonzero()[:, 1],
             divergence=config.natural_gradient * length**2,  # it is ½ Δᵀ F Δ
             damping=config.damping,
         )
@@ -249,7 +250,13 @@ class Reinforce:
         )
 
     def predict(
-        self, observation: Any, deterministic: bool = True, action_masks: Any = None
+        self,
+        observation: Any,
+        deterministic: bool = True,
+        action_masks: Any = None,
+        *,
+        state: Any = None,
+        episode_start: Any = None,
     ) -> Any:
         """The action for one observation, or for a batch of them.
 
@@ -258,15 +265,20 @@ class Reinforce:
             deterministic: The most probable action; else one drawn from the policy.
             action_masks: What the environment allows, as it says it; one for each observation.
                 None: everything, or what the observation itself says.
+            state: Of a recurrent policy: what it remembers, as the last call returned it. None:
+                nothing yet.
+            episode_start: Of a recurrent policy: whether an episode begins with the observation,
+                one for each; its state is then forgotten. None: with none of them.
 
         Returns:
-            The action, or an array of them, as the environment takes it.
+            The action, or an array of them, as the environment takes it. From a recurrent policy a
+            pair: that, and the state for the next call, ``[state]`` or ``[N, state]``.
 
         Raises:
-            EligibilityError: The observation is not of the environment's observation space, or
-                the masks are not of its action space.
+            EligibilityError: The observation is not of the environment's observation space, the
+                masks are not of its action space, or the state is not one of this policy.
         """
-        return self._predictor(observation, deterministic, action_masks)
+        return self._predictor(observation, deterministic, action_masks, state, episode_start)
 
     def evaluate(
         self, episodes: int = 100, seed: int | None = None, deterministic: bool = True

@@ -18,9 +18,11 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
+from eligibility.train.network import is_recurrent, outputs_of
 from eligibility.train.policies import Policy
 
-# Steps that the Fisher information is averaged over: evenly spaced ones of a long rollout.
+# Steps that the Fisher information is averaged over: evenly spaced ones of a long rollout, or all
+# steps of evenly spaced episodes.
 _LARGEST_SAMPLE = 2048
 
 
@@ -31,12 +33,15 @@ class FisherInformation:
         network: Observations ``[N, *observation]`` to outputs ``[N, P]``.
         policy: What the outputs mean.
         observations: The states to average over.
+        episode: The number of each one's episode, ``[N]``, for a recurrent network.
     """
 
-    def __init__(self, network: nn.Module, policy: Policy, observations: Tensor) -> None:
+    def __init__(
+        self, network: nn.Module, policy: Policy, observations: Tensor, episode: Tensor
+    ) -> None:
         self._policy, self._parameters = policy, list(network.parameters())
         with torch.enable_grad():
-            self._outputs = network(observations)
+            self._outputs = outputs_of(network, observations, episode)
             # Linear in u, so that its derivative in u along v is J v.
             self._u = torch.zeros_like(self._outputs, requires_grad=True)
             self._pulled = torch.autograd.grad(
@@ -89,6 +94,7 @@ def natural_step(
     network: nn.Module,
     policy: Policy,
     observations: Tensor,
+    episode: Tensor,
     *,
     divergence: float,
     damping: float,
@@ -105,6 +111,7 @@ def natural_step(
         network: Its parameters carry the gradient.
         policy: What its outputs mean.
         observations: The states that were visited, ``[N, *observation]``.
+        episode: The number of each one's episode, ``[N]``.
         divergence: In nats.
         damping: λ, on the scale of F's own diagonal entries.
         iterations: Of conjugate gradients, at most.
@@ -116,7 +123,8 @@ def natural_step(
         return
     gradient = gradient * 2.0 ** -_exponent(gradient)  # its length does not count: no bit differs
     stride = -(-len(observations) // _LARGEST_SAMPLE)
-    fisher = FisherInformation(network, policy, observations[::stride])
+    some = episode % stride == 0 if is_recurrent(network) else slice(None, None, stride)
+    fisher = FisherInformation(network, policy, observations[some], episode[some])
 
     def damped(vector: Tensor) -> Tensor:
         return fisher(vector) + damping * vector

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from eligibility.train.convolution import Convolution
+from eligibility.train.memory import Memory
 from eligibility.train.normalization import RunningNormalization
 from eligibility.train.observations import Observations
 from eligibility.train.policies import Policy
@@ -31,6 +33,7 @@ class Network(nn.Module):
         policy: What the outputs mean.
         generator: Draws the first weights.
         activation: Of the hidden layers, tanh or relu.
+        recurrent: Of which kind the last hidden layer is: gru or lstm, or none for a plain one.
         convolution: See images through convolutional layers; else as flat numbers.
         normalize: Normalise the numbers that are not seen through convolutional layers.
     """
@@ -43,6 +46,7 @@ class Network(nn.Module):
         generator: torch.Generator,
         *,
         activation: str = "tanh",
+        recurrent: str = "none",
         convolution: bool = True,
         normalize: bool = False,
     ) -> None:
@@ -58,39 +62,70 @@ class Network(nn.Module):
         normalizes = normalize and bool(numbers.any())
         self.normalization = RunningNormalization(numbers) if normalizes else None
         seen = sum(layer.outputs for layer in self._convolutions()) + len(self._flat)
+        widths = (seen, *hidden_sizes)
+        plain = widths if recurrent == "none" else widths[:-1]
         layers: list[nn.Module] = []
-        for inputs, width in pairwise((seen, *hidden_sizes)):
+        for inputs, width in pairwise(plain):
             layers += [_linear(inputs, width, 1.0, generator), _ACTIVATIONS[activation]()]
-        last = hidden_sizes[-1] if hidden_sizes else seen
-        head = _linear(last, policy.size - policy.constants, 0.01, generator)
+        self.memory = None
+        if recurrent != "none":
+            self.memory = Memory(recurrent, plain[-1], widths[-1], generator)
+        head = _linear(widths[-1], policy.size - policy.constants, 0.01, generator)
         self.layers = nn.Sequential(*layers, head)
         self.constants = nn.Parameter(torch.zeros(policy.constants)) if policy.constants else None
 
-    def forward(self, observation: Tensor) -> Tensor:
-        """The outputs of each observation."""
-        outputs = self._outputs(observation)
+    def forward(self, observation: Tensor, episode: Tensor | None = None) -> Tensor:
+        """The outputs of each observation.
+
+        Args:
+            observation: As kept. For a recurrent network, all that was seen in some episodes, in
+                each in the order of time.
+            episode: For a recurrent network, the number of each observation's episode, ``[N]``;
+                None: there is one.
+        """
+        if self.memory is None:
+            return self._complete(observation, self._through([*self.layers], observation))
+        *layers, head = self.layers
+        hidden = self.memory(self._through(layers, observation), episode)
+        return self._complete(observation, head(hidden))
+
+    def start(self, number: int) -> Tensor:
+        """Of a recurrent network: the states of that many episodes that begin."""
+        assert self.memory is not None
+        return self.memory.start(number)
+
+    def step(self, observation: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Of a recurrent network: the outputs of one step of N episodes, and their next states."""
+        assert self.memory is not None
+        *layers, head = self.layers
+        hidden, state = self.memory.step(self._through(layers, observation), state)
+        return self._complete(observation, head(hidden)), state
+
+    def _through(self, layers: list[nn.Module], observation: Tensor) -> Tensor:
+        """The observation through these layers, the first ones."""
+        indexed = self.observations.categories and self.observations.features >= _MANY_CATEGORIES
+        if layers and indexed:  # the product of one-hot rows and weights, without the zeros
+            first, *layers = layers
+            assert isinstance(first, nn.Linear)
+            indices = self.observations.indices(observation)
+            features = first.weight.T[indices].sum(1) + first.bias
+        else:
+            features = self.observations.encode(observation)
+            if self.normalization is not None:
+                features = self.normalization(features)
+            if self.convolutions:
+                seen = [layer(features) for layer in self._convolutions()]
+                features = torch.cat([*seen, features[:, self._flat]], -1)
+        for layer in layers:
+            features = layer(features)
+        return features
+
+    def _complete(self, observation: Tensor, outputs: Tensor) -> Tensor:
+        """The outputs with those that do not depend on the observation, and what is forbidden."""
         if self.constants is not None:
             outputs = torch.cat([outputs, self.constants.expand(len(outputs), -1)], -1)
         forbidden = self.observations.forbidden(observation)
         return outputs if forbidden is None else outputs + forbidden
-
-    def _outputs(self, observation: Tensor) -> Tensor:
-        """Those that depend on the observation."""
-        if self.observations.categories and self.observations.features >= _MANY_CATEGORIES:
-            # The product of one-hot rows and weights, without the zeros.
-            first, indices = self.layers[0], self.observations.indices(observation)
-            assert isinstance(first, nn.Linear)
-            sums = first.weight.T[indices].sum(1) + first.bias
-            looked_up: Tensor = self.layers[1:](sums)
-            return looked_up
-        features = self.observations.encode(observation)
-        if self.normalization is not None:
-            features = self.normalization(features)
-        if self.convolutions:
-            seen = [layer(features) for layer in self._convolutions()]
-            features = torch.cat([*seen, features[:, self._flat]], -1)
-        outputs: Tensor = self.layers(features)
-        return outputs
 
     def _convolutions(self) -> list[Convolution]:
         return [layer for layer in self.convolutions if isinstance(layer, Convolution)]
@@ -155,13 +190,61 @@ class ArrayForward:
     @staticmethod
     def pays_off(network: nn.Module, rows: int) -> bool:
         """Whether it is the faster one: small layers, for which BLAS does not start threads."""
-        if not isinstance(network, Network) or network.convolutions:
+        if not isinstance(network, Network) or network.convolutions or network.memory is not None:
             return False
         return all(
             rows * layer.in_features * layer.out_features <= _SMALL_PRODUCT
             for layer in network.layers
             if isinstance(layer, nn.Linear)
         )
+
+
+class RecurrentForward:
+    """A recurrent network from the first step of an episode on; it keeps the states.
+
+    Args:
+        network: The network.
+        rows: The number of observations in each call, one of each episode.
+    """
+
+    def __init__(self, network: Network, rows: int) -> None:
+        self._network, self._state = network, network.start(rows)
+
+    @torch.inference_mode()
+    def __call__(self, observation: Tensor) -> Tensor:
+        """The outputs of each observation, after all those of the calls before."""
+        outputs, self._state = self._network.step(observation, self._state)
+        return outputs
+
+
+def is_recurrent(network: nn.Module) -> TypeGuard[Network]:
+    """Whether an output depends on earlier observations of the episode."""
+    return isinstance(network, Network) and network.memory is not None
+
+
+def acting(network: nn.Module, rows: int) -> Callable[[Tensor], Tensor]:
+    """The network as a rollout calls it: once for each step, ``rows`` episodes that begin now."""
+    if is_recurrent(network):
+        return RecurrentForward(network, rows)
+    if ArrayForward.pays_off(network, rows):
+        assert isinstance(network, Network)
+        return ArrayForward(network, rows)
+    forward: Callable[[Tensor], Tensor] = torch.inference_mode()(network.__call__)
+    return forward
+
+
+def outputs_of(network: nn.Module, observations: Tensor, episode: Tensor) -> Tensor:
+    """The outputs ``[N, P]`` for an update, differentiable.
+
+    Args:
+        network: Any; for a recurrent one the observations must be those of whole episodes.
+        observations: ``[N, *observation]``, those of an episode in the order of time.
+        episode: The number of each one's episode, ``[N]``.
+    """
+    outputs: Tensor = (
+        network(observations, episode) if is_recurrent(network) else network(observations)
+    )
+    return outputs
 
 
 # Features from which looking weights up beats multiplying them with one-hot rows.

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from eligibility.errors import InvalidValueError
+from eligibility.errors import InvalidTypeError, InvalidValueError, ShapeError
+from eligibility.train.network import is_recurrent
 from eligibility.train.observations import Observations
 from eligibility.train.observations.masked import MaskedObservations
 from eligibility.train.policies import Policy
@@ -34,12 +35,29 @@ class Predictor:
         self._network, self._policy, self._observations = network, policy, observations
         self._generator = generator
 
-    def __call__(self, observation: Any, deterministic: bool, action_masks: Any) -> Any:
-        """The action for one observation, or an array of them for a batch."""
+    def __call__(
+        self,
+        observation: Any,
+        deterministic: bool,
+        action_masks: Any,
+        state: Any = None,
+        episode_start: Any = None,
+    ) -> Any:
+        """The action for one observation, or an array of them for a batch.
+
+        With a recurrent network: a pair of that and the next state, an array of numbers.
+        """
         kept, several = self._kept(observation, action_masks)
-        policy = self._policy
+        seen, policy = torch.from_numpy(kept), self._policy
+        after: Tensor | None = None
         with torch.inference_mode():
-            outputs = self._network(torch.from_numpy(kept))
+            if is_recurrent(self._network):
+                start = self._network.start(len(kept))
+                before = _states(start, state, episode_start, several)
+                outputs, after = self._network.step(seen, before)
+            else:
+                _check_no_memory(state, episode_start)
+                outputs = self._network(seen)
             if deterministic:
                 action = policy.mode(outputs)
             else:
@@ -47,7 +65,10 @@ class Predictor:
                 policy.fill_noise(noise, self._generator)
                 action = policy.sample(outputs, noise)
         actions = policy.to_environment(action)
-        return actions if several else policy.first(actions)
+        actions = actions if several else policy.first(actions)
+        if after is None:
+            return actions
+        return actions, (after if several else after[0]).numpy()
 
     def _kept(self, observation: Any, action_masks: Any) -> tuple[np.ndarray[Any, Any], bool]:
         """The observations as kept, and whether they are several."""
@@ -61,3 +82,41 @@ class Predictor:
             "None: the environment had no masks when the model was made",
             "leave them away, or train with mask_actions on an environment with masks",
         )
+
+
+def _states(start: Tensor, state: Any, episode_start: Any, several: bool) -> Tensor:
+    """The states before the observations, ``[N, state_size]``: ``start`` where episodes begin."""
+    states, number = start, len(start)
+    if state is not None:
+        given, shape = np.asarray(state), list(start.shape if several else start.shape[1:])
+        if given.dtype.kind != "f" or list(given.shape) != shape:
+            raise ShapeError(
+                "`state`",
+                f"{given.dtype} of shape {list(given.shape)}",
+                f"floating-point numbers of shape {shape}",
+                "pass what the last call returned, or None where all episodes begin",
+            )
+        states = torch.from_numpy(given).to(start).reshape(start.shape)
+    if episode_start is not None:
+        begins = np.asarray(episode_start)
+        if begins.dtype != bool or begins.size != number:
+            raise ShapeError(
+                "`episode_start`",
+                f"{begins.dtype} of shape {list(begins.shape)}",
+                f"{number} truths, one for each observation",
+                "pass terminated | truncated of the step before",
+            )
+        states = torch.where(torch.from_numpy(begins.reshape(number, 1)), start, states)
+    return states
+
+
+def _check_no_memory(state: Any, episode_start: Any) -> None:
+    """Refuse what a policy that remembers nothing would have to ignore."""
+    for name, given in (("state", state), ("episode_start", episode_start)):
+        if given is not None:
+            raise InvalidTypeError(
+                f"`{name}`",
+                type(given).__name__,
+                "None: this policy remembers nothing",
+                "leave it out, or train with recurrent='gru'",
+            )

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from eligibility.errors import EligibilityError, InvalidValueError
-from eligibility.train.network import ArrayForward, Network
+from eligibility.train.network import acting
 from eligibility.train.policy_spaces import Interface
 
 # Rows of noise drawn at once: many, because a draw has a price of its own; not all, because most
@@ -124,9 +124,7 @@ class Collector:
             InvalidValueError: A reward or an observation is not a finite number.
         """
         number = self.vector.num_envs
-        forward: Callable[[Tensor], Tensor] = torch.inference_mode()(network.__call__)
-        if ArrayForward.pays_off(network, number):
-            forward = ArrayForward(cast(Network, network), number)
+        forward = acting(network, number)
         alive = np.ones(number, bool)
         observation = self._keep(self._environment(self.vector.reset, seed=reset_seed)[0])
         row = 0

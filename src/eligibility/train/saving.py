@@ -16,6 +16,7 @@ from eligibility.errors import InvalidValueError
 from eligibility.scalars import check_path
 from eligibility.train.checkpoint import damaged, read_checkpoint, write_checkpoint
 from eligibility.train.checkpoint_header import Facts, read_facts
+from eligibility.train.config import RECURRENT
 from eligibility.train.domains import shown
 from eligibility.train.state_names import named, part_of
 from eligibility.train.trust import check_trusted
@@ -121,9 +122,15 @@ class Saved:
         """
         if self._facts.own_network:
             return
-        for number, width in enumerate(self._facts.config.hidden_sizes):
-            name = f"network.layers.{2 * number}.bias"
-            if name not in self._tensors or self._tensors[name].shape != (width,):
+        config = self._facts.config
+        sizes, several = config.hidden_sizes, RECURRENT[config.recurrent]
+        plain = sizes[:-1] if several else sizes
+        biases = [(f"layers.{2 * number}.bias", width) for number, width in enumerate(plain)]
+        if several:
+            biases.append(("memory.cell.bias_hh", several * sizes[-1]))
+        for name, width in biases:
+            found = self._tensors.get(f"network.{name}")
+            if found is None or found.shape != (width,):
                 raise damaged(self._path, f"`hidden_sizes` has {width} where the weights have not")
 
     def restore(self, model: Reinforce) -> None:

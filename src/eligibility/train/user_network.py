@@ -169,6 +169,7 @@ def _network_for(
         policy,
         generator,
         activation=config.activation,
+        recurrent=config.recurrent,
         convolution=config.convolution,
         normalize=normalize,
     )
