@@ -301,3 +301,21 @@ def test_a_fault_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("eligibility.cli.app.app", fail)
     with pytest.raises(ZeroDivisionError, match="ours"):
         main([])
+
+
+def test_a_recurrent_policy_is_trained_resumed_and_evaluated(eligibility: Command) -> None:
+    few = ("--recurrent", "gru", "--environments", "4", "--max-episode-steps", "20")
+    status, _, errors = eligibility("train", "CartPole-v1", *few, "--steps", "90", "--out", "run")
+    assert status == 0, errors
+    status, output, errors = eligibility("train", "--resume", "run", "--steps", "200", "--json")
+    assert status == 0, errors
+    assert json.loads(output)["steps"] >= 200
+    status, output, errors = eligibility("evaluate", "run", "--episodes", "3", "--json")
+    assert status == 0, errors
+    assert 1 <= json.loads(output)["mean_return"] <= 20
+    status, _, errors = eligibility("train", "Taxi-v4", "--recurrent", "gru")
+    assert (status, errors) == (
+        2,
+        "error: `recurrent`: got gru, expected none for a network without hidden layers, the last "
+        "of which it is; add --hidden-sizes 64\n",
+    )

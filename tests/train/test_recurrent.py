@@ -156,7 +156,8 @@ def test_a_sample_for_the_natural_gradient_is_of_whole_episodes(
     monkeypatch.setattr(natural, "FisherInformation", fisher)
     seen, episode = rollout.observations[rollout.alive], rollout.alive.nonzero()[:, 1]
     natural_step(model.network, model.shards.policy, seen, episode, divergence=1e-3, damping=1e-2)
-    kept = (episode == 0) | (episode == 3) if rollout.steps % 2 else episode % 2 == 0
+    stride = 3 if rollout.steps % 2 else 2  # so that at most half of the steps are taken
+    kept = episode % stride == 0
     assert torch.equal(taken[0], seen[kept])
     assert torch.equal(taken[1], episode[kept])
 

@@ -79,7 +79,7 @@ class Network(nn.Module):
 
         Args:
             observation: As kept. For a recurrent network, all that was seen in some episodes, in
-                each in the order of time.
+                the order that `Memory.forward` asks for.
             episode: For a recurrent network, the number of each observation's episode, ``[N]``;
                 None: there is one.
         """
@@ -238,7 +238,7 @@ def outputs_of(network: nn.Module, observations: Tensor, episode: Tensor) -> Ten
 
     Args:
         network: Any; for a recurrent one the observations must be those of whole episodes.
-        observations: ``[N, *observation]``, those of an episode in the order of time.
+        observations: ``[N, *observation]``, in the order of a rollout's steps that count.
         episode: The number of each one's episode, ``[N]``.
     """
     outputs: Tensor = (
