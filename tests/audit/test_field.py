@@ -219,3 +219,17 @@ def test_an_optimizer_step_for_each_action_is_a_choice_with_a_name(tmp_path: Pat
     )  # fmt: skip
     assert report.verdict == "convention", report.text()
     assert [named.name for named in report.conventions] == ["step-per-action"]
+
+
+@pytest.mark.parametrize(
+    "after", ["", "drawn = torch.rand(2)\ndrawn = torch.outer(drawn, drawn)\n"]
+)
+def test_a_network_made_after_a_first_reset_has_parameters_and_no_noise(
+    tmp_path: Path, after: str
+) -> None:
+    made = "net = torch.nn.Sequential("
+    changes = (
+        (made, f"env.reset(seed=0)\n{after}{made}"),
+        ("Linear(8, 2))", 'Linear(8, 2)).to("cpu")'),
+    )
+    assert audited(tmp_path, *changes).verdict == "unbiased"

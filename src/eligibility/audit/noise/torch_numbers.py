@@ -69,7 +69,7 @@ class TorchNoise(TorchFunctionMode):
                     if dtype is None
                     else self._carried("to", Tensor.to, (args[0], dtype), {})
                 )
-        if name in SOURCES and self._running() and not _is_parameter(args):
+        if name in SOURCES and self._running() and not _fills_parameter(args, kwargs):
             return self._source(name, func, args, kwargs)
         if name in CASTING and self._running() and isinstance(args[0], Tensor):
             self._noise.computed_in(args[0].dtype)
@@ -177,7 +177,7 @@ class TorchNoise(TorchFunctionMode):
             answer = self._computed(name, bare, func, args, kwargs)
         if answer is not NotImplemented:
             return answer
-        for tensor in list(self._noisy(args, kwargs)):
+        for tensor in self._noisy(args, kwargs):  # one that is given twice is settled once
             self.settle(tensor, name)
         return func(*args, **kwargs)
 
@@ -345,8 +345,9 @@ def _has_storage(tensor: Tensor) -> bool:
     return tensor.layout == torch.strided and not wrapped
 
 
-def _is_parameter(args: Any) -> bool:
-    return bool(args) and isinstance(args[0], torch.nn.Parameter)
+def _fills_parameter(args: Any, kwargs: Any) -> bool:
+    """Whether a parameter gets its first numbers; `torch.nn.init` passes it by name."""
+    return any(isinstance(value, torch.nn.Parameter) for value in (*args, *kwargs.values()))
 
 
 def _chained(symbol: Symbol, chain: tuple[tuple[str, Any], ...]) -> Symbol | None:
