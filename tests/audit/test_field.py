@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from eligibility.audit.reporting.report import AuditReport
-from tests.audit.writing import LOSS, PROGRAM, audit_here
+from tests.audit.writing import LOSS, PROGRAM, audit_here, line_of
 
 _UNDATED = "loss = -(log_probs * returns).sum()"
 _SUM = """    for reward in reversed(rewards):
@@ -19,6 +19,9 @@ _CRITIC = """critic = torch.nn.Sequential(
 )
 opt.add_param_group({"params": critic.parameters()})
 for episode in range(1000):
+"""
+_OTHER = """critic = torch.nn.Linear(4, 1)
+learns = torch.optim.Adam(critic.parameters(), lr=1e-2)
 """
 _TENSOR = "    returns = torch.tensor(returns)\n"
 _VALUES = """    seen = torch.as_tensor(numpy.array(observations), dtype=torch.float32)
@@ -233,3 +236,36 @@ def test_a_network_made_after_a_first_reset_has_parameters_and_no_noise(
         ("Linear(8, 2))", 'Linear(8, 2)).to("cpu")'),
     )
     assert audited(tmp_path, *changes).verdict == "unbiased"
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_logits_over_a_temperature_are_no_ratio(tmp_path: Path, times: int) -> None:
+    """And the line is that of the policy's own update, however often a critic has one."""
+    repeated = f"""for _ in range(9):
+        error = (critic(torch.as_tensor(numpy.array(observations))) - returns).pow(2).mean()
+        learns.zero_grad()
+        error.backward()
+        learns.step()
+    for _ in range({times}):
+        scores = net(torch.as_tensor(numpy.array(observations))) / torch.full((2,), 0.5)
+        scored = scores.log_softmax(-1)[torch.arange(len(actions)), actions]
+        loss = -(scored * returns).sum()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+"""
+    report = audited(
+        tmp_path,
+        (f"{LOSS}\n    opt.zero_grad()\n    loss.backward()\n    opt.step()\n", repeated),
+        ("import torch\n", "import numpy\nimport torch\n"),
+        ("for episode in range(1000):\n", f"{_OTHER}for episode in range(1000):\n"),
+        ("dtype=torch.float32))", "dtype=torch.float32)) / torch.full((2,), 0.5)"),
+        ("    log_probs, rewards", "    observations, actions = [], []\n    log_probs, rewards"),
+        ("    log_probs = torch.stack(log_probs)\n", ""),
+        ("        log_probs.append(dist.log_prob(action))", "        observations.append(obs)"),
+        ("        rewards.append", "        actions.append(action.item())\n        rewards.append"),
+    )  # fmt: skip
+    found = [finding.rule for finding in report.findings]
+    assert found == (["several-updates-without-ratio"] if times > 1 else []), report.text()
+    line = line_of(tmp_path / "program.py", "        loss.backward()")
+    assert [finding.line for finding in report.findings] == [line] * (times > 1)

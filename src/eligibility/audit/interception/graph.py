@@ -85,14 +85,29 @@ def clips_ratio(node: Any) -> bool:
 
 
 def divides_by_probabilities(node: Any) -> bool:
-    """Whether something attached is divided by numbers in (0, 1], as π_new/π_old is."""
+    """Whether probabilities are divided by numbers in (0, 1], as π_new/π_old is.
+
+    A distance that is divided by a deviation, or logits by a temperature, is none.
+    """
     if node.name() != "DivBackward0":
         return False
     inputs = _inputs(node)
-    if inputs[0] is None or inputs[1] is not None:
+    if inputs[1] is not None or not _is_probability(inputs[0]):
         return False
     old = node._saved_other.detach()
     return old.ndim > 0 and bool(((old > 0) & (old <= 1)).all())
+
+
+def _is_probability(node: Any) -> bool:
+    """Whether what a node made is an exponential or a softmax, perhaps times something."""
+    return any(
+        inner.name().startswith(("Exp", "Softmax", "Sigmoid"))
+        or (
+            inner.name().startswith(("Mul", "Div", "Rsub", "Prod", "Gather"))
+            and any(map(_is_probability, _inputs(inner)))
+        )
+        for inner in _through_shapes(node)
+    )
 
 
 def _attached_target(node: Any) -> tuple[Any, Any] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,7 @@ from eligibility.audit.judgement.source import (
     mentioned_names,
     read_source,
 )
-from eligibility.audit.running.survey import Survey
+from eligibility.audit.running.survey import Survey, policy_tensors
 from eligibility.audit.trace import Trace
 from eligibility.errors import InvalidValueError
 
@@ -48,13 +49,24 @@ def locate(
         source: The program's text, if it is there.
         place: Where the loss is computed; None: where ``backward`` was called.
     """
-    called = [update.backward for trace in survey.traces for update in trace.updates]
-    file, backward = place or _common(called)
+    file, backward = place or _common([*_backward_calls(survey)])
     if source is not None and file and file != str(source.path):
         source = _module(file)
     if source is None:
         return file, backward
     return str(source.path), _line(rule, survey, source, backward)
+
+
+def _backward_calls(survey: Survey) -> Iterator[tuple[str, int]]:
+    """Where ``backward`` was called before each step that moves the policy, or before any."""
+    policy = policy_tensors(survey.directions, survey.slopes or {})
+    for trace in survey.traces:
+        moving = [
+            update.backward
+            for update in trace.updates
+            if any(row and any(row) for i, row in enumerate(update.ascent) if i in policy)
+        ]
+        yield from moving or (update.backward for update in trace.updates)
 
 
 def _module(file: str) -> Source | None:
