@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from eligibility.audit.judgement.source import read_source
 from eligibility.audit.reporting.report import AuditReport
 from tests.audit.writing import LOSS, PROGRAM, audit_here, line_of
 
@@ -269,3 +270,13 @@ def test_logits_over_a_temperature_are_no_ratio(tmp_path: Path, times: int) -> N
     assert found == (["several-updates-without-ratio"] if times > 1 else []), report.text()
     line = line_of(tmp_path / "program.py", "        loss.backward()")
     assert [finding.line for finding in report.findings] == [line] * (times > 1)
+
+
+def test_a_wrapper_with_four_results_of_its_own_is_not_the_old_interface(tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    old = "state, reward, done, cut = env.step(action)\n"
+    path.write_text(old, encoding="utf-8")
+    assert read_source(path).four_tuple
+    own = "seen, reward, done, cut, _ = inner.step(action)\n"
+    path.write_text(f"{old}{own}{old}", encoding="utf-8")
+    assert not read_source(path).four_tuple

@@ -32,8 +32,11 @@ class Source:
 
     @property
     def four_tuple(self) -> bool:
-        """Whether it unpacks ``step`` as gym before 0.26 returned it."""
-        widths = [
+        """Whether it unpacks ``step`` as gym before 0.26 returned it, and never as it does now.
+
+        Who unpacks five has them from an environment; who unpacks four may have a wrapper's own.
+        """
+        widths = {
             len(node.targets[0].elts)
             for tree in (self.tree, *self._neighbours())
             for node in ast.walk(tree)
@@ -42,8 +45,8 @@ class Source:
             and not any(isinstance(target, ast.Starred) for target in node.targets[0].elts)
             and isinstance(node.value, ast.Call)
             and _name(node.value.func) == "step"
-        ]
-        return bool(widths) and max(set(widths), key=widths.count) == 4
+        }
+        return 4 in widths and 5 not in widths
 
     def _neighbours(self) -> Iterator[ast.Module]:
         """The modules that it imports from its own folder, or from where its project starts."""
