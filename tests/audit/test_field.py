@@ -280,3 +280,23 @@ def test_a_wrapper_with_four_results_of_its_own_is_not_the_old_interface(tmp_pat
     own = "seen, reward, done, cut, _ = inner.step(action)\n"
     path.write_text(f"{old}{own}{old}", encoding="utf-8")
     assert not read_source(path).four_tuple
+
+
+def test_a_critic_that_learns_the_rewards_of_normal_actions_is_no_attached_advantage(
+    tmp_path: Path,
+) -> None:
+    """Other parameters draw other numbers, and these earn other rewards."""
+    report = with_critic(
+        tmp_path,
+        ("CartPole-v1", "Pendulum-v1"),
+        ("Linear(4, 8)", "Linear(3, 8)"),
+        ("Linear(8, 2)", "Linear(8, 1)"),
+        ("import Categorical", "import Normal"),
+        ("Categorical(logits=net(", "Normal(net("),
+        ("float32)))", "float32)), 0.5)"),
+        ("log_prob(action)", "log_prob(action).sum()"),
+        ("action.item()", "action.numpy()"),
+        (LOSS, "loss = critic_loss - (log_probs * returns).sum()"),
+    )
+    assert report.verdict == "convention", report.text()
+    assert not report.findings, report.text()

@@ -301,9 +301,12 @@ def _shared_with_critic(
     if not np.any(still):
         return frozenset()
     prescribed = tuple(draw.picked for draw in trace.draws)
+    earned = tuple(step.reward for step in trace.steps if step.executed)  # of other numbers, others
 
     def changes(*tensors: int) -> bool:
-        along = replace(job, prescribed=prescribed, tensor=tensors[0], also=tensors[1:])
+        along = replace(
+            job, prescribed=prescribed, rewards=earned, tensor=tensors[0], also=tensors[1:]
+        )
         moved = _critic_gradient(runner.run(replace(along, distance=1e-2)), policy)
         return bool(np.abs(moved - still).max() > rounding * np.abs(still).max())
 
