@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from eligibility.audit.judgement.credit_places import run_on
 from eligibility.audit.judgement.source import read_source
+from eligibility.audit.judgement.story import Statement, Story
 from eligibility.audit.reporting.report import AuditReport
+from eligibility.audit.trace import Step
 from tests.audit.writing import LOSS, PROGRAM, audit_here, line_of
 
 _UNDATED = "loss = -(log_probs * returns).sum()"
@@ -272,6 +276,40 @@ def test_logits_over_a_temperature_are_no_ratio(tmp_path: Path, times: int) -> N
     assert [finding.line for finding in report.findings] == [line] * (times > 1)
 
 
+def test_powers_that_grow_from_the_end_are_found_where_they_are_added(tmp_path: Path) -> None:
+    ended = """    power = 0
+    for reward in reversed(rewards):
+        running += GAMMA**power * reward
+        power += 1
+        returns.append(running)
+    returns = returns[::-1]
+"""
+    report = audited(tmp_path, (_SUM, ended))
+    line = line_of(tmp_path / "program.py", "GAMMA**power")
+    assert [(f.rule, f.line) for f in report.findings] == [("discount-from-the-end", line)]
+
+
+@pytest.mark.parametrize("shape", ["", ".unsqueeze(1)"])
+def test_actions_that_are_scored_by_every_steps_distribution_are_a_broadcast(
+    tmp_path: Path, shape: str
+) -> None:
+    scored = f"""dist = Categorical(logits=net(torch.as_tensor(numpy.array(observations))))
+    scored = dist.log_prob(torch.tensor(actions){shape})
+    loss = -(scored * returns{shape}).mean()"""
+    report = audited(
+        tmp_path,
+        (LOSS, scored),
+        ("import torch\n", "import numpy\nimport torch\n"),
+        ("    log_probs, rewards", "    observations, actions = [], []\n    log_probs, rewards"),
+        ("        log_probs.append(dist.log_prob(action))", "        observations.append(obs)"),
+        ("        rewards.append", "        actions.append(action.item())\n        rewards.append"),
+        ("    log_probs = torch.stack(log_probs)\n", ""),
+    )  # fmt: skip
+    line = line_of(tmp_path / "program.py", "scored = dist")
+    found = [(finding.rule, finding.line) for finding in report.findings]
+    assert found == ([("broadcast", line)] if shape else []), report.text()
+
+
 def test_a_wrapper_with_four_results_of_its_own_is_not_the_old_interface(tmp_path: Path) -> None:
     path = tmp_path / "program.py"
     old = "state, reward, done, cut = env.step(action)\n"
@@ -300,3 +338,35 @@ def test_a_critic_that_learns_the_rewards_of_normal_actions_is_no_attached_advan
     )
     assert report.verdict == "convention", report.text()
     assert not report.findings, report.text()
+
+
+@pytest.mark.parametrize(
+    ("rows", "found"),
+    [
+        ([[1.0, 0.8, 0.6], [0.0, 0.9, 0.7], [0.0, 1.0, 0.8], [0.0, 0.0, 1.0]], True),
+        ([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 0.8], [0.0, 0.0, 1.0]], False),
+        ([[1.0, 0.8, 0.6], [0.1, 0.9, 0.7], [0.2, 1.0, 0.8], [0.3, 0.1, 1.0]], False),
+    ],
+)
+def test_advantages_that_run_on_over_the_ends_of_episodes_are_known_by_their_numbers(
+    rows: list[list[float]], found: bool
+) -> None:
+    """Two episodes, and between them a step that a vector environment ignores."""
+    steps = tuple(
+        Step(0, episode, time, 0, 1.0, 0, False, False, (), ())
+        for episode, time in ((0, 0), (1, 0), (1, 1))
+    )
+    none = np.zeros(4, dtype=bool)
+    made = Statement(
+        ("program.py", 7),
+        "credit",
+        np.zeros(4),
+        np.array(rows),
+        np.ones(4),
+        none,
+        False,
+        none,
+        4,
+        1,
+    )
+    assert (run_on(Story((made,), steps, 4, frozenset(), False)) is not None) == found

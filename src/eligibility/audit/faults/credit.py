@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from eligibility.audit.faults.record import Fault
 
-# Calls that build returns.
-_RETURNS = ("returns", "discount", "gamma", "GAMMA", "insert", "append")
-
 FAULTS = (
     Fault(
         id="mean-log-prob-times-sum-of-returns",
@@ -107,7 +104,6 @@ FAULTS = (
             "[NVIDIA/NeMo-Agent-Toolkit#1613](https://github.com/NVIDIA/NeMo-Agent-Toolkit/issues/1613): "
             "exponents from T down to 0 where they should rise."
         ),
-        look=_RETURNS,
     ),
     Fault(
         id="last-step-dropped",

@@ -12,14 +12,27 @@ from eligibility.audit.judgement.story import Place, Statement, Story
 
 
 def carried(story: Story) -> Statement | None:
-    """Where a number follows rewards of two episodes, unequally."""
+    """Where a number follows rewards of two episodes, unequally; rather when learning begins."""
     episode = [(step.environment, step.episode) for step in story.steps]
     other = np.array([[one != two for two in episode] for one in episode])
-    for statement in _credits(story):
+    for statement in sorted(_credits(story), key=lambda s: s.steps_before < story.transitions):
         for row, follows in zip(statement.slopes, statement.support, strict=True):
             several = bool(other[np.ix_(follows, follows)].any())
             if several and np.ptp(row[follows]) > 1e-3 * np.abs(row).max():
                 return statement
+    return None
+
+
+def run_on(story: Story) -> Statement | None:
+    """Where each decision follows all rewards from its own on, those of later episodes too."""
+    episodes = [(step.environment, step.episode) for step in story.steps]
+    last = _last(story) if len(set(episodes)) > len({actor for actor, _ in episodes}) == 1 else ()
+    for statement in (s for s in _credits(story) if id(s) in last):
+        follows = statement.support
+        growing = (np.diff(follows, axis=1) <= follows[:, 1:]).all()  # none, and then all
+        fewer = (follows[1:] <= follows[:-1]).all() and (follows[-1] < follows[0]).any()
+        if len(follows) == story.transitions and follows[0].all() and growing and fewer:
+            return statement
     return None
 
 
@@ -74,6 +87,17 @@ def backwards(story: Story) -> Statement | None:
     for statement, follows, wanted in _matrices(story):
         if any(np.array_equal(follows, rows[::-1]) for rows in (wanted, wanted.T)):
             return statement
+    return None
+
+
+def later_first(story: Story) -> Statement | None:
+    """Where a number follows the later of its rewards more than the earlier ones."""
+    for statement in _credits(story):
+        for row in (
+            slopes[slopes != 0.0] for slopes in np.abs(statement.slopes * statement.support)
+        ):
+            if len(row) > 1 and (np.diff(row) > 1e-3 * row.max()).all():
+                return statement
     return None
 
 

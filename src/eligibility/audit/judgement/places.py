@@ -19,6 +19,8 @@ from eligibility.audit.judgement.credit_places import (
     departure,
     doubled,
     immediate,
+    later_first,
+    run_on,
     shifted,
     so_far,
     squared,
@@ -62,8 +64,10 @@ def placed(
         and finding.rule not in settled
     ]
     wanted = {_TOLD_OF.get(finding.rule, LONG) for finding in told}
+    if any(finding.rule == "unexplained" for finding in told):
+        wanted |= {about for about, _ in _SHOWN.values()}
     stories = {about: tell(survey, runner, about) for about in sorted(wanted)}
-    report = _with_broadcast(report, stories.get(LONG))
+    report = _named(report, stories)
     moved = tuple(
         _moved(finding, stories) if finding.rule in BLAME.keys() - settled else finding
         for finding in report.findings
@@ -98,11 +102,13 @@ def _without_unconfirmed(report: AuditReport, story: Story | None) -> AuditRepor
     return replace(told, verdict="inconclusive", summary=told.findings[0].evidence)
 
 
-def _with_broadcast(report: AuditReport, story: Story | None) -> AuditReport:
-    """What no rule explains is a broadcast where each decision meets the reward of each other."""
-    if story is None or _crossed(story) is None:
+def _named(report: AuditReport, stories: Mapping[str, Story | None]) -> AuditReport:
+    """What no rule explains gets the name of a fault that the stories show."""
+    told = ((rule, stories.get(about), shows) for rule, (about, shows) in _SHOWN.items())
+    rule = next((rule for rule, story, shows in told if story and shows(story)), None)
+    if rule is None or all(finding.rule != "unexplained" for finding in report.findings):
         return report
-    known = FAULTS["broadcast"]
+    known = FAULTS[rule]
     findings = tuple(
         replace(
             f, rule=known.id, title=known.title, means=known.means, fix=known.fix,
@@ -112,16 +118,20 @@ def _with_broadcast(report: AuditReport, story: Story | None) -> AuditReport:
         else f
         for f in report.findings
     )  # fmt: skip
-    if findings == report.findings:
-        return report
     return replace(report, verdict="biased", summary=known.means, findings=findings)
 
 
 def _crossed(story: Story) -> Statement | None:
-    """A square of numbers in which all rows, or all columns, follow the same rewards each."""
+    """A square of numbers in which all rows, or all columns, follow the same rewards each.
+
+    Or a score of each decision's one action under each decision's distribution.
+    """
     count = len(story.steps)
+    single = all(len(step.action) == 1 for step in story.steps)
     for statement in story.statements:
         if count > 2 and len(statement.numbers) == count**2:
+            if single and statement.place in story.scored:
+                return statement
             square = statement.support.reshape(count, count, -1)
             for rows in (square, square.swapaxes(0, 1)):
                 if (rows == rows[0]).all() and rows[0].diagonal().all():
@@ -237,6 +247,7 @@ BLAME: dict[str, Callable[[Story], Statement | None]] = {
     "return-carried-over-actors": carried,
     "immediate-reward-twice": doubled,
     "reversed-returns": backwards,
+    "discount-from-the-end": later_first,
     "shifted-rewards": shifted,
     "last-reward-dropped": cleared,
     "rewards-so-far": so_far,
@@ -245,6 +256,11 @@ BLAME: dict[str, Callable[[Story], Statement | None]] = {
     **dict.fromkeys(IN_SCORING, _scored),
     "std-of-one-element": _not_finite,
     "non-finite-gradient": _not_finite,
+}
+# What a path shows without a rule, and which path.
+_SHOWN: dict[str, tuple[str, Callable[[Story], Statement | None]]] = {
+    "broadcast": (LONG, _crossed),
+    "return-carried-over-episodes": (EPISODES, run_on),
 }
 # The paths that show them, where a long one does not.
 _TOLD_OF = {
