@@ -109,6 +109,11 @@ from eligibility.train.presets import PRESETS
             "--natural-gradient 0.01, or omit it",
         ),
         (
+            {"line_search": True},
+            "`line_search`: got True, expected no value where nothing uses it; add "
+            "--natural-gradient 0.01, or omit it",
+        ),
+        (
             {"normalize_returns": True},
             "`normalize_returns`: got True, expected no value where nothing uses it; add "
             "--no-normalize, or omit it",

@@ -118,6 +118,25 @@ def test_the_policy_moves_by_at_most_the_divergence(divergence: float) -> None:
         assert 0 < moved < 1.2 * divergence  # to second order, at a finite step
 
 
+def test_the_line_search_keeps_a_policy_that_is_all_but_certain_within_reach() -> None:
+    """At the Fisher information of saturated logits a step is far too long."""
+    policy, moved = policy_for(spaces.Discrete(3)), []
+    for line_search in (False, True):
+        network, observations = tiny(3)
+        with torch.no_grad():
+            network[2].bias.copy_(torch.tensor([9.0, 0.0, 0.0]))
+        old = Categorical(logits=network(observations).detach())
+        network[2].bias.grad = torch.tensor([1.0, -1.0, 0.0]).double()  # away from the first
+        natural_step(
+            network, policy, observations, ONE,
+            divergence=0.03, damping=1e-4, line_search=line_search,
+        )  # fmt: skip
+        new = Categorical(logits=network(observations).detach())
+        moved.append(float(kl_divergence(old, new).mean()))
+    assert moved[0] > 20 * 0.03
+    assert 0 < moved[1] <= 1.5 * 0.03
+
+
 def test_a_gradient_of_zero_moves_nothing() -> None:
     network, observations = tiny(3)
     before = [parameter.clone() for parameter in network.parameters()]

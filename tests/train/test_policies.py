@@ -179,6 +179,24 @@ def test_the_fisher_product_is_the_hessian_of_the_divergence(case: tuple) -> Non
     torch.testing.assert_close(got, wanted, rtol=1e-10, atol=1e-12)
 
 
+def test_the_divergence_is_that_of_torch(case: tuple) -> None:
+    written, policy, outputs, _ = case
+    other = outputs.flip(0)
+    pairs = zip(written.factors(outputs), written.factors(other), strict=True)
+    wanted = sum(kl_divergence(old, new) for (old, _), (new, _) in pairs)
+    torch.testing.assert_close(policy.divergence(outputs, other), wanted, rtol=1e-10, atol=1e-12)
+    assert not policy.divergence(outputs, outputs).any()
+
+
+def test_what_is_forbidden_in_both_adds_nothing_to_the_divergence() -> None:
+    logits = torch.tensor([[0.5, -torch.inf, 1.0]]).double()
+    free = policy_for(spaces.Discrete(2)).divergence(logits[:, ::2], logits[:, ::2].flip(-1))
+    masked = policy_for(spaces.Discrete(3)).divergence(logits, logits.flip(-1))
+    torch.testing.assert_close(masked, free)
+    forced = torch.tensor([[torch.inf, -torch.inf, 0.0]])
+    assert float(policy_for(spaces.MultiBinary(3)).divergence(forced, forced)) == 0
+
+
 def test_entropy_and_its_gradient_are_those_of_autograd(case: tuple) -> None:
     written, policy, outputs, _ = case
     leaf = outputs.clone().requires_grad_()

@@ -180,6 +180,13 @@ class Config:
         "estimated from two halves of the episodes: steadier where rewards come at every step, "
         "slower where they are rare.",
     )
+    line_search: bool = _option(
+        False,
+        Flag(),
+        "Halve each natural-gradient step until the policy's divergence, measured at the states "
+        "visited, is at most 1.5 times as much: a policy that is all but certain moves farther "
+        "than its Fisher information says.",
+    )
     hidden_sizes: tuple[int, ...] = _option(
         (64, 64), _WIDTHS, "Widths of the hidden layers, as in 64,64."
     )
@@ -306,7 +313,7 @@ class Config:
         self._check_idle("entropy_schedule", self.entropy_coef > 0, "--entropy-coef 0.01")
         averaging = any(baseline.averages for baseline in baselines)
         self._check_idle("baseline_rate", averaging, "--baseline moving-average")
-        for name in ("damping", "shorten_noisy_steps"):
+        for name in ("damping", "shorten_noisy_steps", "line_search"):
             self._check_idle(name, self.natural_gradient > 0, "--natural-gradient 0.01")
         self._check_idle("max_gradient_norm", self.natural_gradient == 0, "--natural-gradient 0")
 

@@ -210,6 +210,7 @@ class Reinforce:
             rollout.alive.nonzero()[:, 1],
             divergence=config.natural_gradient * length**2,  # it is ½ Δᵀ F Δ
             damping=config.damping,
+            line_search=config.line_search,
         )
 
     @property

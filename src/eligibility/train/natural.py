@@ -24,6 +24,9 @@ from eligibility.train.policies import Policy
 # Steps that the Fisher information is averaged over: evenly spaced ones of a long rollout, or all
 # steps of evenly spaced episodes.
 _LARGEST_SAMPLE = 2048
+# Of the line search: by how many times too much a step may move the policy, and how often it is
+# halved. 1.5 is that of Schulman et al.'s own program.
+_TOLERATED, _MOST_HALVINGS = 1.5, 10
 
 
 class FisherInformation:
@@ -34,6 +37,9 @@ class FisherInformation:
         policy: What the outputs mean.
         observations: The states to average over.
         episode: The number of each one's episode, ``[N]``, for a recurrent network.
+
+    Attributes:
+        outputs: Of the network at these states, ``[N, P]``.
     """
 
     def __init__(
@@ -51,6 +57,7 @@ class FisherInformation:
                 create_graph=True,
                 materialize_grads=True,
             )
+        self.outputs = self._outputs.detach()
 
     def __call__(self, vector: Tensor) -> Tensor:
         """F v; v and the result are vectors of all weights."""
@@ -98,6 +105,7 @@ def natural_step(
     *,
     divergence: float,
     damping: float,
+    line_search: bool = False,
     iterations: int = 10,
     tolerance: float = 1e-3,
 ) -> None:
@@ -107,6 +115,9 @@ def natural_step(
     second order the mean Kullback-Leibler divergence between the policies before and after is at
     most that. A gradient of 0 moves nothing, nor does a divergence of 0.
 
+    Where a policy is all but certain the second order says little, and it may move by twenty times
+    that. ``line_search`` halves the step until the divergence itself is at most 1.5 times as much.
+
     Args:
         network: Its parameters carry the gradient.
         policy: What its outputs mean.
@@ -114,6 +125,7 @@ def natural_step(
         episode: The number of each one's episode, ``[N]``.
         divergence: In nats.
         damping: λ, on the scale of F's own diagonal entries.
+        line_search: Measure how far the policy has moved.
         iterations: Of conjugate gradients, at most.
         tolerance: Of their residual, relative to g.
     """
@@ -124,16 +136,27 @@ def natural_step(
     gradient = gradient * 2.0 ** -_exponent(gradient)  # its length does not count: no bit differs
     stride = -(-len(observations) // _LARGEST_SAMPLE)
     some = episode % stride == 0 if is_recurrent(network) else slice(None, None, stride)
-    fisher = FisherInformation(network, policy, observations[some], episode[some])
+    observations, episode = observations[some], episode[some]
+    fisher = FisherInformation(network, policy, observations, episode)
 
     def damped(vector: Tensor) -> Tensor:
         return fisher(vector) + damping * vector
 
     direction = conjugate_gradient(damped, gradient, iterations, tolerance)
     length = (2 * divergence / (direction @ gradient)).sqrt()  # Δᵀ (F + λ) Δ = 2 divergence
+    before = [parameter.detach().clone() for parameter in parameters]
+    parts = _unflatten(direction, parameters)
     with torch.no_grad():
-        for parameter, part in zip(parameters, _unflatten(direction, parameters), strict=True):
-            parameter.sub_(length * part)
+        for _ in range(_MOST_HALVINGS + 1):
+            for parameter, old, part in zip(parameters, before, parts, strict=True):
+                parameter.copy_(old - length * part)
+            if not line_search:
+                return
+            outputs = outputs_of(network, observations, episode)
+            moved = float(policy.divergence(fisher.outputs, outputs).mean())
+            if moved <= _TOLERATED * divergence:
+                return
+            length = length / 2
 
 
 def _exponent(gradient: Tensor) -> int:

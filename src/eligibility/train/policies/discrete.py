@@ -59,6 +59,10 @@ class CategoricalPolicy(Policy):
         probs = torch.softmax(outputs, -1)
         return probs * (tangent - (probs * tangent).sum(-1, keepdim=True))
 
+    def divergence(self, outputs: Tensor, other: Tensor) -> Tensor:
+        """``Σ π (log π − log π')``."""
+        return softmax_divergence(outputs, other)
+
     def to_environment(self, action: Tensor) -> Any:
         """Indices, counted from the space's start."""
         indices = action.numpy()
@@ -114,12 +118,24 @@ class MultiCategoricalPolicy(Policy):
             [part.fisher_product(z, u) for part, z, u in self._zip(logits, tangents)], -1
         )
 
+    def divergence(self, outputs: Tensor, other: Tensor) -> Tensor:
+        """The sum of the parts'."""
+        both = (torch.split(z, self._sizes, -1) for z in (outputs, other))
+        return torch.stack([part.divergence(*z) for part, *z in self._zip(*both)]).sum(0)
+
     def to_environment(self, action: Tensor) -> Any:
         """Indices in the shape of the space, counted from its start."""
         return action.numpy().reshape(-1, *self.shape) + self.start
 
     def _zip(self, *others: Any) -> Any:
         return zip(self.parts, *others, strict=True)
+
+
+def softmax_divergence(logits: Tensor, other: Tensor) -> Tensor:
+    """``Σ π (log π − log π')`` along the last axis; where π is 0 nothing is added."""
+    log_probs = torch.log_softmax(logits, -1)
+    gap = log_probs - torch.log_softmax(other, -1)
+    return torch.where(log_probs == -math.inf, 0.0, log_probs.exp() * gap).sum(-1)
 
 
 @policy_of.register

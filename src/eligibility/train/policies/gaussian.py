@@ -69,6 +69,14 @@ class _NormalNumbers(Policy):
         at_mean, at_log_scale = tangent.chunk(2, -1)
         return torch.cat([at_mean * (-2 * log_scale).exp(), 2 * at_log_scale], -1)
 
+    def divergence(self, outputs: Tensor, other: Tensor) -> Tensor:
+        """``Σ ln σ'/σ + (σ² + (μ − μ')²)/(2 σ'²) − ½``; tanh of the numbers changes nothing."""
+        mean, log_scale = outputs.chunk(2, -1)
+        new_mean, new_log_scale = other.chunk(2, -1)
+        wider = new_log_scale - log_scale
+        apart = (mean - new_mean) * torch.exp(-new_log_scale)
+        return (wider + (torch.exp(-2 * wider) + apart.square() - 1) / 2).sum(-1)
+
     def _in_units(self, numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Numbers in the environment's units and within its bounds."""
         units = numbers.reshape(-1, *self.shape) * self._half + self._middle

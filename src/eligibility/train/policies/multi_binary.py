@@ -60,6 +60,11 @@ class BernoulliPolicy(Policy):
         """``F = diag(σ(l) σ(−l))``."""
         return torch.sigmoid(outputs) * torch.sigmoid(-outputs) * tangent
 
+    def divergence(self, outputs: Tensor, other: Tensor) -> Tensor:
+        """``Σ σ(l) (l − m) − softplus(l) + softplus(m)``."""
+        own, new = (z.clamp(-_CERTAIN, _CERTAIN) for z in (outputs, other))
+        return (torch.sigmoid(own) * (own - new) - softplus(own) + softplus(new)).sum(-1)
+
     def to_environment(self, action: Tensor) -> Any:
         """Bits in the shape of the space."""
         return action.numpy().reshape(-1, *self.shape)

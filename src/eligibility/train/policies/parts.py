@@ -102,6 +102,11 @@ class CompositePolicy(Policy):
             for part, own, u in self._zip(self._split(outputs), self._split(tangent))
         )
 
+    def divergence(self, outputs: Tensor, other: Tensor) -> Tensor:
+        """The sum of the parts'."""
+        both = self._zip(self._split(outputs), self._split(other))
+        return torch.stack([part.divergence(own, new) for part, own, new in both]).sum(0)
+
     def to_environment(self, action: Tensor) -> Any:
         """A dict, or a tuple, of the parts' batches."""
         actions = {

@@ -84,6 +84,10 @@ class Policy(ABC):
         """``F u``: the Fisher information E[e eᵀ] at each row of outputs, times ``[N, P]``."""
 
     @abstractmethod
+    def divergence(self, outputs: Tensor, other: Tensor) -> Tensor:
+        """``KL(π ‖ π')`` in nats, ``[N]``, of the policies with these outputs ``[N, P]``."""
+
+    @abstractmethod
     def to_environment(self, action: Tensor) -> Any:
         """The actions in the form that the vector environment takes."""
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from eligibility.rules import multinomial
 from eligibility.spaces import Units
+from eligibility.train.policies.discrete import softmax_divergence
 from eligibility.train.policies.policy import Policy, policy_of
 
 
@@ -98,6 +99,10 @@ class MultinomialPolicy(Policy):
         """``F = n (diag(π) − π πᵀ)``."""
         probs = torch.softmax(outputs, -1)
         return self.total * probs * (tangent - (probs * tangent).sum(-1, keepdim=True))
+
+    def divergence(self, outputs: Tensor, other: Tensor) -> Tensor:
+        """``n Σ π (log π − log π')``."""
+        return self.total * softmax_divergence(outputs, other)
 
     def to_environment(self, action: Tensor) -> Any:
         """The counts."""
