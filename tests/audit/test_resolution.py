@@ -59,6 +59,46 @@ def audit(
     )
 
 
+class ActorCritic:
+    """A Gaussian policy, and a critic with parameters of its own or the policy's as well."""
+
+    def __init__(self, shared: bool) -> None:
+        self.mean, self.value = (nn.Parameter(torch.full((3,), 0.1)) for _ in range(2))
+        self.optimizer = torch.optim.SGD([self.mean, self.value], lr=0.1)
+        self.shared = shared
+        self.log_probs: list[Tensor] = []
+        self.values: list[Tensor] = []
+
+    def act(self, observation: Any) -> Any:
+        seen = torch.as_tensor(observation)
+        policy = Normal((self.mean @ seen)[None], 0.5)
+        action = policy.sample()
+        self.log_probs.append(policy.log_prob(action).sum())
+        self.values.append((self.value + (self.mean if self.shared else 0.0)) @ seen)
+        return action.numpy()
+
+    def update(self, rewards: list[float]) -> None:
+        returns = torch.tensor(rewards).flip(0).cumsum(0).flip(0)
+        errors = returns - torch.stack(self.values)
+        loss = (errors**2 - torch.stack(self.log_probs) * errors.detach()).sum()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        self.log_probs, self.values = [], []
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_critic_of_its_own_shares_nothing_though_rewards_depend_on_the_action(
+    shared: bool,
+) -> None:
+    report = el.audit_agent(
+        lambda: ActorCritic(shared), environment="Pendulum-v1", discount=1.0, max_paths=40
+    )
+    names = {convention.name for convention in report.conventions}
+    assert ("shared-critic-parameters" in names) == shared, report.text()
+    assert shared or report.verdict == "unbiased", report.text()
+
+
 def clip(action: Tensor) -> Tensor:
     return action.clamp(-1.0, 1.0)
 

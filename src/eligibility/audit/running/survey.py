@@ -301,7 +301,8 @@ def _shared_with_critic(
     if not np.any(still):
         return frozenset()
     prescribed = tuple(draw.picked for draw in trace.draws)
-    earned = tuple(step.reward for step in trace.steps if step.executed)  # of other numbers, others
+    # What a continuous action earns depends on its value, which moves with the policy.
+    earned = tuple(step.reward for step in trace.steps if step.executed)
 
     def changes(*tensors: int) -> bool:
         along = replace(
