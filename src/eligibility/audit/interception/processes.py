@@ -72,7 +72,7 @@ class _Task:
         self._turns = turns
         self.returncode: int | None = None
         self.pid = os.getpid()
-        self.sentinel = os.eventfd(0)  # can be read when the task has ended
+        self.sentinel, self._ending = os.pipe()  # can be read when the task has ended
         self._task = turns.add(lambda: self._run(process))
 
     def _run(self, process: Any) -> None:
@@ -87,7 +87,7 @@ class _Task:
 
     def _end(self, status: int) -> None:
         self.returncode = status
-        os.eventfd_write(self.sentinel, 1)
+        os.close(self._ending)
 
     def poll(self) -> int | None:
         return self.returncode
