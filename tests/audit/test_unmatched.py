@@ -10,6 +10,7 @@ import pytest
 from eligibility.audit.arrays import Array
 from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.constants import Constants
+from eligibility.audit.judgement.diagnosis import diagnose
 from eligibility.audit.judgement.evidence import Evidence, gather
 from eligibility.audit.judgement.exact import bias
 from eligibility.audit.judgement.timeline import timeline
@@ -113,3 +114,15 @@ def test_the_probability_is_seen_as_a_factor(
     weights = timeline(evidence).discounted(0.9) * np.exp(evidence.log_prob)
     assert named(survey, evidence, weights) == "probability-not-log-probability"
     assert named(survey, evidence, weights * np.exp(evidence.log_prob)) == "unexplained"
+
+
+def test_runs_that_do_not_repeat_are_not_judged(
+    surveys: dict[str, tuple[Survey, Evidence]],
+) -> None:
+    """A path that was seen twice, or missed, as where a clock decides: no sum over paths is one."""
+    survey, _ = surveys["numpy_sampling"]
+    assert diagnose(Case(survey, None, "it", CONSTANTS)).verdict == "unbiased"
+    for traces in ((*survey.traces, survey.traces[0]), survey.traces[1:]):
+        report = diagnose(Case(replace(survey, traces=traces), None, "it", CONSTANTS))
+        assert report.verdict == "inconclusive"
+        assert "the probabilities of all its paths sum to" in report.summary

@@ -41,15 +41,15 @@ def intercepted(recorder: Recorder, *, four_tuple: bool = False) -> Iterator[Non
         environments.replace_environments(patches, recorder, four_tuple)
         learning.watch_optimizers(patches, recorder)
         surroundings.quieten(patches)
-        processes.stay_in_process(patches)
+        turns = processes.stay_in_process(patches)
         with TorchNoise(recorder.noise, lambda: recorder.running) as following:
             recorder.is_parameter = following.release
             if not recorder.job.followed:
                 yield
-                processes.end_of_program()
+                turns.finish()
                 return
             with follow(recorder):
                 yield
-                processes.end_of_program()
+                turns.finish()
     finally:
         patches.restore()

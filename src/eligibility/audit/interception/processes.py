@@ -1,4 +1,4 @@
-"""Workers in processes of their own: their work is done here, in the same order each time.
+"""Workers in processes or threads: their work is done here, in the same order each time.
 
 What they share with the program, they share by being in one process: no memory has to be mapped,
 no semaphore made, and nothing is sent by a thread.
@@ -17,12 +17,15 @@ import os
 import select
 import signal
 import time
+from functools import partial
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import torch.utils.data
 
 from eligibility.audit.interception.pools import work_here
+from eligibility.audit.interception.semaphores import Semaphore
+from eligibility.audit.interception.threads import thread_here
 from eligibility.audit.interception.turns import Turns
 from eligibility.audit.patches import Patches
 
@@ -32,26 +35,18 @@ _OF_WORKERS = {
 }  # fmt: skip
 
 
-def stay_in_process(patches: Patches) -> None:
-    """Processes and loaders of the program do their work in this one."""
+def stay_in_process(patches: Patches) -> Turns:
+    """Processes, threads and loaders of the program do their work in this process, by turns."""
     turns = Turns()
     _start_here(patches, turns)
+    thread_here(patches, turns)
     _talk_here(patches, turns)
     _share_here(patches, turns)
     _load_here(patches)
     work_here(patches)
     patches.set(os, "cpu_count", lambda: 2)  # as many workers, on whatever machine
     patches.set(time, "sleep", lambda seconds: turns.pass_on())
-
-
-def end_of_program() -> None:
-    """As Python does at its end: end the daemons, and wait for the other processes."""
-    processes = multiprocessing.active_children()
-    for process in processes:
-        if process.daemon:
-            process.terminate()
-    for process in processes:
-        process.join()
+    return turns
 
 
 def _start_here(patches: Patches, turns: Turns) -> None:
@@ -73,7 +68,7 @@ class _Task:
         self.returncode: int | None = None
         self.pid = os.getpid()
         self.sentinel, self._ending = os.pipe()  # can be read when the task has ended
-        self._task = turns.add(lambda: self._run(process))
+        self._task = turns.add(lambda: self._run(process), process.daemon)
 
     def _run(self, process: Any) -> None:
         status = 1
@@ -164,7 +159,8 @@ def _share_here(patches: Patches, turns: Turns) -> None:
     patches.set(torch.Tensor, "share_memory_", lambda self: self)
     patches.set(torch.Tensor, "is_shared", lambda self: True)
     patches.set(multiprocessing.heap, "Arena", _Arena)
-    patches.set(multiprocessing.synchronize._multiprocessing, "SemLock", semaphores(turns))  # type: ignore[attr-defined]  # the interpreter's own semaphore
+    own = multiprocessing.synchronize._multiprocessing  # type: ignore[attr-defined]  # the interpreter's
+    patches.set(own, "SemLock", partial(Semaphore, turns))
 
 
 _referred_to: dict[int, torch.Tensor] = {}
@@ -183,68 +179,6 @@ class _Arena:
     def __init__(self, size: int, fd: int = -1) -> None:
         self.size = size
         self.buffer = mmap.mmap(-1, size)
-
-
-def semaphores(turns: Turns) -> type[Any]:
-    """The class of semaphores that tasks of one process wait for."""
-
-    class SemLock:
-        SEM_VALUE_MAX = 2**31 - 1
-        handle, name = 0, None
-
-        def __init__(self, kind: int, value: int, maxvalue: int, *name: Any) -> None:
-            self.kind, self.maxvalue = kind, maxvalue
-            self._left, self._taken = value, 0
-            self._owner: Any = None
-
-        def acquire(self, block: bool = True, timeout: float | None = None) -> bool:
-            if self.kind == _RECURSIVE and self._is_mine():
-                self._taken += 1
-                return True
-            if not turns.wait(lambda: self._left > 0, timeout if block else 0.0):
-                return False
-            self._left -= 1
-            self._taken += 1
-            self._owner = turns.current()
-            return True
-
-        def release(self) -> None:
-            if self.kind == _RECURSIVE:
-                if not self._is_mine():
-                    raise AssertionError("attempt to release recursive lock not owned by thread")
-                if self._taken > 1:
-                    self._taken -= 1
-                    return
-            elif self._left >= self.maxvalue:
-                raise ValueError("semaphore or lock released too many times")
-            self._left += 1
-            self._taken -= 1
-
-        def __enter__(self) -> bool:
-            return self.acquire()
-
-        def __exit__(self, *details: Any) -> None:
-            self.release()
-
-        def _count(self) -> int:
-            return self._taken
-
-        def _is_mine(self) -> bool:
-            return self._taken > 0 and self._owner is turns.current()
-
-        def _get_value(self) -> int:
-            return self._left
-
-        def _is_zero(self) -> bool:
-            return self._left == 0
-
-        def _after_fork(self) -> None:
-            pass
-
-    return SemLock
-
-
-_RECURSIVE = 0
 
 
 def _load_here(patches: Patches) -> None:

@@ -1,4 +1,4 @@
-"""Processes of a program as tasks of this one: each goes on until it has to wait for another.
+"""Processes and threads of a program as tasks of one: each goes on until it waits for another.
 
 The order is the same in every run, and the choices of all of them are on one record.
 """
@@ -6,33 +6,63 @@ The order is the same in every run, and the choices of all of them are on one re
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+_sleep = time.sleep  # before it is patched
+
 
 class Turns:
-    """The program and the processes that it starts."""
+    """The program, and the processes and threads that it starts."""
 
     def __init__(self) -> None:
         self._thread = threading.get_ident()
         self._tasks: list[Any] = []  # greenlets: the program's own first, once there are others
+        self._daemons: list[Any] = []
         self._waiting = 0  # how many have been asked in a row that could not go on
 
-    def add(self, work: Callable[[], object]) -> Any:
+    def add(self, work: Callable[[], object], daemon: bool) -> Any:
         """A task that takes its first turn when another waits; what it raises, the program does."""
+        import greenlet  # only a program with other processes or threads needs it
+
         if not self._tasks:
-            self._tasks.append(self.current())
+            self._tasks.append(greenlet.getcurrent())
 
         def run() -> None:
             self._waiting = 0
             torch.set_grad_enabled(True)
             work()
 
-        task = _greenlets().greenlet(run, parent=self._tasks[0])
+        task = greenlet.greenlet(run, parent=self._tasks[0])
         self._tasks.append(task)
+        if daemon:
+            self._daemons.append(task)
         return task
+
+    def drop(self, task: Any) -> None:
+        """The task takes no turn any more."""
+        if task in self._tasks:
+            self._tasks.remove(task)
+
+    def finish(self) -> None:
+        """At the end of the program: drop the daemons, and let the others come to their ends."""
+        for task in self._daemons:
+            self.drop(task)
+        self.wait(lambda: all(task.dead for task in self._tasks[1:]), 1.0)
+
+    def are_taken(self) -> bool:
+        """Whether the caller takes turns; a thread that was there before the program does not."""
+        return threading.get_ident() == self._thread
+
+    def current(self) -> Any:
+        """The task whose turn it is; None: the program itself."""
+        if not self._tasks:
+            return None
+        here = self._current()
+        return None if here is self._tasks[0] else here
 
     def wait(
         self, ready: Callable[[], bool], seconds: float | None = None, last: Any = None
@@ -47,35 +77,28 @@ class Turns:
         """
         while not ready():
             alive = sum(not task.dead for task in self._tasks)
-            if seconds is not None and (seconds <= 0 or self._waiting >= alive):
+            if not self.are_taken():
+                _sleep(1e-3)
+            elif seconds is not None and (seconds <= 0 or self._waiting >= alive):
                 self._waiting = 0
                 self.pass_on(last)
                 return ready()
-            if self._waiting >= 2 * alive:  # each had the chance to run out of time
+            elif self._waiting >= 2 * alive:  # each had the chance to run out of time
                 raise NotImplementedError(
-                    "the processes of the program all wait for each other, as the audit runs them "
-                    "(one after the other, each until it waits): train without them"
+                    "the processes or threads of the program all wait for each other, as the audit "
+                    "runs them (one after the other, each until it waits): train without them"
                 )
-            self._waiting += 1
-            self.pass_on(last)
+            else:
+                self._waiting += 1
+                self.pass_on(last)
         self._waiting = 0
         return True
 
-    @staticmethod
-    def current() -> Any:
-        """The task whose turn it is."""
-        return _greenlets().getcurrent()
-
-    def drop(self, task: Any) -> None:
-        """The task takes no turn any more."""
-        if task in self._tasks:
-            self._tasks.remove(task)
-
     def pass_on(self, last: Any = None) -> None:
         """Let the next task go on, until the turn comes back; ``last`` only after the others."""
-        if not self._tasks or threading.get_ident() != self._thread:
+        if not self._tasks or not self.are_taken():
             return
-        here = self.current()
+        here = self._current()
         after = self._tasks.index(here if last is None else last) + 1
         order = [*self._tasks[after:], *self._tasks[:after]]
         following = next((task for task in order if task is not here and not task.dead), None)
@@ -84,8 +107,7 @@ class Turns:
             following.switch()
             torch.set_grad_enabled(enabled)
 
+    def _current(self) -> Any:
+        import greenlet
 
-def _greenlets() -> Any:
-    import greenlet  # only a program with processes needs it
-
-    return greenlet
+        return greenlet.getcurrent()

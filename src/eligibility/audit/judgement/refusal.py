@@ -18,6 +18,7 @@ _NO_UPDATE = (
     "the program made no optimizer step (of torch.optim); does something start its training, and "
     "is its loop long enough?"
 )
+_NOT_ALL = 1e-4  # far above rounding, in single precision too
 
 
 def evidence_or_refusal(case: Case) -> Evidence | AuditReport:
@@ -33,6 +34,13 @@ def evidence_or_refusal(case: Case) -> Evidence | AuditReport:
             case,
             "the program updated before any step of an environment that is made by gymnasium.make "
             "or derives from gymnasium.Env; audit its loss with audit_loss",
+        )
+    total = sum(trace.probability for trace in survey.traces)
+    if survey.exhaustive and abs(total - 1.0) > _NOT_ALL:
+        return inconclusive(
+            case,
+            f"the probabilities of all its paths sum to {total:.6g} and not to 1: the same random "
+            "choices do not lead to the same run (does it look at a clock, or keep files?)",
         )
     evidence = gather(survey)
     if any(HALF in trace.notes for trace in ran):
