@@ -1,6 +1,6 @@
 """Bias and noise of every estimator of the trainer, exactly, by enumeration.
 
-    python -m benchmarks.estimators        # two minutes
+    python -m benchmarks.estimators        # two to five minutes
 
 Writes docs/train/estimators.md.
 """

@@ -69,6 +69,10 @@ LINEAR: dict[str, Function] = {  # of hidden states [6, 4] and an unembedding [9
     "linear statistics": lambda h, w: el.linear_statistics(
         h, w, TOKEN, mask=TOKEN_MASK
     ).entropy.sum(),
+    "linear log_prob": lambda h, w: el.linear_log_prob(h, w, TOKEN, temperature=0.7).sum(),
+    "linear loss": lambda h, w: el.linear_reinforce_loss(
+        h, w, TOKEN, ADVANTAGE, mask=TOKEN_MASK, entropy_coef=0.1
+    ),
     "linear clipped": lambda h, w: el.linear_clipped_policy_loss(
         h, w, TOKEN, ADVANTAGE, OLD - 2, softcap=3.0, entropy_coef=0.1
     ),

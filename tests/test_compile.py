@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -34,3 +35,19 @@ def test_it_compiles_without_graph_breaks_to_the_same_numbers(
     if name in NATIVE and not cpu.is_built():
         pytest.skip("the native kernel was not built")
     assert outcomes[name] == "", outcomes[name]
+
+
+# What is not a function of its logits: a sample, or a gradient that was worked out beforehand; and
+# what asks other processes.
+NOT_TRACED = {
+    "categorical_sample", "reinforce_gradient", "release_memory", "vocab_parallel_statistics",
+    "vocab_parallel_linear_statistics",
+}  # fmt: skip
+
+
+def test_every_operation_is_compiled() -> None:
+    page = (ROOT / "docs" / "reference" / "operations.md").read_text("utf-8")
+    operations = set(re.findall(r"^::: [\w.]+\.([a-z_]+)$", page, re.MULTILINE))
+    traced = set(re.findall(r"el\.(\w+)\(", Path(compiled.__file__).read_text("utf-8")))
+    missing = operations - traced - NOT_TRACED
+    assert not missing, f"add a case of {missing} to tests/compiled.py"

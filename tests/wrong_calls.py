@@ -160,7 +160,7 @@ def wrong_arguments(name: str, right: Any) -> Iterator[Any]:
     elif name == "units":
         yield from (-1, 2.5, "4", None, [4], True, NAN)
     else:
-        raise AssertionError(f"how can {name} be wrong?")
+        raise AssertionError(f"how can {name} be wrong? add its wrong values to wrong_arguments")
 
 
 Call = tuple[str, Callable[[], object]]

@@ -1,4 +1,4 @@
-"""How exact are the rules? Each against a 50-digit reference, beside autograd through stock torch.
+"""How exact are the rules? Each against 200 digits, next to autograd through stock torch.
 
 python -m benchmarks.exactness [--points N] [--output docs]
 """

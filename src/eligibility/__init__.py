@@ -50,7 +50,7 @@ _PUBLIC = {
     "MovingAverage": "eligibility.reinforce.baselines",
     "LeaveOneOut": "eligibility.reinforce.baselines",
     "TimeDependentLeaveOneOut": "eligibility.reinforce.baselines",
-    "StateValue": "eligibility.reinforce.baselines",
+    "StateValue": "eligibility.reinforce.state_value",
     "PerWeight": "eligibility.reinforce.per_weight",
     "Callback": "eligibility.train.callbacks",
     "KeepBest": "eligibility.train.best",

@@ -7,8 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from eligibility.audit.judgement.credits import CREDITS
 from eligibility.audit.judgement.measured import Measured, measure
-from eligibility.audit.judgement.reading import Reading, read, reinforce_credit, told_by
+from eligibility.audit.judgement.reading import (
+    _SHAPES,
+    Reading,
+    read,
+    reinforce_credit,
+    told_by,
+)
 from eligibility.audit.reporting.report import AuditReport
 from eligibility.audit.running.survey import survey
 from tests.audit.writing import LOSS, audit_here, write_program
@@ -144,3 +151,14 @@ def test_the_report_shows_the_credit_beside_that_of_reinforce(tmp_path: Path) ->
     np.testing.assert_allclose(given, np.diag(np.diag(right)), atol=1e-9)
     assert "0.000 (0.900)" in report.text()
     assert "each in units of its largest" in report.html()
+
+
+def test_every_credit_is_read_from_what_the_rewards_move() -> None:
+    """A fault that only the list of credits knows is named wrongly where its credit is measured."""
+    read = {rule for rule, _ in _SHAPES}
+    # A factor on the eligibility, no effect of any reward, and steps have no matrix of their own.
+    otherwise = {
+        "probability-not-log-probability", "last-step-dropped", "returns-unused", "integer-returns",
+    }  # fmt: skip
+    missing = {credit.rule for credit in CREDITS} - read
+    assert missing == otherwise, "add its matrix to _SHAPES of judgement/reading.py"

@@ -11,16 +11,16 @@ import torch
 from torch import Tensor
 
 from eligibility.errors import InvalidValueError, ShapeError
+from eligibility.reinforce.baseline import Baseline
 from eligibility.reinforce.baselines import (
     BASELINES,
-    Baseline,
     LeaveOneOut,
     MovingAverage,
     NoBaseline,
-    StateValue,
     TimeDependentLeaveOneOut,
 )
 from eligibility.reinforce.returns import rewards_to_go
+from eligibility.reinforce.state_value import StateValue
 from eligibility.rules.categorical import eligibility_logits
 from eligibility.train.baseline_names import BaselineNames
 

@@ -1,4 +1,4 @@
-"""Positive numbers: Exponential, Gamma and its relatives, Weibull, half laws, Pareto laws."""
+"""Positive numbers: Exponential, Gamma and its relatives, Weibull, half laws."""
 
 from __future__ import annotations
 

@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from eligibility.errors import InvalidValueError
-from eligibility.reinforce.baselines import BASELINES, Baseline, StateValue
+from eligibility.reinforce.baseline import Baseline
+from eligibility.reinforce.baselines import BASELINES
 from eligibility.reinforce.returns import generalized_advantages, rewards_to_go
+from eligibility.reinforce.state_value import StateValue
 from eligibility.train.baseline_names import options_of
 from eligibility.train.config import Config
 from eligibility.train.normalization import RunningNormalization

@@ -1,0 +1,129 @@
+"""What earlier batches predict for a state, as a baseline."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from eligibility.arguments import check_tensors
+from eligibility.errors import ShapeError
+from eligibility.reinforce.baseline import Baseline, check_returns
+from eligibility.scalars import check_count, check_numbers
+
+
+class StateValue(Baseline):
+    r"""The value that earlier batches predict for the state and the time, ``V(s, t) = w·φ(s, t)``.
+
+    w is the ridge regression of the last batch's returns, solved exactly: nothing to tune. With
+    ``z`` the numbers of (s, t) in standard deviations from their means in that batch, cut off at
+    ±5, the features are ``φ = [1, z, z², z³, tanh(W z + b)]``: the tanh are hidden units whose
+    weights W and b are drawn once and stay. The present batch is compared with the w of earlier
+    ones and only then regressed on, so the baseline knows nothing of the actions it is compared
+    with: unbiased. The first batch is compared with 0.
+
+    Args:
+        ridge: The penalty on each squared weight, > 0, relative to the sum of squares of its
+            feature.
+        units: The number of hidden units.
+
+    Example:
+        >>> baseline = StateValue()
+        >>> state = torch.tensor([[0.0], [1.0], [2.0]])
+        >>> baseline(torch.tensor([1.0, 3.0, 5.0]), observations=state)
+        tensor([0., 0., 0.])
+        >>> baseline(torch.tensor([9.0, 9.0, 9.0]), observations=state).round(decimals=1)
+        tensor([1., 3., 5.])
+
+    References:
+        Williams 1992, §4, lets a baseline depend on the input; polynomials are what Duan et al.
+        2016 regress on, "Benchmarking deep reinforcement learning for continuous control", hidden
+        units that are not trained Rahimi & Recht 2008, "Random features for large-scale kernel
+        machines".
+    """
+
+    _remembers = ("weights", "mean", "factor")
+
+    def __init__(self, ridge: float = 1e-3, units: int = 128) -> None:
+        check_numbers(ridge=ridge)
+        check_count(units, "units", least=0)
+        self.ridge, self.units = ridge, units
+        self.weights, self.mean, self.factor = torch.zeros(3, 0, dtype=torch.float64)
+        self._hidden: tuple[Tensor, Tensor] | None = None
+
+    def __call__(
+        self, returns: Tensor, alive: Tensor | None = None, observations: Tensor | None = None
+    ) -> Tensor:
+        """The value predicted from earlier batches; see `Baseline.__call__`."""
+        alive = check_returns(returns, alive)
+        check_tensors(returns, "returns", observations=observations)
+        if observations is None or observations.shape[:-1] != returns.shape:
+            raise ShapeError(
+                "`observations`",
+                "None" if observations is None else f"shape {list(observations.shape)}",
+                f"[{', '.join(map(str, returns.shape))}, D]",
+                "pass the observation before each action, as numbers",
+            )
+        rows = torch.arange(returns.shape[0] if returns.ndim > 1 else 1)
+        time = (rows.unsqueeze(-1) if returns.ndim > 1 else rows).expand(returns.shape)
+        baseline = self.predict(observations, time).to(returns.dtype)
+        self._fit(observations[alive], time[alive], returns[alive])
+        return torch.where(alive, baseline, 0)
+
+    def predict(self, observations: Tensor, time: Tensor) -> Tensor:
+        """V(s, t) of observations ``[*batch, D]`` at times ``[*batch]``, float64 ``[*batch]``."""
+        if not len(self.weights):
+            return torch.zeros(time.shape, dtype=torch.float64)
+        value: Tensor = self._features(_numbers(observations, time)) @ self.weights
+        return value
+
+    def learned_state(self, features: int) -> dict[str, Tensor]:
+        """Weights, means and factors for observations of D numbers; see `Baseline.learned_state`.
+
+        Args:
+            features: D.
+        """
+        zeros = self.weights.new_zeros
+        numbers = features + 1  # the time is one
+        return {
+            "weights": zeros(1 + 3 * numbers + self.units),
+            "mean": zeros(numbers),
+            "factor": zeros(numbers),
+        }
+
+    def _fit(self, observations: Tensor, time: Tensor, returns: Tensor) -> None:
+        numbers = _numbers(observations, time)
+        spread = numbers.std(0, correction=0)
+        self.mean = numbers.mean(0)
+        # What never differs but for rounding says nothing.
+        self.factor = torch.where(spread > 1e-6 * self.mean.abs(), 1 / spread, 0)
+        features = self._features(numbers)
+        gram = features.T @ features
+        diagonal = gram.diagonal()
+        diagonal.add_(self.ridge * torch.where(diagonal > 0, diagonal, 1))
+        self.weights = torch.linalg.solve(gram, features.T @ returns.double())
+
+    def _features(self, numbers: Tensor) -> Tensor:
+        """φ, float64 ``[*batch, 3 (D + 1) + 1 + units]``."""
+        z = ((numbers - self.mean) * self.factor).clamp_(-5, 5)
+        if self._hidden is None:
+            # Narrow enough to be smooth over a standard deviation, wide enough to bend in it.
+            scale = 1.5 / z.shape[-1] ** 0.5
+            self._hidden = (drawn := _drawn(z.shape[-1] + 1, self.units))[1:] * scale, drawn[0]
+        weights, bias = self._hidden
+        hidden = torch.tanh(z @ weights + bias)
+        return torch.cat([torch.ones_like(z[..., :1]), z, z**2, z**3, hidden], -1)
+
+
+@cache
+def _drawn(rows: int, columns: int) -> Tensor:
+    """Normal numbers, always the same: a part of what the baseline is, not of what a run draws."""
+    generator = np.random.Generator(np.random.PCG64(0))
+    return torch.from_numpy(generator.standard_normal((rows, columns)))
+
+
+def _numbers(observations: Tensor, time: Tensor) -> Tensor:
+    """``[s, t]``, float64 ``[*batch, D + 1]``."""
+    return torch.cat([observations.double(), time.double().unsqueeze(-1)], -1)
