@@ -69,7 +69,10 @@ class TorchNoise(TorchFunctionMode):
                     if dtype is None
                     else self._carried("to", Tensor.to, (args[0], dtype), {})
                 )
-        if name in SOURCES and self._running() and not _fills_parameter(args, kwargs):
+        if self._running() and _fills_parameter(name, args, kwargs):
+            with self._noise.own_numbers():
+                return func(*args, **kwargs)
+        if name in SOURCES and self._running():
             return self._source(name, func, args, kwargs)
         if name in CASTING and self._running() and isinstance(args[0], Tensor):
             self._noise.computed_in(args[0].dtype)
@@ -345,9 +348,11 @@ def _has_storage(tensor: Tensor) -> bool:
     return tensor.layout == torch.strided and not wrapped
 
 
-def _fills_parameter(args: Any, kwargs: Any) -> bool:
+def _fills_parameter(name: str, args: Any, kwargs: Any) -> bool:
     """Whether a parameter gets its first numbers; `torch.nn.init` passes it by name."""
-    return any(isinstance(value, torch.nn.Parameter) for value in (*args, *kwargs.values()))
+    return name.endswith("_") and any(
+        isinstance(value, torch.nn.Parameter) for value in (*args[:1], *kwargs.values())
+    )
 
 
 def _chained(symbol: Symbol, chain: tuple[tuple[str, Any], ...]) -> Symbol | None:
