@@ -11,7 +11,8 @@ that time, and the results of the others are kept; ``--page`` only compares and 
 
 Entries with ``field`` were read, and the reading committed, before the audit had ever met them or
 anything of theirs; ``at`` is the file and the line of their main fault. What the audit makes of
-them is a table of its own.
+them is a table of its own. Those with ``field`` 2 came later; ``audit_published_first.json`` keeps
+what the audit said of them when it met them, and is never written again.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from eligibility.errors import InvalidValueError
 ROOT = Path(__file__).parents[1]
 LIST = ROOT / "benchmarks" / "published.json"
 RESULTS = ROOT / "benchmarks" / "results" / "audit_published.json"
+FIRST = ROOT / "benchmarks" / "results" / "audit_published_first.json"
 PAGE = ROOT / "docs" / "audit" / "published.md"
 
 
@@ -110,9 +112,8 @@ def is_right(entry: dict[str, Any], result: dict[str, Any]) -> bool:
     return (entry["verdict"] in FAULTY) == (result["verdict"] in FAULTY)
 
 
-def field_test(entries: list[dict[str, Any]], results: dict[str, dict[str, Any]]) -> list[str]:
-    """The section on programs that were read before the audit met them."""
-    rows = [(entry, results[key_of(entry)]) for entry in entries if key_of(entry) in results]
+def figures(rows: list[tuple[dict[str, Any], dict[str, Any]]]) -> dict[str, str]:
+    """What is counted of the programs of a field test and of what the audit says of them."""
     decided = [row for row in rows if row[1]["verdict"] in FAULTLESS + FAULTY]
     right = sum(is_right(*row) for row in decided)
     faulty = [row for row in rows if "at" in row[0]]
@@ -125,33 +126,56 @@ def field_test(entries: list[dict[str, Any]], results: dict[str, dict[str, Any]]
     sound = [row for row in rows if row[0]["verdict"] not in FAULTY]
     alarms = sum(result["verdict"] in FAULTY for _, result in sound)
     seconds = [result["seconds"] for _, result in rows]
+    return {
+        "decided": f"{len(decided)} of {len(rows)}",
+        "verdict right, of those": f"{right} of {len(decided)}",
+        "faulty programs called faulty": f"{called} of {len(faulty)}",
+        "their main fault named / on its line (±2)": f"{named} / {placed} of {len(faulty)}",
+        "programs without a fault called faulty": f"{alarms} of {len(sound)}",
+        "seconds of the processor, median / longest": f"{statistics.median(seconds):.0f} / "
+        f"{max(seconds):.0f}",
+    }
+
+
+def field_test(
+    title: str,
+    entries: list[dict[str, Any]],
+    results: dict[str, dict[str, Any]],
+    first: dict[str, dict[str, Any]],
+) -> list[str]:
+    """The section on programs that were read before the audit met them.
+
+    Args:
+        title: Its heading.
+        entries: The readings.
+        results: What the audit says.
+        first: What it said when it met them, if that is known.
+    """
+    rows = [(entry, results[key_of(entry)]) for entry in entries if key_of(entry) in results]
     lines = [
-        "## Field test",
+        f"## {title}",
         "",
         f"{len(rows)} programs of {len({entry['repository'] for entry, _ in rows})} repositories, "
         "from courses, collections and notebooks, which nobody here had looked at. Each was read, "
         "and the reading was committed, before the audit met any of them; no reading was changed "
         "afterwards.",
         "",
-        "| | |",
-        "|---|---|",
-        f"| decided | {len(decided)} of {len(rows)} |",
-        f"| verdict right, of those | {right} of {len(decided)} |",
-        f"| faulty programs called faulty | {called} of {len(faulty)} |",
-        f"| their main fault named / on its line (±2) | {named} / {placed} of {len(faulty)} |",
-        f"| programs without a fault called faulty | {alarms} of {len(sound)} |",
-        f"| seconds of the processor, median / longest | {statistics.median(seconds):.0f} / "
-        f"{max(seconds):.0f} |",
-        "",
-        "| script | as read | as measured | findings | by hand | s |",
-        "|---|---|---|---|---|---|",
     ]
+    now = figures(rows)
+    if first:
+        before = figures([(entry, first[key_of(entry)]) for entry, _ in rows])
+        lines += ["| | first | after the repairs that it asked for |", "|---|---|---|"]
+        lines += [f"| {what} | {before[what]} | {now[what]} |" for what in now]
+        lines += ["", "| script | as read | first | now | findings | by hand | s |"]
+        lines += ["|---|---|---|---|---|---|---|"]
+    else:
+        lines += ["| | |", "|---|---|", *(f"| {what} | {now[what]} |" for what in now)]
+        lines += ["", "| script | as read | as measured | findings | by hand | s |"]
+        lines += ["|---|---|---|---|---|---|"]
     for entry, result in rows:
-        verdict = result["verdict"]
-        decides = verdict in FAULTLESS + FAULTY
-        mark = "" if not decides or is_right(entry, result) else " **wrong**"
+        earlier = f"{judged(entry, first[key_of(entry)])} | " if first else ""
         lines.append(
-            f"| {link_to(entry)} | {entry['verdict']} | {verdict}{mark} "
+            f"| {link_to(entry)} | {entry['verdict']} | {earlier}{judged(entry, result)} "
             f"| {findings_of(result)} | {entry['checked']} | {result['seconds']:.0f} |"
         )
     overlooked = [entry for entry, _ in rows if "overlooked" in entry]
@@ -167,6 +191,13 @@ def field_test(entries: list[dict[str, Any]], results: dict[str, dict[str, Any]]
         lines += ["", "Read, and not run to an end of the audit:", ""]
         lines += [f"- {link_to(entry)}: {entry['checked']}" for entry in missing]
     return lines
+
+
+def judged(entry: dict[str, Any], result: dict[str, Any]) -> str:
+    """The verdict, with a mark if it is wrong."""
+    verdict: str = result["verdict"]
+    decides = verdict in FAULTLESS + FAULTY
+    return verdict if not decides or is_right(entry, result) else f"{verdict} **wrong**"
 
 
 def link_to(entry: dict[str, Any]) -> str:
@@ -234,7 +265,11 @@ def page(entries: list[dict[str, Any]], results: dict[str, dict[str, Any]]) -> s
             "",
         ]
         lines += missed
-    lines += ["", *field_test(field, results)]
+    earlier = [entry for entry in field if entry["field"] is True]
+    latest = [entry for entry in field if entry["field"] == 2]
+    first = {row["script"]: row for row in json.loads(FIRST.read_text(encoding="utf-8"))}
+    lines += ["", *field_test("A second field test", latest, results, first)]
+    lines += ["", *field_test("Field test", earlier, results, {})]
     return "\n".join(lines) + "\n"
 
 
