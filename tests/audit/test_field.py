@@ -186,18 +186,20 @@ def test_probabilities_that_sum_to_one_over_time_are_not_the_ones_that_acted(
     assert right.verdict == "convention", right.text()
 
 
-@pytest.mark.parametrize("baseline", ["0.0", "sum(kept) / len(kept)"])
+@pytest.mark.parametrize(
+    ("baseline", "size"), [("0.0", 4), ("sum(kept) / len(kept)", 4), ("sum(kept) / len(kept)", 20)]
+)
 def test_a_batch_of_so_many_actions_leaves_the_rest_to_the_next_update(
-    tmp_path: Path, baseline: str
+    tmp_path: Path, baseline: str, size: int
 ) -> None:
     """As ptan's sources give them out: whole episodes, and the batch ends within one."""
     batch = f"""
     for step in range(len(returns)):
         kept.append(returns[step])
         waiting.append((log_probs[step], returns[step] - ({baseline})))
-    if len(waiting) < 4:
+    if len(waiting) < {size}:
         continue
-    used, waiting = waiting[:4], waiting[4:]
+    used, waiting = waiting[:{size}], waiting[{size}:]
     loss = -torch.stack([log_prob * credit for log_prob, credit in used]).mean()"""
     report = audited(
         tmp_path,
@@ -205,7 +207,7 @@ def test_a_batch_of_so_many_actions_leaves_the_rest_to_the_next_update(
         ("for episode in range(1000):\n", "kept, waiting = [], []\nfor episode in range(1000):\n"),
     )
     assert report.verdict == "convention", report.text()
-    assert "first 4 decisions" in report.rule
+    assert f"first {size} decisions" in report.rule
     assert ("centred" in {named.name for named in report.conventions}) == ("kept" in baseline)
 
 

@@ -94,12 +94,12 @@ def _judge(case: Case, evidence: Evidence) -> tuple[AuditReport, Match | None]:
         if match is not None:
             text = f"every path is explained by component {number} of {components} alone"
             faults.append(case.finding("component-not-scored", text))
-    used = reinforced(case.measured) if case.measured is not None else 0
-    if match is None and used:
+    for used in _used(case, evidence) if match is None else ():
         some = evidence.first(used)
         match = find_match(some, case.constants, case.tolerance, _trained(case))
         if match is not None:
             evidence, match = some, replace(match, use=f"first-{used}-decisions")
+            break
     if match is None and case.measured is not None:
         known = case.constants, case.tolerance, _trained(case), case.measured
         changed = with_end_reward(evidence, *known)
@@ -110,6 +110,15 @@ def _judge(case: Case, evidence: Evidence) -> tuple[AuditReport, Match | None]:
         line = timeline(evidence)
     case, measured = _measured_bias(case, evidence, line, match)
     return _conclude(case, evidence, line, match, measured, warnings, faults), match
+
+
+def _used(case: Case, evidence: Evidence) -> Sequence[int]:
+    """How many decisions a batch may have, where it leaves the last ones to the next update."""
+    if case.measured is not None:
+        used = reinforced(case.measured)
+        return (used,) if used else ()
+    taken = evidence.present.sum(axis=1)  # in whole episodes: it is full within the last one
+    return range(int(taken.min()), max(1, int(taken.max()) - case.survey.size.horizon), -1)
 
 
 def _measured_bias(
