@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,10 @@ from eligibility.audit.judgement.credit_places import run_on
 from eligibility.audit.judgement.source import read_source
 from eligibility.audit.judgement.story import Statement, Story
 from eligibility.audit.reporting.report import AuditReport
+from eligibility.audit.running.runner import CallableRunner
+from eligibility.audit.running.survey import resampled, survey
 from eligibility.audit.trace import Step
-from tests.audit.writing import LOSS, PROGRAM, audit_here, line_of
+from tests.audit.writing import LOSS, PROGRAM, audit_here, line_of, write_program
 
 _UNDATED = "loss = -(log_probs * returns).sum()"
 _SUM = """    for reward in reversed(rewards):
@@ -374,3 +377,14 @@ def test_advantages_that_run_on_over_the_ends_of_episodes_are_known_by_their_num
         1,
     )
     assert (run_on(Story((made,), steps, 4, frozenset(), False)) is not None) == found
+
+
+def test_a_sample_for_the_test_takes_no_tensor_of_the_policy_for_a_critics(tmp_path: Path) -> None:
+    """Its eligibilities are taken along a few tensors, and the policy has more."""
+    deep = "Linear(8, 2)"
+    path = write_program(tmp_path, deep, f"Linear(8, 8), torch.nn.Tanh(), torch.nn.{deep}")
+    runner = CallableRunner(lambda: runpy.run_path(str(path), run_name="__main__"))
+    known = survey(runner, 60, 12, lambda *_: None)
+    told = resampled(known, runner, 3, lambda *_: None)
+    assert not known.shared
+    assert not told.shared

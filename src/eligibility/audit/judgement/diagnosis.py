@@ -33,7 +33,7 @@ from eligibility.audit.judgement.hotelling import (
     best_test,
 )
 from eligibility.audit.judgement.matching import Match, find_match, uses, with_true_ending
-from eligibility.audit.judgement.reading import reinforced
+from eligibility.audit.judgement.reading import used_decisions
 from eligibility.audit.judgement.refusal import evidence_or_refusal, inconclusive, precision_of
 from eligibility.audit.judgement.symptoms import mostly_fails, symptoms
 from eligibility.audit.judgement.timeline import Timeline, timeline
@@ -94,7 +94,7 @@ def _judge(case: Case, evidence: Evidence) -> tuple[AuditReport, Match | None]:
         if match is not None:
             text = f"every path is explained by component {number} of {components} alone"
             faults.append(case.finding("component-not-scored", text))
-    for used in _used(case, evidence) if match is None else ():
+    for used in used_decisions(case.measured, evidence) if match is None else ():
         some = evidence.first(used)
         match = find_match(some, case.constants, case.tolerance, _trained(case))
         if match is not None:
@@ -110,15 +110,6 @@ def _judge(case: Case, evidence: Evidence) -> tuple[AuditReport, Match | None]:
         line = timeline(evidence)
     case, measured = _measured_bias(case, evidence, line, match)
     return _conclude(case, evidence, line, match, measured, warnings, faults), match
-
-
-def _used(case: Case, evidence: Evidence) -> Sequence[int]:
-    """How many decisions a batch may have, where it leaves the last ones to the next update."""
-    if case.measured is not None:
-        used = reinforced(case.measured)
-        return (used,) if used else ()
-    taken = evidence.present.sum(axis=1)  # in whole episodes: it is full within the last one
-    return range(int(taken.min()), max(1, int(taken.max()) - case.survey.size.horizon), -1)
 
 
 def _measured_bias(

@@ -13,6 +13,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from eligibility.audit.arrays import Array, Booleans, Integers
+from eligibility.audit.job import SIZES
 from eligibility.audit.judgement.catalogue import Told
 from eligibility.audit.judgement.credits import CREDITS
 from eligibility.audit.judgement.critic import ACTION_VALUE
@@ -115,11 +116,14 @@ def reinforce_credit(evidence: Evidence, discount: float) -> Array:
     return _to_go(places, discount) * discount ** places.time[:, None]
 
 
-def reinforced(measured: Measured) -> int:
-    """How many decisions come before those at the end that no reward reinforces; 0: all count."""
+def used_decisions(measured: Measured | None, evidence: Evidence) -> Sequence[int]:
+    """How many decisions a batch may have that leaves the last ones to the next update."""
+    if measured is None:  # a batch of whole episodes is full within the last one
+        taken = evidence.present.sum(axis=1)
+        return range(int(taken.min()), max(1, int(taken.max()) - SIZES[0].horizon), -1)
     size = np.abs(measured.credit).max(axis=1)
     count = 1 + int(np.flatnonzero(size > _EXPLAINS * size.max(initial=0.0)).max(initial=-1))
-    return count if count < len(size) else 0
+    return (count,) if count < len(size) else ()
 
 
 def structure(measured: Measured) -> str:

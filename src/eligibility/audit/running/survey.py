@@ -213,18 +213,24 @@ def with_slopes(
     progress: Progress,
     tensors: Sequence[int] | None = None,
 ) -> Survey:
-    """The survey with the eligibility of every choice that made an action."""
+    """The survey with the eligibility of every choice that made an action.
+
+    Along ``tensors`` only, if they are given: what the others do is known of ``base`` then.
+    """
     ran = [trace for trace in base.traces if trace.outcome in RAN]
     if not ran:
         return base
-    tensors = tensors or range(max(len(trace.shapes) for trace in ran))
-    directions = tuple((t, d) for t in tensors for d in range(job.directions))
+    all_of_them = range(max(len(trace.shapes) for trace in ran))
+    directions = tuple((t, d) for t in tensors or all_of_them for d in range(job.directions))
     slopes = _slopes(base, ran, runner, job, progress, directions, {})
-    rounding = 1e-6 if base.unit == UNIT_DOUBLE else 1e-3
-    shared = _shared_with_critic(runner, job, ran, directions, slopes, rounding)
     policy = policy_tensors(directions, slopes)
     traces = tuple(_stopped(trace, policy) for trace in base.traces)
-    told = replace(base, traces=traces, directions=directions, slopes=slopes, shared=shared)
+    told = replace(base, traces=traces, directions=directions, slopes=slopes)
+    if tensors:
+        return told
+    rounding = 1e-6 if base.unit == UNIT_DOUBLE else 1e-3
+    shared = _shared_with_critic(runner, job, ran, directions, slopes, rounding)
+    told = replace(told, shared=shared)
     return replace(told, beyond=has_critic(told) and _looks_beyond(runner, job, told, rounding))
 
 
