@@ -63,12 +63,9 @@ class TorchNoise(TorchFunctionMode):
         if any(map(_is_numpy_noise, args)):
             args = tuple(map(self._from_numpy, args))
             if name in ("tensor", "as_tensor", "from_numpy"):
-                dtype = kwargs.get("dtype")
-                return (
-                    args[0]
-                    if dtype is None
-                    else self._carried("to", Tensor.to, (args[0], dtype), {})
-                )
+                if kwargs.get("dtype") is None:
+                    return args[0]
+                return self._carried("to", Tensor.to, (args[0], kwargs["dtype"]), {})
         if self._running() and _fills_parameter(name, args, kwargs):
             with self._noise.own_numbers():
                 return func(*args, **kwargs)
@@ -131,10 +128,8 @@ class TorchNoise(TorchFunctionMode):
                     yield item
 
     def _source(self, name: str, func: Any, args: Any, kwargs: Any) -> Any:
-        with self._noise.own_numbers():
-            made: Tensor = func(
-                *args, **kwargs
-            )  # also what stands for numbers that are never asked
+        with self._noise.own_numbers():  # also what stands for numbers that are never asked
+            made: Tensor = func(*args, **kwargs)
         normal, chain = SOURCES[name]
         symbol: Symbol | None = self._noise.create(tuple(made.shape), normal)
         given = [
