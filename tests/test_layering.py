@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from graphlib import TopologicalSorter
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -145,3 +146,8 @@ def test_no_benchmark_hides_a_package_from_the_scripts_beside_it() -> None:
     benchmarks = {path.stem for path in (SOURCE.parents[1] / "benchmarks").glob("*.py")}
     packages = set(packages_distributions()) | {"triton"}  # which not every machine has
     assert not benchmarks & packages - {"__init__"}
+
+
+def test_no_name_of_a_file_stands_three_times() -> None:
+    names = Counter(path.name for path in SOURCE.rglob("*.py"))
+    assert [name for name, count in names.items() if count > 2] == ["__init__.py"]

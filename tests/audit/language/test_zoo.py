@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import eligibility as el
-from eligibility.audit.language.arguments import bind
 from eligibility.audit.language.behaviour import behaviour_named
 from eligibility.audit.language.languages import Language, make_world
+from eligibility.audit.language.parameters import bind
 from tests.audit.language.zoo.blind import CLEAN, FAULTY
 from tests.audit.language.zoo.parts import Recipe, clean_recipes, faulty_recipes
 from tests.audit.language.zoo.scoring import PATHS, SIZES, scored

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eligibility.audit.faults import choices, credit, failures, language, scoring, updates, values
-from eligibility.audit.faults.record import Choice, Fault
+from eligibility.audit.faults.fault import Choice, Fault
 
 __all__ = ["CHOICES", "FAULTS", "Choice", "Fault"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eligibility.audit.faults.record import Fault
+from eligibility.audit.faults.fault import Fault
 
 FAULTS = (
     Fault(

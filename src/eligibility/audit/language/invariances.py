@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from eligibility.audit.arrays import Array
-from eligibility.audit.language.arguments import BoundLoss
 from eligibility.audit.language.languages import World, make_world
 from eligibility.audit.language.measurement import TokenLoss, ascents
+from eligibility.audit.language.parameters import BoundLoss
 from eligibility.audit.language.token_batch import TokenBatch
 
 _OUTCOMES = 12  # on which the changes are made

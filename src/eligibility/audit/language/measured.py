@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from eligibility.audit.arrays import Array
-from eligibility.audit.language.arguments import BoundLoss
 from eligibility.audit.language.credit import by_token_rewards, credit_of, mixed_outcome
 from eligibility.audit.language.directions import decompose
 from eligibility.audit.language.invariances import invariances
@@ -25,6 +24,7 @@ from eligibility.audit.language.measurement import (
 )
 from eligibility.audit.language.off_policy import on_policy, tempered, weighed
 from eligibility.audit.language.outcomes import Outcomes
+from eligibility.audit.language.parameters import BoundLoss
 from eligibility.audit.language.places import Operation, operations
 from eligibility.audit.language.reading import EXACT, EXACT_IN_SINGLE, Reading, read
 from eligibility.audit.language.regularisers import (

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from eligibility.audit.language.arguments import BoundLoss
+from eligibility.audit.language.parameters import BoundLoss
 from eligibility.audit.language.token_batch import TokenBatch
 
 Place = tuple[str, int]

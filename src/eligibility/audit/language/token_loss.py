@@ -14,13 +14,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from eligibility.audit.language.arguments import bind
 from eligibility.audit.language.behaviour import behaviour_named
 from eligibility.audit.language.invariances import order_matters
 from eligibility.audit.language.judgement import judge
 from eligibility.audit.language.languages import Language, World, make_world
 from eligibility.audit.language.measured import measure
 from eligibility.audit.language.outcomes import plan
+from eligibility.audit.language.parameters import bind
 from eligibility.audit.reporting.report import AuditReport
 from eligibility.scalars import check_callable
 
