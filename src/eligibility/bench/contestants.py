@@ -1,4 +1,4 @@
-"""Who takes part: one policy-gradient loss over logits, computed in the ways people compute it."""
+"""The contestants: one policy-gradient loss over logits, computed in the ways people compute it."""
 
 from __future__ import annotations
 

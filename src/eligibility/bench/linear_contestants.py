@@ -1,4 +1,4 @@
-"""Who takes part through the linear layer: −mean(A log π(token) + β H) in the ways people use.
+"""The contestants through the linear layer: −mean(A log π(token) + β H) in the ways people use.
 
 The peers are called as their own documentation or trainers call them, with their own chunk sizes.
 """

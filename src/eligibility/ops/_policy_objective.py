@@ -96,12 +96,12 @@ class PolicyObjective(NamedTuple):
     from ``log_prob − ref_log_prob``, or "exact": it is then one of the row's statistics.
     """
 
-    # Of each token, [N] or the shape of the call: the first four.
+    # The first four are for each token: [N], or the shape of the call.
     advantage: Tensor
     token_weight: Tensor | None = None
     old_log_prob: Tensor | None = None
     ref_log_prob: Tensor | None = None
-    # Of all.
+    # The rest are for all tokens.
     entropy_coef: float = 0.0
     clip: tuple[float, float] = (0.2, 0.2)
     kl_coef: float = 0.0

@@ -17,7 +17,7 @@ from torch.distributions import Distribution
 from eligibility.errors import InvalidValueError
 from eligibility.rules.cholesky import scale_tril_of
 
-# Of each of these, a distribution is constructed with one.
+# A distribution is constructed with one of each of these.
 ALTERNATIVES = (("probs", "logits"), ("covariance_matrix", "precision_matrix", "scale_tril"))
 # Where stock classes keep the distribution that holds their parameters.
 _HOLDERS = ("base_dist", "_categorical")

@@ -63,7 +63,7 @@ def _covariance(dist: Distribution) -> Tensor:
     return factor @ transpose(factor)
 
 
-# What a formula may name beside attributes; P is the inverse of the covariance.
+# What a formula may name in addition to attributes; P is the inverse of the covariance.
 _DERIVED: dict[str, Callable[[Any], Tensor]] = {
     "p": lambda dist: coin(dist)[0],
     "q": lambda dist: coin(dist)[1],

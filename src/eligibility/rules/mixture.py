@@ -41,7 +41,7 @@ def mixture_parameters(dist: MixtureSameFamily) -> tuple[str, ...]:
 
 
 def mixture_rule(dist: MixtureSameFamily, parameter: str, coordinates: str | None) -> Rule:
-    """Of the weights: how responsible each component is; of a component: its rule times that."""
+    """For the weights, how responsible each component is; for a component, its rule times that."""
     if parameter.startswith(_COMPONENT):
         return _component_rule(dist, parameter, coordinates)
     if parameter not in (_WEIGHTS + "logits", _WEIGHTS + "probs"):

@@ -19,7 +19,7 @@ _PROCESSES = {
     "subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork",
     "os.forkpty", "os.kill", "os.killpg", "pty.spawn",
 }  # fmt: skip
-# Of each event: the places among its arguments of paths and of the descriptors that they start at.
+# For each event: where its arguments hold paths, and the descriptors that they start at.
 _NAMED = {  # a link is meant itself
     "os.remove": ((0, 1),),
     "os.rmdir": ((0, 1),),

@@ -11,7 +11,7 @@ from eligibility.spaces.kind import Allow, Kind, kind_of, read_masks
 
 
 class Indices(Kind):
-    """Of each index how many values it can take, an array, and where they start."""
+    """How many values each index can take, as an array, and where they start."""
 
     def __init__(self, numbers: Any, first: Any = 0) -> None:
         self.numbers, self.first = np.asarray(numbers), np.asarray(first)

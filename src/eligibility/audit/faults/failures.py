@@ -43,7 +43,7 @@ FAULTS = (
         note=(
             "If the first path of the probe stops, others are tried: what fails by the "
             "number of steps of an episode does not fail on all of them. It is a warning "
-            "beside the verdict on the episodes that run. Where most of the probability "
+            "next to the verdict on the episodes that run. Where most of the probability "
             "stops, nothing follows from the rest: then it is a fault, and the verdict "
             "is inconclusive. If the numbers in torch's message are those of an action "
             "of several components, the report asks whether their log-probabilities are "

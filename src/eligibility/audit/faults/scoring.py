@@ -115,7 +115,7 @@ FAULTS = (
             "action of each state contributes is left free. If the right credit then "
             "explains every path, the vectors say what was scored: they are the scores "
             "of the distribution whose mean of them is zero, and the report prints it "
-            "beside the one that acted."
+            "next to the one that acted."
         ),
         seen_in="[coleam00/Archon#821](https://github.com/coleam00/Archon/pull/821).",
         look=("log_prob", "log_softmax"),

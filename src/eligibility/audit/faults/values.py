@@ -81,7 +81,7 @@ FAULTS = (
             "Seen in the graph of the loss: the two sides of a squared (or absolute, or "
             "Huber) error lead to the same parameters. It is the critic's gradient that is "
             "another one: the verdict on the policy's stays as it is, and this is a warning "
-            "beside it. Baird's residual-gradient algorithm does it on purpose (Baird 1995, "
+            "next to it. Baird's residual-gradient algorithm does it on purpose (Baird 1995, "
             "*Residual algorithms*)."
         ),
         seen_in=(

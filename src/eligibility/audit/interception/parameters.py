@@ -82,7 +82,7 @@ class Parameters:
     def ascent(
         self, gradients: Mapping[int, torch.Tensor], sign: float
     ) -> tuple[tuple[float, ...] | None, ...]:
-        """Of each tensor, ``sign`` times its gradient along its directions; None without one."""
+        """``sign`` times the gradient of each tensor along its directions; None without one."""
         return tuple(
             tuple(sign * number for number in self._along(index, gradients[index].detach()))
             if index in gradients
@@ -91,7 +91,7 @@ class Parameters:
         )
 
     def slopes(self, outputs: torch.Tensor) -> tuple[tuple[float, ...], ...]:
-        """Of each number of ``outputs``, its slopes along all directions of all tensors."""
+        """The slopes of each number of ``outputs`` along all directions of all tensors."""
         twins = [[t for t in self._twins(one) if t.requires_grad] for one in self.tensors]
         leaves = [*self.tensors, *chain.from_iterable(twins)]
         owner = [*range(len(twins)), *(i for i, own in enumerate(twins) for _ in own)]

@@ -137,7 +137,7 @@ class Probe(gymnasium.Env[Any, Any]):
         return copied
 
     def seed(self, seed: int | None = None) -> list[int | None]:
-        """Of the old interface: the probe has no randomness of its own."""
+        """A method of the old interface; the probe has no randomness of its own."""
         return [seed]
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
@@ -214,7 +214,7 @@ class Probe(gymnasium.Env[Any, Any]):
         if not len(numbers):
             return total
         total += float(coefficients[: len(numbers)] @ numbers) - 0.3 * float(numbers @ numbers)
-        # what a number is worth depends on the indices beside it, and on the number before it
+        # what a number is worth depends on the indices next to it, and on the number before it
         beside = interaction if len(indices) else 0.0
         return total + 0.6 * float(numbers[0]) * (self.previous + beside) + float(coefficients[-1])
 
@@ -229,7 +229,7 @@ def _spec(name: str, horizon: int) -> EnvSpec:
 
 
 def _reward_tables(numbers: ActionNumbers) -> list[Any]:
-    """Of each state: of each index a row of rewards; then the coefficients of a polynomial."""
+    """For each state: a row of rewards for each index, then the coefficients of a polynomial."""
     generator = np.random.Generator(np.random.PCG64(5))
     if numbers.continuous.all():
         return [

@@ -256,7 +256,7 @@ class Recorder:
     def _draws_of(
         self, environment: Probe, index: int, components: Array
     ) -> tuple[tuple[tuple[int, ...], ...], tuple[bool, ...]]:
-        """Of each call that may have drawn this action: its choices, and whether the values fit."""
+        """For each call that may have drawn this action, its choices and whether the values fit."""
         active = sorted(self._episodes.keys() - (self._closed - {index}))
         position = active.index(index)
         widths = {len(components), environment.numbers.draws}

@@ -13,7 +13,7 @@ class Semaphore:
     """One of multiprocessing, which is all that its locks and conditions are made of.
 
     Args:
-        turns: Who waits for it.
+        turns: The tasks that may wait for it.
         kind: Whether the task that has it can take it again.
         value: How many can take it.
         maxvalue: The most that this can be.

@@ -115,7 +115,7 @@ def follow(recorder: Recorder) -> Iterator[None]:
 
 @lru_cache(maxsize=64)
 def _statements(file: str) -> dict[int, ast.stmt]:
-    """Of each line the innermost statement without a body that it belongs to."""
+    """For each line, the innermost statement without a body that it belongs to."""
     try:
         tree = ast.parse(Path(file).read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError):

@@ -19,7 +19,7 @@ from eligibility.audit.judgement.credits import CREDITS, Credit
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.timeline import Timeline
 
-# Of each coupling: how a log-probability meets the credits, as the factor on their batch total.
+# How a log-probability meets the credits in each coupling, as the factor on their batch total.
 _MEAN_TIMES_SUM = "mean-log-prob-times-sum-of-returns"
 COUPLINGS = {
     "": None,

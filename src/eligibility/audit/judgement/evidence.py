@@ -199,7 +199,7 @@ def _decisions(steps: tuple[Step, ...], ignored: bool) -> tuple[Step, ...]:
 
 
 def _rows(steps: tuple[Step, ...], ignored: bool) -> tuple[list[int], int]:
-    """Of each decision, how often its environment had stepped before; and the highest count."""
+    """How often each decision's environment had stepped before it; and the highest count."""
     counted: dict[int, int] = {}
     own = []
     for step in steps:
@@ -218,7 +218,7 @@ def _padded(
 
 
 def _eligibility(draw: Draw, slope: Slope) -> Array:
-    """Of a Gaussian: Williams 1992, §6, eq. (12) and the one for σ."""
+    """The eligibilities of a Gaussian: Williams 1992, §6, eq. (12) and the one for σ."""
     if draw.loc is None or draw.scale is None or draw.value is None:
         row: Array = slope.log_probs[draw.picked]
         return row

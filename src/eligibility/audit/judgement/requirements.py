@@ -10,7 +10,7 @@ _ADAPTER = (
     "or audit its parts: `el.audit_agent(factory, act=…, update=…)` for an object that acts and "
     "learns, `el.audit_loss(loss)` for its loss"
 )
-# Of the error's text -> what to do; the first that is found.
+# A pattern in the error's text -> what to do; the first that is found.
 _NEEDS = (
     (
         r"may not start or signal processes|'/dev/shm/|/dev/shm",

@@ -18,7 +18,7 @@ from eligibility.audit.trace import Trace
 
 
 def symptoms(case: Case, evidence: Evidence, finite: Booleans) -> list[Finding]:
-    """Findings that need no rule: warnings, and faults beside whatever else is wrong."""
+    """Findings that need no rule: warnings, and faults that stand whatever else is wrong."""
     return [
         *_failures(case),
         *_non_finite(case, evidence, finite),
@@ -39,7 +39,7 @@ def mostly_fails(case: Case) -> AuditReport | None:
 
 
 def _probability(traces: Sequence[Trace], outcomes: Sequence[str]) -> float:
-    """Of the paths with one of the outcomes; of all if there are none."""
+    """The probability of the paths with one of the outcomes; of all if there are none."""
     return sum(trace.probability for trace in traces if not outcomes or trace.outcome in outcomes)
 
 

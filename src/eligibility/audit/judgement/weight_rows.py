@@ -1,4 +1,4 @@
-"""What one path's actions were given, and the credit behind it, beside REINFORCE's."""
+"""What one path's actions were given, and the credit behind it, next to REINFORCE's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST = 12
 
 
 def credit_of(measured: Measured | None, discount: float) -> Credit | None:
-    """The measured credit beside REINFORCE's, each in units of its largest entry."""
+    """The measured credit next to REINFORCE's, each in units of its largest entry."""
     if measured is None or measured.kind in ("silent", "valued"):
         return None
     seen = measured.evidence
@@ -49,7 +49,7 @@ def _rows(matrix: Array) -> tuple[tuple[float, ...], ...]:
 def weight_rows(
     evidence: Evidence, line: Timeline, match: Match | None, measured: Bias
 ) -> tuple[WeightRow, ...]:
-    """Of the longest path on which REINFORCE's weights differ most from one another."""
+    """The rows of the longest path on which REINFORCE's weights differ most from one another."""
     reinforce = line.discounted(measured.discount) * measured.discount**line.time * line.present
     spread = np.where(line.steps == line.steps.max(), np.ptp(reinforce, axis=1), -1.0)
     p = int(np.argmax(spread))

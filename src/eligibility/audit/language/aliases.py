@@ -67,7 +67,7 @@ _FIELD_OF = {alias: name for name, aliases in ALIASES.items() for alias in (name
 # In a function that has one of the first, the others are those of prompt and answer together.
 _WHOLE = ("input_ids", "sequences", "sequence_tokens")
 _OF_WHOLE = {"logits": "sequence_logits", "attention_mask": "sequence_mask"}
-# AReaL's decoupled loss: beside a proximal policy, the old one is that of the rollout.
+# AReaL's decoupled loss: next to a proximal policy, the old one is that of the rollout.
 _PROXIMAL = ("proximal_logprobs", "prox_logp")
 _BEHAVIOUR = {"old_logprobs": "rollout_log_probs", "old_logp": "rollout_log_probs"}
 

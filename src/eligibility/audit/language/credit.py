@@ -14,8 +14,8 @@ from eligibility.audit.language.measurement import TokenLoss, ascents_at
 from eligibility.audit.language.token_batch import at_last_token
 from eligibility.audit.reporting.report import Credit
 
-# Of a reward. Most weights are linear in it, and then any step is exact; one that is divided by a
-# deviation moves by steps, which only a wide one shows.
+# How far a reward is moved. Most weights are linear in it, and then any step is exact; one that is
+# divided by a deviation moves by steps, which only a wide one shows.
 _STEP = 2.0
 
 

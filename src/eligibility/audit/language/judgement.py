@@ -174,11 +174,11 @@ def _of_regularisers(measured: Measured) -> Iterator[tuple[str, str]]:
 
 
 def _undetached(given: Mapping[str, float]) -> str:
-    """The sign of a divergence in the reward that is differentiated: as much log π beside it."""
+    """The sign of a divergence in the reward that is differentiated: as much log π next to it."""
     kept, entropy = given.get("k1 in the reward", 0.0), given.get("log-probability in the reward")
     if not kept or entropy is None or abs(entropy - kept) > TOLERANCE * abs(kept):
         return ""
-    return "beside the divergence in the reward, log π is in it with the same coefficient"
+    return "next to the divergence in the reward, log π is in it with the same coefficient"
 
 
 def _finding(rule: str, seen: str, place: Place, measured: Measured) -> Finding:

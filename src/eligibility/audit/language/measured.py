@@ -294,7 +294,7 @@ def _reference(bound: BoundLoss, world: World, chosen: Tensor) -> tuple[bool, bo
 
 
 def _credit_in_answer(bound: BoundLoss, world: World) -> Array:
-    """Of the first row, the longest answer; the others answer shortly."""
+    """The longest answer in the first row, short ones in the others."""
     language = world.language
     chosen = torch.zeros(language.prompts * language.group_size, dtype=torch.int64)
     chosen[0] = len(language.answers) - 1

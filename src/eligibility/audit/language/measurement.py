@@ -58,7 +58,7 @@ def ascents_at(loss: TokenLoss, leaf: Tensor, batches: Sequence[TokenBatch]) -> 
     """The same for batches that are there already, by the leaf where their graphs begin.
 
     One backward pass serves all: no two of them share an element of the leaf. Gradients that are
-    all rounding, beside the rewards, are 0.
+    all rounding, next to the rewards, are 0.
     """
     values = [loss(batch) for batch in batches]
     differentiable = [value for value in values if value.requires_grad]

@@ -21,7 +21,7 @@ def positions_in(part: Tensor, whole: Tensor) -> Integers | None:
 
 
 def addresses_of(tensor: Tensor) -> Integers:
-    """Of each element: its place in the storage."""
+    """Where each element lies in the storage."""
     addresses = np.full(tuple(tensor.shape), tensor.storage_offset())
     for axis, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
         steps = np.arange(size) * stride

@@ -105,7 +105,7 @@ class Symbol:
         return base
 
     def thresholds(self, values: Array) -> tuple[Array, Array]:
-        """Of each element: u with {it < value} = {U < u}, or {U > u} where the second is −1."""
+        """The u with {element < value} = {U < u}, or {U > u} where the second is −1."""
         sign = np.ones(self.ids.shape)
         with np.errstate(all="ignore"):
             for name, constant in reversed(self.chain):
@@ -163,7 +163,7 @@ def _normal_quantile(uniform: Array) -> Array:
 
 
 def winning_probabilities(symbol: Symbol, low: Array, high: Array) -> Array:
-    """Of each of K independent numbers [K]: the probability that it is the largest, [K].
+    """The probability of each of K independent numbers that it is the largest, [K].
 
     P(k) = ∫₀¹ Π_{j≠k} F_j(T_k(v)) dv, with T_k the quantile and F_j the distribution function of
     numbers whose base is uniform on [low, high]. The double exponential rule (Takahasi & Mori 1974)

@@ -1,6 +1,6 @@
 """Hand-made noise in torch: follows each tensor of random numbers through the program's operations.
 
-A mode sees every torch function. Those that make noise leave a `Symbol` beside the tensor; those
+A mode sees every torch function. Those that make noise attach a `Symbol` to the tensor; those
 that are monotone or move elements about carry it on; comparisons and argmax are answered by the
 enumerator; everything else gets the numbers themselves.
 """

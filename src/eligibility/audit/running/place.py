@@ -34,7 +34,7 @@ def settle_in(program: Program, workspace: Workspace) -> None:
 class _Copies:
     """The program's own modules say by ``__file__`` that they lie in the copy of its folder.
 
-    There they can write beside themselves. Their code keeps the names of the user's own files.
+    There they can write next to themselves. Their code keeps the names of the user's own files.
     """
 
     def __init__(self, workspace: Workspace) -> None:

@@ -74,7 +74,7 @@ class Rows:
             )
 
     def _before(self, cache: Any, rows: int, new: int) -> list[Tokens]:
-        """What a cache holds of each row, beside the new tokens."""
+        """What a cache holds of each row, in addition to the new tokens."""
         known = self._cached.get(id(cache), [])
         fits = len(known) == rows and cache.get_seq_length() == len(known[0]) + new
         return known if fits else [()] * rows  # else another one had its identity

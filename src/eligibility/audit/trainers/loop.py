@@ -224,7 +224,7 @@ class Loop(Runs):
         return True
 
     def _record_operations(self) -> bool:
-        """Of the loss of one plan, with rewards of both signs; False in a branch."""
+        """Record the loss of one plan, with rewards of both signs; False in a branch."""
         both = []
         plan, length = self._in_program(self._spoken()), self._record.length
         for self._sign in (1.0, -1.0):

@@ -257,7 +257,7 @@ def _lost(
 
 
 def _parts(reach: frozenset[Any]) -> frozenset[str]:
-    """Where the tokens are, beside in the answers."""
+    """Where the tokens are, apart from the answers."""
     padding = any(t >= length for _, t, length in reach)
     prompt = any(t < 0 for _, t, _ in reach)
     return frozenset(["padding"] * padding + ["prompt"] * prompt)

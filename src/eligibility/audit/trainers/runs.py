@@ -60,7 +60,7 @@ class Pass:
         self._table, self._gradient = self._table + table, self._gradient + gradient
 
     def mean(self) -> tuple[Tensor, Tensor]:
-        """Of the steps' gradients."""
+        """The mean of the steps' gradients."""
         return self._table / self.steps, self._gradient / self.steps
 
 

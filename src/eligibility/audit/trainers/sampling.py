@@ -81,12 +81,12 @@ class Sampler:
         return [answers()[supply[prompt].pop(0)] for prompt in rows]
 
     def reward(self, prompt: int, answer: Tokens) -> float:
-        """Of an answer, in the block of outcomes that is run now."""
+        """What an answer earns, in the block of outcomes that is run now."""
         return self.sign * self.rewards(prompt, answer)
 
     @property
     def sign(self) -> float:
-        """Of the rewards, in this block."""
+        """The sign of the rewards in this block."""
         return -1.0 if self.world % 2 else 1.0
 
     def close(self) -> None:

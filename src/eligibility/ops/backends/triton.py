@@ -67,7 +67,7 @@ def unavailable() -> str | None:
 
 
 def version() -> str:
-    """Of the triton that is installed."""
+    """The version of Triton that is installed."""
     return metadata.version("triton")
 
 

@@ -170,7 +170,7 @@ class Rows:
     def _block_rows(self, objective: AnyObjective | None) -> int:
         """Rows at a time: as many as stay in the cache, where the objective lets them."""
         logits = self._logits
-        # Of a sharded vocabulary all processes ask about the same rows, as often.
+        # With a sharded vocabulary all processes ask about the same rows, equally often.
         if logits.is_cpu and not isinstance(objective, ShardObjective):
             return max(1, _BLOCK_ELEMENTS // logits.shape[1])
         return len(logits)

@@ -159,7 +159,7 @@ def _chunk_rows(head: Head, count: int, with_weight: bool) -> int:
     sums = weight.shape[1] * compute_dtype(weight).itemsize  # bytes for each token, if several
     if weight.is_cuda and with_weight and count * weight.element_size() <= sums:
         return max(1, count)  # all the logits take no more memory than the sums over chunks would
-    # Of a sharded vocabulary all processes make the same chunks: those of the largest part.
+    # With a sharded vocabulary all processes make the same chunks: those of the largest part.
     width = head.widest * weight.element_size()
     row_bytes = max(1, width if head.reference is None else 2 * width)
     weight_bytes = width * weight.shape[1]

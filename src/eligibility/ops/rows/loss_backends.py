@@ -1,4 +1,4 @@
-"""Who takes a summed loss together with its gradient, in one pass over the logits, and how.
+"""The backends that take a summed loss and its gradient in one pass over the logits.
 
 Each function takes the loss and memory for the gradient, which may be that of the logits, or None,
 and gives value and gradient. It records nothing, and raises for what is impossible under the mask.

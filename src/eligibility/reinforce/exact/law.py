@@ -168,7 +168,7 @@ def _is_allowed(dist: Distribution, values: Tensor) -> Tensor:
 
 
 def _joint_log_prob(dist: Distribution, values: Tensor) -> Tensor:
-    """Of each outcome of the whole batch, ``[S]``."""
+    """The log-probability of each outcome of the whole batch, ``[S]``."""
     log_prob: Tensor = dist.log_prob(values)
     return log_prob.reshape(len(values), -1).sum(1)
 
