@@ -116,8 +116,6 @@ _TABLE = (
                 normalize=True,
             ),
         },
-        "REINFORCE on seed 9102 was at -200 after 768,000 steps when its weights became NaN. That "
-        "is corrected, and the seed is to be run again.",
     ),
     Task(
         "Pendulum-v1",
