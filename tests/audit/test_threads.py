@@ -109,6 +109,31 @@ def test_what_was_there_before_stays_a_thread_with_real_locks() -> None:
     assert seen[1] == thread.ident
 
 
+def test_a_thread_knows_who_it_is() -> None:
+    def program() -> None:
+        seen: list[object] = []
+        thread = started(lambda: seen.extend([threading.current_thread(), threading.get_ident()]))
+        thread.join()
+        assert seen[0] is thread
+        assert seen[1] != threading.get_ident()
+        assert threading.current_thread() is threading.main_thread()
+        lock = threading.RLock()
+        with lock, pytest.raises(RuntimeError, match="un-acquired"):
+            started(lock.release).join()
+
+    run(program)
+
+
+def test_a_lock_that_a_program_leaves_behind_is_one_of_threads() -> None:
+    left: list[threading.Lock] = []
+    run(lambda: left.append(threading.Lock()))
+    (lock,) = left
+    lock.acquire()
+    assert not lock.acquire(timeout=0.01)
+    threading.Timer(0.05, lock.release).start()
+    assert lock.acquire(timeout=10.0)
+
+
 def test_everything_is_put_back() -> None:
     names = ("Lock", "RLock", "_allocate_lock", "Thread")
     before = [getattr(threading, name) for name in names]

@@ -38,6 +38,7 @@ _OF_WORKERS = {
 def stay_in_process(patches: Patches) -> Turns:
     """Processes, threads and loaders of the program do their work in this process, by turns."""
     turns = Turns()
+    patches.later(turns.close)
     _start_here(patches, turns)
     thread_here(patches, turns)
     _talk_here(patches, turns)

@@ -1,4 +1,4 @@
-"""What the locks of processes and threads are made of, where these take turns."""
+"""What the locks of processes are made of, where these take turns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from eligibility.audit.interception.turns import Turns
 
-RECURSIVE, PLAIN = 0, 1  # kinds, as the interpreter numbers them
+_RECURSIVE = 0  # its number among the kinds
 
 
 class Semaphore:
@@ -28,7 +28,7 @@ class Semaphore:
         self._owner: Any = None
 
     def acquire(self, block: bool = True, timeout: float | None = None) -> bool:
-        if self.kind == RECURSIVE and self._is_mine():
+        if self.kind == _RECURSIVE and self._is_mine():
             self._taken += 1
             return True
         if not self._turns.wait(lambda: self._left > 0, timeout if block else 0.0):
@@ -39,7 +39,7 @@ class Semaphore:
         return True
 
     def release(self) -> None:
-        if self.kind == RECURSIVE:
+        if self.kind == _RECURSIVE:
             if not self._is_mine():
                 raise AssertionError("attempt to release recursive lock not owned by thread")
             if self._taken > 1:

@@ -7,35 +7,32 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from eligibility.audit.interception.semaphores import PLAIN, RECURSIVE, Semaphore
 from eligibility.audit.interception.turns import Turns
 from eligibility.audit.patches import Patches
 
 
-class Lock(Semaphore):
-    """One of threading, with what a condition asks of it."""
+class Lock:
+    """A lock of threading; while it is taken, whoever asks for it lets the others go on.
 
-    def __init__(self, turns: Turns, kind: int) -> None:
-        super().__init__(turns, kind, 1, 1)
+    Args:
+        turns: The tasks that ask.
+        lock: The interpreter's own.
+    """
 
-    def acquire(self, blocking: bool = True, timeout: float | None = -1) -> bool:
-        return super().acquire(blocking, None if timeout == -1 else timeout)
+    def __init__(self, turns: Turns, lock: Any) -> None:
+        self._turns, self._lock = turns, lock
+        self.release, self.locked = lock.release, lock.locked
+        self._is_owned = lock.locked  # for a condition, which would ask by trying
 
-    def locked(self) -> bool:
-        return self._is_zero()
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        seconds = None if timeout == -1 else timeout
+        return self._turns.wait(lambda: self._lock.acquire(False), seconds if blocking else 0.0)
 
-    def _is_owned(self) -> bool:
-        return self._is_mine() if self.kind == RECURSIVE else self._is_zero()
+    def __enter__(self) -> bool:
+        return self.acquire()
 
-    def _release_save(self) -> int:
-        taken = self._count()
-        for _ in range(taken):
-            self.release()
-        return taken
-
-    def _acquire_restore(self, taken: int) -> None:
-        for _ in range(taken):
-            self.acquire()
+    def __exit__(self, *details: Any) -> None:
+        self.release()
 
 
 def thread_here(patches: Patches, turns: Turns) -> None:
@@ -60,13 +57,22 @@ def thread_here(patches: Patches, turns: Turns) -> None:
     def is_alive(self: threading.Thread) -> bool:
         return not tasks[self].dead if self in tasks else bool(stock_is_alive(self))
 
-    def lock(kind: int, stock: Callable[[], Any]) -> Callable[[], Any]:
-        return lambda: Lock(turns, kind) if turns.are_taken() else stock()
+    def current_thread() -> threading.Thread:
+        here = turns.current()
+        return next((thread for thread, task in tasks.items() if task is here), stock_current())
+
+    def made(stock: Callable[[], Any]) -> Callable[[], Any]:
+        return lambda: Lock(turns, stock()) if turns.are_taken() else stock()
 
     tasks: dict[threading.Thread, Any] = {}
     stock_start = patches.set(threading.Thread, "start", start)
     stock_join = patches.set(threading.Thread, "join", join)
     stock_is_alive = patches.set(threading.Thread, "is_alive", is_alive)
-    for name, kind in (("Lock", PLAIN), ("_allocate_lock", PLAIN), ("RLock", RECURSIVE)):
-        patches.set(threading, name, lock(kind, getattr(threading, name)))
-    patches.set(queue, "SimpleQueue", queue._PySimpleQueue)  # type: ignore[attr-defined]  # the one in Python
+    stock_current = patches.set(threading, "current_thread", current_thread)
+    ident = threading.get_ident
+    patches.set(threading, "get_ident", lambda: id(turns.current()) if turns.current() else ident())
+    for name in ("Lock", "_allocate_lock"):
+        patches.set(threading, name, made(getattr(threading, name)))
+    # The ones in Python, which are made of these.
+    patches.set(threading, "RLock", threading._RLock)
+    patches.set(queue, "SimpleQueue", queue._PySimpleQueue)  # type: ignore[attr-defined]  # likewise

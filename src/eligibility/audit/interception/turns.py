@@ -12,14 +12,14 @@ from typing import Any
 
 import torch
 
-_sleep = time.sleep  # before it is patched
+_get_ident, _sleep = threading.get_ident, time.sleep  # before they are patched
 
 
 class Turns:
     """The program, and the processes and threads that it starts."""
 
     def __init__(self) -> None:
-        self._thread = threading.get_ident()
+        self._thread = _get_ident()
         self._tasks: list[Any] = []  # greenlets: the program's own first, once there are others
         self._daemons: list[Any] = []
         self._waiting = 0  # how many have been asked in a row that could not go on
@@ -53,13 +53,17 @@ class Turns:
             self.drop(task)
         self.wait(lambda: all(task.dead for task in self._tasks[1:]), 1.0)
 
+    def close(self) -> None:
+        """The program has ended: locks that it leaves behind are locks of threads."""
+        self._thread = 0
+
     def are_taken(self) -> bool:
         """Whether the caller takes turns; a thread that was there before the program does not."""
-        return threading.get_ident() == self._thread
+        return _get_ident() == self._thread
 
     def current(self) -> Any:
         """The task whose turn it is; None: the program itself."""
-        if not self._tasks:
+        if not self._tasks or not self.are_taken():
             return None
         here = self._current()
         return None if here is self._tasks[0] else here
@@ -75,9 +79,12 @@ class Turns:
         Raises:
             NotImplementedError: All wait, and none has a time limit.
         """
+        begun = time.monotonic()
         while not ready():
             alive = sum(not task.dead for task in self._tasks)
             if not self.are_taken():
+                if seconds is not None and time.monotonic() - begun >= seconds:
+                    return False
                 _sleep(1e-3)
             elif seconds is not None and (seconds <= 0 or self._waiting >= alive):
                 self._waiting = 0
