@@ -82,9 +82,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     "MiniGrid-Empty-5x5-v0": {**_GRID, "max_episode_steps": 100},
     "MiniGrid-Empty-8x8-v0": {**_GRID, "max_episode_steps": 256},
-    # Most actions do nothing in most states, and cost little. A step that is too long leaves one of
-    # them the most probable: a policy that draws still gets away, and a greedy one never does.
-    "MiniGrid-DoorKey-5x5-v0": {**_GRID, "max_episode_steps": 250, "line_search": True},
+    "MiniGrid-DoorKey-5x5-v0": {**_GRID, "max_episode_steps": 250},
     # Karpathy's network and batches. A point does not depend on those before it.
     "eligibility/Pong-v0": {
         "environments": 10,
