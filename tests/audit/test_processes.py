@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import multiprocessing
 import multiprocessing.connection
+import multiprocessing.heap
 import multiprocessing.pool
 import os
 import queue
@@ -267,7 +268,7 @@ def test_everything_is_put_back() -> None:
         os.cpu_count,
         time.sleep,
     )
-    run(lambda: None)
+    run(lambda: multiprocessing.Value("i", 0))
     assert before == (
         multiprocessing.Process.start,
         multiprocessing.pool.Pool,
@@ -279,6 +280,9 @@ def test_everything_is_put_back() -> None:
     )
     with multiprocessing.Pool(1) as pool:  # real processes again
         assert pool.apply(os.getpid) != os.getpid()
+    value = multiprocessing.Value("i", 0)  # in memory that a process of any kind can open
+    (arena, *_), _ = value.get_obj()._wrapper._state
+    assert type(arena) is multiprocessing.heap.Arena
 
 
 def test_vector_environments_of_libraries_step_here() -> None:

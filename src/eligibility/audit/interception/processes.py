@@ -160,6 +160,8 @@ def _share_here(patches: Patches, turns: Turns) -> None:
     patches.set(torch.Tensor, "share_memory_", lambda self: self)
     patches.set(torch.Tensor, "is_shared", lambda self: True)
     patches.set(multiprocessing.heap, "Arena", _Arena)
+    # A heap keeps its memory for what asks next: this one must not outlive the program.
+    patches.set(multiprocessing.heap.BufferWrapper, "_heap", multiprocessing.heap.Heap())
     own = multiprocessing.synchronize._multiprocessing  # type: ignore[attr-defined]  # the interpreter's
     patches.set(own, "SemLock", partial(Semaphore, turns))
 
