@@ -250,6 +250,11 @@ def test_pools_work_here() -> None:
             assert pool.apply_async(abs, (-1,), callback=got.append).get() == 1
             assert got == [1]
             assert pool.map_async(abs, [-1]).get(1.0) == [1]
+            failing = pool.apply_async(divmod, (1, 0), error_callback=got.append)
+            assert isinstance(got.pop(), ZeroDivisionError)
+            assert not failing.successful()
+            with pytest.raises(ZeroDivisionError):
+                failing.get()
         with concurrent.futures.ProcessPoolExecutor(max_workers=2) as executor:
             assert list(executor.map(abs, [-1, 2])) == [1, 2]
             with pytest.raises(ZeroDivisionError):
@@ -258,26 +263,22 @@ def test_pools_work_here() -> None:
     run(program)
 
 
+def replaced() -> tuple[Any, ...]:
+    return (
+        multiprocessing.Process.start,
+        multiprocessing.pool.Pool,
+        multiprocessing.connection.wait,
+        multiprocessing.connection.Connection.close,
+        torch.Tensor.share_memory_,
+        os.cpu_count,
+        time.sleep,
+    )
+
+
 def test_everything_is_put_back() -> None:
-    before = (
-        multiprocessing.Process.start,
-        multiprocessing.pool.Pool,
-        multiprocessing.connection.wait,
-        multiprocessing.connection.Connection.close,
-        torch.Tensor.share_memory_,
-        os.cpu_count,
-        time.sleep,
-    )
+    before = replaced()
     run(lambda: multiprocessing.Value("i", 0))
-    assert before == (
-        multiprocessing.Process.start,
-        multiprocessing.pool.Pool,
-        multiprocessing.connection.wait,
-        multiprocessing.connection.Connection.close,
-        torch.Tensor.share_memory_,
-        os.cpu_count,
-        time.sleep,
-    )
+    assert before == replaced()
     with multiprocessing.Pool(1) as pool:  # real processes again
         assert pool.apply(os.getpid) != os.getpid()
     value = multiprocessing.Value("i", 0)  # in memory that a process of any kind can open

@@ -6,7 +6,7 @@ Everything is put back when the context ends, whatever ended it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from eligibility.audit import raised
 from eligibility.audit.interception import (
@@ -44,11 +44,7 @@ def intercepted(recorder: Recorder, *, four_tuple: bool = False) -> Iterator[Non
         turns = processes.stay_in_process(patches)
         with TorchNoise(recorder.noise, lambda: recorder.running) as following:
             recorder.is_parameter = following.release
-            if not recorder.job.followed:
-                yield
-                turns.finish()
-                return
-            with follow(recorder):
+            with follow(recorder) if recorder.job.followed else nullcontext():
                 yield
                 turns.finish()
     finally:

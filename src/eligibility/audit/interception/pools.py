@@ -10,6 +10,8 @@ from typing import Any
 
 from eligibility.audit.patches import Patches, disguised
 
+_Callback = Callable[[Any], object] | None
+
 
 def work_here(patches: Patches) -> None:
     """The pools of ``multiprocessing`` and ``concurrent.futures`` have no processes."""
@@ -33,22 +35,31 @@ class _Executor(concurrent.futures.Executor):
             initializer(*initargs)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except Exception as error:  # whatever it raised in its process, `result` raises
-            future.set_exception(error)
-        return future
+        return _done(fn, *args, **kwargs)
+
+
+def _done(work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+    future: Future[Any] = Future()
+    try:
+        future.set_result(work(*args, **kwargs))
+    except Exception as error:  # whatever it raised in its process, `result` raises
+        future.set_exception(error)
+    return future
 
 
 class _Result:
     """What the asynchronous calls of a pool return."""
 
-    def __init__(self, value: Any) -> None:
-        self._value = value
+    def __init__(self, future: Future[Any], callback: _Callback, error_callback: _Callback) -> None:
+        self._future = future
+        error = future.exception()
+        if error is None and callback is not None:
+            callback(future.result())
+        if error is not None and error_callback is not None:
+            error_callback(error)
 
     def get(self, timeout: float | None = None) -> Any:
-        return self._value
+        return self._future.result()
 
     def wait(self, timeout: float | None = None) -> None:
         pass
@@ -56,7 +67,8 @@ class _Result:
     def ready(self) -> bool:
         return True
 
-    successful = ready
+    def successful(self) -> bool:
+        return self._future.exception() is None
 
 
 class _Pool:
@@ -90,20 +102,30 @@ class _Pool:
         func: Callable[..., Any],
         args: Any = (),
         kwds: Any = None,
-        callback: Any = None,
-        *_: Any,
+        callback: _Callback = None,
+        error_callback: _Callback = None,
     ) -> _Result:
-        return _result(self.apply(func, args, kwds), callback)
+        return _Result(_done(self.apply, func, args, kwds), callback, error_callback)
 
     def map_async(
-        self, func: Callable[..., Any], iterable: Any, chunksize: Any = None, callback: Any = None
+        self,
+        func: Callable[..., Any],
+        iterable: Any,
+        chunksize: Any = None,
+        callback: _Callback = None,
+        error_callback: _Callback = None,
     ) -> _Result:
-        return _result(self.map(func, iterable), callback)
+        return _Result(_done(self.map, func, iterable), callback, error_callback)
 
     def starmap_async(
-        self, func: Callable[..., Any], iterable: Any, chunksize: Any = None, callback: Any = None
+        self,
+        func: Callable[..., Any],
+        iterable: Any,
+        chunksize: Any = None,
+        callback: _Callback = None,
+        error_callback: _Callback = None,
     ) -> _Result:
-        return _result(self.starmap(func, iterable), callback)
+        return _Result(_done(self.starmap, func, iterable), callback, error_callback)
 
     def __enter__(self) -> _Pool:
         return self
@@ -115,9 +137,3 @@ class _Pool:
         pass
 
     terminate = join = close
-
-
-def _result(value: Any, callback: Callable[[Any], object] | None) -> _Result:
-    if callback is not None:
-        callback(value)
-    return _Result(value)

@@ -25,7 +25,7 @@ import torch.utils.data
 
 from eligibility.audit.interception.pools import work_here
 from eligibility.audit.interception.semaphores import Semaphore
-from eligibility.audit.interception.threads import thread_here
+from eligibility.audit.interception.threads import run_threads_here
 from eligibility.audit.interception.turns import Turns
 from eligibility.audit.patches import Patches
 
@@ -40,7 +40,7 @@ def stay_in_process(patches: Patches) -> Turns:
     turns = Turns()
     patches.later(turns.close)
     _start_here(patches, turns)
-    thread_here(patches, turns)
+    run_threads_here(patches, turns)
     _talk_here(patches, turns)
     _share_here(patches, turns)
     _load_here(patches)
@@ -155,6 +155,7 @@ class _Sender:
 def _share_here(patches: Patches, turns: Turns) -> None:
     """What processes share, they share by being in one: nothing is mapped or named."""
     tensors = [kind for kind in ForkingPickler._extra_reducers if issubclass(kind, torch.Tensor)]  # type: ignore[attr-defined]  # what torch registers with
+    patches.later(_referred_to.clear)
     by_reference = dict.fromkeys(tensors, _refer_to)
     patches.set(ForkingPickler, "_extra_reducers", ForkingPickler._extra_reducers | by_reference)  # type: ignore[attr-defined]  # as above
     patches.set(torch.Tensor, "share_memory_", lambda self: self)

@@ -1,4 +1,4 @@
-"""Threads of the program take turns as its processes do, and so do those who wait for a lock."""
+"""Threads of the program take turns, as its processes do, and pass theirs on at a taken lock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from eligibility.audit.patches import Patches
 
 
 class Lock:
-    """A lock of threading; while it is taken, whoever asks for it lets the others go on.
+    """A lock of threading; a task that finds it taken lets the others go on.
 
     Args:
         turns: The tasks that ask.
@@ -35,7 +35,7 @@ class Lock:
         self.release()
 
 
-def thread_here(patches: Patches, turns: Turns) -> None:
+def run_threads_here(patches: Patches, turns: Turns) -> None:
     """Threads do their work in this one.
 
     Those that were there before, as in a notebook, stay threads, and their locks are locks.

@@ -18,7 +18,7 @@ _NO_UPDATE = (
     "the program made no optimizer step (of torch.optim); does something start its training, and "
     "is its loop long enough?"
 )
-_NOT_ALL = 1e-4  # far above rounding, in single precision too
+_SUM_TOLERANCE = 1e-4  # far above rounding, in single precision too
 
 
 def evidence_or_refusal(case: Case) -> Evidence | AuditReport:
@@ -36,7 +36,7 @@ def evidence_or_refusal(case: Case) -> Evidence | AuditReport:
             "or derives from gymnasium.Env; audit its loss with audit_loss",
         )
     total = sum(trace.probability for trace in survey.traces)
-    if survey.exhaustive and abs(total - 1.0) > _NOT_ALL:
+    if survey.exhaustive and abs(total - 1.0) > _SUM_TOLERANCE:
         return inconclusive(
             case,
             f"the probabilities of all its paths sum to {total:.6g} and not to 1: the same random "

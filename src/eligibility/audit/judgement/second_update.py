@@ -81,8 +81,9 @@ def with_second_update(
         return _with_findings(report, found, 2)
     if apart:
         judged = diagnose(second)
-        report = judged if judged.verdict != "inconclusive" else report
-        return _with_findings(replace(report, notes=(*report.notes, _APART)), found, 2)
+        if judged.verdict != "inconclusive":
+            report = replace(judged, notes=(*judged.notes, _APART))
+        return _with_findings(report, found, 2)
     if match is not None and _follows(case, rounds.second, match):
         return _with_findings(_with_cut(report, rounds), found, 2)
     later = diagnose(replace(second, critic=False))

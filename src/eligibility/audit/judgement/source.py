@@ -34,7 +34,7 @@ class Source:
     def four_tuple(self) -> bool:
         """Whether it unpacks ``step`` as gym before 0.26 returned it, and never as it does now.
 
-        Who unpacks five has them from an environment; who unpacks four may have a wrapper's own.
+        Five values can only come from an environment; four may be those of a wrapper of its own.
         """
         widths = {
             len(node.targets[0].elts)
