@@ -5,24 +5,28 @@
 ``benchmarks/published.json`` lists repository, commit, path, arguments, and what the script
 computes by a reading line by line: its verdict and its rules. The scripts are not part of this
 project. FOLDER holds them as ``owner+name/<first 12 digits of the commit>/path``. Some of them need
-ptan, tyro or a stand-in for a package that they import; their entries say so. About 10 s a script,
-minutes for those with batches of thousands of steps; with ``--seconds`` no new one is started after
-that time, and the results of the others are kept; ``--page`` only compares and writes the page.
+ptan, tyro or a stand-in for a package that they import; their entries say so. An entry's ``folder``
+is where its program is started, and its ``import_path`` where it finds modules, both from the root
+of its repository. About 10 s a script, minutes for those with batches of thousands of steps; with
+``--seconds`` no new one is started after that time, and the results of the others are kept;
+``--page`` only compares and writes the page.
 
 Entries with ``field`` were read, and the reading committed, before the audit had ever met them or
 anything of theirs; ``at`` is the file and the line of their main fault. What the audit makes of
-them is a table of its own. Those with ``field`` 2 came later; ``audit_published_first.json`` keeps
-what the audit said of them when it met them, and is never written again.
+them is a table of its own for each number of ``field``. ``audit_published_first.json`` keeps what
+the audit said when it met those of 2 and later; a row of it is never written again.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import statistics
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +40,30 @@ LIST = ROOT / "benchmarks" / "published.json"
 RESULTS = ROOT / "benchmarks" / "results" / "audit_published.json"
 FIRST = ROOT / "benchmarks" / "results" / "audit_published_first.json"
 PAGE = ROOT / "docs" / "audit" / "published.md"
+TITLES = {1: "Field test", 2: "A second field test", 3: "A third field test"}
 
 
 def place_of(entry: dict[str, Any], folder: Path) -> Path:
     """Where the script of an entry lies in ``folder``."""
-    name = entry["repository"].replace("/", "+")
-    return folder / name / entry["commit"][:12] / entry["path"]
+    return root_of(entry, folder) / entry["path"]
+
+
+def root_of(entry: dict[str, Any], folder: Path) -> Path:
+    """Where the repository of an entry lies in ``folder``."""
+    return folder.resolve() / entry["repository"].replace("/", "+") / entry["commit"][:12]
+
+
+@contextlib.contextmanager
+def standing_in(entry: dict[str, Any], folder: Path) -> Iterator[None]:
+    """In the folder that the program is started in, with the modules that it is to find."""
+    root, known = root_of(entry, folder), os.environ.get("PYTHONPATH")
+    found = [str(root / name) for name in entry.get("import_path", ())]
+    os.environ["PYTHONPATH"] = os.pathsep.join([*found, *filter(None, [known])])
+    try:
+        with contextlib.chdir(root / entry["folder"] if "folder" in entry else Path.cwd()):
+            yield
+    finally:
+        os.environ["PYTHONPATH"] = known or ""
 
 
 def key_of(entry: dict[str, Any]) -> str:
@@ -54,13 +76,14 @@ def audit(entry: dict[str, Any], folder: Path) -> dict[str, Any]:
     """What the audit says of one script, beside what its reading says."""
     started = processor_seconds()
     try:
-        report = el.audit_script(
-            place_of(entry, folder),
-            entry.get("arguments", ()),
-            time_limit=120.0,
-            memory_limit=4096,
-            **entry.get("options", {}),
-        )
+        with standing_in(entry, folder):
+            report = el.audit_script(
+                place_of(entry, folder),
+                entry.get("arguments", ()),
+                time_limit=120.0,
+                memory_limit=4096,
+                **entry.get("options", {}),
+            )
     except InvalidValueError as refused:  # a text that is not Python
         report = AuditReport(entry["path"], "inconclusive", str(refused))
     return {
@@ -78,6 +101,13 @@ def audit(entry: dict[str, Any], folder: Path) -> dict[str, Any]:
         "exhaustive": report.exhaustive,
         "seconds": round(processor_seconds() - started, 1),
     }
+
+
+def keep_first(result: dict[str, Any]) -> None:
+    """Write down what the audit says of a program that it has never met."""
+    rows = json.loads(FIRST.read_text(encoding="utf-8"))
+    if result["script"] not in {row["script"] for row in rows}:
+        FIRST.write_text(json.dumps([*rows, result], indent=1) + "\n", encoding="utf-8")
 
 
 def processor_seconds() -> float:
@@ -162,6 +192,7 @@ def field_test(
         "",
     ]
     now = figures(rows)
+    first = {key_of(entry): first[key_of(entry)] for entry, _ in rows if key_of(entry) in first}
     if first:
         before = figures([(entry, first[key_of(entry)]) for entry, _ in rows])
         lines += ["| | first | after the repairs that it asked for |", "|---|---|---|"]
@@ -265,11 +296,11 @@ def page(entries: list[dict[str, Any]], results: dict[str, dict[str, Any]]) -> s
             "",
         ]
         lines += missed
-    earlier = [entry for entry in field if entry["field"] is True]
-    latest = [entry for entry in field if entry["field"] == 2]
     first = {row["script"]: row for row in json.loads(FIRST.read_text(encoding="utf-8"))}
-    lines += ["", *field_test("A second field test", latest, results, first)]
-    lines += ["", *field_test("Field test", earlier, results, {})]
+    for number in sorted({int(entry["field"]) for entry in field}, reverse=True):
+        test = [entry for entry in field if int(entry["field"]) == number]
+        if any(key_of(entry) in results for entry in test):
+            lines += ["", *field_test(TITLES[number], test, results, first)]
     return "\n".join(lines) + "\n"
 
 
@@ -291,6 +322,8 @@ def main() -> None:
             continue
         result = audit(entry, options.folder)
         results[key_of(entry)] = result
+        if int(entry.get("field", 0)) > 1:
+            keep_first(result)
         mark = "agrees" if agrees(entry, result) else "DIFFERS"
         print(mark, key_of(entry), result["summary"], file=sys.stderr, flush=True)
         ordered = [results[key_of(e)] for e in entries if key_of(e) in results]
