@@ -15,6 +15,7 @@ from notebooks import notebook_of
 
 _FIRST_WORDS = re.compile(r"^\*.*\*$", flags=re.MULTILINE)  # how long it takes, what it needs
 _FORMULA = re.compile(r"^```math\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
+_WIDE = re.compile(r"^\|(?:[ :]?-+[ :]?\|){7}", flags=re.MULTILINE)  # a table of seven columns
 _HELP = re.compile(r"^<!-- (eligibility[\w ]* --help) -->$", flags=re.MULTILINE)
 
 
@@ -39,8 +40,11 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """The page with what takes the place of its help comments and of its formulas.
 
     ``<!-- eligibility VERB --help -->`` becomes what the command prints, a ``math`` block becomes
-    MathML, which browsers draw without a script. A tutorial has a link to its notebook.
+    MathML, which browsers draw without a script. A tutorial has a link to its notebook. A wide
+    table has the width of the table of contents as well.
     """
+    if _WIDE.search(markdown):
+        page.meta.setdefault("hide", []).append("toc")
     if _is_tutorial(page.file.src_uri):
         name = PurePosixPath(_notebook(page.file.src_uri)).name
         link = f"[Download it as a notebook]({name}){{ download }}"
