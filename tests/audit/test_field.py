@@ -235,15 +235,21 @@ def test_an_optimizer_step_for_each_action_is_a_choice_with_a_name(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "after", ["", "drawn = torch.rand(2)\ndrawn = torch.outer(drawn, drawn)\n"]
+    ("after", "filled"),
+    [
+        ("", ""),
+        ("drawn = torch.rand(2)\ndrawn = torch.outer(drawn, drawn)\n", ""),
+        ("", "torch.nn.init.orthogonal_(net[0].weight)\n"),
+    ],
 )
 def test_a_network_made_after_a_first_reset_has_parameters_and_no_noise(
-    tmp_path: Path, after: str
+    tmp_path: Path, after: str, filled: str
 ) -> None:
     made = "net = torch.nn.Sequential("
     changes = (
         (made, f"env.reset(seed=0)\n{after}{made}"),
         ("Linear(8, 2))", 'Linear(8, 2)).to("cpu")'),
+        ("opt = ", f"{filled}opt = "),
     )
     report = audited(tmp_path, *changes)
     assert report.verdict == "unbiased", report.text()

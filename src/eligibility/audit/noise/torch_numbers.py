@@ -8,6 +8,7 @@ enumerator; everything else gets the numbers themselves.
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -344,10 +345,10 @@ def _has_storage(tensor: Tensor) -> bool:
 
 
 def _fills_parameter(name: str, args: Any, kwargs: Any) -> bool:
-    """Whether a parameter gets its first numbers; `torch.nn.init` passes it by name."""
-    return name.endswith("_") and any(
-        isinstance(value, torch.nn.Parameter) for value in (*args[:1], *kwargs.values())
-    )
+    """Whether a parameter gets its first numbers; some of `torch.nn.init` fill another tensor."""
+    given = any(isinstance(value, torch.nn.Parameter) for value in (*args[:1], *kwargs.values()))
+    filled = given or sys._getframe(2).f_globals.get("__name__") == "torch.nn.init"
+    return filled and name.endswith("_")
 
 
 def _chained(symbol: Symbol, chain: tuple[tuple[str, Any], ...]) -> Symbol | None:
