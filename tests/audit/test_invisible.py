@@ -29,6 +29,7 @@ NAMES: dict[str, Callable[[], Any]] = {
     "torch.normal": lambda: torch.normal,
     "torch.log_softmax": lambda: torch.log_softmax,
     "torch.save": lambda: torch.save,
+    "torch.load": lambda: torch.load,
     "torch.compile": lambda: torch.compile,
     "torch.autograd.grad": lambda: torch.autograd.grad,
     "torch.Tensor.backward": lambda: torch.Tensor.backward,

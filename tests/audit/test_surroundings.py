@@ -74,7 +74,12 @@ def test_what_an_inert_function_returns_can_be_unpacked() -> None:
     run(program)
 
 
-def test_saving_a_model_writes_nothing(tmp_path: Path) -> None:
+def test_a_model_that_is_saved_can_be_loaded_and_no_file_is_written(tmp_path: Path) -> None:
     path = tmp_path / "missing" / "model.pt"
-    run(lambda: torch.save({}, path))
+
+    def program() -> None:
+        torch.save({"weight": torch.ones(2)}, path)
+        assert torch.load(str(path), weights_only=True)["weight"].tolist() == [1.0, 1.0]
+
+    run(program)
     assert not path.parent.exists()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
+import io
 import opcode
+import os
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -132,21 +134,34 @@ def quieten(patches: Patches) -> None:
     patches.later(lambda: sys.meta_path.remove(last))
     loaded = _take_out_inert()
     patches.later(lambda: _reload(loaded, first, last))
-    _save_to_buffers_only(patches)
+    _keep_files_in_memory(patches)
     stay_on_processor(patches)
     patches.set(torch, "compile", lambda model=None, **options: model or (lambda inner: inner))
     _leave_unscripted(patches)
     _seed(patches)
 
 
-def _save_to_buffers_only(patches: Patches) -> None:
-    """Files are left alone: their folders may be missing, and in a callable they are the user's."""
+def _keep_files_in_memory(patches: Patches) -> None:
+    """Files are left alone: their folders may be missing, and in a callable they are the user's.
+
+    What a program saves it can load again.
+    """
+    saved: dict[str, bytes] = {}
 
     def save(obj: Any, f: Any, *args: Any, **options: Any) -> None:
         if hasattr(f, "write"):
-            stock(obj, f, *args, **options)
+            stock_save(obj, f, *args, **options)
+            return
+        buffer = io.BytesIO()
+        stock_save(obj, buffer, *args, **options)
+        saved[os.path.abspath(f)] = buffer.getvalue()
 
-    stock = patches.set(torch, "save", save)
+    def load(f: Any, *args: Any, **options: Any) -> Any:
+        content = None if hasattr(f, "read") else saved.get(os.path.abspath(f))
+        return stock_load(f if content is None else io.BytesIO(content), *args, **options)
+
+    stock_save = patches.set(torch, "save", save)
+    stock_load = patches.set(torch, "load", load)
 
 
 def _leave_unscripted(patches: Patches) -> None:
