@@ -187,6 +187,20 @@ def test_a_program_that_stops_between_its_two_losses_is_told_why(tmp_path: Path)
     assert (report.verdict, report.updates) == ("biased", 1)
 
 
+EVALUATED = (
+    "for episode in",
+    """
+def evaluate(env):
+    obs, _ = env.reset(seed=1)
+    done = False
+    while not done:
+        action = net(torch.as_tensor(obs, dtype=torch.float32)).argmax().item()
+        obs, _, terminated, truncated, _ = env.step(action)
+        done = terminated or truncated
+
+other = gym.make("CartPole-v1")
+for episode in""",
+)
 RIGHT = {
     "as it is": (KEPT, []),
     "clipped, two epochs": (SCORED, []),
@@ -217,6 +231,43 @@ RIGHT = {
         KEPT,
         [("    log_probs, rewards, done = [], [], False", "    done = False"),
          ("    opt.step()\n", "    opt.step()\n    del log_probs[:]\n    rewards.clear()\n")],
+    ),
+    "an evaluation of the likeliest actions in an environment of its own, before every update": (
+        KEPT,
+        [EVALUATED,
+         ("    log_probs, rewards, done", "    evaluate(other)\n    log_probs, rewards, done")],
+    ),
+    "the same after every update": (
+        KEPT, [EVALUATED, ("    opt.step()\n", "    opt.step()\n    evaluate(other)\n")],
+    ),
+    "the same in the environment that is trained in": (
+        KEPT,
+        [EVALUATED,
+         ("    obs, _ = env.reset()\n    log_", "    evaluate(env)\n"
+                                              "    obs, _ = env.reset()\n    log_")],
+    ),
+    "a checkpoint that is written and loaded": (
+        KEPT,
+        [("    opt.step()\n", "    opt.step()\n    torch.save(net.state_dict(), 'last.pt')\n"
+                              "    net.load_state_dict(torch.load('last.pt'))\n")],
+    ),
+    "an optimizer with a closure": (
+        KEPT,
+        [("    opt.zero_grad()\n    loss.backward()\n    opt.step()\n",
+          "    def closure():\n        opt.zero_grad()\n        loss.backward()\n"
+          "        return loss\n    assert opt.step(closure) is loss\n")],
+    ),
+    "an optimizer of the program's own that skips nothing": (
+        KEPT,
+        [("opt = torch.optim.Adam(",
+          "class Descent(torch.optim.Optimizer):\n"
+          "    def __init__(self, params, lr):\n"
+          "        super().__init__(params, {'lr': lr})\n"
+          "    def step(self):\n"
+          "        for group in self.param_groups:\n"
+          "            for p in group['params']:\n"
+          "                p.data -= group['lr'] * p.grad\n"
+          "opt = Descent(")],
     ),
 }  # fmt: skip
 

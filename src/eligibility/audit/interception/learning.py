@@ -86,24 +86,49 @@ def _copying(patches: Patches, recorder: Recorder) -> None:
 
 
 def _stepping(patches: Patches, recorder: Recorder) -> None:
-    """An optimizer skips parameters without a gradient, so the gradients hide while it steps."""
-    hidden: list[tuple[torch.Tensor, torch.Tensor | None]] = []
+    """An optimizer of torch skips parameters without a gradient, so the gradients hide meanwhile.
 
-    def before(optimizer: Optimizer, args: Any, options: Any) -> None:
+    One of the program's own may not: what it moves is put back.
+    """
+    hidden: list[tuple[torch.Tensor, torch.Tensor | None]] = []
+    kept: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def before(optimizer: Optimizer, args: Any, options: Any) -> Any:
+        given = _with_closure_called(args, options)
         recorder.updated(optimizer)
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
+        trained = [p for group in optimizer.param_groups for p in group["params"]]
+        if type(optimizer).step.__module__.startswith("torch.optim"):
+            for parameter in trained:
                 hidden.append((parameter, parameter.grad))
                 parameter.grad = None
+        else:
+            kept.extend((parameter, parameter.detach().clone()) for parameter in trained)
+        return given
 
     def after(optimizer: Optimizer, args: Any, options: Any) -> None:
         while hidden:
             parameter, gradient = hidden.pop()
             parameter.grad = gradient
+        while kept:
+            parameter, still = kept.pop()
+            parameter.data.copy_(still)
         recorder.stepped()
 
     patches.later(register_optimizer_step_pre_hook(before).remove)
     patches.later(register_optimizer_step_post_hook(after).remove)
+
+
+def _with_closure_called(args: Any, options: Any) -> tuple[Any, Any] | None:
+    """The arguments of ``step`` once its closure has made the gradients; None without one."""
+    optimizer, *rest = args
+    closure = rest[0] if rest else options.get("closure")
+    if not callable(closure):
+        return None
+    with torch.enable_grad():
+        loss = closure()
+    if rest:
+        return (optimizer, lambda: loss, *rest[1:]), options
+    return args, {**options, "closure": lambda: loss}
 
 
 def _backward(patches: Patches, recorder: Recorder) -> None:

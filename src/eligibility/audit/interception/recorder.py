@@ -20,6 +20,7 @@ from eligibility.audit.choices import (
     TooMuchWorkError,
 )
 from eligibility.audit.interception.accumulated_gradients import AccumulatedGradients
+from eligibility.audit.interception.evaluations import Evaluations
 from eligibility.audit.interception.groups import Group, joined
 from eligibility.audit.interception.observations import jittered
 from eligibility.audit.interception.other_numbers import OtherNumbers
@@ -84,11 +85,17 @@ class Recorder:
         self._stepped = False
         self._last: dict[int, Step] = {}
         self._served: set[int] = set()  # environments that have had their part of the draws
+        self._evaluations = Evaluations(self.choices)
 
     @property
     def running(self) -> bool:
         """Whether the program has met the problem: before, its randomness is initialisation."""
-        return bool(self._episodes)
+        return bool(self._episodes or self._evaluations.steps)
+
+    @property
+    def all_steps(self) -> tuple[Step, ...]:
+        """The steps; if no action was ever drawn, those that would else be an evaluation's."""
+        return tuple(self.steps or self._evaluations.steps)
 
     # environments --------------------------------------------------------------------------------
 
@@ -123,6 +130,8 @@ class Recorder:
         self._between_episodes[index] = True
         if index in self._last and self._groups and index not in self._served:
             self._ignore(environment, index)
+        if self._stepped or not self._groups:
+            self._evaluations.begins(index)
 
     def on_close(self, environment: Probe) -> None:
         """No action is for it any more; one that was only looked at has never been there."""
@@ -146,30 +155,24 @@ class Recorder:
     ) -> float:
         """A transition was made; what it earns, by the job or else by the problem."""
         self._stop_if_complete()
-        self._chosen = None
+        index, chosen, self._chosen = self._index(environment), self._chosen, None
+        episode = self._episodes.setdefault(index, 0)  # a copy that was never reset
+        step = Step(
+            index, episode, environment.time - 1, state, reward, next_state, terminated, truncated,
+            (), (), action=tuple(components.tolist()),
+        )  # fmt: skip
+        if self._evaluations.has(index):
+            self._evaluations.add(step, (self._starts.pop(index, None), chosen))
+            del self._episodes[index]
+            self._between_episodes.pop(index, None)
+            return reward
         number = sum(step.executed for step in self.steps)
         if number < len(self.job.rewards) and state != TERMINAL:
             reward = self.job.rewards[number]
-        index = self._index(environment)
         self._width = len(components)
-        self._episodes.setdefault(index, 0)  # a copy that was never reset
         groups, matches = self._draws_of(environment, index, components)
         self._between_episodes[index] = terminated or truncated
-        self._record(
-            Step(
-                index,
-                self._episodes[index],
-                environment.time - 1,
-                state,
-                reward,
-                next_state,
-                terminated,
-                truncated,
-                groups,
-                matches,
-                action=tuple(components.tolist()),
-            )
-        )
+        self._record(replace(step, reward=reward, groups=groups, matches=matches))
         return reward
 
     def _ignore(self, environment: Probe, index: int) -> None:
@@ -248,6 +251,7 @@ class Recorder:
         self._laws.setdefault(position, []).append((loc, scale, value))
 
     def _add(self, group: Group) -> None:
+        self._evaluations.drawn()
         if self._stepped:
             self._groups, self._stepped = [], False
             self._served.clear()

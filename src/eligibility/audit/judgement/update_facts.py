@@ -104,13 +104,9 @@ def _acting_moves(case: Case, rounds: Rounds, trace: Trace) -> bool | None:
     """
     call = executing_call(case.survey.traces)
     last = rounds.first.updates[-1]
-    steps, begun = [], set()
-    for step in trace.steps[last.steps_before :]:
-        # where an episode goes on, its next action may have been drawn before the update
-        if step.environment in begun or step.time == 0:
-            steps.append(step)
-        begun.add(step.environment)
-    keys = [key for key, _ in action_keys(replace(trace, steps=tuple(steps)), call)]
+    # the next action may have been drawn before the update, and an evaluation may draw none
+    later = replace(trace, steps=trace.steps[last.steps_before :])
+    keys = [key for key, drawn in action_keys(later, call) if drawn >= last.draws_before]
     known = case.survey.slopes or {}
     moves = policy_tensors(case.survey.directions, known)
     return any(key not in known for key in keys) if keys and moves else None

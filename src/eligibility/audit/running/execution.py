@@ -47,7 +47,7 @@ def execute(program: Callable[[], object], job: Job, *, four_tuple: bool = False
         detail[:2000],
         *place,
         tuple(recorder.choices.draws),
-        tuple(recorder.steps),
+        recorder.all_steps,
         tuple(recorder.updates),
         recorder.all_scores,
         tuple(tuple(tensor.shape) for tensor in recorder.parameters.tensors),
