@@ -110,3 +110,9 @@ def test_the_old_interface_is_recognised_in_a_module_beside_the_script(tmp_path:
     assert read_source(script).four_tuple
     script.write_text("import numpy\n", encoding="utf-8")
     assert not read_source(script).four_tuple
+    (tmp_path / "agents").mkdir()
+    inner = tmp_path / "agents" / "__init__.py"
+    inner.write_text("from .episodes import run\n", encoding="utf-8")
+    (tmp_path / "agents" / "episodes.py").write_text("import play\n", encoding="utf-8")
+    script.write_text("from agents import run\n", encoding="utf-8")
+    assert read_source(script).four_tuple, "a package, and what its modules import"

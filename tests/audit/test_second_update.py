@@ -221,6 +221,19 @@ RIGHT = {
           "        (-(gamma_t * scores * returns)[part::2].sum()).backward(retain_graph=True)\n"),
          ("    opt.step()\n", "    opt.step()\n    opt.zero_grad(set_to_none=False)\n")],
     ),
+    "a critic's step comes between the ratio and its loss's backward": (
+        SCORED,
+        [("net = torch.nn.Linear(4, 2)\n",
+          "net = torch.nn.Sequential(\n"
+          "    torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))\n"
+          "critic = torch.nn.Linear(4, 1)\n"
+          "learns = torch.optim.Adam(critic.parameters(), lr=1e-2)\n"),
+         ("        opt.zero_grad()\n",
+          "        learns.zero_grad()\n"
+          "        (critic(states).squeeze(-1) - returns).pow(2).sum().backward()\n"
+          "        learns.step()\n"
+          "        opt.zero_grad()\n")],
+    ),
     "a copy acts, is loaded every fourth update, and a ratio is clipped": (
         SCORED,
         [("logits=net(obs)", "logits=other(obs)"),

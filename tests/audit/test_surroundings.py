@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
+import gymnasium
 import pytest
 import torch
 from torch import nn
@@ -70,6 +71,34 @@ def test_what_an_inert_function_returns_can_be_unpacked() -> None:
         (line,) = left.plot([1, 2])
         line.set_data(figure, right)
         assert [*plt.get_fignums()] == []
+
+    run(program)
+
+
+def test_a_question_at_the_keyboard_is_answered_by_enter_and_not_for_ever() -> None:
+    def program() -> None:
+        assert [input("go on?") for _ in range(3)] == [""] * 3
+        with pytest.raises(EOFError, match="EOF when reading a line"):
+            input()
+
+    run(program)
+
+
+def test_a_semaphore_of_the_system_is_made_by_keywords_too() -> None:
+    def program() -> None:
+        made = importlib.import_module("_multiprocessing").SemLock(
+            kind=1, value=0, maxvalue=1, name="/some", unlink=True
+        )
+        made.release()
+        assert made.acquire()
+
+    run(program)
+
+
+def test_the_limit_of_an_episode_is_found_by_its_old_name() -> None:
+    def program() -> None:
+        spec = gymnasium.make("CartPole-v1").spec
+        assert spec.timestep_limit == spec.max_episode_steps == 3
 
     run(program)
 

@@ -58,7 +58,8 @@ class Job:
         noise: Seed of the random numbers that are not enumerated, from the first reset on; None:
             they are the same in every run.
         held: Optimizer steps before the update that is looked at; the run ends after that one.
-        perturbed: Move every parameter a little after this many optimizer steps; None: never.
+        perturbed: After each of these optimizer steps, counted from 1, move a little what that
+            optimizer trains.
         inspected: Look into the graph of every loss, and remember the line of each of its nodes.
         nodes: Values that stand for a normal number.
         off_nodes: Give normal numbers other values, at random; with a seed.
@@ -82,7 +83,7 @@ class Job:
     raised: bool = True
     noise: int | None = None
     held: int = 0
-    perturbed: int | None = None
+    perturbed: tuple[int, ...] = ()
     inspected: bool = False
     nodes: int = COARSE
     off_nodes: bool = False
@@ -134,6 +135,7 @@ def decode_job(line: str) -> Job:
     data["prescribed"] = tuple(data["prescribed"])
     data["rewards"] = tuple(data["rewards"])
     data["also"] = tuple(data["also"])
+    data["perturbed"] = tuple(data["perturbed"])
     return Job(**data)
 
 

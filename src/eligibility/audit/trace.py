@@ -106,6 +106,10 @@ class Update:
     draws_before: int = 0
     scores_before: int = 0
 
+    def along(self, tensor: int) -> tuple[float, ...] | None:
+        """The row of one tensor; None without a gradient, as before the tensor was seen."""
+        return self.ascent[tensor] if tensor < len(self.ascent) else None
+
 
 @dataclass(frozen=True)
 class Fact:

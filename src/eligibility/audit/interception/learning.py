@@ -112,7 +112,7 @@ def _stepping(patches: Patches, recorder: Recorder) -> None:
         while kept:
             parameter, still = kept.pop()
             parameter.data.copy_(still)
-        recorder.stepped()
+        recorder.stepped(optimizer)
 
     patches.later(register_optimizer_step_pre_hook(before).remove)
     patches.later(register_optimizer_step_post_hook(after).remove)

@@ -65,9 +65,11 @@ class Parameters:
             and torch.equal(made, parameter)
         ]
 
-    def perturb(self) -> None:
-        """Move all of them a little."""
+    def perturb(self, owned: Collection[int]) -> None:
+        """Move those with an identity in ``owned`` a little."""
         for index, tensor in enumerate(self.tensors):
+            if id(tensor) not in owned:
+                continue
             along = probing_directions(tensor.shape, index, 1)[0]
             _move(tensor, _PERTURBATION * tensor.numel() ** 0.5 * along)
 

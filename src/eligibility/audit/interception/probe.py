@@ -225,6 +225,7 @@ def _spec(name: str, horizon: int) -> EnvSpec:
     bare = re.sub(r"[^\w./:-]", "-", name)
     spec = copy.deepcopy(known) if known else EnvSpec(bare)
     spec.max_episode_steps, spec.reward_threshold = horizon, 1e9
+    vars(spec)["timestep_limit"] = horizon  # its name in old versions of gym
     return spec
 
 

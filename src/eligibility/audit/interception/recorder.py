@@ -340,7 +340,7 @@ class Recorder:
         if len(self.updates) >= self.job.held + MAX_UPDATES:
             raise PathComplete
 
-    def stepped(self) -> None:
+    def stepped(self, optimizer: torch.optim.Optimizer) -> None:
         """The optimizer has stepped, without moving anything.
 
         Numbers that are not enumerated, such as a dropout's, come again in the second update: with
@@ -348,8 +348,9 @@ class Recorder:
         """
         if len(self.updates) == self.job.held and self._others is not None:
             self._others.rewind()
-        if len(self.updates) == self.job.perturbed:
-            self.parameters.perturb()
+        if len(self.updates) in self.job.perturbed:
+            owned = {id(p) for group in optimizer.param_groups for p in group["params"]}
+            self.parameters.perturb(owned)
 
     def backpropagates(self) -> None:
         """A ``backward`` begins."""

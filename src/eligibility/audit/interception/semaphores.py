@@ -17,11 +17,21 @@ class Semaphore:
         kind: Whether the task that has it can take it again.
         value: How many can take it.
         maxvalue: The most that this can be.
+        name: Of the system's semaphore, of which there is none.
+        unlink: Whether the system is to forget that name.
     """
 
     handle, name = 0, None
 
-    def __init__(self, turns: Turns, kind: int, value: int, maxvalue: int, *name: Any) -> None:
+    def __init__(
+        self,
+        turns: Turns,
+        kind: int,
+        value: int,
+        maxvalue: int,
+        name: str = "",
+        unlink: bool = False,
+    ) -> None:
         self._turns = turns
         self.kind, self.maxvalue = kind, maxvalue
         self._left, self._taken = value, 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import importlib.abc
 import importlib.machinery
 import io
@@ -29,6 +30,7 @@ _INERT = {
 _INERT_IF_MISSING = {"pandas", "psutil", "tqdm"}
 _TENSORBOARD = "torch.utils.tensorboard"
 _SEED = 20250101
+_ANSWERS = 3  # that a program gets at the keyboard
 
 
 class Inert:
@@ -138,6 +140,7 @@ def quieten(patches: Patches) -> None:
     stay_on_processor(patches)
     patches.set(torch, "compile", lambda model=None, **options: model or (lambda inner: inner))
     _leave_unscripted(patches)
+    _press_enter(patches)
     _seed(patches)
 
 
@@ -162,6 +165,18 @@ def _keep_files_in_memory(patches: Patches) -> None:
 
     stock_save = patches.set(torch, "save", save)
     stock_load = patches.set(torch, "load", load)
+
+
+def _press_enter(patches: Patches) -> None:
+    """Who is asked to press a key presses it, a few times: some ask until they like the answer."""
+
+    def answered(prompt: object = "") -> str:
+        if next(answers, None) is None:
+            raise EOFError("EOF when reading a line")
+        return ""
+
+    answers = iter(range(_ANSWERS))
+    patches.set(builtins, "input", answered)
 
 
 def _leave_unscripted(patches: Patches) -> None:

@@ -250,7 +250,7 @@ def _ascent(trace: Trace, survey: Survey) -> Array:
     total = np.zeros(len(survey.directions))
     for update in trace.updates:
         for column, (tensor, direction) in enumerate(survey.directions):
-            row = update.ascent[tensor] if tensor < len(update.ascent) else None
+            row = update.along(tensor)
             if row is not None:
                 total[column] += row[direction]
     return total

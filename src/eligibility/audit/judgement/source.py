@@ -15,6 +15,8 @@ from eligibility.errors import InvalidValueError
 from eligibility.notebooks import is_notebook, script_of
 from eligibility.sandbox.workspace import repository_root
 
+_MODULES = 60  # of a project that are read
+
 
 @dataclass(frozen=True)
 class Source:
@@ -38,7 +40,7 @@ class Source:
         """
         widths = {
             len(node.targets[0].elts)
-            for tree in (self.tree, *self._neighbours())
+            for tree in self._project()
             for node in ast.walk(tree)
             if isinstance(node, ast.Assign)
             and isinstance(node.targets[0], ast.Tuple)
@@ -48,18 +50,21 @@ class Source:
         }
         return 4 in widths and 5 not in widths
 
-    def _neighbours(self) -> Iterator[ast.Module]:
-        """The modules that it imports from its own folder, or from where its project starts."""
-        imports = [node for node in ast.walk(self.tree) if isinstance(node, ast.Import)]
-        names = {alias.name for node in imports for alias in node.names}
-        froms = (node for node in ast.walk(self.tree) if isinstance(node, ast.ImportFrom))
-        own = self.path.resolve().parent
-        folders = (own, repository_root(own) or own.parent)
-        named = sorted(names | {node.module for node in froms if node.module})
-        for name, folder in product(named, folders):
-            path = folder.joinpath(*name.split(".")).with_suffix(".py")
-            with suppress(OSError, SyntaxError, ValueError):
-                yield ast.parse(path.read_text(encoding="utf-8"))
+    def _project(self) -> Iterator[ast.Module]:
+        """It and the modules of its project that it imports, and those that they import."""
+        own = self.path.resolve()
+        folders = (own.parent, repository_root(own.parent) or own.parent.parent)
+        waiting, seen = [(own, self.tree)], {own}
+        while waiting:
+            path, tree = waiting.pop(0)
+            yield tree
+            for name, folder in product(_imported(tree), (path.parent, *folders)):
+                stem = folder.joinpath(*name.split("."))
+                for file in (stem.with_suffix(".py"), stem / "__init__.py"):
+                    if file not in seen and len(seen) < _MODULES:
+                        with suppress(OSError, SyntaxError, ValueError):
+                            waiting.append((file, ast.parse(file.read_text(encoding="utf-8"))))
+                            seen.add(file)
 
     def constants(self, arguments: Sequence[str]) -> Constants:
         """Numbers in the text and on the command line that may be γ or λ."""
@@ -155,6 +160,18 @@ class Source:
             self.line_where(partial(_assigns, name=_root(name)), near=line) for name, line in kept
         ]
         return min(same or [line for line in holders if line], default=0)
+
+
+def _imported(tree: ast.Module) -> list[str]:
+    """The names of the modules that a text imports, and of what it takes from them."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            start = f"{node.module}." if node.module else ""
+            names |= {f"{start}{alias.name}" for alias in node.names} | {start[:-1]}
+    return sorted(names - {""})
 
 
 def read_source(path: Path) -> Source:

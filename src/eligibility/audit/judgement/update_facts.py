@@ -14,7 +14,7 @@ from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.sampling_calls import executing_call
 from eligibility.audit.running.slopes import action_keys
 from eligibility.audit.running.survey import policy_tensors
-from eligibility.audit.trace import CLIPPED, LEFT_OVER, RATIO, TARGET, Trace
+from eligibility.audit.trace import CLIPPED, LEFT_OVER, RATIO, TARGET, Fact, Trace
 
 _ROUNDING = 1e-6  # distances of a ratio from 1 that are none
 _LATER = 8  # updates for which an acting copy may stay as it is, with a ratio
@@ -58,7 +58,7 @@ def _stale(case: Case, rounds: Rounds, runner: Runner) -> Iterator[Finding]:
     given = tuple(draw.picked for draw in rounds.first.draws[: last.draws_before])
     held = rounds.held
     job = Job(given, rounds.second.size, raised=case.survey.raised, held=held * _LATER)
-    on = runner.run(replace(job, perturbed=held))
+    on = runner.run(replace(job, perturbed=rounds.ends))
     if _acting_moves(case, rounds, on) is False:
         text = (
             f"parameters moved after the first of {_LATER + 1} updates, and all actions came from "
@@ -83,11 +83,22 @@ def _ratios(case: Case, rounds: Rounds) -> Iterator[Finding]:
             "its actions come from the policy that it scores"
         )
         yield case.finding("old-log-prob-stale", text, seen=_old(case, off[0].place))
-    repeated = rounds.repeated.facts if rounds.repeated else ()
-    again = [fact for fact in repeated if fact.kind == RATIO and fact.update > 0]
+    again = list(_ratios_after_a_step(case, rounds.repeated)) if rounds.repeated else []
     if again and all(fact.size < 1e-9 for fact in again):
-        text = "parameters moved after the first optimizer step, and every later ratio is still 1"
+        text = "the policy moved in its first optimizer step, and every later ratio is still 1"
         yield case.finding("ratio-always-one", text, seen=_old(case, again[0].place))
+
+
+def _ratios_after_a_step(case: Case, trace: Trace) -> Iterator[Fact]:
+    """The ratios of a run that were computed after the policy's own first optimizer step."""
+    policy = policy_tensors(case.survey.directions, case.survey.slopes or {})
+    moved = (
+        number
+        for number, update in enumerate(trace.updates, 1)
+        if any(update.along(tensor) is not None for tensor in policy)
+    )
+    first = next(moved, len(trace.updates))
+    return (fact for fact in trace.facts if fact.kind == RATIO and fact.update >= first)
 
 
 def _old(case: Case, ratio: tuple[str, int]) -> tuple[str, int]:

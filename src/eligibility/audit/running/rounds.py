@@ -7,7 +7,7 @@ they show whether what should have been refreshed was.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -41,10 +41,11 @@ class Rounds:
         first: The path to the end of the first update that the others go on from.
         inspected: That path and one on to the end of the second update, with parameters that were
             moved between them, and the facts of every loss's graph.
-        repeated: The path of the first update, with parameters moved after its first optimizer
-            step; None if there is only one.
+        repeated: The path of the first update, where each optimizer moves its parameters in its
+            first step; None if there is only one step.
         second: The second update alone: its decisions and its gradients; None if there is none.
         whole: The second update's gradients, with the decisions of both.
+        ends: The steps of the first update that are the last of some tensor's.
     """
 
     first: Trace
@@ -52,6 +53,7 @@ class Rounds:
     repeated: Trace | None
     second: Survey | None
     whole: Survey | None
+    ends: tuple[int, ...]
 
     @property
     def held(self) -> int:
@@ -79,23 +81,25 @@ def observe_rounds(base: Survey, runner: Runner, paths: bool, progress: Progress
     job = Job(given, size, directions_each(len(first.shapes)), raised=base.raised, held=held)
     short = len(first.steps) <= _INSPECTED
     # the first outcome of every choice: the longest episodes
-    inspected = runner.run(replace(job, perturbed=held, inspected=short))
+    ends = _steps_by_tensor(first, max)
+    inspected = runner.run(replace(job, perturbed=ends, inspected=short))
     repeated = None
     if short and held > 1 and "ratio" in first.notes:
-        repeated = runner.run(replace(job, held=0, perturbed=1, inspected=True))
+        begins = _steps_by_tensor(first, min)
+        repeated = runner.run(replace(job, held=0, perturbed=begins, inspected=True))
     traces: tuple[Trace, ...] = ()
     if paths and _goes_on(inspected, held):
         predicted = count_of_paths(trace.probability for trace in found)
         traces, exhaustive = _paths(runner, job, len(first.steps), predicted, progress)
     if not any(_goes_on(trace, held) for trace in traces):
-        return Rounds(first, inspected, repeated, None, None)
+        return Rounds(first, inspected, repeated, None, None, ends)
     common = replace(base, size=size, exhaustive=exhaustive, predicted=predicted)
     alone = replace(
         common, traces=tuple(_from(trace, first, last.steps_before) for trace in traces)
     )
     alone = with_more_slopes(alone, runner, job)
     both = replace(alone, traces=tuple(_from(trace, first, 0) for trace in traces))
-    return Rounds(first, inspected, repeated, alone, both)
+    return Rounds(first, inspected, repeated, alone, both, ends)
 
 
 def _usable(trace: Trace) -> bool:
@@ -110,6 +114,15 @@ def _told(trace: Trace) -> tuple[int, bool]:
     """How much a path carries over: its steps, and whether an episode goes on after it."""
     last = trace.steps[-1] if trace.steps else None
     return len(trace.steps), last is not None and not (last.terminated or last.truncated)
+
+
+def _steps_by_tensor(trace: Trace, which: Callable[[list[int]], int]) -> tuple[int, ...]:
+    """The optimizer steps, counted from 1, that are the first or the last of some tensor."""
+    of_tensors = (
+        [number for number, update in enumerate(trace.updates, 1) if update.along(tensor)]
+        for tensor in range(len(trace.shapes))
+    )
+    return tuple(sorted({which(steps) for steps in of_tensors if steps}))
 
 
 def _goes_on(trace: Trace, held: int) -> bool:
