@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -86,3 +87,41 @@ def test_the_deviation_of_one_step_spoils_no_longer_episode(weight: int, tmp_pat
     assert [finding.rule for finding in report.findings] == ["std-of-one-element"]
     named = {convention.name for convention in report.conventions}
     assert named == {"gamma-t-dropped", "whitened"} | ({"baseline"} if weight else set())
+
+
+def _of_episodes(number: int) -> str:
+    """The program with so many episodes in a batch, each whitened alone."""
+    start, rest = WHITENED.split("    observation, _ = env.reset()\n")
+    body, end = rest.split("    optimizer.zero_grad()\n")
+    body = textwrap.indent("    observation, _ = env.reset()\n" + body, "    ")
+    body = body.replace("loss = -", "loss -= ").replace("WEIGHT", "0")
+    loop = f"    loss = 0.0\n    for episode in range({number}):\n"
+    return start + loop + body + "    optimizer.zero_grad()\n" + end
+
+
+def test_nor_does_that_of_one_episode_among_several(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(_of_episodes(2), encoding="utf-8")
+    report = audit_here(program, 60)
+    assert report.verdict in ("convention", "inconclusive"), report.text()
+    found = [(finding.rule, finding.severity) for finding in report.findings]
+    assert found == [("std-of-one-element", "warning")], report.text()
+    assert "those with an episode of one step" in report.findings[0].evidence
+
+
+@pytest.mark.parametrize(
+    ("made", "verdict"),
+    [("reward = int(reward)", "biased"), ("reward = 1.0 if reward > 0 else -1.0", "unexplained")],
+)
+def test_rewards_as_whole_numbers_are_told_in_a_long_batch(
+    made: str, verdict: str, tmp_path: Path
+) -> None:
+    """A reward's sign is another objective, which the audit does not know."""
+    program = tmp_path / "program.py"
+    text = _of_episodes(12).replace("rewards.append", f"{made}\n            rewards.append")
+    text = text.replace("(returns - returns.mean()) / (returns.std() + 1e-8)", "1.0 * returns")
+    program.write_text(text, encoding="utf-8")
+    report = audit_here(program, 60)
+    assert report.verdict in (verdict, "inconclusive"), report.text()
+    faults = [finding.rule for finding in report.faults]
+    assert faults == (["integer-returns"] if verdict == "biased" else []), report.text()

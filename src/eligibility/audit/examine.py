@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.diagnosis import diagnose, diagnose_and_match, wants_test
 from eligibility.audit.judgement.discounts import with_measured
 from eligibility.audit.judgement.hotelling import EPISODES, RUNS
-from eligibility.audit.judgement.measured import measure
+from eligibility.audit.judgement.measured import is_stepwise, measure
 from eligibility.audit.judgement.places import placed
 from eligibility.audit.judgement.refusal import inconclusive
 from eligibility.audit.judgement.resolution import has_normal_numbers, resolved, with_other_values
@@ -49,7 +50,18 @@ def examine(
         if other is not None:
             told = diagnose(with_measured(known_of(plain), other))
             report = told if told.faults else report
+    if report.verdict in ("unexplained", "inconclusive") and measured is None:
+        report = _of_whole_numbers(report, case_of(plain), runner)
     return placed(report, plain, runner, case_of(plain).source)
+
+
+def _of_whole_numbers(report: AuditReport, case: Case, runner: Runner) -> AuditReport:
+    """The report, which names no fault, of paths too long for their credit to be measured."""
+    if not is_stepwise(case.survey, runner):
+        return report
+    text = "small changes of the rewards change no gradient, and whole numbers do"
+    finding = case.finding("integer-returns", text)
+    return replace(report, verdict="biased", summary=finding.means, findings=(finding,))
 
 
 def _examined(

@@ -73,6 +73,28 @@ def measure(base: Survey, runner: Runner, besides: Measured | None = None) -> Me
     return _solved(replays)
 
 
+def is_stepwise(base: Survey, runner: Runner) -> bool:
+    """Whether a path of any length has gradients that follow its rewards by whole numbers only.
+
+    The rewards are positive, so that only their signs, as some train on, do not change.
+    """
+    ran = [trace for trace in base.traces if trace.outcome in RAN and trace.updates]
+    if not ran:
+        return False
+    trace = min(ran, key=lambda trace: len(trace.steps))
+    picked = tuple(draw.picked for draw in trace.draws)
+    job = Job(picked, base.size, raised=base.raised)
+    rewards = np.array([step.reward for step in trace.steps if step.executed])
+    number = np.arange(len(rewards))
+    halves = np.abs(np.floor(rewards)) + 0.5
+    others = halves + _SMALL_STEP * np.cos(number), halves + 1.0 + number % 2
+    here, near, far = (
+        [update.ascent for update in runner.run(replace(job, rewards=tuple(given))).updates]
+        for given in (halves.tolist(), *(other.tolist() for other in others))
+    )
+    return here == near != far
+
+
 def _decisions(trace: Trace) -> int:
     return sum(step.executed for step in trace.steps)
 

@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from eligibility.audit.arrays import Booleans
 from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.evidence import Evidence
@@ -63,11 +65,23 @@ def _non_finite(case: Case, evidence: Evidence, finite: Booleans) -> list[Findin
     if finite.all():
         return []
     steps = evidence.present.sum(axis=1)
-    single = bool((steps[~finite] == 1).all())
     share = f"NaN or infinite on {int((~finite).sum())} of {len(finite)} paths"
-    if single:
+    if (steps[~finite] == 1).all():
         return [case.finding("std-of-one-element", f"{share}, all of one step", "warning")]
+    if (_has_episode_of_one_step(evidence) != finite).all():
+        text = f"{share}: those with an episode of one step"
+        return [case.finding("std-of-one-element", text, "warning")]
     return [case.finding("non-finite-gradient", share)]
+
+
+def _has_episode_of_one_step(evidence: Evidence) -> Booleans:
+    """[P] whether some episode of the path has a single decision."""
+    episodes = evidence.environment * (evidence.episode.max(initial=0) + 1) + evidence.episode
+    lengths = (
+        np.unique(row[present], return_counts=True)[1]
+        for row, present in zip(episodes, evidence.present, strict=True)
+    )
+    return np.array([bool((length == 1).any()) for length in lengths])
 
 
 def _attainability(case: Case) -> list[Finding]:
