@@ -35,7 +35,7 @@ from eligibility.audit.trainers.record import Record
 from eligibility.audit.trainers.refused import Refused
 from eligibility.audit.trainers.sampling import one_token_probabilities
 from eligibility.audit.trainers.scores import Scores
-from eligibility.audit.trainers.tiny import END, LENGTH, PAD
+from eligibility.audit.trainers.tiny import END, LENGTH, NAME, PAD
 from eligibility.audit.trainers.trl import generic_reward
 from eligibility.audit.user_code import user_place
 
@@ -152,6 +152,12 @@ class Runs:
 
     def generated(self, model: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """In place of transformers' ``generate``."""
+        if model.config._name_or_path != NAME:
+            raise Refused(
+                f"the program builds its {type(model).__name__} from a configuration, and the "
+                "audit stands in for models that are loaded by name: load it with "
+                "from_pretrained, or audit its loss with audit_token_loss"
+            )
         given = dict(options)
         ids = args[0] if args else given.pop("input_ids", given.pop("inputs", None))
         settings = given.get("generation_config")

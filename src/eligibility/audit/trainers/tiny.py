@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from eligibility.audit.trainers.refused import Refused
+
 END, WORD, PROMPT_ONLY, PAD = 0, 1, 2, 3
 VOCABULARY = 2  # tokens that can be drawn
 LENGTH = 3  # tokens of the longest answer
@@ -52,7 +54,19 @@ def make_model(seed: int) -> Any:
     model.generation_config.eos_token_id = END
     model.generation_config.pad_token_id = END
     _forbid_other_tokens(model)
+    model.model.embed_tokens.register_forward_pre_hook(_refuse_other_tokens)
     return model
+
+
+def _refuse_other_tokens(embedding: Any, args: tuple[torch.Tensor, ...]) -> None:
+    """A program that writes numbers of tokens itself means those of another tokenizer."""
+    highest = int(args[0].max()) if args[0].numel() else 0
+    if highest >= len(SYMBOLS):
+        raise Refused(
+            f"the program gives the model token {highest}, and the probe's tokenizer has "
+            f"{len(SYMBOLS)} tokens: take the numbers of tokens from the tokenizer, or audit its "
+            "loss with audit_token_loss"
+        )
 
 
 @torch.no_grad()
