@@ -117,7 +117,7 @@ def _of_reading(measured: Measured) -> Iterator[tuple[str, str]]:
         yield _credit_fault(measured), f"only the last token has a weight {every}"
     behaviour = measured.observed.outcomes.worlds[0].behaviour
     if reading.factor == "one" and not behaviour.on_policy and measured.residual > TOLERANCE:
-        yield _uncorrected(measured), f"the weights do not depend on the ratio {every}"
+        yield _uncorrected(measured), f"{_drawn_and_scored(measured)}; no ratio is in the weights"
 
 
 def _dropped(pattern: str, every: str) -> Iterator[tuple[str, str]]:
@@ -133,6 +133,17 @@ def _uncorrected(measured: Measured) -> str:
         return "behaviour-not-scored"
     always_one = any(ratio_of_one(operation) for operation in measured.operations)
     return "ratio-always-one" if always_one else "off-policy-uncorrected"
+
+
+def _drawn_and_scored(measured: Measured) -> str:
+    """Where the two probabilities of a token differ most."""
+    world = measured.observed.outcomes.worlds[0]
+    states = len(measured.observed.language.states)
+    drawn, scored = (
+        table[:, :states].flatten() for table in (world.drawn.exp(), world.logits.softmax(-1))
+    )
+    most = int((drawn - scored).abs().argmax())
+    return f"a token of probability {scored[most]:.3f} is drawn with {drawn[most]:.3f}"
 
 
 def _own_share(measured: Measured) -> float:
