@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -286,6 +288,53 @@ def test_what_a_sampler_cuts_off_is_no_number_out_of_range() -> None:
     report = el.audit_token_loss(with_ratio, behaviour="top-p", max_paths=FEW)
     assert report.verdict != "unbiased"  # answers that are never drawn cannot be corrected for
     assert "non-finite-gradient" not in [finding.rule for finding in report.findings]
+
+
+def test_both_probabilities_of_a_token_are_shown() -> None:
+    (finding,) = el.audit_token_loss(reinforce, temperature=0.7, max_paths=FEW).findings
+    shown = re.match(r"a token of probability ([\d.]+) is drawn with ([\d.]+);", finding.evidence)
+    assert shown
+    scored, drawn = (float(number) for number in shown.groups())
+    odds, sharper = scored / (1 - scored), drawn / (1 - drawn)  # two tokens can be drawn
+    assert math.log(sharper) == pytest.approx(math.log(odds) / 0.7, rel=0.02)
+
+
+def with_critic(batch: TokenBatch, value: Tensor) -> Tensor:
+    """PPO's first update without a discount: the divergence in the reward, minus a value."""
+    divergence = (batch.log_probs - batch.ref_log_probs).detach() * batch.mask
+    later = divergence.flip(1).cumsum(1).flip(1)
+    advantages = batch.rewards[:, None] - 0.3 * later - value
+    return -(batch.log_probs * advantages * batch.mask).sum() / batch.mask.sum()
+
+
+def of_the_state(batch: TokenBatch) -> Tensor:
+    earlier = batch.tokens.cumsum(1) - batch.tokens
+    return (1.0 + batch.prompt[:, None] + 0.7 * earlier).sin()
+
+
+def test_a_critic_is_a_baseline_of_each_state() -> None:
+    """Its share in what the divisor does is no part of the divergence's bias."""
+    report = el.audit_token_loss(lambda b: with_critic(b, of_the_state(b)), max_paths=FEW)
+    without = el.audit_token_loss(lambda b: with_critic(b, b.log_probs.detach() * 0), max_paths=FEW)
+    assert report.verdict == without.verdict == "convention"
+    assert {c.name for c in report.conventions} == {c.name for c in without.conventions} | {
+        "baseline"
+    }
+    bias = {c.name: c.bias for c in report.conventions}
+    assert bias["baseline"] == 0.0
+    assert bias["kl-in-reward"] == pytest.approx(
+        {c.name: c.bias for c in without.conventions}["kl-in-reward"]
+    )
+    assert dict(report.components) == pytest.approx(dict(without.components))
+    assert "+0.075 × k1 in the reward, from each token on, minus a baseline" in report.rule
+
+
+def test_a_value_that_knows_the_token_is_no_baseline() -> None:
+    report = el.audit_token_loss(
+        lambda b: with_critic(b, of_the_state(b) + 0.2 * b.tokens * b.prompt[:, None]),
+        max_paths=FEW,
+    )
+    assert report.verdict == "unexplained"
 
 
 def test_a_fault_stands_on_its_line() -> None:

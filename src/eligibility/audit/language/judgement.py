@@ -258,4 +258,5 @@ def _rule(measured: Measured) -> str:
         said.append(reading.pattern)
     if measured.regularisers is not None:
         said += [f"{value:+.4g} × {n}" for n, value in measured.regularisers.coefficients.items()]
+        said += ["minus a baseline of the state"] * measured.regularisers.baseline
     return ", ".join(said)

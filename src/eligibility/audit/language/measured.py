@@ -30,6 +30,7 @@ from eligibility.audit.language.reading import EXACT, EXACT_IN_SINGLE, Reading, 
 from eligibility.audit.language.regularisers import (
     DIRECTION_OF,
     Regularisers,
+    of_terms,
     read_regularisers,
 )
 from eligibility.audit.language.sample import Sample, sample_of
@@ -134,7 +135,7 @@ def measured_of(
     named = _wanted(observed, observed.outcomes)
     read = plain and _read_off_policy(observed, plain, micro_batch)
     found = read or _read(observed, micro_batch)
-    other_part = observed.expected(np.nan_to_num(found.other))
+    other_part = observed.expected(np.nan_to_num(_without_baseline(found, observed, micro_batch)))
     expected = observed.expected(np.nan_to_num(observed.ascent))
     typical = _typical(observed)
     factor, residual, cosine = against(expected, named["reward"], typical)
@@ -157,6 +158,17 @@ def measured_of(
         padded=_share(np.nan_to_num(observed.padded), np.nan_to_num(observed.ascent)),
         sample=sample_of(observed, observed.ascent, micro_batch),
     )
+
+
+def _without_baseline(found: _Read, observed: Observed, micro_batch: int | None) -> Array:
+    """[N, B, W, V] what no reward has a part in, but for a weight of each state."""
+    terms = found.regularisers
+    if terms is None or not terms.baseline:
+        return found.other
+    whole = np.zeros_like(observed.ascent)
+    sample = sample_of(observed, whole, micro_batch, negated=True)
+    whole[sample.outcomes] = of_terms(sample, found.reading, terms)
+    return whole
 
 
 @dataclass(frozen=True, eq=False)

@@ -92,58 +92,100 @@ class Regularisers:
             the reward, before the divisor.
         divisor: Key of `DIVISORS`.
         residual: ‖what is not explained‖ / ‖that part‖.
+        baseline: Whether a weight of each state is needed as well, as a critic's value is one.
     """
 
     coefficients: Mapping[str, float]
     divisor: str
     residual: float
+    baseline: bool = False
 
 
 def read_regularisers(
     sample: Sample, reading: Reading | None, exact: float = EXACT
 ) -> Regularisers | None:
-    """The terms, with the divisor of the reading if it fits, else with another; None: no fit."""
+    """The terms, with the divisor of the reading if it fits, else with another; None: no fit.
+
+    A baseline of each state is only looked for where the terms alone do not fit.
+    """
     own = reading.divisor if reading else "constant"
-    for divisor in dict.fromkeys((own, *DIVISORS)):
-        found = _fit(sample, reading, divisor, exact)
+    for baseline, divisor in itertools.product((False, True), dict.fromkeys((own, *DIVISORS))):
+        found = _fit(sample, reading, divisor, exact, baseline)
         if found.residual < exact:
             return found
     return None
 
 
-def _fit(sample: Sample, reading: Reading | None, divisor: str, exact: float) -> Regularisers:
+def _fit(
+    sample: Sample, reading: Reading | None, divisor: str, exact: float, baseline: bool
+) -> Regularisers:
+    columns = _columns(sample, reading, divisor)
+    matrix = np.stack([column[sample.mask].reshape(-1) for column in columns.values()], axis=1)
+    wanted = sample.ascent[sample.mask].reshape(-1)
+    free = _of_states(sample, reading, divisor) if baseline else np.zeros((len(wanted), 0))
+    chosen, found, residual = _fewest(matrix, wanted, exact, free)
+    names = list(columns)
+    coefficients = {names[i]: float(v) for i, v in zip(chosen, found, strict=True)}
+    return Regularisers(coefficients, divisor, residual, baseline)
+
+
+def _law(sample: Sample, reading: Reading | None, divisor: str) -> Array:
+    """[M, B, W, 1] what every term is multiplied by."""
     kept = PATTERNS[reading.pattern if reading else "all"](sample)
-    law = DIVISORS[divisor](sample)[..., None, None] * kept[..., None]
+    return np.asarray(DIVISORS[divisor](sample)[..., None, None] * kept[..., None])
+
+
+def _columns(sample: Sample, reading: Reading | None, divisor: str) -> dict[str, Array]:
+    """[M, B, W, V] each: what each term adds to the gradient, with a coefficient of 1."""
+    kept = PATTERNS[reading.pattern if reading else "all"](sample)
+    law = _law(sample, reading, divisor)
     columns = {name: -law * term(sample) for name, term in TERMS.items()}
     for name, values in IN_REWARD.items():
         added = kept * values(sample)
         whole = _credited(sample, reading, added.sum(-1))
         columns[name] = -law * sample.scores * whole[..., None, None]
         columns[f"{name}, from each token on"] = -law * sample.scores * _later(added)[..., None]
-    matrix = np.stack([column[sample.mask].reshape(-1) for column in columns.values()], axis=1)
-    wanted = sample.ascent[sample.mask].reshape(-1)
-    chosen, found, residual = _fewest(matrix, wanted, exact)
-    names = list(columns)
-    coefficients = {names[i]: float(v) for i, v in zip(chosen, found, strict=True)}
-    return Regularisers(coefficients, divisor, residual)
+    return columns
 
 
-def _fewest(matrix: Array, wanted: Array, exact: float) -> tuple[tuple[int, ...], Array, float]:
-    """The fewest columns whose sum is what is wanted, their coefficients, and what is missing."""
+def of_terms(sample: Sample, reading: Reading | None, found: Regularisers) -> Array:
+    """[M, B, W, V] the part of the gradient that the terms make, without a baseline's."""
+    columns = _columns(sample, reading, found.divisor)
+    parts = [value * columns[name] for name, value in found.coefficients.items()]
+    return np.where(sample.mask[..., None], sum(parts, np.zeros(sample.scores.shape)), 0.0)
+
+
+def _of_states(sample: Sample, reading: Reading | None, divisor: str) -> Array:
+    """A column for each state: the scores of the tokens that were drawn there."""
+    drawn = (_law(sample, reading, divisor) * sample.scores)[sample.mask]
+    which = np.unique(sample.states[sample.mask], return_inverse=True)[1]
+    apart = np.eye(which.max() + 1)[which]
+    return np.asarray((drawn[..., None] * apart[:, None, :]).reshape(-1, apart.shape[1]))
+
+
+def _fewest(
+    matrix: Array, wanted: Array, exact: float, free: Array
+) -> tuple[tuple[int, ...], Array, float]:
+    """The fewest columns whose sum is what is wanted, their coefficients, and what is missing.
+
+    Columns of ``free`` may take part with any coefficients.
+    """
     # an orthogonal basis of the columns and of what is wanted keeps all that matters, in few rows
-    reduced: Array = np.asarray(np.linalg.qr(np.column_stack([matrix, wanted]), mode="r"))
-    columns, target = reduced[:, :-1], reduced[:, -1]
-    size = float(np.linalg.norm(target))
-    best: tuple[tuple[int, ...], Array, float] = ((), np.zeros(0), 1.0)
+    reduced: Array = np.asarray(np.linalg.qr(np.column_stack([free, matrix, wanted]), mode="r"))
+    size = float(np.linalg.norm(reduced[:, -1]))
+    rest = reduced[free.shape[1] :, free.shape[1] :]  # what is orthogonal to the free ones
+    columns, target = rest[:, :-1], rest[:, -1]
+    alone = float(np.linalg.norm(target)) / size
+    best: tuple[tuple[int, ...], Array, float] = ((), np.zeros(0), alone)
     for count in range(1, _TERMS + 1):
+        if best[2] < exact:
+            break
         for chosen in itertools.combinations(range(columns.shape[1]), count):
             part = columns[:, list(chosen)]
             values = np.linalg.lstsq(part, target, rcond=1e-10)[0]
             residual = float(np.linalg.norm(target - part @ values)) / size
             if residual < best[2]:
                 best = (chosen, np.asarray(values), residual)
-        if best[2] < exact:
-            break
     return best
 
 

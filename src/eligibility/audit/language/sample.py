@@ -17,6 +17,7 @@ class Sample:
     """Some outcomes of an audit: ``M`` batches of ``B`` answers, ``W`` positions.
 
     Attributes:
+        outcomes: [M] which of the outcomes they are.
         ascent: [M, B, W, V] negative gradients at the logits.
         scores: [M, B, W, V] of the tokens that were drawn.
         probs: [M, B, W, V] of the policy.
@@ -25,6 +26,7 @@ class Sample:
         ref_log_probs: [M, B, W].
         drawn: [M, B, W] log-probabilities of the draw.
         tokens: [M, B, W].
+        states: [M, B, W] integers: of which world, prompt and earlier tokens each was drawn.
         mask: [M, B, W] booleans.
         lengths: [M, B].
         ended: [M, B] booleans.
@@ -34,6 +36,7 @@ class Sample:
         slice_rows: Rows of a micro-batch.
     """
 
+    outcomes: Integers
     ascent: Array
     scores: Array
     probs: Array
@@ -42,6 +45,7 @@ class Sample:
     ref_log_probs: Array
     drawn: Array
     tokens: Integers
+    states: Integers
     mask: Booleans
     lengths: Integers
     ended: Booleans
@@ -110,6 +114,7 @@ def sample_of(
     reference = np.exp(observed.ref_logits - observed.ref_logits.max(-1, keepdims=True))
     rows = observed.rewards.shape[1]
     return Sample(
+        outcomes=kept,
         ascent=ascent[kept],
         scores=observed.scores[kept],
         probs=observed.probs[kept],
@@ -118,6 +123,7 @@ def sample_of(
         ref_log_probs=observed.ref_log_probs[kept],
         drawn=observed.drawn[kept],
         tokens=observed.tokens[kept],
+        states=_states(observed)[kept],
         mask=observed.mask[kept],
         lengths=observed.lengths[kept],
         ended=observed.ended[kept],
@@ -126,6 +132,14 @@ def sample_of(
         group_size=observed.language.group_size,
         slice_rows=min(slice_rows or rows, rows),
     )
+
+
+def _states(observed: Observed) -> Integers:
+    """[N, B, W] a number for each row of each world's tables."""
+    language = observed.language
+    prompt = np.arange(observed.rewards.shape[1]) // language.group_size
+    table = observed.world[:, None] * language.prompts + prompt
+    return np.asarray(table[..., None] * language.table_rows + observed.position)
 
 
 def _block_mean(values: Array, size: int) -> Array:
