@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 from torch.utils.data._utils.collate import default_collate_fn_map
 
@@ -29,36 +29,39 @@ class AnyText(str):
 class _Row(dict[str, Any]):
     """A row with every column.
 
-    Args:
-        values: Of the columns that are known.
-        number: Of the row; each has a text of its own.
+    Each has a type of its own, for libraries rebuild a mapping by its type alone.
     """
 
-    def __init__(self, values: dict[str, Any], number: int) -> None:
-        super().__init__(values)
-        self._number = number
+    number = 0  # of the row; each has a text of its own
 
     def __missing__(self, key: str) -> AnyText:
-        n = self._number
+        n = self.number
         return AnyText(f"What is {n} + {3 * n + 4}? #### {4 * n + 4}")
+
+
+def _row(values: dict[str, Any], number: int) -> _Row:
+    return cast(_Row, type("Row", (_Row,), {"number": number})(values))
 
 
 class _Batch(dict[str, Any]):
     """Rows that a loader has put together: a list of each column."""
 
-    def __init__(self, rows: list[_Row]) -> None:
-        super().__init__({key: [row[key] for row in rows] for key in rows[0]})
-        self._rows = rows
+    rows: tuple[_Row, ...] = ()
 
     def __missing__(self, key: str) -> list[Any]:
-        return [row[key] for row in self._rows]
+        return [row[key] for row in self.rows]
+
+
+def _batch(rows: list[_Row]) -> _Batch:
+    columns = {key: [row[key] for row in rows] for key in rows[0]}
+    return cast(_Batch, type("Batch", (_Batch,), {"rows": tuple(rows)})(columns))
 
 
 def collate_rows() -> None:
     """Let torch's loaders put such rows together."""
 
     def collate(rows: list[_Row], **options: Any) -> _Batch:
-        return _Batch(rows)
+        return _batch(rows)
 
     default_collate_fn_map[_Row] = collate
 
@@ -73,7 +76,7 @@ class AnyRows:
 
     def __init__(self, record: Record, rows: list[dict[str, Any]] | None = None) -> None:
         self._record = record
-        self._rows = [_Row(row, k) for k, row in enumerate(rows or [{}] * _MANY)]
+        self._rows = [_row(row, k) for k, row in enumerate(rows or [{}] * _MANY)]
 
     def map(self, function: Callable[..., Any], *args: Any, **options: Any) -> AnyRows:
         """The columns that ``function`` returns, for each row; or for the batch of them."""
@@ -83,7 +86,7 @@ class AnyRows:
         made = []
         for index, row in enumerate(self._rows):
             try:
-                copied = _Row(row, index)
+                copied = _row(row, index)
                 given = (copied, index) if options.get("with_indices") else (copied,)
                 made.append({**row, **(function(*given, **extra) or {})})
             except Exception as error:  # the user's function, on rows that it never saw

@@ -1,0 +1,18 @@
+"""The data that stand in for what a program loads by name."""
+
+from __future__ import annotations
+
+from torch.utils.data import DataLoader
+
+from eligibility.audit.trainers.record import Record
+from eligibility.audit.trainers.rows import AnyRows, collate_rows
+
+
+def test_a_row_and_a_batch_are_rebuilt_by_their_types() -> None:
+    """As accelerate does when it moves what a loader gives to a device."""
+    collate_rows()
+    data = AnyRows(Record())
+    for given in (data[1], next(iter(DataLoader(data, batch_size=2)))):
+        rebuilt = type(given)(dict(given))
+        assert rebuilt["question"] == given["question"]
+    assert data[0]["question"] != data[1]["question"]
