@@ -165,6 +165,21 @@ def test_an_environment_has_its_spec_also_through_wrappers_and_a_copy_of_its_own
     run(program)
 
 
+def test_what_make_returns_is_a_wrapper_that_can_be_pickled() -> None:
+    def program() -> None:
+        made = gym.make("CartPole-v1", render_mode="rgb_array")
+        assert isinstance(made, gym.Wrapper)
+        assert made.env.unwrapped is made.unwrapped
+        assert made.render_mode == "rgb_array"
+        made.reset()
+        other = pickle.loads(pickle.dumps(gym.wrappers.RecordEpisodeStatistics(made)))
+        other.step(0)
+        assert (other.unwrapped.time, made.unwrapped.time) == (1, 0)  # type: ignore[attr-defined]
+        assert other.reset()[0].shape == (4,)
+
+    run(program)
+
+
 def test_the_package_gym_has_what_gymnasium_has() -> None:
     def program() -> None:
         old = importlib.import_module("gym")

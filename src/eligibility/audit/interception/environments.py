@@ -14,7 +14,7 @@ from gymnasium.vector import SyncVectorEnv
 from eligibility.audit.interception.gym_names import lead_to_gymnasium
 from eligibility.audit.interception.observations import MASK
 from eligibility.audit.interception.own_environments import as_it_is, replace_own_classes
-from eligibility.audit.interception.probe import Probe, known_spaces
+from eligibility.audit.interception.probe import Made, Probe, known_spaces
 from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.patches import Patches, disguised
 
@@ -22,8 +22,8 @@ from eligibility.audit.patches import Patches, disguised
 def replace_environments(patches: Patches, recorder: Recorder, four_tuple: bool) -> None:
     """``make`` and ``make_vec`` of gymnasium, and a module ``gym`` that leads to them."""
 
-    def make(id: Any, *args: Any, **options: Any) -> Probe:  # as gymnasium calls it
-        return _probe(id, recorder, four_tuple, stock_make, options)
+    def make(id: Any, *args: Any, **options: Any) -> Made:  # as gymnasium calls it
+        return Made(_probe(id, recorder, four_tuple, stock_make, options))
 
     def make_vec(
         id: Any,
@@ -88,7 +88,9 @@ def _probe(
             real = stock_make(name, **options)
             seen, masked = (real.observation_space, real.action_space), _masked(real)
             real.close()
-    return probe_of(text, *seen, masked, recorder, four_tuple)
+    probe = probe_of(text, *seen, masked, recorder, four_tuple)
+    probe.render_mode = options.get("render_mode")
+    return probe
 
 
 def probe_of(

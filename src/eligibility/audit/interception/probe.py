@@ -125,16 +125,21 @@ class Probe(gymnasium.Env[Any, Any]):
             self.action_masks = lambda: masks_of(action_space, self.state)
         self._started = False
         self.previous = 0.0
-        self.render_mode = None
+        self.render_mode: str | None = None
         self._max_episode_steps = size.horizon
         self.spec = _spec(name, size.horizon)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Probe:
         """Another one in the same state, known to the books as this one is."""
-        copied = copy.copy(self)
-        copied.spec = copy.deepcopy(self.spec)
+        copied = object.__new__(type(self))
+        copied.__dict__.update(self.__dict__, spec=copy.deepcopy(self.spec))
         self._on_copy(copied)
         return copied
+
+    def __reduce__(self) -> Any:
+        """What is pickled here is loaded here: a copy that waits for it."""
+        _PICKLED.append(copy.deepcopy(self))
+        return _unpickled, (len(_PICKLED) - 1,)
 
     def seed(self, seed: int | None = None) -> list[int | None]:
         """A method of the old interface; the probe has no randomness of its own."""
@@ -217,6 +222,22 @@ class Probe(gymnasium.Env[Any, Any]):
         # what a number is worth depends on the indices next to it, and on the number before it
         beside = interaction if len(indices) else 0.0
         return total + 0.6 * float(numbers[0]) * (self.previous + beside) + float(coefficients[-1])
+
+
+class Made(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """What ``gymnasium.make`` returns: a wrapper, with an ``env`` of its own."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "env":  # while it is unpickled
+            raise AttributeError(name)
+        return getattr(self.env, name)
+
+
+_PICKLED: list[Probe] = []
+
+
+def _unpickled(number: int) -> Probe:
+    return copy.deepcopy(_PICKLED[number])
 
 
 def _spec(name: str, horizon: int) -> EnvSpec:
