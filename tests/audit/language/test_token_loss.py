@@ -329,6 +329,32 @@ def test_a_critic_is_a_baseline_of_each_state() -> None:
     assert "+0.075 × k1 in the reward, from each token on, minus a baseline" in report.rule
 
 
+@pytest.mark.parametrize(
+    ("discount", "trace", "named"),
+    [(1.0, 0.9, {"gae"}), (0.9, 1.0, {"gamma-t-dropped", "baseline"}), (1.0, 1.0, {"baseline"})],
+)
+def test_generalised_advantages_of_tokens(discount: float, trace: float, named: set[str]) -> None:
+    """By their recursion, Schulman et al. 2016; the probe's rewards come with the last token."""
+
+    def loss(batch: TokenBatch) -> Tensor:
+        values = of_the_state(batch) * batch.mask
+        divergence = (batch.log_probs - batch.ref_log_probs).detach()
+        rewards = batch.token_rewards - 0.3 * divergence * batch.mask
+        following = torch.cat([values[:, 1:], torch.zeros(len(values), 1)], 1)
+        errors = (rewards + discount * following - values) * batch.mask
+        advantages, rest = torch.zeros_like(values), torch.zeros(len(values))
+        for t in reversed(range(values.shape[1])):
+            advantages[:, t] = rest = errors[:, t] + discount * trace * rest
+        return -(batch.log_probs * advantages * batch.mask).sum() / batch.mask.sum()
+
+    report = el.audit_token_loss(loss, max_paths=FEW)
+    assert report.verdict == "convention", report.text()
+    assert {c.name for c in report.conventions} == {"mean-over-time", "kl-in-reward", *named}
+    assert "+0.075 × k1 in the reward, from each token on" in report.rule
+    if discount * trace < 1:
+        assert f"times {discount * trace:.6g} for each token after it" in report.rule
+
+
 def test_a_value_that_knows_the_token_is_no_baseline() -> None:
     report = el.audit_token_loss(
         lambda b: with_critic(b, of_the_state(b) + 0.2 * b.tokens * b.prompt[:, None]),

@@ -69,7 +69,7 @@ def _of_reading(measured: Measured) -> Iterator[tuple[str, float | None]]:
         return
     plain = replace(reading, divisor="constant", scale="none", gate=NO_GATE)
     # the bias of a fault, as of a token that is left out, is not that of a choice
-    plain = replace(plain, pattern="all", scored="taken")
+    plain = replace(plain, pattern="all", scored="taken", decay=1.0)
     if reading.factor in FACTORS:
         plain = replace(plain, factor="one")
     if reading.factor in RATIOS:
@@ -90,6 +90,10 @@ def _of_reading(measured: Measured) -> Iterator[tuple[str, float | None]]:
         centred = any(v for n, v in reading.coefficients.items() if n != "own")
         name = "whitened" if reading.scale in _WHITENED else "batch-scaled"
         yield name if centred else "scaled", _bias(measured, scaled)
+    if measured.regularisers is not None and measured.regularisers.baseline == "gae":
+        yield "gae", None  # the errors of the values have a part in it
+    elif reading.decay != 1.0:
+        yield "gamma-t-dropped", _bias(measured, replace(plain, decay=reading.decay))
     yield from _of_baseline(measured, plain)
 
 
@@ -141,7 +145,7 @@ def _leaves_one_out(measured: Measured, plain: Reading) -> bool:
 def _of_regularisers(measured: Measured) -> Iterator[tuple[str, float | None]]:
     if measured.regularisers is None:
         return
-    if measured.regularisers.baseline:
+    if measured.regularisers.baseline == "value":
         yield "baseline", 0.0
     for term, coefficient in measured.regularisers.coefficients.items():
         name = convention_of_term(term, coefficient)

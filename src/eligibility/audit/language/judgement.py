@@ -16,6 +16,10 @@ from eligibility.audit.language.wanted import wanted_components
 from eligibility.audit.reporting.report import AuditReport, Finding
 
 # Noticed, and no bias: it is said as a warning where the expectation is exact.
+_VALUES = {
+    "value": "minus a baseline of the state",
+    "gae": "minus the values of the state and of those after it, as in generalised advantages",
+}
 _MAY_BE_EXACT = ("broadcast", "padding-counted", "mean-log-prob-times-sum-of-returns")
 
 
@@ -37,7 +41,9 @@ def judge(measured: Measured, program: str, place: Place) -> AuditReport:
     return AuditReport(
         program=program,
         verdict=verdict,
-        summary=_summary(verdict, measured, findings, [c.name for c in conventions if c.bias]),
+        summary=_summary(
+            verdict, measured, findings, [c.name for c in conventions if c.bias != 0.0]
+        ),
         rule=_rule(measured),
         findings=findings,
         conventions=conventions,
@@ -250,6 +256,8 @@ def _rule(measured: Measured) -> str:
         said.append(f"divided by the deviation of: {reading.scale}{epsilon}")
     if reading.divisor != "constant":
         said.append(f"divided by: {reading.divisor}")
+    if reading.decay != 1.0:
+        said.append(f"times {reading.decay:.6g} for each token after it")
     if reading.factor != "one":
         said.append(f"times the {reading.factor}")
     if reading.gate.kind != "none":
@@ -258,5 +266,5 @@ def _rule(measured: Measured) -> str:
         said.append(reading.pattern)
     if measured.regularisers is not None:
         said += [f"{value:+.4g} × {n}" for n, value in measured.regularisers.coefficients.items()]
-        said += ["minus a baseline of the state"] * measured.regularisers.baseline
+        said += [_VALUES[kind]] if (kind := measured.regularisers.baseline) else []
     return ", ".join(said)

@@ -40,6 +40,7 @@ class Reading:
         pattern: Key of `PATTERNS`.
         factor: Key of `FACTORS` or `RATIOS`.
         scored: Key of `SCORED`.
+        decay: γλ: by how much a reward counts less for each token earlier.
         gate: What becomes of ratios beyond bounds.
         residual: ‖what is not explained‖ / ‖weights‖ over every batch.
     """
@@ -51,6 +52,7 @@ class Reading:
     pattern: str = "all"
     factor: str = "one"
     scored: str = "taken"
+    decay: float = 1.0
     gate: Gate = NO_GATE
     residual: float = 1.0
 
@@ -88,8 +90,22 @@ def _shapes(sample: Sample, off_policy: bool, exact: float) -> Iterator[Reading]
         if project(sample, SCORED[scored](sample))[1] > exact:
             continue
         pattern = _pattern(sample, scored, exact)
+        decay = _decay(sample, exact) if scored == "taken" and factor == "one" else 1.0
         for scale, divisor in itertools.product(scales, DIVISORS):
-            yield Reading({}, divisor, scale, 0.0, pattern, factor, scored)
+            yield Reading({}, divisor, scale, 0.0, pattern, factor, scored, decay)
+
+
+def _decay(sample: Sample, exact: float) -> float:
+    """The weight of each token as a share of the next one's, where that is one number below 1."""
+    weights, _ = project(sample, sample.scores)
+    pairs = sample.mask[..., 1:]
+    earlier, later = weights[..., :-1][pairs], weights[..., 1:][pairs]
+    if not later.any():
+        return 1.0
+    share = float((earlier * later).sum() / (later**2).sum())
+    left = float(np.linalg.norm(earlier - share * later))
+    one_number = left <= exact * float(np.linalg.norm(later))
+    return share if one_number and exact < share < 1.0 - exact else 1.0
 
 
 def _pattern(sample: Sample, scored: str, exact: float) -> str:
@@ -111,8 +127,7 @@ def _fitted(sample: Sample, shape: Reading, by_length: bool) -> Reading:
     """A composition with the coefficients and the ε that fit best."""
     scores = SCORED[shape.scored](sample)
     weights, _ = project(sample, scores)
-    law = DIVISORS[shape.divisor](sample)[..., None] * PATTERNS[shape.pattern](sample)
-    law = law * (FACTORS | RATIOS)[shape.factor](sample)
+    law = _law(sample, shape)
     bases = baseline_columns(sample, by_length)
     deviation = SCALES[shape.scale](sample)
     if shape.scale == "none":
@@ -142,6 +157,16 @@ def _fitted(sample: Sample, shape: Reading, by_length: bool) -> Reading:
             break
         epsilon = max(epsilon + change, 0.0)
     return found
+
+
+def _law(sample: Sample, reading: Reading) -> Array:
+    """[M, B, W] what an advantage is multiplied by, at each token."""
+    law = DIVISORS[reading.divisor](sample)[..., None] * PATTERNS[reading.pattern](sample)
+    law = law * (FACTORS | RATIOS)[reading.factor](sample)
+    if reading.decay == 1.0:
+        return np.asarray(law)
+    ahead = sample.lengths[..., None] - 1 - np.arange(sample.mask.shape[2])
+    return np.asarray(law * reading.decay ** np.maximum(ahead, 0))
 
 
 def _columns(sample: Sample, law: Array, bases: Mapping[str, Array], inverse: Array) -> list[Array]:
@@ -180,8 +205,7 @@ def project(sample: Sample, scores: Array) -> tuple[Array, float]:
 
 def predicted(sample: Sample, reading: Reading) -> Array:
     """[M, B, W, V] the gradients that a reading stands for."""
-    law = DIVISORS[reading.divisor](sample)[..., None] * PATTERNS[reading.pattern](sample)
-    law = law * (FACTORS | RATIOS)[reading.factor](sample)
+    law = _law(sample, reading)
     bases = baseline_columns(sample)
     advantage = np.asarray(sum(v * bases[name] for name, v in reading.coefficients.items()))
     if reading.scale != "none":

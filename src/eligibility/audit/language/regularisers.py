@@ -21,9 +21,15 @@ def _weighed(weights: Callable[[Sample], Array]) -> Term:
     return lambda s: s.scores * weights(s)[..., None]
 
 
-def _later(values: Array) -> Array:
-    """[M, B, W] the sum from a token on."""
-    return np.flip(np.cumsum(np.flip(values, -1), -1), -1)
+def _later(values: Array, decay: float) -> Array:
+    """[M, B, W] the sum from a token on, where the next one counts ``decay`` times as much."""
+    return values @ _powers(values.shape[-1], decay)
+
+
+def _powers(width: int, decay: float) -> Array:
+    """[W, W] at (k, t) the power k − t of ``decay``; 0 where k is before t."""
+    ahead = np.arange(width)[:, None] - np.arange(width)
+    return np.where(ahead >= 0, float(decay) ** np.maximum(ahead, 0), 0.0)
 
 
 def _log(probs: Array) -> Array:
@@ -92,13 +98,14 @@ class Regularisers:
             the reward, before the divisor.
         divisor: Key of `DIVISORS`.
         residual: ‖what is not explained‖ / ‖that part‖.
-        baseline: Whether a weight of each state is needed as well, as a critic's value is one.
+        baseline: What is needed as well: "value", a weight of each state, as that of a critic;
+            "gae", such values in generalised advantages; or "".
     """
 
     coefficients: Mapping[str, float]
     divisor: str
     residual: float
-    baseline: bool = False
+    baseline: str = ""
 
 
 def read_regularisers(
@@ -109,24 +116,31 @@ def read_regularisers(
     A baseline of each state is only looked for where the terms alone do not fit.
     """
     own = reading.divisor if reading else "constant"
-    for baseline, divisor in itertools.product((False, True), dict.fromkeys((own, *DIVISORS))):
-        found = _fit(sample, reading, divisor, exact, baseline)
+    decay = reading.decay if reading else 1.0
+    values = {"": None, "value": _values(sample, 1.0)}
+    if decay != 1.0:
+        values["gae"] = _values(sample, decay)
+    for baseline, divisor in itertools.product(values, dict.fromkeys((own, *DIVISORS))):
+        found = _fit(sample, reading, divisor, exact, values[baseline])
         if found.residual < exact:
-            return found
+            return replace(found, baseline=baseline)
     return None
 
 
 def _fit(
-    sample: Sample, reading: Reading | None, divisor: str, exact: float, baseline: bool
+    sample: Sample, reading: Reading | None, divisor: str, exact: float, values: Array | None
 ) -> Regularisers:
     columns = _columns(sample, reading, divisor)
     matrix = np.stack([column[sample.mask].reshape(-1) for column in columns.values()], axis=1)
     wanted = sample.ascent[sample.mask].reshape(-1)
-    free = _of_states(sample, reading, divisor) if baseline else np.zeros((len(wanted), 0))
+    free = np.zeros((len(wanted), 0))
+    if values is not None:
+        scores = (_law(sample, reading, divisor) * sample.scores)[sample.mask]
+        free = (scores[..., None] * values[:, None, :]).reshape(len(wanted), -1)
     chosen, found, residual = _fewest(matrix, wanted, exact, free)
     names = list(columns)
     coefficients = {names[i]: float(v) for i, v in zip(chosen, found, strict=True)}
-    return Regularisers(coefficients, divisor, residual, baseline)
+    return Regularisers(coefficients, divisor, residual)
 
 
 def _law(sample: Sample, reading: Reading | None, divisor: str) -> Array:
@@ -144,7 +158,9 @@ def _columns(sample: Sample, reading: Reading | None, divisor: str) -> dict[str,
         added = kept * values(sample)
         whole = _credited(sample, reading, added.sum(-1))
         columns[name] = -law * sample.scores * whole[..., None, None]
-        columns[f"{name}, from each token on"] = -law * sample.scores * _later(added)[..., None]
+        columns[f"{name}, from each token on"] = (
+            -law * sample.scores * _later(added, reading.decay if reading else 1.0)[..., None]
+        )
     return columns
 
 
@@ -155,12 +171,18 @@ def of_terms(sample: Sample, reading: Reading | None, found: Regularisers) -> Ar
     return np.where(sample.mask[..., None], sum(parts, np.zeros(sample.scores.shape)), 0.0)
 
 
-def _of_states(sample: Sample, reading: Reading | None, divisor: str) -> Array:
-    """A column for each state: the scores of the tokens that were drawn there."""
-    drawn = (_law(sample, reading, divisor) * sample.scores)[sample.mask]
+def _values(sample: Sample, decay: float) -> Array:
+    """[tokens, states] what the value of each state does to the weight of each token.
+
+    The generalised advantage (Schulman et al. 2016, equation 16) without a discount has V(s_t)
+    once, and (λ − 1) λ^(k − t − 1) times each V(s_k) after it.
+    """
+    powers = _powers(sample.mask.shape[2], decay)
+    share = powers - np.tri(len(powers), k=-1) * (powers / decay)
     which = np.unique(sample.states[sample.mask], return_inverse=True)[1]
-    apart = np.eye(which.max() + 1)[which]
-    return np.asarray((drawn[..., None] * apart[:, None, :]).reshape(-1, apart.shape[1]))
+    apart = np.zeros((*sample.mask.shape, which.max() + 1))
+    apart[sample.mask] = np.eye(which.max() + 1)[which]
+    return np.asarray((share.T @ apart)[sample.mask])
 
 
 def _fewest(
@@ -173,6 +195,9 @@ def _fewest(
     # an orthogonal basis of the columns and of what is wanted keeps all that matters, in few rows
     reduced: Array = np.asarray(np.linalg.qr(np.column_stack([free, matrix, wanted]), mode="r"))
     size = float(np.linalg.norm(reduced[:, -1]))
+    together = abs(float(reduced[-1, -1])) / size  # is missing with all of the columns
+    if together > exact and len(wanted) >= reduced.shape[1]:
+        return (), np.zeros(0), together
     rest = reduced[free.shape[1] :, free.shape[1] :]  # what is orthogonal to the free ones
     columns, target = rest[:, :-1], rest[:, -1]
     alone = float(np.linalg.norm(target)) / size
