@@ -168,7 +168,7 @@ def _keep_files_in_memory(patches: Patches) -> None:
 
 
 def _press_enter(patches: Patches) -> None:
-    """Who is asked to press a key presses it, a few times: some ask until they like the answer."""
+    """Answer a question with Enter, a few times: some programs ask until they like the answer."""
 
     def answered(prompt: object = "") -> str:
         if next(answers, None) is None:
