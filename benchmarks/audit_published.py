@@ -220,7 +220,7 @@ def field_test(
     missing = [entry for entry in entries if key_of(entry) not in results]
     if missing:
         lines += ["", "Read, and not run to an end of the audit:", ""]
-        lines += [f"- {link_to(entry)}: {entry['checked']}" for entry in missing]
+        lines += [f"- {link_to(entry)}: {entry['checked']}{reason_of(entry)}" for entry in missing]
     return lines
 
 
@@ -240,6 +240,11 @@ def link_to(entry: dict[str, Any]) -> str:
     options = (f"--{k.replace('_', '-')} {v}" for k, v in entry.get("options", {}).items())
     given = " ".join((*options, *entry.get("arguments", ())))
     return f"[{name}]({address})" + (f" with `{given}`" if given else "")
+
+
+def reason_of(entry: dict[str, Any]) -> str:
+    """Why a program was read and not run."""
+    return f". **Why not:** {entry['why_not']}" if "why_not" in entry else ""
 
 
 def findings_of(result: dict[str, Any]) -> str:
@@ -283,10 +288,10 @@ def page(entries: list[dict[str, Any]], results: dict[str, dict[str, Any]]) -> s
         if not agrees(entry, result) or result["verdict"] == "inconclusive"
     ]  # fmt: skip
     unknown = [
-        f"- `{key_of(e)}`: {e['checked']}"
-        + (f". **Why not:** {e['why_not']}" if "why_not" in e else "")
-        for e in entries if key_of(e) not in results
-    ]  # fmt: skip
+        f"- `{key_of(e)}`: {e['checked']}{reason_of(e)}"
+        for e in entries
+        if key_of(e) not in results
+    ]
     if unknown:
         lines += ["", "Read by hand, and not run to an end of the audit:", "", *unknown]
     if missed:
