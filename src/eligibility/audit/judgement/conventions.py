@@ -173,7 +173,7 @@ def describe(match: Match, tolerance: float) -> str:
     credit = form.credit.rule.replace("-", " ") or "reward-to-go"
     if isinstance(match.form, Advantage):
         estimated = f"generalised advantage (λ = {match.form.decay:g})"
-        value = "V(s, t)" if match.form.timed else "V(s)"
+        value = {"time": "V(s, t)", "history": "V(s₀, …, s_t)"}.get(match.form.of, "V(s)")
         if match.form.ending in CROSSED:
             value = "the batch's mean V(s)"
         if OWN_RETURN in match.form.faults and match.values is not None:

@@ -1,8 +1,8 @@
 """Advantages with a critic: its values are unknown, and found with the weights they explain.
 
-The values of the probe's few states, or of its states at each time, are the only unknowns, so they
-can be fitted to the gradients of all paths; if the fit leaves nothing, the program computes this
-advantage with those values.
+The values of the probe's few states, of its states at each time, or of all states that an episode
+has met are the only unknowns, so they can be fitted to the gradients of all paths; if the fit
+leaves nothing, the program computes this advantage with those values.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class Advantage:
             or one of ``CROSSED``, or ``ACTION_VALUE``; or of ``OWN``: the credit minus a share of
             what the batch itself returned.
         decay: λ.
-        timed: Whether the values depend on the time too, V(s, t).
+        of: What the values depend on: "state", "time" for V(s, t), or "history" for V(s₀, …, s_t).
     """
 
     form: Candidate
     ending: str
     decay: float
-    timed: bool = False
+    of: str = "state"
 
     @property
     def discount(self) -> float:
@@ -101,8 +101,10 @@ class Advantage:
         if self.ending == ACTION_VALUE:
             pairs = evidence.state + (STATES + 1) * evidence.action
             return pairs, pairs, int(pairs.max(initial=0)) + 1
-        if not self.timed:
+        if self.of == "state":
             return evidence.state, evidence.next_state, STATES + 1
+        if self.of == "history":
+            return _histories(evidence)
         late = evidence.time + 1
         before = evidence.state + (STATES + 1) * evidence.time
         after = evidence.next_state + (STATES + 1) * late
@@ -141,6 +143,30 @@ class Advantage:
             delta = evidence.reward + self.discount * following - here
             credit = line.accumulated(delta * line.present, self.discount * self.decay)
         return self.form.finished(credit * line.present, line)
+
+
+@lru_cache(maxsize=32)
+def _histories(evidence: Evidence) -> tuple[Integers, Integers, int]:
+    """[P, I] number of the states that each decision's episode has met, also with the next one."""
+    numbers: dict[tuple[int, ...], int] = {}
+    before, after = np.zeros_like(evidence.state), np.zeros_like(evidence.state)
+    for p, present in enumerate(evidence.present):
+        met: dict[tuple[int, int], tuple[int, ...]] = {}
+        for i in np.flatnonzero(present):
+            actor = int(evidence.environment[p, i]), int(evidence.episode[p, i])
+            own = (*met.get(actor, ()), int(evidence.state[p, i]))
+            met[actor] = own
+            before[p, i] = numbers.setdefault(own, len(numbers))
+            longer = (*own, int(evidence.next_state[p, i]))
+            after[p, i] = numbers.setdefault(longer, len(numbers))
+    return before, after, max(len(numbers), 1)
+
+
+def remembers(evidence: Evidence) -> bool:
+    """Whether the policy follows more than the state: the same action has other probabilities."""
+    own = evidence.present
+    rows = np.stack([evidence.state[own], evidence.action[own], evidence.log_prob[own].round(9)])
+    return len(np.unique(rows, axis=1).T) > len(np.unique(rows[:2], axis=1).T)
 
 
 def _own_return(line: Timeline, kind: str, credit: Array, discount: float) -> Array:
@@ -234,6 +260,15 @@ def linear_columns(evidence: Evidence, line: Timeline, form: Advantage) -> list[
     outside = replace(form.form, transform="") if after else form.form
     columns.append(_gradient(evidence, outside.finished(line.present.astype(float), line)))
     return columns
+
+
+def without_constant(evidence: Evidence, line: Timeline, form: Advantage) -> float:
+    """What share of the gradients ``form`` leaves, without a constant baseline beside V."""
+    columns = linear_columns(evidence, line, form)[:-1]
+    columns += entropy_columns(evidence, line, form.norm)
+    matrix, target = np.array(columns).T, evidence.ascent.ravel()
+    factors = np.linalg.lstsq(matrix, target, rcond=1e-11)[0]
+    return float(np.linalg.norm(target - matrix @ factors) / np.linalg.norm(target))
 
 
 def is_affine(form: Advantage) -> bool:

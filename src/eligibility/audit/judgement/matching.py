@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
+from itertools import chain, product
 
 import numpy as np
 
@@ -22,7 +22,9 @@ from eligibility.audit.judgement.critic import (
     fit_advantage,
     is_affine,
     linear_columns,
+    remembers,
     spare_equations,
+    without_constant,
 )
 from eligibility.audit.judgement.evidence import Evidence, joined
 from eligibility.audit.judgement.searches import (
@@ -101,7 +103,8 @@ def find_match(
         values = (_with_action_values,) if own else (*values, _with_critic, _unusual)
     elif critic == "fitted" and not long:
         values = (*values, _with_fitted_critic)
-    searches: tuple[_Search, ...] = (_plain, *values)
+    memory = (_with_memory,) if critic != "no" and not long and remembers(evidence) else ()
+    searches: tuple[_Search, ...] = (_plain, *values, *memory)
     # a standard deviation of one element, or of equal ones, is no explanation
     with np.errstate(all="ignore"):
         for search, (use, part) in product(searches, parts):
@@ -247,10 +250,16 @@ def _with_action_values(line: Timeline, constants: Constants) -> Iterator[Candid
 def _with_fitted_critic(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
     """A program that solves for its critic's values can let them depend on the time as well."""
     yield from _right(_with_critic)(line, constants)
-    for search in (_with_baseline, _with_critic):
-        for form in _right(search)(line, constants):
-            assert isinstance(form, Advantage)
-            yield replace(form, timed=True)
+    yield from _with_values_of("time", line, constants)
+
+
+def _with_values_of(what: str, line: Timeline, constants: Constants) -> Iterator[Advantage]:
+    for form in chain(_with_baseline(line, constants), _with_critic(line, constants)):
+        if isinstance(form, Advantage) and not form.faults:
+            yield replace(form, of=what)
+
+
+_with_memory = partial(_with_values_of, "history")  # of a recurrent critic
 
 
 def _with_own_return(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
@@ -258,7 +267,7 @@ def _with_own_return(line: Timeline, constants: Constants) -> Iterator[Candidate
 
 
 # Searches in which only what is overdetermined counts.
-_LOOSE = (_with_fitted_critic, _with_own_return)
+_LOOSE = (_with_fitted_critic, _with_own_return, _with_memory)
 
 
 def with_true_ending(evidence: Evidence, match: Match, tolerance: float) -> Match:
@@ -274,19 +283,10 @@ def with_true_ending(evidence: Evidence, match: Match, tolerance: float) -> Matc
     part = evidence.restricted(dict(uses(evidence)).get(match.use, evidence.present))
     line = timeline(part)
     with np.errstate(all="ignore"):
-        if not form.form.transform and _without_constant(part, line, form) < tolerance:
+        if not form.form.transform and without_constant(part, line, form) < tolerance:
             return match
         other = _fit(part, line, replace(form, ending=ENDINGS[2]), match.use, tolerance)
     return other or match
-
-
-def _without_constant(evidence: Evidence, line: Timeline, form: Advantage) -> float:
-    """What share of the gradients ``form`` leaves, without a constant baseline beside V."""
-    columns = linear_columns(evidence, line, form)[:-1]
-    columns += entropy_columns(evidence, line, form.norm)
-    matrix, target = np.array(columns).T, evidence.ascent.ravel()
-    factors = np.linalg.lstsq(matrix, target, rcond=1e-11)[0]
-    return float(np.linalg.norm(target - matrix @ factors) / np.linalg.norm(target))
 
 
 def same_rule(first: Evidence, second: Evidence, match: Match, tolerance: float) -> bool:

@@ -1,0 +1,70 @@
+"""A recurrent policy and critic: values of all states so far are a baseline, and hide no fault."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.audit.writing import audit_here
+
+PROGRAM = """
+import gymnasium as gym
+import torch
+from torch.distributions import Categorical
+
+env = gym.make("CartPole-v1")
+memory, head = torch.nn.GRU(4, 3, batch_first=True), torch.nn.Linear(3, 2)
+recall, critic = torch.nn.GRU(4, 3, batch_first=True), torch.nn.Linear(3, 1)
+parts = torch.nn.ModuleList([memory, head, recall, critic])
+opt = torch.optim.Adam(parts.parameters())
+while True:
+    obs, _ = env.reset()
+    seen, actions, rewards, hidden, done = [], [], [], None, False
+    while not done:
+        seen.append(torch.as_tensor(obs, dtype=torch.float32))
+        with torch.no_grad():
+            out, hidden = memory(seen[-1][None, None], hidden)
+            action = Categorical(logits=head(out)[0, 0]).sample()
+        obs, reward, terminated, truncated, _ = env.step(action.item())
+        actions.append(action)
+        rewards.append(float(reward))
+        done = terminated or truncated
+    batch = torch.stack(seen)[None]
+    values = critic(recall(batch)[0])[0, :, 0]
+    returns, running = torch.zeros(len(rewards)), 0.0
+    for t in reversed(range(len(rewards))):
+        running = rewards[t] + 0.9 * running
+        returns[t] = running
+    dist = Categorical(logits=head(memory(batch)[0])[0])
+    log_probs = dist.log_prob(torch.stack(actions))
+    loss = -(log_probs * (returns - values.detach())).sum() + (returns - values).pow(2).sum()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+FAULTS = {
+    "returns in reversed order": ("in reversed(range(len(rewards)))", "in range(len(rewards))"),
+    "the immediate reward": ("rewards[t] + 0.9 * running", "rewards[t]"),
+    "the advantage keeps its graph": ("values.detach()", "values"),
+}
+
+
+def test_a_recurrent_critic_is_a_baseline(tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM, encoding="utf-8")
+    report = audit_here(path, 100)
+    assert not report.findings, report.text()
+    assert {c.name for c in report.conventions} == {"baseline", "gamma-t-dropped"}
+    assert report.updates == 2
+    assert "V(s₀, …, s_t)" in report.rule
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_recurrent_critic_hides_no_fault(fault: str, tmp_path: Path) -> None:
+    old, new = FAULTS[fault]
+    assert PROGRAM.count(old) == 1
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM.replace(old, new), encoding="utf-8")
+    report = audit_here(path, 100)
+    assert report.exit_status != 0, report.text()
