@@ -28,6 +28,7 @@ FAULTS = [
     ("next_step", "reversed-returns"),
     ("next_step", "shifted-rewards"),
     ("one_hot", "no-running-sum"),
+    ("vector", "no-running-sum"),
     ("bernoulli", "resampled"),
     ("squashed", "resampled"),
     ("clipped", "resampled"),

@@ -98,16 +98,14 @@ def find_match(
     long = evidence.long
     values: tuple[_Search, ...] = () if critic == "no" else (_with_baseline, _with_own_return)
     if critic == "trained":
-        told = constants.told
-        own = told is not None and ACTION_VALUE in told.rules
+        own = constants.told is not None and ACTION_VALUE in constants.told.rules
         values = (_with_action_values,) if own else (*values, _with_critic, _unusual)
     elif critic == "fitted" and not long:
         values = (*values, _with_fitted_critic)
     memory = (_with_memory,) if critic != "no" and not long and remembers(evidence) else ()
-    searches: tuple[_Search, ...] = (_plain, *values, *memory)
     # a standard deviation of one element, or of equal ones, is no explanation
     with np.errstate(all="ignore"):
-        for search, (use, part) in product(searches, parts):
+        for search, (use, part) in product((_plain, *values, *memory), parts):
             accept = (
                 partial(_overdetermined, part) if search in _LOOSE else (lambda match, line: True)
             )
@@ -177,9 +175,11 @@ def _tells_actions_apart(evidence: Evidence, match: Match, line: Timeline) -> bo
 
 
 def _overdetermined(evidence: Evidence, match: Match, line: Timeline) -> bool:
-    """Whether a critic's values explain more weights than there are of them."""
-    assert isinstance(match.form, Advantage)
-    return spare_equations(evidence, line, match.form) >= _SPARE
+    """Whether values explain more weights than there are of them; r + γV(s') with V = 0 is r."""
+    form, values = match.form, match.values
+    assert isinstance(form, Advantage)
+    told = form.decay > 0.0 or (values is not None and bool(np.abs(values).max() > _SHARE))
+    return told and spare_equations(evidence, line, form) >= _SPARE
 
 
 def _right(search: _Search) -> _Search:
