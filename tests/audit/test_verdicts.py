@@ -109,6 +109,15 @@ def test_nor_does_that_of_one_episode_among_several(tmp_path: Path) -> None:
     assert "those with an episode of one step" in report.findings[0].evidence
 
 
+def test_of_a_few_paths_that_are_finite_nothing_follows(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(_of_episodes(9), encoding="utf-8")
+    report = audit_here(program, 60)
+    assert report.verdict == "inconclusive", report.text()
+    assert "too few to tell" in report.summary
+    assert [finding.rule for finding in report.findings] == ["std-of-one-element"]
+
+
 @pytest.mark.parametrize(
     ("made", "verdict"),
     [("reward = int(reward)", "biased"), ("reward = 1.0 if reward > 0 else -1.0", "unexplained")],

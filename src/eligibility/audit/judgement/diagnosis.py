@@ -45,6 +45,7 @@ from eligibility.audit.running.survey import Survey, has_critic, policy_tensors
 from eligibility.audit.trace import UNREAD
 
 Row = tuple[float, ...] | None  # of one tensor's ascent
+_FEWEST = 20  # finite paths of a sample in which others are not
 _TOO_MANY = "too many paths to run them all, and no rule explains the sample"
 _SAMPLED = (
     "the paths were drawn at random: a rule that explains them is exact on each of them, and the "
@@ -71,6 +72,10 @@ def _judge(case: Case, evidence: Evidence) -> tuple[AuditReport, Match | None]:
     failed = mostly_fails(case)
     if failed is not None:
         return failed, None
+    spoilt = not finite.all() and not any(f.severity == "fault" for f in warnings)
+    if spoilt and not case.survey.exhaustive and finite.sum() < _FEWEST:
+        reason = f"the gradient is finite on {finite.sum()} of {len(finite)} paths: too few to tell"
+        return replace(inconclusive(case, reason), findings=tuple(warnings)), None
     if not finite.any():
         findings = tuple(replace(finding, severity="fault") for finding in warnings)
         return _report(case, evidence, "biased", "the gradient is never finite", findings), None
