@@ -256,6 +256,35 @@ def test_a_network_made_after_a_first_reset_has_parameters_and_no_noise(
     assert bool(report.notes) == bool(after)  # a note on random numbers, where there are any
 
 
+@pytest.mark.parametrize("ratio", ["(scored.detach() - before).exp()", "torch.ones(())"])
+def test_a_ratio_without_a_graph_corrects_later_epochs(tmp_path: Path, ratio: str) -> None:
+    """As in V-trace; its logarithm is 0 in the first epoch."""
+    repeated = f"""before = torch.stack(log_probs).detach()
+    for _ in range(2):
+        probs = net(torch.as_tensor(numpy.array(observations))).log_softmax(-1)
+        scored = probs[torch.arange(len(actions)), actions]
+        loss = -(scored * {ratio} * returns).sum()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+"""
+    report = audited(
+        tmp_path,
+        (f"{LOSS}\n    opt.zero_grad()\n    loss.backward()\n    opt.step()\n", repeated),
+        ("import torch\n", "import numpy\nimport torch\n"),
+        ("    log_probs, rewards", "    observations, actions = [], []\n    log_probs, rewards"),
+        ("    log_probs = torch.stack(log_probs)\n", ""),
+        (
+            "        log_probs.append(",
+            "        observations.append(obs)\n        log_probs.append(",
+        ),
+        ("        rewards.append", "        actions.append(action.item())\n        rewards.append"),
+    )
+    found = [finding.rule for finding in report.findings]
+    expected = [] if "exp" in ratio else ["several-updates-without-ratio"]
+    assert found == expected, report.text()
+
+
 @pytest.mark.parametrize("times", [1, 3])
 def test_logits_over_a_temperature_are_no_ratio(tmp_path: Path, times: int) -> None:
     """And the line is that of the policy's own update, however often a critic has one."""

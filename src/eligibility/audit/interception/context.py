@@ -44,6 +44,7 @@ def intercepted(recorder: Recorder, *, four_tuple: bool = False) -> Iterator[Non
         turns = processes.stay_in_process(patches)
         with TorchNoise(recorder.noise, lambda: recorder.running) as following:
             recorder.is_parameter = following.release
+            following.exponentiated = recorder.detached_ratios.exponentiated
             with follow(recorder) if recorder.job.followed else nullcontext():
                 yield
                 turns.finish()

@@ -20,6 +20,7 @@ from eligibility.audit.choices import (
     TooMuchWorkError,
 )
 from eligibility.audit.interception.accumulated_gradients import AccumulatedGradients
+from eligibility.audit.interception.detached_ratios import DetachedRatios
 from eligibility.audit.interception.evaluations import Evaluations
 from eligibility.audit.interception.groups import Group, joined
 from eligibility.audit.interception.observations import jittered
@@ -32,6 +33,7 @@ from eligibility.audit.noise.numbers import Noise
 from eligibility.audit.raised import precision_note
 from eligibility.audit.trace import (
     LEFT_OVER,
+    RATIO,
     UNREAD,
     Differentiated,
     Fact,
@@ -86,6 +88,7 @@ class Recorder:
         self._last: dict[int, Step] = {}
         self._served: set[int] = set()  # environments that have had their part of the draws
         self._evaluations = Evaluations(self.choices)
+        self.detached_ratios = DetachedRatios(lambda: len(self.choices.draws))
 
     @property
     def running(self) -> bool:
@@ -320,6 +323,8 @@ class Recorder:
         gradients = self.parameters.gradients(owned)
         for kind in self._others.used() if self._others else ():
             self.note(f"{UNREAD} {kind}")
+        if self.detached_ratios.are_used():
+            self.note(RATIO)
         if self.noise.unasked:
             self.note(f"{UNREAD} random numbers by functions of the module math")
         share = self._accumulated.share(gradients)

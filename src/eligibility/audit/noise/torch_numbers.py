@@ -49,6 +49,7 @@ class TorchNoise(TorchFunctionMode):
         super().__init__()
         self._noise, self._running = noise, running
         self._operations = 0
+        self.exponentiated: Callable[[Tensor], None] = lambda exponent: None
         self._symbols: dict[int, tuple[Tensor, Symbol]] = {}
         # of each storage: the tensors in it that are noise, for views that were made before
         self._stored: dict[int, list[Tensor]] = {}
@@ -72,6 +73,8 @@ class TorchNoise(TorchFunctionMode):
                 return func(*args, **kwargs)
         if name in SOURCES and self._running():
             return self._source(name, func, args, kwargs)
+        if name == "exp" and args and isinstance(args[0], Tensor):
+            self.exponentiated(args[0])
         if name in CASTING and self._running() and isinstance(args[0], Tensor):
             self._noise.computed_in(args[0].dtype)
         if not self._symbols or not any(True for _ in self._noisy(args, kwargs)):
