@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from eligibility.audit.interception import recorder
+from eligibility.audit.interception import evaluations, recorder
 from eligibility.audit.job import SIZES, Job
 from eligibility.audit.judgement.requirements import what_it_needs
 from eligibility.audit.noise import torch_numbers
@@ -20,7 +20,8 @@ def test_endless_work_ends_at_the_same_place_on_every_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(torch_numbers, "MAX_OPERATIONS", 1_000)
-    monkeypatch.setattr(recorder, "MAX_STEPS", 50)
+    for counting in (recorder, evaluations):
+        monkeypatch.setattr(counting, "MAX_STEPS", 50)
 
     def computing() -> None:
         while True:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 
 # Functions by name, whether of torch, of tensors or of torch.nn.functional.
 PASSIVE = {
@@ -62,3 +64,10 @@ SOURCES: dict[str, tuple[bool, tuple[tuple[str, float], ...]]] = {
     "normal_": (True, ()),
     "exponential_": (False, EXPONENTIAL),
 }
+
+
+def fills_parameter(name: str, args: Any, kwargs: Any) -> bool:
+    """Whether a parameter gets its first numbers; some of `torch.nn.init` fill another tensor."""
+    given = any(isinstance(value, torch.nn.Parameter) for value in (*args[:1], *kwargs.values()))
+    filled = given or sys._getframe(2).f_globals.get("__name__") == "torch.nn.init"
+    return filled and name.endswith("_")

@@ -8,7 +8,6 @@ enumerator; everything else gets the numbers themselves.
 from __future__ import annotations
 
 import operator
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -34,6 +33,7 @@ from eligibility.audit.noise.torch_functions import (
     SAME,
     SOURCES,
     UNARY,
+    fills_parameter,
 )
 
 
@@ -68,7 +68,7 @@ class TorchNoise(TorchFunctionMode):
                 if kwargs.get("dtype") is None:
                     return args[0]
                 return self._carried("to", Tensor.to, (args[0], kwargs["dtype"]), {})
-        if self._running() and _fills_parameter(name, args, kwargs):
+        if self._running() and fills_parameter(name, args, kwargs):
             with self._noise.own_numbers():
                 return func(*args, **kwargs)
         if name in SOURCES and self._running():
@@ -345,13 +345,6 @@ def _has_storage(tensor: Tensor) -> bool:
     """Whether its elements lie somewhere: not those of a sparse one, nor within torch.func."""
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
     return tensor.layout == torch.strided and not wrapped
-
-
-def _fills_parameter(name: str, args: Any, kwargs: Any) -> bool:
-    """Whether a parameter gets its first numbers; some of `torch.nn.init` fill another tensor."""
-    given = any(isinstance(value, torch.nn.Parameter) for value in (*args[:1], *kwargs.values()))
-    filled = given or sys._getframe(2).f_globals.get("__name__") == "torch.nn.init"
-    return filled and name.endswith("_")
 
 
 def _chained(symbol: Symbol, chain: tuple[tuple[str, Any], ...]) -> Symbol | None:
