@@ -295,7 +295,7 @@ def _listed(title: str, result: Row, what: str) -> list[str]:
 
 
 def main() -> None:
-    """Measure what is missing, write the figures and the page."""
+    """Measure what is missing; write the figures and the page, unless only some were asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--half", choices=HALVES, help="only these styles")
     parser.add_argument("--only", default="", help="only programs whose name contains it")
@@ -341,8 +341,11 @@ def main() -> None:
         "measured": len(rows),
         "halves": {half: summarise(rows, half) for half in HALVES},
     }
-    if options.after:  # of the whole zoo it says nothing new
+    if options.after or options.record:  # of the whole zoo they say nothing new
         result = json.loads(RESULTS.read_text(encoding="utf-8"))
+    elif options.half or options.only or options.styles or options.rows != ROWS:
+        print(json.dumps(result, indent=1))
+        return
     RESULTS.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     firsts = json.loads(FIRST.read_text(encoding="utf-8"))
     if options.after:

@@ -31,6 +31,12 @@ for episode in range(1000):
 _OTHER = """critic = torch.nn.Linear(4, 1)
 learns = torch.optim.Adam(critic.parameters(), lr=1e-2)
 """
+_KEPT = (  # the actions are kept, and scored after the episode
+    ("import torch\n", "import numpy\nimport torch\n"),
+    ("    log_probs, rewards", "    observations, actions = [], []\n    log_probs, rewards"),
+    ("    log_probs = torch.stack(log_probs)\n", ""),
+    ("        rewards.append", "        actions.append(action.item())\n        rewards.append"),
+)
 _TENSOR = "    returns = torch.tensor(returns)\n"
 _VALUES = """    seen = torch.as_tensor(numpy.array(observations), dtype=torch.float32)
     values = critic(seen)
@@ -271,14 +277,8 @@ def test_a_ratio_without_a_graph_corrects_later_epochs(tmp_path: Path, ratio: st
     report = audited(
         tmp_path,
         (f"{LOSS}\n    opt.zero_grad()\n    loss.backward()\n    opt.step()\n", repeated),
-        ("import torch\n", "import numpy\nimport torch\n"),
-        ("    log_probs, rewards", "    observations, actions = [], []\n    log_probs, rewards"),
-        ("    log_probs = torch.stack(log_probs)\n", ""),
-        (
-            "        log_probs.append(",
-            "        observations.append(obs)\n        log_probs.append(",
-        ),
-        ("        rewards.append", "        actions.append(action.item())\n        rewards.append"),
+        *_KEPT,
+        ("        log_probs.append", "        observations.append(obs)\n        log_probs.append"),
     )
     found = [finding.rule for finding in report.findings]
     expected = [] if "exp" in ratio else ["several-updates-without-ratio"]
@@ -304,13 +304,10 @@ def test_logits_over_a_temperature_are_no_ratio(tmp_path: Path, times: int) -> N
     report = audited(
         tmp_path,
         (f"{LOSS}\n    opt.zero_grad()\n    loss.backward()\n    opt.step()\n", repeated),
-        ("import torch\n", "import numpy\nimport torch\n"),
+        *_KEPT,
+        ("        log_probs.append(dist.log_prob(action))", "        observations.append(obs)"),
         ("for episode in range(1000):\n", f"{_OTHER}for episode in range(1000):\n"),
         ("dtype=torch.float32))", "dtype=torch.float32)) / torch.full((2,), 0.5)"),
-        ("    log_probs, rewards", "    observations, actions = [], []\n    log_probs, rewards"),
-        ("    log_probs = torch.stack(log_probs)\n", ""),
-        ("        log_probs.append(dist.log_prob(action))", "        observations.append(obs)"),
-        ("        rewards.append", "        actions.append(action.item())\n        rewards.append"),
     )  # fmt: skip
     found = [finding.rule for finding in report.findings]
     assert found == (["several-updates-without-ratio"] if times > 1 else []), report.text()
@@ -341,11 +338,8 @@ def test_actions_that_are_scored_by_every_steps_distribution_are_a_broadcast(
     report = audited(
         tmp_path,
         (LOSS, scored),
-        ("import torch\n", "import numpy\nimport torch\n"),
-        ("    log_probs, rewards", "    observations, actions = [], []\n    log_probs, rewards"),
+        *_KEPT,
         ("        log_probs.append(dist.log_prob(action))", "        observations.append(obs)"),
-        ("        rewards.append", "        actions.append(action.item())\n        rewards.append"),
-        ("    log_probs = torch.stack(log_probs)\n", ""),
     )  # fmt: skip
     line = line_of(tmp_path / "program.py", "scored = dist")
     found = [(finding.rule, finding.line) for finding in report.findings]

@@ -90,7 +90,7 @@ def test_the_deviation_of_one_step_spoils_no_longer_episode(weight: int, tmp_pat
 
 
 def _of_episodes(number: int) -> str:
-    """The program with so many episodes in a batch, each whitened alone."""
+    """The program with this number of episodes in a batch, each of them whitened by itself."""
     start, rest = WHITENED.split("    observation, _ = env.reset()\n")
     body, end = rest.split("    optimizer.zero_grad()\n")
     body = textwrap.indent("    observation, _ = env.reset()\n" + body, "    ")

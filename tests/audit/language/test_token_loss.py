@@ -313,7 +313,7 @@ def of_the_state(batch: TokenBatch) -> Tensor:
 
 
 def test_a_critic_is_a_baseline_of_each_state() -> None:
-    """Its share in what the divisor does is no part of the divergence's bias."""
+    """What the divisor makes of it is left out of the divergence's bias."""
     report = el.audit_token_loss(lambda b: with_critic(b, of_the_state(b)), max_paths=FEW)
     without = el.audit_token_loss(lambda b: with_critic(b, b.log_probs.detach() * 0), max_paths=FEW)
     assert report.verdict == without.verdict == "convention"
@@ -331,7 +331,11 @@ def test_a_critic_is_a_baseline_of_each_state() -> None:
 
 @pytest.mark.parametrize(
     ("discount", "trace", "named"),
-    [(1.0, 0.9, {"gae"}), (0.9, 1.0, {"gamma-t-dropped", "baseline"}), (1.0, 1.0, {"baseline"})],
+    [
+        (1.0, 0.9, {"gae"}),
+        (0.9, 1.0, {"discounted-by-token", "baseline"}),
+        (1.0, 1.0, {"baseline"}),
+    ],
 )
 def test_generalised_advantages_of_tokens(discount: float, trace: float, named: set[str]) -> None:
     """By their recursion, Schulman et al. 2016; the probe's rewards come with the last token."""

@@ -130,7 +130,7 @@ FIXES = {
 INSTEAD = {
     "baseline": "a choice without a bias",
     "gae": "λ = 1: a reward at the end counts the same for every token",
-    "gamma-t-dropped": "γ = 1: a reward at the end counts the same for every token",
+    "discounted-by-token": "γ = 1: a reward at the end counts the same for every token",
     "mean-over-each-episode": "(terms * mask).sum(1).mean(), or divided by a constant length",
     "mean-over-time": "(terms * mask).sum() / (rows * max_length): the same divisor in every batch",
     "micro-batch-mean": "divide each micro-batch's sum by the number of rows of the whole batch",

@@ -138,8 +138,8 @@ class Probe(gymnasium.Env[Any, Any]):
 
     def __reduce__(self) -> Any:
         """What is pickled here is loaded here: a copy that waits for it."""
-        _PICKLED.append(copy.deepcopy(self))
-        return _unpickled, (len(_PICKLED) - 1,)
+        PICKLED.append(copy.deepcopy(self))
+        return _unpickled, (len(PICKLED) - 1,)
 
     def seed(self, seed: int | None = None) -> list[int | None]:
         """A method of the old interface; the probe has no randomness of its own."""
@@ -233,11 +233,11 @@ class Made(gymnasium.Wrapper[Any, Any, Any, Any]):
         return getattr(self.env, name)
 
 
-_PICKLED: list[Probe] = []
+PICKLED: list[Probe] = []  # what the program has pickled
 
 
 def _unpickled(number: int) -> Probe:
-    return copy.deepcopy(_PICKLED[number])
+    return copy.deepcopy(PICKLED[number])
 
 
 def _spec(name: str, horizon: int) -> EnvSpec:

@@ -93,7 +93,7 @@ def _of_reading(measured: Measured) -> Iterator[tuple[str, float | None]]:
     if measured.regularisers is not None and measured.regularisers.baseline == "gae":
         yield "gae", None  # the errors of the values have a part in it
     elif reading.decay != 1.0:
-        yield "gamma-t-dropped", _bias(measured, replace(plain, decay=reading.decay))
+        yield "discounted-by-token", _bias(measured, replace(plain, decay=reading.decay))
     yield from _of_baseline(measured, plain)
 
 

@@ -15,11 +15,11 @@ from eligibility.audit.language.reading import EXACT_IN_SINGLE, pattern_alone
 from eligibility.audit.language.wanted import wanted_components
 from eligibility.audit.reporting.report import AuditReport, Finding
 
-# Noticed, and no bias: it is said as a warning where the expectation is exact.
 _VALUES = {
     "value": "minus a baseline of the state",
     "gae": "minus the values of the state and of those after it, as in generalised advantages",
 }
+# Noticed, and no bias: it is said as a warning where the expectation is exact.
 _MAY_BE_EXACT = ("broadcast", "padding-counted", "mean-log-prob-times-sum-of-returns")
 
 
