@@ -40,7 +40,12 @@ LIST = ROOT / "benchmarks" / "published.json"
 RESULTS = ROOT / "benchmarks" / "results" / "audit_published.json"
 FIRST = ROOT / "benchmarks" / "results" / "audit_published_first.json"
 PAGE = ROOT / "docs" / "audit" / "published.md"
-TITLES = {1: "Field test", 2: "A second field test", 3: "A third field test"}
+TITLES = {
+    1: "Field test",
+    2: "A second field test",
+    3: "A third field test",
+    4: "A fourth field test",
+}
 
 
 def place_of(entry: dict[str, Any], folder: Path) -> Path:
