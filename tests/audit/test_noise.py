@@ -18,6 +18,7 @@ from eligibility.audit.choices import Choices
 from eligibility.audit.noise.numbers import Noise
 from eligibility.audit.noise.numpy_numbers import NoiseArray, NoiseFloat
 from eligibility.audit.noise.symbol import Symbol, winning_probabilities
+from eligibility.audit.noise.torch_numbers import TorchNoise
 
 Pick = Callable[[Tensor], int]
 
@@ -237,3 +238,20 @@ def test_a_uniform_number_that_is_used_as_one_is_noted() -> None:
     assert float((array**2).sum()) == 0.3125
     assert books.facts
     assert all(fact.startswith("unread:") for fact in books.facts)
+
+
+@pytest.mark.parametrize(("use", "filled"), [(lambda p: p.grad, 0), (nn.init.zeros_, 1)])
+def test_only_what_fills_a_parameter_is_taken_for_its_first_numbers(
+    use: Callable[[nn.Parameter], object], filled: int
+) -> None:
+    """The states of all generators are compared there, which is slow."""
+    asked = []
+
+    class Counting(Ledger):
+        def own_numbers(self) -> AbstractContextManager[None]:
+            asked.append(1)
+            return nullcontext()
+
+    with TorchNoise(Noise(Counting(prescribed=())), lambda: True):
+        use(nn.Parameter(torch.ones(2)))
+    assert len(asked) == filled

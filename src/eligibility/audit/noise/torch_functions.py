@@ -68,7 +68,7 @@ SOURCES: dict[str, tuple[bool, tuple[tuple[str, float], ...]]] = {
 
 def fills_parameter(name: str, args: Any, kwargs: Any) -> bool:
     """Whether a parameter gets its first numbers; some of `torch.nn.init` fill another tensor."""
-    if not name.endswith("_"):
+    if not name.endswith("_") or name.startswith("__"):  # the latter read an attribute, mostly
         return False
     given = any(isinstance(value, torch.nn.Parameter) for value in (*args[:1], *kwargs.values()))
     return given or sys._getframe(2).f_globals.get("__name__") == "torch.nn.init"
