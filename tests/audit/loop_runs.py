@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from pathlib import Path
 
@@ -11,6 +12,10 @@ from eligibility.audit.trainers import worker
 from eligibility.audit.trainers.record import read_record
 from eligibility.audit.trainers.verdict import report_of
 from eligibility.sandbox import guard_here
+
+# What a loop loads at first, so that its process need not.
+for module in ("transformers.models.llama.modeling_llama", "datasets"):
+    importlib.import_module(module)
 
 
 def audited(folder: Path, text: str) -> AuditReport:

@@ -23,7 +23,7 @@ tok.pad_token = tok.eos_token
 policy = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B-Instruct")
 frozen = copy.deepcopy(policy).requires_grad_(False)
 adam = torch.optim.Adam(policy.parameters(), lr=1e-6)
-PROMPTS, G, BETA = ["Say something kind.", "Sing:"], 2, 0.05
+PROMPTS, G, BETA = {prompts}, 2, 0.05
 
 def logps(net, ids, seen, width):
     logits = net(input_ids=ids, attention_mask=seen).logits[:, -width - 1 : -1]
@@ -60,19 +60,20 @@ def update():
 for _ in range(500):
     update()
 """
-WHOLE = BATCHED.format(mask="ends.cumsum(1) - ends == 0", count="mask.sum(1)")
-WITHOUT_END = BATCHED.format(mask="ends.cumsum(1) == 0", count="mask.sum(1).clamp(min=1)")
+WHOLE = {"mask": "ends.cumsum(1) - ends == 0", "count": "mask.sum(1)"}
+WITHOUT_END = {"mask": "ends.cumsum(1) == 0", "count": "mask.sum(1).clamp(min=1)"}
+ONE = BATCHED.format(prompts=["Sing:"], **WHOLE)
 
 
 def test_two_prompts_of_an_update_are_read_exactly(tmp_path: Path) -> None:
     """The policy of the record is that of every outcome: it is not fitted again."""
-    report = audited(tmp_path, WHOLE)
+    report = audited(tmp_path, BATCHED.format(prompts=["Say something kind.", "Sing:"], **WHOLE))
     assert [finding.rule for finding in report.findings] == ["kl-forward"], report.summary
     assert biasing(report) == {"mean-over-each-episode", "whitened"}
 
 
 def test_a_dropped_end_is_no_fault_of_the_baseline_and_hides_no_divergence(tmp_path: Path) -> None:
-    report = audited(tmp_path, WITHOUT_END)
+    report = audited(tmp_path, BATCHED.format(prompts=["Sing:"], **WITHOUT_END))
     faults = {finding.rule for finding in report.findings}
     assert faults == {"kl-forward", "last-step-dropped"}, report.summary
     biases = {convention.name: convention.bias for convention in report.conventions}
@@ -273,13 +274,13 @@ def test_a_greedy_evaluation_before_the_training_takes_no_part(tmp_path: Path) -
         "said = policy.generate(**tok('2 + 2 =', return_tensors='pt'), do_sample=False)\n"
         "print(tok.decode(said[0]))\n"
     )
-    report = audited(tmp_path, WHOLE.replace("for _ in range(500):", greedy + "while True:"))
+    report = audited(tmp_path, ONE.replace("for _ in range(500):", greedy + "while True:"))
     assert [finding.rule for finding in report.findings] == ["kl-forward"], report.summary
 
 
 def test_the_greedy_answer_s_reward_is_a_baseline(tmp_path: Path) -> None:
     """Self-critical: what the likeliest answer earns, whatever was drawn, adds no bias."""
-    critical = WHOLE.replace(
+    critical = ONE.replace(
         "    advantages = (centred / (grouped.std(1, keepdim=True) + 1e-4)).view(-1, 1)",
         "    best = policy.generate(**batch, do_sample=False, max_new_tokens=50)\n"
         "    best = best[:, batch['input_ids'].shape[1] :]\n"
