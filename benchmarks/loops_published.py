@@ -13,6 +13,7 @@ import argparse
 import io
 import json
 import math
+import statistics
 import subprocess
 import tarfile
 import tempfile
@@ -35,13 +36,14 @@ REMARKS = (
 ROOT = Path(__file__).parents[1]
 READING = ROOT / "benchmarks/loops_published.json"
 RESULTS = ROOT / "benchmarks/results/loops_published.json"
+FIRST = ROOT / "benchmarks/results/loops_published_first.json"
 
 
 def audited(checkout: Path, entry: dict[str, Any]) -> dict[str, Any]:
     """What the audit says of a script, in a copy of its repository."""
     folder, inside, _ = entry["path"].partition("/")  # some files elsewhere may be missing
     command = ["git", "-C", str(checkout), "archive", entry["commit"]]
-    command += ["--", folder if inside else "*.py"]
+    command += ["--", *entry.get("files", [folder if inside else "*.py"])]
     archive = subprocess.run(command, capture_output=True, check=True).stdout
     with tempfile.TemporaryDirectory() as copied:
         with tarfile.open(fileobj=io.BytesIO(archive)) as files:
@@ -65,7 +67,8 @@ def lines() -> list[str]:
         return []
     reading = json.loads(READING.read_text(encoding="utf-8"))
     results = json.loads(RESULTS.read_text(encoding="utf-8"))
-    known = [(entry, results[_name(entry)]) for entry in reading if _name(entry) in results]
+    every = [(entry, results[_name(entry)]) for entry in reading if _name(entry) in results]
+    known = [row for row in every if "field" not in row[0]]
     as_read = sum(_said(entry) == _said(row) for entry, row in known)
     made = [
         "## Loops by hand",
@@ -78,16 +81,61 @@ def lines() -> list[str]:
         "|---|---|---|---:|---|",
     ]
     for entry, row in known:
-        mark = "" if _said(entry) == _said(row) else "**≠** "
         bias = "–" if row["residual"] is None else f"{row['residual']:.1%}"
-        short = " ".join(row["summary"].partition("; audit its loss")[0].split())
-        found = f"refused: {short}" if row["verdict"] == "inconclusive" else _said(row)
-        link = f"https://github.com/{entry['repository']}/blob/{entry['commit']}/{entry['path']}"
         made.append(
-            f"| [{_name(entry)}]({link}) | {_said(entry)} | {mark}{found} | {bias} "
+            f"| {_link(entry)} | {_said(entry)} | {_found(entry, row)} | {bias} "
             f"| {entry['reading']} |"
         )
-    return [*made, "", REMARKS, ""]
+    made += ["", REMARKS, ""]
+    return [*made, *_field([row for row in every if "field" in row[0]])]
+
+
+def _field(rows: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[str]:
+    """The loops that were read and committed before the audit met them or anything of theirs."""
+    first = json.loads(FIRST.read_text(encoding="utf-8"))
+    before = [(entry, first[_name(entry)]) for entry, _ in rows]
+    made = ["### A fourth field test", "", "| | first | after the repairs that it asked for |"]
+    made += ["|---|---|---|"]
+    made += [f"| {what} | {was} | {now} |" for (what, was), (_, now) in zip(
+        _figures(before), _figures(rows), strict=True
+    )]  # fmt: skip
+    made += ["", "| script | read as | first | now | s | remark of the reading |"]
+    made += ["|---|---|---|---|---:|---|"]
+    for entry, row in rows:
+        earlier = _found(entry, first[_name(entry)])
+        made.append(
+            f"| {_link(entry)} | {_said(entry)} | {earlier} | {_found(entry, row)} "
+            f"| {row['seconds']:.0f} | {entry['reading']} |"
+        )
+    return [*made, ""]
+
+
+def _figures(rows: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[tuple[str, str]]:
+    decided = [row for row in rows if row[1]["verdict"] not in ("inconclusive", "unexplained")]
+    sound = ("convention", "unbiased")
+    faulty = [row for row in rows if row[0]["faults"]]
+    right = sum((a["verdict"] in sound) == (b["verdict"] in sound) for a, b in decided)
+    named = sum(bool({*entry["faults"]} & {*row["faults"]}) for entry, row in faulty)
+    called = sum(row["verdict"] not in (*sound, "inconclusive", "unexplained") for _, row in faulty)
+    seconds = sorted(row["seconds"] for _, row in rows)
+    return [
+        ("decided", f"{len(decided)} of {len(rows)}"),
+        ("verdict right, of those", f"{right} of {len(decided)}"),
+        ("faulty loops called faulty", f"{called} of {len(faulty)}"),
+        ("a fault of theirs named", f"{named} of {len(faulty)}"),
+        ("seconds, median / longest", f"{statistics.median(seconds):.0f} / {seconds[-1]:.0f}"),
+    ]
+
+
+def _link(entry: dict[str, Any]) -> str:
+    link = f"https://github.com/{entry['repository']}/blob/{entry['commit']}/{entry['path']}"
+    return f"[{_name(entry)}]({link})"
+
+
+def _found(entry: dict[str, Any], row: dict[str, Any]) -> str:
+    mark = "" if _said(entry) == _said(row) else "**≠** "
+    short = " ".join(row["summary"].partition("; audit its loss")[0].split())
+    return mark + (f"refused: {short}" if row["verdict"] == "inconclusive" else _said(row))
 
 
 def _name(entry: dict[str, Any]) -> str:
