@@ -9,7 +9,7 @@ import pytest
 from torch import Tensor
 
 import eligibility as el
-from tests.audit.writing import audit_here
+from tests.audit.writing import PROGRAM, audit_here, line_of
 
 
 def test_what_is_exact_in_expectation_is_never_biased() -> None:
@@ -134,3 +134,32 @@ def test_rewards_as_whole_numbers_are_told_in_a_long_batch(
     assert report.verdict in (verdict, "inconclusive"), report.text()
     faults = [finding.rule for finding in report.faults]
     assert faults == (["integer-returns"] if verdict == "biased" else []), report.text()
+
+
+@pytest.mark.parametrize(
+    "step",
+    ["parameter -= 1e-3 * parameter.grad", "parameter.data.add_(parameter.grad, alpha=-1e-3)"],
+)
+def test_a_program_without_an_optimizer_is_told_so_at_once(step: str, tmp_path: Path) -> None:
+    made = "opt = torch.optim.Adam(net.parameters(), lr=1e-2)\n"
+    by_hand = (
+        f"with torch.no_grad():\n        for parameter in net.parameters():\n            {step}"
+    )
+    text = PROGRAM.replace(made, "").replace("opt.step()", by_hand).replace("opt.", "net.")
+    program = tmp_path / "program.py"
+    program.write_text(text, encoding="utf-8")
+    report = audit_here(program, 60)
+    assert (report.verdict, report.paths) == ("inconclusive", 0)
+    line = line_of(program, "    loss.backward()")
+    assert f"(line {line}): it moves its parameters itself" in report.summary
+
+
+def test_a_distribution_whose_draws_are_not_enumerated_is_named(tmp_path: Path) -> None:
+    old = "Categorical(logits=net(torch.as_tensor(obs, dtype=torch.float32)))"
+    new = "torch.distributions.Beta(*net(torch.as_tensor(obs, dtype=torch.float32)).exp())"
+    text = PROGRAM.replace(old, new).replace("action.item()", "int(action.item() > 0.5)")
+    program = tmp_path / "program.py"
+    program.write_text(text, encoding="utf-8")
+    report = audit_here(program, 60)
+    assert report.verdict == "inconclusive"
+    assert "(the program draws from torch.distributions.Beta)" in report.summary

@@ -27,6 +27,22 @@ class TooMuchWorkError(BaseException):  # for the same reason
     """The program does more before its first update than the audit follows; it says of what."""
 
 
+class UpdatedByHandError(BaseException):  # for the same reason
+    """The program moves its parameters itself.
+
+    Args:
+        file: Where it differentiates its loss.
+        line: The line there.
+    """
+
+    def __init__(self, file: str, line: int) -> None:
+        self.place = file, line
+        super().__init__(
+            "it moves its parameters itself, and the audit reads the gradients that an optimizer "
+            "is given; let `torch.optim.SGD` make the step"
+        )
+
+
 class PathComplete(BaseException):  # the normal end of a run, no error
     """The run has reached what it was started for."""
 

@@ -134,7 +134,7 @@ def _with_closure_called(args: Any, options: Any) -> tuple[Any, Any] | None:
 def _backward(patches: Patches, recorder: Recorder) -> None:
     def backward(self: torch.Tensor, *args: Any, **options: Any) -> None:
         recorder.backward_place = user_place()
-        recorder.backpropagates()
+        recorder.accumulated.before_backward()
         look_into([self])
         stock(self, *args, **options)
 
@@ -143,12 +143,15 @@ def _backward(patches: Patches, recorder: Recorder) -> None:
         return stock_grad(outputs, *args, **options)
 
     def look_into(losses: Iterable[torch.Tensor]) -> None:
-        for node in (loss.grad_fn for loss in losses):
-            if node is not None:
-                for fact in _facts_of_graph(node):
+        for loss in losses:
+            if loss.grad_fn is not None:
+                nodes = _nodes_of_graph(loss.grad_fn)
+                for fact in _facts_of_graph(nodes):
                     recorder.note(fact)
+                leaves = [node.variable for node in nodes if hasattr(node, "variable")]
+                recorder.hand_updates.differentiates(leaves, user_place())
                 if recorder.job.inspected:
-                    recorder.facts += inspect_graph(node, len(recorder.updates))
+                    recorder.facts += inspect_graph(loss.grad_fn, len(recorder.updates))
 
     stock = patches.set(torch.Tensor, "backward", backward)
     stock_grad = patches.set(torch.autograd, "grad", grad)
@@ -163,22 +166,26 @@ def _remember_lines(patches: Patches) -> None:
     patches.later(lambda: torch.set_anomaly_enabled(*before))
 
 
-def _facts_of_graph(node: Any) -> set[str]:
-    """Whether the graph has exp(a − b) of two probabilities, and clips it; the lowest precision."""
-    waiting: list[Any] = [node]
-    seen: set[Any] = set()
-    facts: set[str] = set()
+def _nodes_of_graph(node: Any) -> dict[Any, None]:
+    """The nodes from which a loss was made, up to 4,000 of them."""
+    waiting, seen = [node], dict[Any, None]()
     while waiting and len(seen) < 4000:
         node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
+        if node is not None and node not in seen:
+            seen[node] = None
+            waiting += [inner for inner, _ in node.next_functions]
+    return seen
+
+
+def _facts_of_graph(nodes: Iterable[Any]) -> set[str]:
+    """Whether the graph has exp(a − b) of two probabilities, and clips it; the lowest precision."""
+    facts: set[str] = set()
+    for node in nodes:
         if exponentiated_difference(node) is not None or divides_by_probabilities(node):
             facts.add(RATIO)
         if clips_ratio(node):
             facts.add(CLIPPED)
         facts |= {precision_note(made.dtype) for made in node._input_metadata}
-        waiting += [inner for inner, _ in node.next_functions]
     return facts - {""}
 
 

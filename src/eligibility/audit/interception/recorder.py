@@ -23,6 +23,7 @@ from eligibility.audit.interception.accumulated_gradients import AccumulatedGrad
 from eligibility.audit.interception.detached_ratios import DetachedRatios
 from eligibility.audit.interception.evaluations import Evaluations
 from eligibility.audit.interception.groups import Group, joined
+from eligibility.audit.interception.hand_updates import HandUpdates
 from eligibility.audit.interception.observations import jittered
 from eligibility.audit.interception.other_numbers import OtherNumbers
 from eligibility.audit.interception.parameters import Parameters
@@ -66,7 +67,8 @@ class Recorder:
         self.made: list[Made] = []
         self.parameters = Parameters(job)
         self.slopes: list[Differentiated] = []
-        self._accumulated = AccumulatedGradients()
+        self.accumulated = AccumulatedGradients()
+        self.hand_updates = HandUpdates(lambda: bool(self.parameters.tensors))
         self._seen = 0
         self.backward_place: tuple[str, int] = ("", 0)
         self.clip = 1.0
@@ -75,9 +77,7 @@ class Recorder:
         self._between_episodes: dict[int, bool] = {}
         self._closed: set[int] = set()
         self._starts: dict[int, int] = {}  # by environment: the draw of its first state
-        self._chosen: int | None = (
-            None  # the draw of a problem that has not told yet what it is for
-        )
+        self._chosen: int | None = None  # the draw of a problem that is not told yet what for
         self.noise = Noise(self)
         self.is_parameter: Callable[[torch.Tensor], None] = lambda tensor: None
         self._others: OtherNumbers | None = None
@@ -210,6 +210,7 @@ class Recorder:
 
     def _stop_if_complete(self) -> None:
         """New data after an update: what the program learns from the old is known."""
+        self.hand_updates.check()
         if self._complete():
             raise PathComplete
 
@@ -327,7 +328,7 @@ class Recorder:
             self.note(RATIO)
         if self.noise.unasked:
             self.note(f"{UNREAD} random numbers by functions of the module math")
-        share = self._accumulated.share(gradients)
+        share = self.accumulated.share(gradients)
         if share:
             self.facts.append(Fact(LEFT_OVER, self.backward_place, share, len(self.updates)))
         self.updates.append(
@@ -356,10 +357,6 @@ class Recorder:
         if len(self.updates) in self.job.perturbed:
             owned = {id(p) for group in optimizer.param_groups for p in group["params"]}
             self.parameters.perturb(owned)
-
-    def backpropagates(self) -> None:
-        """A ``backward`` begins."""
-        self._accumulated.before_backward()
 
     def scored(self, dist: torch.distributions.Distribution, value: Any, result: Any) -> None:
         """The program has computed a log-probability."""

@@ -16,9 +16,15 @@ from eligibility.audit.interception.scores import has_numbers
 from eligibility.audit.noise.numpy_numbers import GENERATOR, drawing
 from eligibility.audit.patches import Patches, disguised
 from eligibility.audit.raised import precision_note
+from eligibility.audit.trace import UNREAD
 
 # Uniform integers and noise are enumerated when there are so few; larger ones pick minibatches.
 FEW = 8
+# What torch draws by samplers of its own for them.
+NOT_ENUMERATED = (
+    distributions.Beta, distributions.Binomial, distributions.Dirichlet, distributions.Gamma,
+    distributions.Poisson, distributions.StudentT, distributions.VonMises,
+)  # fmt: skip
 
 
 def enumerate_torch(patches: Patches, recorder: Recorder) -> None:
@@ -35,6 +41,8 @@ def enumerate_torch(patches: Patches, recorder: Recorder) -> None:
         _note_scores(patches, recorder, family)
     _note_scores(patches, recorder, distributions.MultivariateNormal)
     _note_tables(patches, recorder)
+    for unread in NOT_ENUMERATED:
+        _note_unread(patches, recorder, unread)
     permute = torch.randperm
 
     def randperm(n: int, *args: Any, **options: Any) -> Any:
@@ -235,6 +243,19 @@ def _note_scores(
         return result
 
     stock: Callable[..., torch.Tensor] = patches.set(family, "log_prob", log_prob)
+
+
+def _note_unread(
+    patches: Patches, recorder: Recorder, family: type[distributions.Distribution]
+) -> None:
+    name = "rsample" if family.has_rsample else "sample"
+
+    def draw(self: distributions.Distribution, sample_shape: Any = ()) -> Any:
+        if recorder.running:
+            recorder.note(f"{UNREAD} torch.distributions.{family.__name__}")
+        return stock(self, torch.Size(sample_shape))
+
+    stock = patches.set(family, name, draw)
 
 
 def _note_tables(patches: Patches, recorder: Recorder) -> None:

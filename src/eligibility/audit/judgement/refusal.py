@@ -60,11 +60,16 @@ def _without_policy(case: Case) -> AuditReport:
     """No action depends on the parameters: nothing is drawn, or nothing reaches the policy."""
     drawn = any(step.groups for trace in case.survey.traces for step in trace.steps)
     if not drawn and not _is_chosen(case):
+        notes = (note for trace in case.survey.traces for note in trace.notes)
+        unread = [note.removeprefix(UNREAD) for note in notes if note.startswith(UNREAD)]
+        drawn_from = f" (the program draws from{unread[0]})" if unread else ""
         return inconclusive(
             case,
-            "no action came from a random choice that the audit can read; it reads "
-            "torch.distributions, torch.multinomial, torch.bernoulli, numpy.random.choice, and "
-            "comparisons and argmax of uniform and normal numbers from torch, numpy and random",
+            f"no action came from a random choice that the audit can read{drawn_from}; it reads "
+            "categorical, Bernoulli, multinomial and normal distributions of torch, "
+            "torch.multinomial, torch.bernoulli, numpy.random.choice, and comparisons and argmax "
+            "of uniform and normal numbers from torch, numpy and random; audit its loss with "
+            "audit_loss",
         )
     if not drawn:
         finding = case.finding("argmax-action", "no action was drawn at random on any path")

@@ -6,7 +6,12 @@ import traceback
 import warnings
 from collections.abc import Callable
 
-from eligibility.audit.choices import PathComplete, TooManyChoicesError, TooMuchWorkError
+from eligibility.audit.choices import (
+    PathComplete,
+    TooManyChoicesError,
+    TooMuchWorkError,
+    UpdatedByHandError,
+)
 from eligibility.audit.interception.context import intercepted
 from eligibility.audit.interception.language import LanguageProgram
 from eligibility.audit.interception.recorder import Recorder
@@ -24,6 +29,7 @@ def execute(program: Callable[[], object], job: Job, *, four_tuple: bool = False
         with warnings.catch_warnings(), intercepted(recorder, four_tuple=four_tuple):
             warnings.simplefilter("ignore")
             program()
+            recorder.hand_updates.check()
     except PathComplete:
         outcome = "updated"
     except TooManyChoicesError:
@@ -32,6 +38,8 @@ def execute(program: Callable[[], object], job: Job, *, four_tuple: bool = False
         outcome = LANGUAGE
     except TooMuchWorkError as error:
         outcome, detail = "work", str(error)
+    except UpdatedByHandError as error:
+        outcome, detail, place = "error", str(error), error.place
     except SystemExit as error:
         if error.code not in (None, 0):
             outcome, detail = "error", f"the program left with exit status {error.code}"
