@@ -116,6 +116,7 @@ def test_what_stands_for_a_package_has_none_of_the_protocols_of_others() -> None
     for name in ("__array__", "__index__"):
         assert not hasattr(Inert(), name)
     assert not hasattr(_InertModule("wandb"), "__path__")
+    assert os.path.join(Inert().dir, "model.pt") == "./model.pt"
     assert not hasattr(_Postponed("torch._dynamo"), "__wrapped__")
 
 

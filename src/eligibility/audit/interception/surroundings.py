@@ -50,6 +50,9 @@ class Inert:
     def __getitem__(self, key: Any) -> Inert:
         return Inert()
 
+    def __fspath__(self) -> str:
+        return "."  # the folder of a run that nobody keeps
+
     def __setitem__(self, key: Any, value: Any) -> None:
         pass
 

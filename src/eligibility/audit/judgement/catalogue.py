@@ -189,7 +189,8 @@ def _spread(credit: Array, transform: str, scope: str, line: Timeline) -> Array:
 def _centred(credit: Array, scope: str, line: Timeline) -> tuple[Array, Array, Array]:
     """[P, I] credits without their mean, how many they are, and how much each counts."""
     once = scope == _RETURNS
-    share = 1.0 / np.maximum(line.length, 1) if once else np.ones(credit.shape)
+    ones = np.ones(credit.shape)
+    share = 1.0 - line.shifted(ones, -1) if once else ones  # 1 at the first step of an episode
     count = line.total(share, _counted(scope)) if once else line.count(scope)
     mean = line.total(credit * share, _counted(scope)) / np.maximum(count, 1.0)
     return credit - mean, count, share
@@ -247,7 +248,8 @@ def _means(transform: str) -> tuple[str, ...]:
         return (f"other-{transform.removeprefix('leave-one-out-of-').partition('+')[0]}",)
     if transform == "centred-so-far":
         return ("so-far",)
-    return ("batch", "episode") if transform and not transform.startswith("scaled") else ("",)
+    plain = not transform or transform.startswith("scaled")
+    return ("",) if plain else ("batch", "episode", _RETURNS)
 
 
 def candidates(
@@ -276,8 +278,8 @@ def candidates(
                 continue
             several = transform in _OTHERS or transform in _LATE
             over = scopes if (transform and not several) or coupling else SCOPES[:1]
-            whole = credit.rule == "whole-episode-return" and not (coupling or line.single)
-            if whole and transform in TRANSFORMS[1:]:
+            returns = credit.rule in ("", "whole-episode-return") and not several
+            if returns and transform in TRANSFORMS[1:] and not (coupling or line.single):
                 over = (*over, _RETURNS)
             for scope in over:
                 for discount in discounts:

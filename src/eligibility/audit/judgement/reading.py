@@ -36,8 +36,8 @@ class Reading:
 
     Attributes:
         rule: Of the catalogue's credits; empty: the reward-to-go.
-        mean: What is subtracted: "", "batch", "so-far", "episode", "other-episodes" or
-            "other-times".
+        mean: What is subtracted: "", "batch", "so-far", "episode", "returns", "other-episodes"
+            or "other-times".
         beta: How much of it.
         discount: γ, or γλ where values are bootstrapped; NaN if M does not depend on it.
         dated: The γ of a factor γ^t on the rows; 1: there is none.
@@ -197,6 +197,11 @@ class _Places:
         return np.asarray(self.segment[:, None] == self.segment[None, :])
 
     @cached_property
+    def first(self) -> Integers:
+        """The first decision of each episode."""
+        return np.unique(self.segment, return_index=True)[1]
+
+    @cached_property
     def lag(self) -> Integers:
         """[I, I] how much later the second decision is."""
         return self.time[None, :] - self.time[:, None]
@@ -306,6 +311,7 @@ _MEANS: tuple[tuple[str, _Mean], ...] = (
     ("batch", lambda p, rows: np.tile(rows.mean(axis=0), (len(rows), 1))),
     ("so-far", lambda p, rows: np.cumsum(rows, axis=0) / (1.0 + p.index[:, None])),
     ("episode", lambda p, rows: np.array([rows[p.segment == s].mean(axis=0) for s in p.segment])),
+    ("returns", lambda p, rows: np.tile(rows[p.first].mean(axis=0), (len(rows), 1))),
     ("other-episodes", lambda p, rows: _others(p, rows, lambda i, k: True)),
     ("other-times", lambda p, rows: _others(p, rows, lambda i, k: p.time[i] == p.time[k])),
 )

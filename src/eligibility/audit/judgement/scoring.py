@@ -66,9 +66,18 @@ def _pairs(trace: Trace, call: int) -> list[tuple[Step, Draw, _Row]]:
     if rows is None:
         rows = [row for score in scores for row in _rows(score)]
     flat = [choice for decision in decisions for choice in decision]
-    if not flat or not rows or len(rows) % len(flat):
+    if not flat or not rows or len(rows) % len(flat) or _in_another_order(flat, rows):
         return []
     return [(step, draw, row) for (step, draw), row in zip(flat, rows, strict=False)]
+
+
+def _in_another_order(choices: list[tuple[Step, Draw]], rows: list[_Row]) -> bool:
+    """Whether the rows are those of the choices, each with its action: the last episode first."""
+    if any(draw.loc is not None for _, draw in choices) or any(row.value is None for row in rows):
+        return False
+    acted = sorted((*np.round(draw.probs, 5), draw.picked) for _, draw in choices)
+    scored = sorted((*np.round(row.numbers, 5), row.value) for row in rows[: len(choices)])
+    return acted == scored
 
 
 def _while_acting(
