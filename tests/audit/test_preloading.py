@@ -61,3 +61,16 @@ def test_a_module_above_a_program_without_a_repository_is_found_and_its_interfac
     path = tmp_path / "scripts" / "program.py"
     path.write_text("from source.agent import net\n", encoding="utf-8")
     assert el.audit_script(path).verdict == "unbiased"
+
+
+def test_a_script_that_imports_from_its_own_package_by_name_runs_as_a_module_of_it(
+    tmp_path: Path,
+) -> None:
+    """The package and the script have the same name."""
+    package = tmp_path / "program"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "settings.py").write_text("GAMMA = 0.9\n", encoding="utf-8")
+    text = PROGRAM.replace("GAMMA = 0.9\n", "from program.settings import GAMMA\n")
+    (package / "program.py").write_text(text, encoding="utf-8")
+    assert el.audit_script(package / "program.py").verdict == "unbiased"

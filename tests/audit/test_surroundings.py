@@ -17,8 +17,8 @@ from eligibility.audit.job import SIZES, Job
 from eligibility.audit.running.execution import execute
 
 
-def run(program: Callable[[], object]) -> None:
-    trace = execute(program, Job((), SIZES[0]))
+def run(program: Callable[[], object], *, four_tuple: bool = False) -> None:
+    trace = execute(program, Job((), SIZES[0]), four_tuple=four_tuple)
     assert (trace.outcome, trace.detail) == ("finished", "")
 
 
@@ -101,6 +101,20 @@ def test_the_limit_of_an_episode_is_found_by_its_old_name() -> None:
         assert spec.timestep_limit == spec.max_episode_steps == 3
 
     run(program)
+
+
+def test_old_attributes_of_an_environment_are_there() -> None:
+    def program() -> None:
+        made = gymnasium.make("CartPole-v1")
+        assert made.reward_range == (-float("inf"), float("inf"))
+
+    run(program)
+
+    def old() -> None:
+        made = gymnasium.make("CartPole-v1")
+        made.np_random.seed(made.np_random.randint(5000))
+
+    run(old, four_tuple=True)
 
 
 def test_a_model_that_is_saved_can_be_loaded_and_no_file_is_written(tmp_path: Path) -> None:

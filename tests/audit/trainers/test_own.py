@@ -40,7 +40,7 @@ for step in range(100):
     inputs = tokenizer(["Is water wet?"], return_tensors="pt")
     with torch.no_grad():
         ids = model.generate(**inputs, max_new_tokens=64, do_sample=True, num_return_sequences=G)
-    start = inputs["input_ids"].shape[1]
+    start, ids = inputs["input_ids"].shape[1], ids.clone()
     answers = ids[:, start:]
     texts = tokenizer.batch_decode(answers, skip_special_tokens=True)
     rewards = torch.tensor([reward_fn(text) for text in texts], dtype=torch.float32)
@@ -60,6 +60,7 @@ for step in range(100):
     optimizer.step()
 """
 )
+_INFERENCE = "with torch.inference_mode():\n        ids ="
 GRPO_PARTS = {
     "group": "2",
     "advantages": "rewards - rewards.mean()",
@@ -254,6 +255,17 @@ def test_rloo_with_the_divergence_in_the_reward_is_exact_for_both(tmp_path: Path
     assert (report.verdict, biasing(report)) == ("convention", {"kl-in-reward"}), report.summary
     assert report.components == pytest.approx({"reward": 1.0, "kl-reverse": -0.1}, rel=1e-8)
     assert any("puts into a tensor" in note for note in report.notes)
+
+
+def test_answers_may_be_sampled_in_inference_mode_and_data_loaded_by_processes(
+    tmp_path: Path,
+) -> None:
+    text = GRPO.format(**GRPO_PARTS).replace("with torch.no_grad():\n        ids =", _INFERENCE)
+    assert _INFERENCE in text
+    loader = "loader = torch.utils.data.DataLoader(range(4), num_workers=2, prefetch_factor=4)\n"
+    text = text.replace("for step in range(100):", f"{loader}for step in loader:")
+    report = audited(tmp_path, text)
+    assert report.verdict == "unbiased", report.text()
 
 
 def test_a_group_that_is_too_large_is_made_small(tmp_path: Path) -> None:

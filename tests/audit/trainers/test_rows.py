@@ -16,3 +16,10 @@ def test_a_row_and_a_batch_are_rebuilt_by_their_types() -> None:
         rebuilt = type(given)(dict(given))
         assert rebuilt["question"] == given["question"]
     assert data[0]["question"] != data[1]["question"]
+
+
+def test_a_name_is_a_split_first_and_a_column_after_it() -> None:
+    data = AnyRows(Record())
+    assert isinstance(data["train"], AnyRows)
+    for texts in (data["train"]["answer"], AnyRows(Record(), split=True)["answer"]):
+        assert texts[1].split("####")[-1] == " 8"

@@ -86,6 +86,37 @@ def test_the_line_in_a_refusal_audits_the_loss_of_a_loop_by_hand(tmp_path: Path)
     assert done.stdout.startswith("UNBIASED  policy_loss"), done.stderr
 
 
+@pytest.mark.parametrize("first", ["", "from datasets import load_dataset\nload_dataset('x')\n"])
+def test_a_model_that_a_module_of_the_programs_loads_is_a_language_model(
+    tmp_path: Path, first: str
+) -> None:
+    """Also where data are loaded by name before it."""
+    loads = '    model = AutoModelForCausalLM.from_pretrained("gpt2")\n'
+    (tmp_path / "models.py").write_text(
+        "from transformers import AutoModelForCausalLM\n"
+        "def policy():\n    return AutoModelForCausalLM.from_pretrained('gpt2')\n",
+        encoding="utf-8",
+    )
+    text = BY_HAND.replace(loads, "    model = policy()\n")
+    text = text.replace(
+        "from transformers import AutoModelForCausalLM, AutoTokenizer\n",
+        f"from models import policy\n{first}",
+    )
+    text = text.replace(
+        "    tokenizer =", "    from transformers import AutoTokenizer\n    tokenizer ="
+    )
+    (tmp_path / "by_hand.py").write_text(text, encoding="utf-8")
+    assert audit_script(tmp_path / "by_hand.py").summary.startswith("no reward was found")
+
+
+def test_a_package_of_the_programs_may_be_called_as_the_library_of_data(tmp_path: Path) -> None:
+    (tmp_path / "datasets").mkdir()
+    (tmp_path / "datasets" / "__init__.py").write_text("QUESTIONS = ['Once']\n", encoding="utf-8")
+    text = f"from datasets import QUESTIONS\n{BY_HAND}"
+    (tmp_path / "by_hand.py").write_text(text, encoding="utf-8")
+    assert audit_script(tmp_path / "by_hand.py").summary.startswith("no reward was found")
+
+
 @pytest.mark.parametrize("place", [".venv/lib/python3.11/site-packages", "lib"])
 def test_a_library_in_an_environment_beside_the_script_is_not_the_programs_own(
     place: str, tmp_path: Path

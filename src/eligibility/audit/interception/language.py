@@ -16,6 +16,7 @@ from eligibility.audit.user_code import is_user_file
 
 # A program that imports it trains a language model; one that imports `datasets` only reads data.
 _LIBRARY = "trl"
+_LOADERS = ("transformers", "datasets")
 
 
 class LanguageProgram(BaseException):
@@ -23,7 +24,10 @@ class LanguageProgram(BaseException):
 
 
 class _Finder:
-    """Ends the run where the installed library that trains language models is imported."""
+    """Ends the run where the installed library that trains language models is imported.
+
+    Of the libraries that load models and data it notes that they are there.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -31,13 +35,23 @@ class _Finder:
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        if name not in (_LIBRARY, *_LOADERS):
+            return None
+        found = PathFinder.find_spec(name, path)
+        origin = Path((found and found.origin) or self._folder)
+        if found is None or (origin.is_relative_to(self._folder) and is_user_file(str(origin))):
+            return None
         if name == _LIBRARY:
-            found = PathFinder.find_spec(name, path)
-            origin = Path((found and found.origin) or self._folder)
-            own = origin.is_relative_to(self._folder) and is_user_file(str(origin))
-            if found is not None and not own:
-                raise LanguageProgram
-        return None
+            raise LanguageProgram
+        loader: Any = found.loader
+        stock = loader.exec_module
+
+        def load(module: ModuleType) -> None:
+            stock(module)
+            _watch()
+
+        loader.exec_module = load
+        return found
 
 
 def imports_trainers(script: Path) -> bool:
@@ -61,13 +75,14 @@ def notice_language(script: Path) -> None:
     """
     finder: Any = _Finder(script.parent)
     sys.meta_path.insert(0, finder)
-    loaded = sys.modules.get("transformers")
-    if loaded is not None:
-        _watch(loaded)
+    _watch()
 
 
-def _watch(transformers: Any) -> None:
-    """Loading a model by name, or `generate`, where the library is there already."""
+def _watch() -> None:
+    """Where the library of models is there: loading one, or data, by name, and `generate`."""
+    transformers: Any = sys.modules.get("transformers")
+    if transformers is None:
+        return
 
     def stop(*args: Any, **options: Any) -> Any:
         raise LanguageProgram
@@ -79,6 +94,9 @@ def _watch(transformers: Any) -> None:
         (transformers.PreTrainedTokenizerBase, "from_pretrained", classmethod),
         (transformers.GenerationMixin, "generate", lambda function: function),
     ]
+    datasets = sys.modules.get("datasets")
+    if hasattr(datasets, "load_dataset"):  # a module of the program's may be called so
+        owners.append((datasets, "load_dataset", lambda function: function))
     for owner, name, kind in owners:
         setattr(owner, name, kind(stop))
 

@@ -91,6 +91,7 @@ class Probe(gymnasium.Env[Any, Any]):
     """
 
     metadata = {"render_modes": ["human", "rgb_array"], "render_fps": 30}  # noqa: RUF012  # as gym has it
+    reward_range = (-float("inf"), float("inf"))  # as gym had it
 
     def __init__(
         self,
@@ -121,6 +122,8 @@ class Probe(gymnasium.Env[Any, Any]):
         self._rewards = _reward_tables(self.numbers)
         self._masked, self._shown = masked, shown
         self.state = self.start = self.time = 0
+        if four_tuple:  # what gym had before 0.22; the probe draws nothing from it
+            vars(self)["_np_random"] = np.random.RandomState(0)
         if masked == "method":
             self.action_masks = lambda: masks_of(action_space, self.state)
         self._started = False

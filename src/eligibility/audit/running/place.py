@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from eligibility.audit.job import Program
+from eligibility.audit.running.preloading import make_room
 from eligibility.sandbox import COPY, Workspace, confine
 
 
@@ -24,6 +25,7 @@ def settle_in(program: Program, workspace: Workspace) -> None:
     """From now on this process is the program's: its arguments, modules, folder and bounds."""
     sys.argv = [program.path, *program.arguments]
     sys.path.insert(0, str(Path(program.origin).parent))
+    make_room(Path(program.origin).parent)
     sys.path += map(str, workspace.import_path)
     sys.meta_path.insert(0, _Copies(workspace))
     sys.dont_write_bytecode = True

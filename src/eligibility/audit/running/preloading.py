@@ -11,6 +11,7 @@ import importlib
 import sys
 from collections.abc import Sequence, Set
 from contextlib import suppress
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -77,6 +78,15 @@ def load(names: Sequence[str]) -> None:
         if name not in sys.modules:
             with suppress(Exception):
                 importlib.import_module(name)
+
+
+def make_room(folder: Path) -> None:
+    """Forget what was loaded of a library whose name a module in ``folder`` has."""
+    for library in {_package(name) for name in (*_LIBRARIES, *LANGUAGE_LIBRARIES)}:
+        own = PathFinder.find_spec(library, [str(folder)])
+        if own is not None and own.origin is not None:
+            for name in [name for name in sys.modules if _package(name) == library]:
+                del sys.modules[name]
 
 
 def _package(name: str) -> str:

@@ -147,23 +147,28 @@ def _run_and_exit(
 
 
 def _run(script: Path) -> None:
-    """Run a script; one with relative imports as the module of its package, which it must be."""
+    """Run a script; one that imports from its own package as a module of it, which it must be."""
     package = [script.stem]
     root = script.parent
     while (root / "__init__.py").exists():
         package.insert(0, root.name)
         root = root.parent
-    if len(package) > 1 and _imports_relatively(script):
+    if len(package) > 1 and _imports_from(package[0], script):
         sys.path.insert(0, str(root))
         runpy.run_module(".".join(package), run_name="__main__", alter_sys=True)
     else:
         runpy.run_path(str(script), run_name="__main__")
 
 
-def _imports_relatively(script: Path) -> bool:
+def _imports_from(package: str, script: Path) -> bool:
+    """Whether a script imports from the package that it lies in, relatively or by its name."""
     with suppress(SyntaxError, ValueError):
-        nodes = ast.walk(ast.parse(script.read_text(encoding="utf-8", errors="replace")))
-        return any(isinstance(node, ast.ImportFrom) and node.level > 0 for node in nodes)
+        for node in ast.walk(ast.parse(script.read_text(encoding="utf-8", errors="replace"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                names = [package if node.level else node.module or ""]
+            if any(name.partition(".")[0] == package for name in names):
+                return True
     return False
 
 

@@ -210,7 +210,7 @@ class StateWeights:
         """[P·S] the first logit less the second, and [P·S, N] their slopes by the parameters."""
         differences, rows = [], []
         needed = [p.requires_grad for p in self._trained]
-        with torch.enable_grad():
+        with torch.inference_mode(False), torch.enable_grad():  # it may sample in that mode
             for parameter in self._trained:
                 parameter.requires_grad_(True)
             for prompt in self.prompts:

@@ -81,8 +81,8 @@ class Hub:
         def load(*args: Any, **options: Any) -> AnyRows | list[AnyRows]:
             split = options.get("split")
             if isinstance(split, list | tuple):
-                return [AnyRows(self._record) for _ in split]
-            return AnyRows(self._record)
+                return [AnyRows(self._record, split=True) for _ in split]
+            return AnyRows(self._record, split=split is not None)
 
         datasets.load_dataset = load
         datasets.load_from_disk = load

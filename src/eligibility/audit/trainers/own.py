@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import math
 import os
 import re
@@ -179,6 +180,7 @@ def _install(record: Record, loop: Loop) -> None:
     loop.generate = generation.GenerationMixin.generate
     settle(record, loop.met)
     collate_rows()
+    _load_in_process()
     _LoopHub(record, loop).install()
     llama: Any = importlib.import_module("transformers.models.llama.modeling_llama")
     stock = llama.LlamaForCausalLM.forward
@@ -194,6 +196,18 @@ def _install(record: Record, loop: Loop) -> None:
 
     llama.LlamaForCausalLM.forward = forward
     generation.GenerationMixin.generate = generate
+
+
+def _load_in_process() -> None:
+    """Loaders of data start no processes, which an audited program may not."""
+    stock = torch.utils.data.DataLoader.__init__
+
+    def start(loader: Any, *args: Any, **options: Any) -> None:
+        given = inspect.signature(stock).bind(loader, *args, **options).arguments
+        alone = {"num_workers": 0, "prefetch_factor": None, "persistent_workers": False}
+        stock(**(given | alone))
+
+    torch.utils.data.DataLoader.__init__ = start  # type: ignore[method-assign, assignment]
 
 
 def _distance(one: Constant, other: Constant) -> tuple[bool, int]:

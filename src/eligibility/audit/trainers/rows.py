@@ -9,7 +9,7 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 
 from eligibility.audit.trainers.record import Record
 
-_MANY = 64  # rows, as a program may draw several of them at once
+_MANY = 128  # rows: a program may draw several at once, or set a hundredth of them apart
 
 
 class AnyText(str):
@@ -72,10 +72,13 @@ class AnyRows:
     Args:
         record: Where failures of the program's own functions are noted.
         rows: The columns that are known already.
+        split: Whether it is one split, so that a name is that of a column.
     """
 
-    def __init__(self, record: Record, rows: list[dict[str, Any]] | None = None) -> None:
-        self._record = record
+    def __init__(
+        self, record: Record, rows: list[dict[str, Any]] | None = None, *, split: bool = False
+    ) -> None:
+        self._record, self._split = record, split
         self._rows = [_row(row, k) for k, row in enumerate(rows or [{}] * _MANY)]
 
     def map(self, function: Callable[..., Any], *args: Any, **options: Any) -> AnyRows:
@@ -92,14 +95,16 @@ class AnyRows:
             except Exception as error:  # the user's function, on rows that it never saw
                 self._record.note(f"a function mapped on the data failed: {type(error).__name__}")
                 made.append(dict(row))
-        return AnyRows(self._record, made)
+        return AnyRows(self._record, made, split=self._split)
 
     def __getitem__(self, key: Any) -> Any:
         """A split, a row, or a column."""
         if isinstance(key, int):
             return self._rows[key % len(self._rows)]
-        if isinstance(key, str) and any(key in row for row in self._rows):
-            return [row[key] for row in self._rows]
+        if isinstance(key, str):
+            if self._split or any(key in row for row in self._rows):
+                return [row[key] for row in self._rows]
+            return AnyRows(self._record, list(self._rows), split=True)
         return self
 
     def __iter__(self) -> Iterator[Any]:
