@@ -466,3 +466,53 @@ def test_episodes_that_are_scored_in_another_order_are_the_ones_that_acted(tmp_p
     changes = (("ORDER", "reversed(episodes)"), ("CREDIT", "returns.exp()"))
     report = audited(tmp_path, *changes, text=_BATCHED)
     assert [finding.rule for finding in report.findings] == ["unexplained"], report.text()
+
+
+_BATCHES = """
+import gymnasium as gym
+import torch
+from torch.distributions import Categorical
+
+GAMMA = 0.99
+env = gym.make("CartPole-v1")
+actor = torch.nn.Sequential(torch.nn.Linear(4, 32), torch.nn.ReLU(), torch.nn.Linear(32, 2))
+critic = torch.nn.Sequential(torch.nn.Linear(4, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
+opt = torch.optim.Adam(actor.parameters(), lr=1e-2)
+learns = torch.optim.Adam(critic.parameters(), lr=1e-2)
+while True:
+    log_probs, values, returns = [], [], []
+    for episode in range(4):
+        (obs, _), rewards, done = env.reset(), [], False
+        while not done:
+            obs = torch.as_tensor(obs, dtype=torch.float32)
+            dist = Categorical(logits=actor(obs))
+            action = dist.sample()
+            log_probs.append(dist.log_prob(action))
+            values.append(critic(obs)[0])
+            obs, reward, terminated, truncated, _ = env.step(action.item())
+            rewards.append(reward)
+            done = terminated or truncated
+        running, own = 0.0, []
+        for reward in reversed(rewards):
+            running = reward + GAMMA * running
+            own.insert(0, running)
+        returns += own
+    returns, values = torch.tensor(returns), torch.stack(values)
+    advantages = returns - values.detach()
+    advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+    loss = -(torch.stack(log_probs) * advantages).mean() + (values - returns).pow(2).mean()
+    opt.zero_grad()
+    learns.zero_grad()
+    loss.backward()
+    opt.step()
+    learns.step()
+"""
+
+
+def test_advantages_over_a_deviation_that_the_critic_enters_are_read_from_large_batches(
+    tmp_path: Path,
+) -> None:
+    """The critic sees what is shown, so that the weights are not those of other features."""
+    report = audited(tmp_path, text=_BATCHES)
+    assert report.verdict == "convention", report.text()
+    assert {"baseline", "whitened"} <= {each.name for each in report.conventions}

@@ -137,9 +137,14 @@ class _Replays:
         return self._base.unit
 
     @property
+    def parts(self) -> list[Array]:
+        """Of each view, its rows of ``basis``."""
+        return [evidence.eligibility[0].T for _, _, evidence in self.views]
+
+    @property
     def basis(self) -> Array:
         """[D, I] the eligibilities in all views."""
-        return np.concatenate([evidence.eligibility[0].T for _, _, evidence in self.views])
+        return np.concatenate(self.parts)
 
     @property
     def complete(self) -> bool:
@@ -222,7 +227,12 @@ def _solved(replays: _Replays) -> Measured | None:
         kind, credit = ("other", inverse @ slopes) if found is None else ("rescaled", found)
         if float(np.abs(np.stack([slopes, later])).max()) <= rounding * size:
             kind = "stepwise"
-    outside = float(np.linalg.norm(slopes - basis @ (inverse @ slopes)))
+    # without a form, weights may follow what is shown: a critic's values under a deviation
+    parts = replays.parts if kind == "other" else [basis]
+    ends = np.cumsum([len(part) for part in parts])[:-1]
+    left = [rows - part @ np.linalg.lstsq(part, rows, rcond=_RANK)[0]
+            for part, rows in zip(parts, np.split(slopes, ends), strict=True)]  # fmt: skip
+    outside = float(np.linalg.norm(np.concatenate(left)))
     outside /= max(float(np.linalg.norm(slopes)), 1e-300)
     offset = inverse @ here - credit @ rewards if kind == "linear" else np.zeros(len(credit))
     return Measured(replays.views[0][2], credit, offset, kind, outside, replays.runs)
