@@ -33,7 +33,7 @@ TRANSFORMS = (
 )  # fmt: skip
 # Those that need several episodes.
 _OTHERS = (
-    "leave-one-out-of-episodes", "leave-one-out-of-times",
+    "leave-one-out-of-episodes", "leave-one-out-of-times", "leave-one-out-of-returns",
     "leave-one-out-of-episodes+scaled-biased", "leave-one-out-of-times+scaled-biased",
     "leave-one-out-of-episodes+scaled", "leave-one-out-of-times+scaled",
 )  # fmt: skip
@@ -139,6 +139,11 @@ class Candidate:
         return np.where(line.present, credit * norm_factor(self.norm, line), 0.0), spread
 
     @property
+    def crosses_episodes(self) -> bool:
+        """Whether what an action gets depends on other episodes of the batch."""
+        return bool(self.coupling) or (bool(self.transform) and self.scope != "episode")
+
+    @property
     def divides(self) -> bool:
         """Whether it divides by a standard deviation."""
         return _divides(self.transform)
@@ -189,11 +194,16 @@ def _spread(credit: Array, transform: str, scope: str, line: Timeline) -> Array:
 def _centred(credit: Array, scope: str, line: Timeline) -> tuple[Array, Array, Array]:
     """[P, I] credits without their mean, how many they are, and how much each counts."""
     once = scope == _RETURNS
-    ones = np.ones(credit.shape)
-    share = 1.0 - line.shifted(ones, -1) if once else ones  # 1 at the first step of an episode
+    share = _firsts(line) if once else np.ones(credit.shape)
     count = line.total(share, _counted(scope)) if once else line.count(scope)
     mean = line.total(credit * share, _counted(scope)) / np.maximum(count, 1.0)
     return credit - mean, count, share
+
+
+def _firsts(line: Timeline) -> Array:
+    """[P, I] 1 at the first step of each episode, else 0."""
+    firsts: Array = 1.0 - line.shifted(np.ones(line.present.shape), -1)
+    return firsts
 
 
 def _counted(scope: str) -> str:
@@ -201,11 +211,12 @@ def _counted(scope: str) -> str:
 
 
 def _mean_of_others(credit: Array, line: Timeline, what: str) -> Array:
-    """[P, I] the mean credit of the other episodes, over all their steps or at the same time."""
+    """[P, I] the mean credit of the other episodes: of their steps, at the same time, or first."""
     ones = np.ones_like(credit)
-    if what == "episodes":
-        total = line.total(credit, "batch") - line.total(credit, "episode")
-        count = line.total(ones, "batch") - line.total(ones, "episode")
+    if what != "times":
+        share = _firsts(line) if what == _RETURNS else ones
+        total = line.total(credit * share, "batch") - line.total(credit * share, "episode")
+        count = line.total(share, "batch") - line.total(share, "episode")
     else:
         total = line.total(credit, "time") - credit
         count = line.total(ones, "time") - 1.0
@@ -295,7 +306,7 @@ def candidates(
 
 def transform_names(transform: str) -> list[str]:
     """The conventions in a transform, without the details that tell its variants apart."""
-    endings = ("-biased", "-late", "-of-episodes", "-of-times", "-so-far")
+    endings = ("-biased", "-late", "-of-episodes", "-of-times", "-of-returns", "-so-far")
     parts = transform.split("+") if transform else []
     return [next((p.removesuffix(e) for e in endings if p.endswith(e)), p) for p in parts]
 

@@ -21,7 +21,7 @@ from eligibility.audit.judgement.critic import (
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.exact import Bias, policy_gradient
 from eligibility.audit.judgement.hotelling import policy_terms
-from eligibility.audit.judgement.matching import Match
+from eligibility.audit.judgement.match import Match
 from eligibility.audit.judgement.timeline import Timeline, timeline
 from eligibility.audit.reporting.report import Convention
 

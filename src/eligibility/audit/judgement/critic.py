@@ -32,7 +32,7 @@ BY_COUNT = "limit-told-by-count"  # who terminates at the very step of the limit
 HERE = "bootstrapped-from-here"  # V(s) in the place of V(s') too: no later reward is in it
 ACTION_VALUE = "action-value"  # Q(s, a) of the critic, and no reward
 AFFINE = ("", "centred", "leave-one-out", "centred-so-far")
-_REFINEMENTS, _PROMISING = 3, 1e-3  # steps of a fit's refinement, and the residual that allows them
+_REFINEMENTS, _PROMISING = 6, 0.1  # steps of a fit's refinement, and the residual that allows them
 _MOVE = 1e-5  # of a value or of ε, for the slopes that the refinement goes by
 
 
@@ -210,7 +210,8 @@ def fit_advantage(
         if fit is None or not tolerance <= fit.residual < _PROMISING:
             break
         form, values = _refined(evidence, line, fit)
-        fit = _scaled_fit(evidence, line, form, values, tolerance)
+        entropies = (), entropy_columns(evidence, line, form.norm)
+        fit = _scaled_fit(evidence, line, form, values, tolerance, entropies)
     return fit
 
 
@@ -311,14 +312,27 @@ def _fit_over_spread(
 ) -> Fit | None:
     """With a standard deviation they are not, but its size does not turn a path's gradient.
 
-    So only directions are compared: what is neither along the gradient of a path nor along its
-    entropy's must vanish, and that is affine in the values.
+    So only directions are compared: what is not along the gradient of a path, nor along its
+    entropy's if that is needed, must vanish, and that is affine in the values.
     """
-    target, entropy = evidence.ascent, entropy_columns(evidence, line, form.norm)
     columns = linear_columns(evidence, line, form.without_spread)[:-1]
     if not np.isfinite(columns).all():
         return None
-    shape = target.shape
+    fit: Fit | None = None
+    for entropy in ((), entropy_columns(evidence, line, form.norm)):
+        values = _across(evidence, columns, entropy)
+        fit = _scaled_fit(evidence, line, form, values, tolerance, (entropy,))
+        if fit is None or fit.residual >= tolerance:  # one that is rounding would divide by itself
+            own = replace(form, form=_with_epsilon(evidence, line, form, values))
+            fit = _scaled_fit(evidence, line, own, values, tolerance, (entropy,))
+        if fit is not None and fit.residual < tolerance:
+            break
+    return fit
+
+
+def _across(evidence: Evidence, columns: Sequence[Array], entropy: Sequence[Array]) -> Array:
+    """The values that leave least across the gradient of each path, and its entropy's."""
+    target, shape = evidence.ascent, evidence.ascent.shape
     known = np.stack([target, *(column.reshape(shape) for column in entropy)], axis=-1)
     known = known / np.maximum(np.linalg.norm(known, axis=1, keepdims=True), 1e-300)
     inverse = np.linalg.pinv(known, rcond=1e-9)  # [P, directions known, D]
@@ -329,22 +343,23 @@ def _fit_over_spread(
         rest.append((moves * (of_path - known @ (inverse @ of_path))).ravel())
     matrix = np.array(rest[1:]).T
     values: Array = np.asarray(np.linalg.lstsq(matrix, -rest[0], rcond=1e-11)[0])
-    fit = _scaled_fit(evidence, line, form, values, tolerance)
-    if fit is None or fit.residual >= tolerance:  # one that is rounding would divide by itself
-        form = replace(form, form=_with_epsilon(evidence, line, form, values))
-        fit = _scaled_fit(evidence, line, form, values, tolerance)
-    return fit
+    return values
 
 
 def _scaled_fit(
-    evidence: Evidence, line: Timeline, form: Advantage, values: Array, tolerance: float
+    evidence: Evidence,
+    line: Timeline,
+    form: Advantage,
+    values: Array,
+    tolerance: float,
+    entropies: Sequence[Sequence[Array]],
 ) -> Fit | None:
-    """The fit of known values: only its scale and the entropy's share are solved for."""
+    """The fit of known values: only its scale and the share of the first entropies that do."""
     weights = form.weights(evidence, line, values)
     if not np.isfinite(weights).all():
         return None
     column, goal = _gradient(evidence, weights), evidence.ascent.ravel()
-    for added in ((), entropy_columns(evidence, line, form.norm)):
+    for added in entropies:
         both = np.stack([column, *added], axis=1)
         factors: Array = np.asarray(np.linalg.lstsq(both, goal, rcond=1e-11)[0])
         residual = float(np.linalg.norm(goal - both @ factors) / np.linalg.norm(goal))

@@ -32,7 +32,8 @@ from eligibility.audit.judgement.hotelling import (
     VISIBLE,
     best_test,
 )
-from eligibility.audit.judgement.matching import Match, find_match, uses, with_true_ending
+from eligibility.audit.judgement.match import Match
+from eligibility.audit.judgement.matching import find_match, uses, with_true_ending
 from eligibility.audit.judgement.reading import used_decisions
 from eligibility.audit.judgement.refusal import evidence_or_refusal, inconclusive, precision_of
 from eligibility.audit.judgement.symptoms import mostly_fails, symptoms

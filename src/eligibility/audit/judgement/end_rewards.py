@@ -18,7 +18,8 @@ from eligibility.audit.judgement.constants import Constants
 from eligibility.audit.judgement.credits import CREDITS
 from eligibility.audit.judgement.critic import ENDINGS, Advantage, entropy_columns, linear_columns
 from eligibility.audit.judgement.evidence import Evidence
-from eligibility.audit.judgement.matching import Match, find_match
+from eligibility.audit.judgement.match import Match
+from eligibility.audit.judgement.matching import find_match
 from eligibility.audit.judgement.measured import Measured
 from eligibility.audit.judgement.timeline import timeline
 

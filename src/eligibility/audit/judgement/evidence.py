@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -102,6 +103,27 @@ class Evidence:
             name: value[keep] for name, value in vars(self).items() if isinstance(value, np.ndarray)
         }
         return Evidence(**cut, scored=self.scored)
+
+
+@lru_cache(maxsize=16)
+def episodes_of(evidence: Evidence) -> tuple[Array, ...]:
+    """[n, D] each: the eligibilities of every episode that is like no other.
+
+    What weighs each episode by itself gets no more equations from other batches of the same ones.
+    """
+    episodes: dict[tuple[Any, ...], Array] = {}
+    used: Booleans = np.asarray(evidence.eligibility.any(axis=2))
+    columns = (evidence.environment, evidence.episode, evidence.time, evidence.state,
+               evidence.action, evidence.reward, evidence.next_state, evidence.terminated,
+               evidence.truncated, used)  # fmt: skip
+    for p, present in enumerate(evidence.present):
+        rows = np.stack([column[p][present] for column in columns], axis=1)
+        actors, of = np.unique(rows[:, :2], axis=0, return_inverse=True)
+        for number in range(len(actors)):
+            own = of.ravel() == number
+            kind = tuple(rows[own, 2:].ravel().tolist())
+            episodes.setdefault(kind, evidence.eligibility[p, present][own])
+    return tuple(episodes.values())
 
 
 def joined(first: Evidence, second: Evidence) -> Evidence:

@@ -15,7 +15,7 @@ import numpy as np
 from eligibility.audit.arrays import Array, Integers
 from eligibility.audit.judgement.catalogue import Candidate, candidates
 from eligibility.audit.judgement.constants import Constants
-from eligibility.audit.judgement.evidence import Evidence
+from eligibility.audit.judgement.evidence import Evidence, episodes_of
 from eligibility.audit.judgement.scoring import Scoring
 from eligibility.audit.judgement.timeline import Timeline
 from eligibility.audit.running.sampling_calls import executed_draws, executing_call
@@ -130,10 +130,11 @@ def _freed(
     """The scores Σ_f x_f g_f with free vectors g of ``features`` x [P, I, F], if they fit."""
     count = features.shape[2]
     unknown = 2 * count if valued else count
-    if evidence.paths < 2 * unknown - valued:
-        return None  # fewer equations than would be a proof
     size = float(np.linalg.norm(evidence.ascent))
     for form in _right_forms(line, constants):
+        told = evidence.paths if form.crosses_episodes else len(episodes_of(evidence))
+        if told < 2 * unknown - valued:
+            continue  # fewer equations than would be a proof
         with np.errstate(all="ignore"):
             weights = form.weights(line)
         if not np.isfinite(weights).all():

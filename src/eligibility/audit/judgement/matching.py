@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain, product
 
 import numpy as np
 
 from eligibility.audit.arrays import Array, Booleans
-from eligibility.audit.job import STATES
 from eligibility.audit.judgement.bearing import is_borne_out
 from eligibility.audit.judgement.catalogue import Candidate, candidates
 from eligibility.audit.judgement.constants import Constants
@@ -23,10 +22,17 @@ from eligibility.audit.judgement.critic import (
     is_affine,
     linear_columns,
     remembers,
-    spare_equations,
     without_constant,
 )
 from eligibility.audit.judgement.evidence import Evidence, joined
+from eligibility.audit.judgement.match import (
+    SHARE,
+    Match,
+    determined,
+    overdetermined,
+    tells_actions_apart,
+    tells_states_apart,
+)
 from eligibility.audit.judgement.searches import (
     action_values,
     baselines,
@@ -43,43 +49,6 @@ _Accept = Callable[["Match", Timeline], bool]
 # Number of paths that a composition must explain before all are tried; fewer if they are long.
 _SAMPLE, _SAMPLED_STEPS = 16, 1000
 _LARGER_SAMPLE = 64  # where only directions are compared, which tells less
-_SPARE = 4  # weights that the values of a critic must explain beyond their own number
-_MORE_EQUATIONS = 2  # directions of the gradients beyond what is unknown: the rule is no accident
-_SAME_DIRECTION = 1e-6  # relative size below which a direction is rounding
-_SHARE = 1e-3  # a match must come from the composition itself, not from what may be added
-
-
-@dataclass(frozen=True)
-class Match:
-    """A composition that explains the gradient of every path.
-
-    Attributes:
-        form: The composition.
-        use: Which decisions entered: all, or only "complete-episodes", "first-episodes" or some.
-        scale: Its constant factor; negative: the sign is wrong.
-        entropy: Factor of the entropy's gradient, relative to ``scale``; 0 for none.
-        residual: ‖gradient − explanation‖ / ‖gradient‖ over all paths.
-        values: The critic's values, if it has any.
-        note: What else it takes, in words.
-    """
-
-    form: Candidate | Advantage
-    use: str
-    scale: float
-    entropy: float
-    residual: float
-    values: Array | None = None
-    note: str = ""
-
-    @property
-    def faultless(self) -> bool:
-        """Whether nothing in it is wrong in itself."""
-        return not self.form.faults and self.scale > 0.0 and self.entropy >= 0.0
-
-    @property
-    def plain(self) -> Candidate:
-        """The composition without the critic's values."""
-        return self.form.form if isinstance(self.form, Advantage) else self.form
 
 
 def find_match(
@@ -107,10 +76,10 @@ def find_match(
     with np.errstate(all="ignore"):
         for search, (use, part) in product((_plain, *values, *memory), parts):
             accept = (
-                partial(_overdetermined, part) if search in _LOOSE else (lambda match, line: True)
+                partial(overdetermined, part) if search in _LOOSE else (lambda match, line: True)
             )
             if search is _with_action_values:
-                accept = partial(_tells_actions_apart, part)
+                accept = partial(tells_actions_apart, part)
             match = _plainest(part, use, search, constants, tolerance, accept)
             if match is None:
                 continue
@@ -133,53 +102,11 @@ def _without_fault(
     unless the other one needs an entropy that it does without.
     """
     for search, (use, part) in product(searches, parts):
-        accept = partial(_tells_states_apart, part, faulty.entropy != 0.0)
+        accept = partial(tells_states_apart, part, faulty.entropy != 0.0)
         match = _plainest(part, use, _right(search), constants, tolerance, accept)
         if match is not None:
             return match
     return None
-
-
-def _determined(evidence: Evidence, line: Timeline, match: Match) -> bool:
-    """Whether the gradients could have refused a critic's values: few short ones fit any rule."""
-    if not isinstance(match.form, Advantage):
-        return True
-    columns = linear_columns(evidence, line, match.form.without_spread)
-    columns += entropy_columns(evidence, line, match.form.norm)
-    unknowns = np.linalg.matrix_rank(np.array(columns))
-    equations = 0
-    for path, present in zip(evidence.eligibility, evidence.present, strict=True):
-        equations += int(np.linalg.matrix_rank(path[present], rtol=_SAME_DIRECTION))
-        if equations >= unknowns + _MORE_EQUATIONS:
-            return True
-    return False
-
-
-def _tells_states_apart(evidence: Evidence, bonus: bool, match: Match, line: Timeline) -> bool:
-    """Whether a match has no fault, values that are not all the same, and no unasked ``bonus``."""
-    if not match.faultless or match.values is None or (match.entropy != 0.0 and not bonus):
-        return False
-    visited = np.unique(evidence.state[evidence.present])
-    return bool(np.ptp(match.values[visited]) > _SHARE)
-
-
-def _tells_actions_apart(evidence: Evidence, match: Match, line: Timeline) -> bool:
-    """Whether values Q(s, a) differ between the actions of some state: else they are a baseline."""
-    assert match.values is not None
-    visited = set(zip(evidence.state[line.present], evidence.action[line.present], strict=True))
-    values: dict[int, set[float]] = {}
-    for state, action in visited:
-        value = round(float(match.values[state + (STATES + 1) * action]), 6)
-        values.setdefault(state, set()).add(value)
-    return any(len(own) > 1 for own in values.values())
-
-
-def _overdetermined(evidence: Evidence, match: Match, line: Timeline) -> bool:
-    """Whether values explain more weights than there are of them; r + γV(s') with V = 0 is r."""
-    form, values = match.form, match.values
-    assert isinstance(form, Advantage)
-    told = form.decay > 0.0 or (values is not None and bool(np.abs(values).max() > _SHARE))
-    return told and spare_equations(evidence, line, form) >= _SPARE
 
 
 def _right(search: _Search) -> _Search:
@@ -203,6 +130,7 @@ def _plainest(
     few, some = (evidence.where(_few(evidence, most)) for most in (_SAMPLE, _LARGER_SAMPLE))
     few_line, some_line, all_ = timeline(few), timeline(some), timeline(evidence)
     best: Match | None = None
+    measured = constants.told is not None and constants.told.credit is not None
     for form in search(all_, constants):
         if best is not None and _involved(form) > best.plain.involved:
             break
@@ -211,7 +139,11 @@ def _plainest(
         if _fit(sample, line, form, use, tolerance) is None:
             continue
         match = _fit(evidence, all_, form, use, tolerance)
-        if match is None or not _determined(evidence, all_, match) or not accept(match, all_):
+        if (
+            match is None
+            or not determined(evidence, all_, match, measured)
+            or not accept(match, all_)
+        ):
             continue
         used = np.asarray(evidence.eligibility.any(axis=(0, 2)))
         if not use and not is_borne_out(form, match.values, match.scale, constants.told, used):
@@ -353,7 +285,7 @@ def _fit(
             return None
         alone = form.weights(evidence, line, np.zeros(form.places(evidence)[2]))
         credit = float(np.linalg.norm(np.einsum("pi,pid->pd", alone, evidence.eligibility)))
-        small = abs(fit.scale) * credit < _SHARE * float(np.linalg.norm(evidence.ascent))
+        small = abs(fit.scale) * credit < SHARE * float(np.linalg.norm(evidence.ascent))
         if small and form.ending != ACTION_VALUE:
             return None  # the values alone explain it
         return Match(fit.advantage, use, fit.scale, fit.entropy, fit.residual, fit.values)
@@ -376,7 +308,7 @@ def _fit(
         factors = np.linalg.lstsq(matrix, target, rcond=1e-11)[0]
         residual = float(np.linalg.norm(target - matrix @ factors)) / size
         scale, entropy = float(factors[0]), float(factors[1:].sum())
-    if residual >= tolerance or abs(scale) * own < _SHARE * size:
+    if residual >= tolerance or abs(scale) * own < SHARE * size:
         return None
     return Match(form, use, scale, entropy / scale, residual)
 

@@ -21,7 +21,7 @@ from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.measured import Measured
 from eligibility.audit.judgement.sections import refined
 
-_EXPLAINS = 1e-5  # share of M that a reading may leave
+EXPLAINS = 1e-5  # share of M that a reading may leave
 _OUTSIDE = 1e-3  # share of the slopes outside the span of the eligibilities that is no rounding
 _GRID = np.linspace(0.0, 1.0, 21)
 # Credits that are the reward-to-go with a factor of each row.
@@ -36,8 +36,8 @@ class Reading:
 
     Attributes:
         rule: Of the catalogue's credits; empty: the reward-to-go.
-        mean: What is subtracted: "", "batch", "so-far", "episode", "returns", "other-episodes"
-            or "other-times".
+        mean: What is subtracted: "", "batch", "so-far", "episode", "returns",
+            "other-episodes", "other-returns" or "other-times".
         beta: How much of it.
         discount: γ, or γλ where values are bootstrapped; NaN if M does not depend on it.
         dated: The γ of a factor γ^t on the rows; 1: there is none.
@@ -61,9 +61,9 @@ def read(measured: Measured) -> tuple[Reading, ...]:
 
 
 def _read(measured: Measured) -> Iterator[Reading]:
-    if measured.kind not in ("linear", "rescaled") or measured.outside > _EXPLAINS:
+    if measured.kind not in ("linear", "rescaled") or measured.outside > EXPLAINS:
         return
-    places = _Places(measured.evidence)
+    places = Places(measured.evidence)
     for name, shape in _SHAPES:
         for mean, rows in _MEANS:
             if mean and places.single and mean not in ("batch", "so-far"):
@@ -89,17 +89,17 @@ def told_by(measured: Measured, readings: Sequence[Reading]) -> Told | None:
         return Told(
             frozenset({"integer-returns"}), frozenset(name for name, _ in _MEANS), False, False
         )
-    if not readings and (measured.kind != "linear" or measured.outside > _EXPLAINS):
+    if not readings and (measured.kind != "linear" or measured.outside > EXPLAINS):
         return None
     rules = {reading.rule for reading in readings} or {credit.rule for credit in CREDITS}
     plain = [reading for reading in readings if not reading.rule]
-    uneven = [reading for reading in plain if np.ptp(np.abs(reading.factor)) > _EXPLAINS]
+    uneven = [reading for reading in plain if np.ptp(np.abs(reading.factor)) > EXPLAINS]
     if uneven:
         rules |= _FACTORS
     size = float(np.abs(measured.credit).max())
-    same = _Places(measured.evidence).same
+    same = Places(measured.evidence).same
     apart = np.abs(measured.credit[:, None] - measured.credit[None, :]).max(axis=2)
-    coupled = bool(apart[same].max() <= _EXPLAINS * size)
+    coupled = bool(apart[same].max() <= EXPLAINS * size)
     return Told(
         frozenset(rules),
         frozenset(reading.mean for reading in readings) or frozenset(name for name, _ in _MEANS),
@@ -112,7 +112,7 @@ def told_by(measured: Measured, readings: Sequence[Reading]) -> Told | None:
 
 def reinforce_credit(evidence: Evidence, discount: float) -> Array:
     """[I, N] the credit of REINFORCE: γ^(time of the reward) for every later one of the episode."""
-    places = _Places(evidence)
+    places = Places(evidence)
     return _to_go(places, discount) * discount ** places.time[:, None]
 
 
@@ -122,58 +122,11 @@ def used_decisions(measured: Measured | None, evidence: Evidence) -> Sequence[in
         taken = evidence.present.sum(axis=1)
         return range(int(taken.min()), max(1, int(taken.max()) - SIZES[0].horizon), -1)
     size = np.abs(measured.credit).max(axis=1)
-    count = 1 + int(np.flatnonzero(size > _EXPLAINS * size.max(initial=0.0)).max(initial=-1))
+    count = 1 + int(np.flatnonzero(size > EXPLAINS * size.max(initial=0.0)).max(initial=-1))
     return (count,) if count < len(size) else ()
 
 
-def structure(measured: Measured) -> str:
-    """The fault that shows in which rewards each decision follows, whatever their factors are.
-
-    Of the rewards-to-go in another order, and of rewards of others that an action is praised for:
-    what a mean subtracts is blame.
-    """
-    if measured.kind != "linear" or measured.outside > _EXPLAINS:
-        return ""
-    places, credit = _Places(measured.evidence), measured.credit
-    own_order = [np.flatnonzero(places.environment == e) for e in np.unique(places.environment)]
-    praise = credit * np.sign(np.trace(credit) or credit.sum())
-    told = np.abs(praise) > _EXPLAINS * np.abs(praise).max()
-    own = places.same & (places.lag >= 0)
-    # of each decision, whose reward-to-go it has; the last place stands for none
-    rows = [np.flatnonzero((own == row).all(axis=1)) for row in told]
-    if all(len(found) == 1 or not row.any() for found, row in zip(rows, told, strict=True)):
-        target = np.array([found[0] if len(found) else len(rows) for found in rows])
-        for order in ([places.index], own_order):  # of the batch, or of each environment
-            for rule, moved in (("reversed-returns", _backwards), ("shifted-rewards", _later)):
-                if len(rows) > 1 and np.array_equal(target, moved(order, len(rows))):
-                    return rule
-    if told[places.same & (places.lag < 0)].any() and not told[own].all():
-        return "rewards-so-far"
-    praised = praise > _EXPLAINS * np.abs(praise).max()
-    others = places.environment[:, None] != places.environment[None, :]
-    if (praised & others).any():
-        return "return-carried-over-actors"
-    later = ~others & ~places.same & (places.index[None, :] > places.index[:, None])
-    return "return-carried-over-episodes" if (praised & later).any() else ""
-
-
-def _backwards(orders: Sequence[Integers], count: int) -> Integers:
-    """[I] of each decision the one as far from the end of its order as it is from the start."""
-    moved = np.arange(count)
-    for order in orders:
-        moved[order] = order[::-1]
-    return moved
-
-
-def _later(orders: Sequence[Integers], count: int) -> Integers:
-    """[I] of each decision the next of its order; of the last one ``count``."""
-    moved = np.full(count, count)
-    for order in orders:
-        moved[order[:-1]] = order[1:]
-    return moved
-
-
-class _Places:
+class Places:
     """Where the decisions of a path are: [I] each."""
 
     def __init__(self, evidence: Evidence) -> None:
@@ -207,7 +160,7 @@ class _Places:
         return self.time[None, :] - self.time[:, None]
 
 
-_Shape = Callable[[_Places, float], Array]
+_Shape = Callable[[Places, float], Array]
 
 
 def _power(discount: float, exponent: Integers, where: Booleans) -> Array:
@@ -215,15 +168,15 @@ def _power(discount: float, exponent: Integers, where: Booleans) -> Array:
     return powers
 
 
-def _to_go(p: _Places, g: float) -> Array:
+def _to_go(p: Places, g: float) -> Array:
     return _power(g, p.lag, p.same & (p.lag >= 0))
 
 
-def _whole(p: _Places, g: float) -> Array:
+def _whole(p: Places, g: float) -> Array:
     return _power(g, np.broadcast_to(p.time[None, :], p.lag.shape), p.same)
 
 
-def _of_rows(p: _Places, g: float, target: Integers) -> Array:
+def _of_rows(p: Places, g: float, target: Integers) -> Array:
     """The reward-to-go of another time of the same episode."""
     base, made = _to_go(p, g), np.zeros(p.lag.shape)
     for i, (segment, time) in enumerate(zip(p.segment, target, strict=True)):
@@ -233,19 +186,19 @@ def _of_rows(p: _Places, g: float, target: Integers) -> Array:
     return made
 
 
-def _until(p: _Places) -> Booleans:
+def _until(p: Places) -> Booleans:
     """[I, I] whether the second decision comes no later than the mirror of the first."""
     return np.asarray(p.same & (p.time[None, :] <= p.left[:, None]))
 
 
-def _carried(p: _Places, g: float) -> Array:
+def _carried(p: Places, g: float) -> Array:
     own = p.environment[:, None] == p.environment[None, :]
     rank = np.array([(own[i] & (p.index < i)).sum() for i in p.index])
     lag = rank[None, :] - rank[:, None]
     return _power(g, lag, own & (lag >= 0))
 
 
-def _carried_from_before(p: _Places, g: float) -> Array:
+def _carried_from_before(p: Places, g: float) -> Array:
     """Each return starts from the first return of the episode before it."""
     made = _to_go(p, g)
     for i in p.index:
@@ -258,12 +211,12 @@ def _carried_from_before(p: _Places, g: float) -> Array:
     return made
 
 
-def _over_actors(p: _Places, g: float) -> Array:
+def _over_actors(p: Places, g: float) -> Array:
     lag = p.index[None, :] - p.index[:, None]
     return _power(g, lag, lag >= 0)
 
 
-def _next_of_batch(p: _Places, g: float) -> Array:
+def _next_of_batch(p: Places, g: float) -> Array:
     base = _to_go(p, g)
     return np.concatenate([base[1:], np.zeros((1, len(base)))])
 
@@ -294,10 +247,11 @@ _SHAPES: tuple[tuple[str, _Shape], ...] = (
     ("", lambda p, g: np.tile(_to_go(p, g).sum(axis=0), (len(p.time), 1))),
     ("", lambda p, g: p.same @ _to_go(p, g)),
 )
-_Mean = Callable[[_Places, Array], Array]
+_Mean = Callable[[Places, Array], Array]
 
 
-def _others(p: _Places, rows: Array, alike: Callable[[int, int], bool]) -> Array:
+def _others(p: Places, rows: Array, alike: Callable[[int, int], bool]) -> Array:
+    """[I, N] the mean of those rows of other episodes that are alike, in the given sense."""
     made = np.zeros_like(rows)
     for i in p.index:
         kept = [k for k in p.index if p.segment[k] != p.segment[i] and alike(int(i), int(k))]
@@ -313,12 +267,13 @@ _MEANS: tuple[tuple[str, _Mean], ...] = (
     ("episode", lambda p, rows: np.array([rows[p.segment == s].mean(axis=0) for s in p.segment])),
     ("returns", lambda p, rows: np.tile(rows[p.first].mean(axis=0), (len(rows), 1))),
     ("other-episodes", lambda p, rows: _others(p, rows, lambda i, k: True)),
+    ("other-returns", lambda p, rows: _others(p, rows, lambda i, k: k in p.first)),
     ("other-times", lambda p, rows: _others(p, rows, lambda i, k: p.time[i] == p.time[k])),
 )
 
 
 def _fitted(
-    credit: Array, places: _Places, name: str, shape: _Shape, mean: str, rows: _Mean
+    credit: Array, places: Places, name: str, shape: _Shape, mean: str, rows: _Mean
 ) -> Reading | None:
     """The reading by one shape and one mean, at the discount that leaves least."""
     size = float(np.linalg.norm(credit))
@@ -340,10 +295,10 @@ def _fitted(
             return None  # without its powers it is another rule
     base = shape(places, best)
     factor, beta, off = _solve(credit, base, rows(places, base))
-    if off > _EXPLAINS * size or (mean and not _EXPLAINS < beta < _MOST):
+    if off > EXPLAINS * size or (mean and not EXPLAINS < beta < _MOST):
         return None
     live = np.abs(factor[np.abs(base).sum(axis=1) > 0])
-    if (name or mean) and live.min(initial=1.0) <= _EXPLAINS * live.max(initial=0.0):
+    if (name or mean) and live.min(initial=1.0) <= EXPLAINS * live.max(initial=0.0):
         return None  # a row of zeros is borne out by anything
     discount = best if depends else float("nan")
     return Reading(name, mean, beta, discount, _dated(places, factor), factor, off / size)
@@ -381,7 +336,7 @@ def _subtracted(credit: Array, base: Array, mean: Array) -> float:
     return -float(np.median(b[told] / a[told])) if told.any() else 0.0
 
 
-def _dated(places: _Places, factor: Array) -> float:
+def _dated(places: Places, factor: Array) -> float:
     """The γ by whose powers γ^t the rows' factors fall; 1 if they do not."""
     live = np.abs(factor) > 1e-9 * np.abs(factor).max(initial=0.0)
     if not live.any() or np.ptp(places.time[live]) == 0:
@@ -395,6 +350,6 @@ def _dated(places: _Places, factor: Array) -> float:
     if not 0.0 < fallen < 1.0 - 1e-9:
         return 1.0
     alike = factor[live] / fallen ** places.time[live]
-    if np.ptp(alike) > _EXPLAINS * np.abs(alike).max():
+    if np.ptp(alike) > EXPLAINS * np.abs(alike).max():
         return 1.0
     return fallen

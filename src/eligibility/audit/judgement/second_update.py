@@ -15,7 +15,8 @@ from eligibility.audit.judgement.conventions import bias_of_cut
 from eligibility.audit.judgement.diagnosis import diagnose
 from eligibility.audit.judgement.evidence import Evidence, gather
 from eligibility.audit.judgement.location import first_error
-from eligibility.audit.judgement.matching import Match, find_match, same_rule
+from eligibility.audit.judgement.match import Match
+from eligibility.audit.judgement.matching import find_match, same_rule
 from eligibility.audit.judgement.timeline import timeline
 from eligibility.audit.judgement.update_facts import facts_of_updates
 from eligibility.audit.reporting.report import AuditReport, Convention, Finding

@@ -8,7 +8,8 @@ from eligibility.audit.arrays import Array
 from eligibility.audit.judgement.catalogue import Candidate, norm_factor
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.exact import Bias
-from eligibility.audit.judgement.matching import Match, effective_weights
+from eligibility.audit.judgement.match import Match
+from eligibility.audit.judgement.matching import effective_weights
 from eligibility.audit.judgement.measured import Measured
 from eligibility.audit.judgement.reading import reinforce_credit
 from eligibility.audit.judgement.timeline import Timeline

@@ -1,0 +1,104 @@
+"""A composition that explains every path, and whether the gradients could have refused it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from eligibility.audit.arrays import Array
+from eligibility.audit.job import STATES
+from eligibility.audit.judgement.catalogue import Candidate
+from eligibility.audit.judgement.critic import (
+    Advantage,
+    entropy_columns,
+    linear_columns,
+    spare_equations,
+)
+from eligibility.audit.judgement.evidence import Evidence, episodes_of
+from eligibility.audit.judgement.timeline import Timeline
+
+SHARE = 1e-3  # a match must come from the composition itself, not from what may be added
+_SPARE = 4  # weights that the values of a critic must explain beyond their own number
+_MORE_EQUATIONS = 2  # directions of the gradients beyond what is unknown: the rule is no accident
+_SAME_DIRECTION = 1e-6  # relative size below which a direction is rounding
+
+
+@dataclass(frozen=True)
+class Match:
+    """A composition that explains the gradient of every path.
+
+    Attributes:
+        form: The composition.
+        use: Which decisions entered: all, or only "complete-episodes", "first-episodes" or some.
+        scale: Its constant factor; negative: the sign is wrong.
+        entropy: Factor of the entropy's gradient, relative to ``scale``; 0 for none.
+        residual: ‖gradient − explanation‖ / ‖gradient‖ over all paths.
+        values: The critic's values, if it has any.
+        note: What else it takes, in words.
+    """
+
+    form: Candidate | Advantage
+    use: str
+    scale: float
+    entropy: float
+    residual: float
+    values: Array | None = None
+    note: str = ""
+
+    @property
+    def faultless(self) -> bool:
+        """Whether nothing in it is wrong in itself."""
+        return not self.form.faults and self.scale > 0.0 and self.entropy >= 0.0
+
+    @property
+    def plain(self) -> Candidate:
+        """The composition without the critic's values."""
+        return self.form.form if isinstance(self.form, Advantage) else self.form
+
+
+def determined(evidence: Evidence, line: Timeline, match: Match, measured: bool) -> bool:
+    """Whether the gradients could have refused a critic's values: few short ones fit any rule.
+
+    A rule with a fault must be told by different episodes, unless the ``measured`` credit, which
+    could have refused it as well, has the rule.
+    """
+    if not isinstance(match.form, Advantage):
+        return True
+    columns = linear_columns(evidence, line, match.form.without_spread)
+    columns += entropy_columns(evidence, line, match.form.norm) if match.entropy else ()
+    unknowns = np.linalg.matrix_rank(np.array(columns))
+    paths = measured or match.faultless or match.plain.crosses_episodes
+    equations = 0
+    for eligibility in evidence.eligibility if paths else episodes_of(evidence):
+        equations += int(np.linalg.matrix_rank(eligibility, rtol=_SAME_DIRECTION))
+        if equations >= unknowns + _MORE_EQUATIONS:
+            return True
+    return False
+
+
+def tells_states_apart(evidence: Evidence, bonus: bool, match: Match, line: Timeline) -> bool:
+    """Whether a match has no fault, values that are not all the same, and no unasked ``bonus``."""
+    if not match.faultless or match.values is None or (match.entropy != 0.0 and not bonus):
+        return False
+    visited = np.unique(evidence.state[evidence.present])
+    return bool(np.ptp(match.values[visited]) > SHARE)
+
+
+def tells_actions_apart(evidence: Evidence, match: Match, line: Timeline) -> bool:
+    """Whether values Q(s, a) differ between the actions of some state: else they are a baseline."""
+    assert match.values is not None
+    visited = set(zip(evidence.state[line.present], evidence.action[line.present], strict=True))
+    values: dict[int, set[float]] = {}
+    for state, action in visited:
+        value = round(float(match.values[state + (STATES + 1) * action]), 6)
+        values.setdefault(state, set()).add(value)
+    return any(len(own) > 1 for own in values.values())
+
+
+def overdetermined(evidence: Evidence, match: Match, line: Timeline) -> bool:
+    """Whether values explain more weights than there are of them; r + γV(s') with V = 0 is r."""
+    form, values = match.form, match.values
+    assert isinstance(form, Advantage)
+    told = form.decay > 0.0 or (values is not None and bool(np.abs(values).max() > SHARE))
+    return told and spare_equations(evidence, line, form) >= _SPARE

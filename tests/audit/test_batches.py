@@ -1,0 +1,96 @@
+"""What programs do to the credits of several episodes in a batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.audit.writing import audit_here
+
+_BATCH = """
+import gymnasium as gym
+import torch
+from torch import nn
+from torch.distributions import Categorical
+
+env = gym.make("CartPole-v1")
+net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+critic = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+opt = torch.optim.Adam(net.parameters(), lr=1e-2)
+critic_opt = torch.optim.Adam(critic.parameters(), lr=1e-2)
+for batch in range(1000):
+    log_probs, entropy, observations, returns, totals, lengths = [], [], [], [], [], []
+    for episode in range(EPISODES):
+        obs, _ = env.reset()
+        rewards, done = [], False
+        while not done:
+            obs = torch.as_tensor(obs, dtype=torch.float32)
+            dist = Categorical(logits=net(obs))
+            action = dist.sample()
+            observations.append(obs)
+            log_probs.append(dist.log_prob(action))
+            entropy.append(dist.entropy())
+            obs, reward, terminated, truncated, _ = env.step(action.item())
+            rewards.append(reward)
+            done = terminated or truncated
+        back, running = [], 0.0
+        for reward in reversed(rewards):
+            running = reward + 0.95 * running
+            back.insert(0, running)
+        returns += back
+        totals.append(back[0])
+        lengths.append(len(back))
+    returns, totals = torch.tensor(returns), torch.tensor(totals)
+    log_probs, entropy = torch.stack(log_probs), torch.stack(entropy)
+    observations = torch.stack(observations)
+    values = critic(observations).squeeze(-1)
+    advantages = returns - values.detach()
+    CREDIT
+    loss = -(log_probs * advantages).mean() - BONUS * entropy.mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    critic_loss = (values - returns).pow(2).mean()
+    critic_opt.zero_grad()
+    critic_loss.backward()
+    critic_opt.step()
+"""
+_WHITENED = "advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)"
+_OTHERS = """own = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
+    advantages = returns - (totals.sum() - totals[own]) / (len(totals) - 1)"""
+_LINEAR = """features = torch.cat([observations, observations**2], 1)
+    ridge = features.T @ features + 1e-3 * torch.eye(8)
+    advantages = returns - features @ torch.linalg.solve(ridge, features.T @ returns)"""
+
+
+@pytest.mark.parametrize(
+    ("credit", "episodes", "bonus", "named"),
+    [
+        (_WHITENED, 2, 0.0, {"baseline", "whitened"}),
+        (_WHITENED, 3, 0.01, {"baseline", "whitened", "entropy-bonus"}),
+        ("advantages = returns - totals.mean()", 3, 0.0, {"centred"}),
+        (_OTHERS, 3, 0.0, {"leave-one-out"}),
+    ],
+)
+def test_a_choice_is_told_for_batches_of_episodes(
+    credit: str, episodes: int, bonus: float, named: set[str], tmp_path: Path
+) -> None:
+    report = audit_here(_written(tmp_path, credit, episodes, bonus), 60)
+    assert not report.findings, report.text()
+    found = {convention.name for convention in report.conventions}
+    assert found == named | {"gamma-t-dropped", "mean-over-time"}, report.text()
+
+
+@pytest.mark.parametrize("credit", ["advantages = advantages.relu()", _LINEAR])
+def test_what_few_different_episodes_bear_out_is_no_fault(credit: str, tmp_path: Path) -> None:
+    """27 batches of three kinds of episodes: a rule with six unknowns explains them all."""
+    report = audit_here(_written(tmp_path, credit, 3, 0.0), 60)
+    assert (report.verdict, report.faults) == ("unexplained", ()), report.text()
+
+
+def _written(folder: Path, credit: str, episodes: int, bonus: float) -> Path:
+    path = folder / "program.py"
+    text = _BATCH.replace("CREDIT", credit).replace("EPISODES", str(episodes))
+    path.write_text(text.replace("BONUS", str(bonus)), encoding="utf-8")
+    return path
