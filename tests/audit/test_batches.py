@@ -59,6 +59,16 @@ for batch in range(1000):
 _WHITENED = "advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)"
 _OTHERS = """own = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
     advantages = returns - (totals.sum() - totals[own]) / (len(totals) - 1)"""
+_GENERALISED = """advantages, following = [], 0.0
+    ends = torch.tensor(lengths).cumsum(0) - 1
+    for t in reversed(range(len(returns))):
+        last = bool((ends == t).any())
+        after = 0.0 if last else values[t + 1].item()
+        rewarded = returns[t] - (0.0 if last else 0.95 * returns[t + 1])
+        delta = rewarded + 0.95 * after - values[t].item()
+        following = delta + (0.0 if last else 0.95 * 0.9 * following)
+        advantages.insert(0, following)
+    advantages = torch.stack(advantages)"""
 _LINEAR = """features = torch.cat([observations, observations**2], 1)
     ridge = features.T @ features + 1e-3 * torch.eye(8)
     advantages = returns - features @ torch.linalg.solve(ridge, features.T @ returns)"""
@@ -71,6 +81,7 @@ _LINEAR = """features = torch.cat([observations, observations**2], 1)
         (_WHITENED, 3, 0.01, {"baseline", "whitened", "entropy-bonus"}),
         ("advantages = returns - totals.mean()", 3, 0.0, {"centred"}),
         (_OTHERS, 3, 0.0, {"leave-one-out"}),
+        (_GENERALISED, 3, 0.01, {"gae", "entropy-bonus"}),
     ],
 )
 def test_a_choice_is_told_for_batches_of_episodes(

@@ -1,4 +1,4 @@
-"""Whether a composition moves with each reward as the program was seen to."""
+"""How much of a composition moves with each reward as the program was seen to."""
 
 from __future__ import annotations
 
@@ -11,32 +11,28 @@ from eligibility.audit.judgement.catalogue import Candidate, Told
 from eligibility.audit.judgement.critic import Advantage
 from eligibility.audit.judgement.timeline import timeline
 
-_MISSING = 1e-3  # share of the measured credit that may be another one's
+AGREES = 1e-3  # share of the measured credit that may be another one's
 
 
-def is_borne_out(
-    form: Candidate | Advantage,
-    values: Array | None,
-    scale: float,
-    told: Told | None,
-    used: Booleans,
-) -> bool:
-    """Whether the credit of a composition is the measured one; yes where none was measured.
+def measured_scale(
+    form: Candidate | Advantage, values: Array | None, told: Told | None, used: Booleans
+) -> float:
+    """The factor with which a composition has the measured credit; 0 if none, NaN if unmeasured.
 
-    On few short paths the free values of a critic let a wrong composition fit every gradient.
+    On few short paths the free values of a critic let a wrong composition, or the right one with
+    another factor, fit every gradient.
 
     Args:
         form: The composition.
         values: The critic's, by state.
-        scale: What its weights are multiplied by.
         told: What was measured.
         used: [I] decisions that are reinforced at all.
     """
     plain = form.form if isinstance(form, Advantage) else form
     if told is None or told.path is None or told.credit is None or plain.divides:
-        return True
-    if plain.coupling:
-        return True  # that all actions get one sum is measured; what is in it may depend on lengths
+        return float("nan")
+    if plain.coupling:  # that all actions get one sum is measured; what is in it depends on lengths
+        return float("nan")
     path, present = told.path, told.path.present[0]
 
     def weights(reward: Array) -> Array:
@@ -55,8 +51,10 @@ def is_borne_out(
     moved = [weights(path.reward[0] + unit) - own for unit in np.eye(len(present))[present]]
     idle = np.zeros(len(present), dtype=bool)
     idle[: len(used)] = ~used[: len(present)]
-    credit = scale * np.array(moved).T
+    credit = np.array(moved).T
     credit[idle[present]] = 0.0
     if credit.shape != told.credit.shape:
-        return True
-    return bool(np.linalg.norm(credit - told.credit) <= _MISSING * np.linalg.norm(told.credit))
+        return float("nan")
+    scale = float((credit * told.credit).sum() / ((credit**2).sum() or 1.0))
+    off = float(np.linalg.norm(scale * credit - told.credit))
+    return scale if off <= AGREES * np.linalg.norm(told.credit) else 0.0

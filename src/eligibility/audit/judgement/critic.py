@@ -40,8 +40,8 @@ _MOVE = 1e-5  # of a value or of ε, for the slopes that the refinement goes by
 class Advantage:
     """A composition whose credits a critic's values have entered.
 
-    Σ_{k ≥ t} (γλ)^(k−t) (r_k + γ V(s_{k+1}) − V(s_k)) (Schulman et al. 2016, generalised advantage
-    estimation), or the composition's own credit minus V(s).
+    Σ_{k ≥ t} (γλ)^(k−t) (r_k + γ V(s_{k+1}) − V(s_k)) (Schulman et al. 2016), or the composition's
+    own credit minus V(s).
 
     Attributes:
         form: Everything but the values.
@@ -198,20 +198,25 @@ class Fit:
 
 
 def fit_advantage(
-    evidence: Evidence, line: Timeline, form: Advantage, tolerance: float
+    evidence: Evidence,
+    line: Timeline,
+    form: Advantage,
+    tolerance: float,
+    scale: float | None = None,
 ) -> Fit | None:
-    """The values with which ``form`` comes closest to the gradients.
+    """The values with which ``form`` comes closest to the gradients, its factor perhaps known.
 
     The entropy's gradient enters only where the fit without it is not within ``tolerance``.
     """
-    solve = _linear_fit if is_affine(form) else _fit_over_spread
-    fit = solve(evidence, line, form, tolerance)
+    if is_affine(form):
+        return _linear_fit(evidence, line, form, tolerance, scale)
+    fit = _fit_over_spread(evidence, line, form, tolerance)
     for _ in range(_REFINEMENTS if form.form.divides else 0):
         if fit is None or not tolerance <= fit.residual < _PROMISING:
             break
         form, values = _refined(evidence, line, fit)
-        entropies = (), entropy_columns(evidence, line, form.norm)
-        fit = _scaled_fit(evidence, line, form, values, tolerance, entropies)
+        bonus = entropy_columns(evidence, line, form.norm)
+        fit = _scaled_fit(evidence, line, form, values, tolerance, ((), bonus))
     return fit
 
 
@@ -278,7 +283,7 @@ def is_affine(form: Advantage) -> bool:
 
 
 def _linear_fit(
-    evidence: Evidence, line: Timeline, form: Advantage, tolerance: float
+    evidence: Evidence, line: Timeline, form: Advantage, tolerance: float, known: float | None
 ) -> Fit | None:
     """Without a transform the weights are affine in the values: one least-squares problem."""
     columns, target = linear_columns(evidence, line, form), evidence.ascent.ravel()
@@ -288,16 +293,17 @@ def _linear_fit(
 
     def solved(added: Sequence[Array]) -> tuple[Array, float]:
         matrix = np.array([*columns, *added]).T
-        solution: Array = np.asarray(np.linalg.lstsq(matrix, target, rcond=1e-11)[0])
+        first, given = (0, 0.0) if known is None else (1, known * columns[0])
+        rest = np.linalg.lstsq(matrix[:, first:], target - given, rcond=1e-11)[0]
+        solution = rest if known is None else np.array([known, *rest])
         return solution, float(np.linalg.norm(target - matrix @ solution)) / size
 
     solution, residual = solved(entropy_columns(evidence, line, form.norm))
     if residual < tolerance and (without := solved(()))[1] < tolerance:
         solution, residual = without
     scale = 1.0 if form.ending == ACTION_VALUE else float(solution[0])
-    unit_scale = scale if scale != 0.0 else 1.0
-    bonus = float(solution[values + 2 :].sum())
-    return Fit(form, solution[1 : values + 1] / unit_scale, scale, bonus / unit_scale, residual)
+    own = solution[1:] / (scale or 1.0)
+    return Fit(form, own[:values], scale, float(own[values + 1 :].sum()), residual)
 
 
 def _with_epsilon(evidence: Evidence, line: Timeline, form: Advantage, values: Array) -> Candidate:
@@ -342,8 +348,7 @@ def _across(evidence: Evidence, columns: Sequence[Array], entropy: Sequence[Arra
         of_path = column.reshape(*shape, 1)
         rest.append((moves * (of_path - known @ (inverse @ of_path))).ravel())
     matrix = np.array(rest[1:]).T
-    values: Array = np.asarray(np.linalg.lstsq(matrix, -rest[0], rcond=1e-11)[0])
-    return values
+    return np.asarray(np.linalg.lstsq(matrix, -rest[0], rcond=1e-11)[0])
 
 
 def _scaled_fit(

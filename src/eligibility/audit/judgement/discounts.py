@@ -55,7 +55,9 @@ def _constants(case: Case, measured: Measured, reading: Reading) -> Constants:
     above = [value for value in _rounded(known.discounts) if value > powers + _SAME]
     if powers < _NONE:
         return replace(known, discounts=tuple(above), product=0.0)
-    return replace(known, discounts=(powers, *above), product=powers, origin=MEASURED)
+    # a product that is no constant is two of them rather than one
+    both = (powers, *above) if powers in known.discounts else (*above, powers)
+    return replace(known, discounts=both, product=powers, origin=MEASURED)
 
 
 def _snapped(value: float, known: Constants, same: float) -> float:

@@ -10,7 +10,7 @@ from itertools import chain, product
 import numpy as np
 
 from eligibility.audit.arrays import Array, Booleans
-from eligibility.audit.judgement.bearing import is_borne_out
+from eligibility.audit.judgement.bearing import AGREES, measured_scale
 from eligibility.audit.judgement.catalogue import Candidate, candidates
 from eligibility.audit.judgement.constants import Constants
 from eligibility.audit.judgement.critic import (
@@ -139,19 +139,27 @@ def _plainest(
         if _fit(sample, line, form, use, tolerance) is None:
             continue
         match = _fit(evidence, all_, form, use, tolerance)
-        if (
-            match is None
-            or not determined(evidence, all_, match, measured)
-            or not accept(match, all_)
-        ):
+        if match is not None and not use:
+            match = _borne_out(evidence, all_, match, constants, tolerance)
+        if match is None or not accept(match, all_):
             continue
-        used = np.asarray(evidence.eligibility.any(axis=(0, 2)))
-        if not use and not is_borne_out(form, match.values, match.scale, constants.told, used):
+        if not determined(evidence, all_, match, measured):
             continue
         if abs(abs(match.scale) - 1.0) < max(1e-6, tolerance):
             return match
         best = best or match
     return best
+
+
+def _borne_out(
+    evidence: Evidence, line: Timeline, match: Match, constants: Constants, tolerance: float
+) -> Match | None:
+    """The match with the factor that the measured credit has; None if it has another credit."""
+    used = np.asarray(evidence.eligibility.any(axis=(0, 2)))
+    scale = measured_scale(match.form, match.values, constants.told, used)
+    if np.isnan(scale) or abs(match.scale - scale) <= AGREES * abs(scale):
+        return match if scale else None
+    return _fit(evidence, line, match.form, match.use, tolerance, scale) if scale else None
 
 
 def _involved(form: Candidate | Advantage) -> int:
@@ -276,11 +284,19 @@ def uses(evidence: Evidence) -> Iterator[tuple[str, Booleans]]:
 
 
 def _fit(
-    evidence: Evidence, line: Timeline, form: Candidate | Advantage, use: str, tolerance: float
+    evidence: Evidence,
+    line: Timeline,
+    form: Candidate | Advantage,
+    use: str,
+    tolerance: float,
+    scale: float | None = None,
 ) -> Match | None:
-    """The match of ``form``, if it explains the gradients within ``tolerance``."""
+    """The match of ``form``, if it explains the gradients within ``tolerance``.
+
+    An advantage that is affine in its values may be given its ``scale``.
+    """
     if isinstance(form, Advantage):
-        fit = fit_advantage(evidence, line, form, tolerance)
+        fit = fit_advantage(evidence, line, form, tolerance, scale)
         if fit is None or fit.residual >= tolerance:
             return None
         alone = form.weights(evidence, line, np.zeros(form.places(evidence)[2]))
