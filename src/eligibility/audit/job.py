@@ -37,6 +37,9 @@ SIZES = (
 STATES = 3  # of the probe, without the terminal one
 
 
+WholeNumber = tuple[str, int, int, int]  # of a text: the file's name, line, column, and the number
+
+
 @dataclass(frozen=True)
 class Job:
     """What one run is asked to do.
@@ -66,6 +69,7 @@ class Job:
         other_end: Show another observation at the end of a terminated episode.
         rewards: Of the executed steps, in order; later steps earn what the problem gives.
         followed: Note what each statement of the user's makes.
+        smaller: Whole numbers of the program's text that are small in this run.
     """
 
     prescribed: tuple[int, ...]
@@ -90,6 +94,7 @@ class Job:
     other_end: bool = False
     rewards: tuple[float, ...] = ()
     followed: bool = False
+    smaller: tuple[WholeNumber, ...] = ()
 
 
 def mixture_of(columns: Sequence[int]) -> Array:
@@ -136,6 +141,7 @@ def decode_job(line: str) -> Job:
     data["rewards"] = tuple(data["rewards"])
     data["also"] = tuple(data["also"])
     data["perturbed"] = tuple(data["perturbed"])
+    data["smaller"] = tuple(map(tuple, data["smaller"]))
     return Job(**data)
 
 

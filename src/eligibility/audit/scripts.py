@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from eligibility.audit.examine import examine
 from eligibility.audit.interception.language import imports_trainers
 from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.constants import GIVEN
-from eligibility.audit.judgement.source import read_source
+from eligibility.audit.judgement.source import Source, read_source
 from eligibility.audit.reporting.report import AuditReport, Finding
-from eligibility.audit.running.runner import LanguageScriptError, ScriptRunner
+from eligibility.audit.running.runner import LanguageScriptError, Runner, ScriptRunner
+from eligibility.audit.running.smaller import SMALL, Smaller, small_batches
 from eligibility.audit.running.survey import Progress
 from eligibility.errors import InvalidTypeError, InvalidValueError
 from eligibility.notebooks import is_notebook, script_of
@@ -139,17 +141,29 @@ def _in_environment(
         if discount is not None:
             constants = replace(constants, discounts=(discount,), origin=GIVEN)
         text_of = replace(source, path=runner.script)
-        report = examine(
-            runner,
-            max_paths,
-            samples,
-            progress,
-            lambda observed: Case(observed, text_of, str(path), constants),
-        )
+
+        def examined(by: Runner) -> AuditReport:
+            known = partial(Case, source=text_of, name=str(path), constants=constants)
+            return examine(by, max_paths, samples, progress, known)
+
+        report = _with_small_batches(runner, text_of, examined) or examined(runner)
     if is_notebook(path):
         report = _in_cells(report, runner.script, path)
     notes = (*report.notes, GUARDS[runner.guard]) if runner.guard != LANDLOCK else report.notes
     return replace(report, notes=notes, guard=runner.guard)
+
+
+def _with_small_batches(
+    runner: Runner, source: Source, examined: Callable[[Runner], AuditReport]
+) -> AuditReport | None:
+    """The report of a program with long batches, if short ones decide it; else None."""
+    numbers = small_batches(runner, source.whole_numbers())
+    report = examined(Smaller(runner, numbers)) if numbers else None
+    if report is None or report.verdict in ("inconclusive", "unexplained"):
+        return None
+    said = (f"{value} is {SMALL} at {file}:{line}" for file, line, _, value in numbers)
+    note = f"made small, so that a batch can be read: {', '.join(said)}"
+    return replace(report, notes=(*report.notes, note))
 
 
 def _in_cells(report: AuditReport, script: Path, notebook: Path) -> AuditReport:

@@ -10,6 +10,7 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
+from eligibility.audit.job import WholeNumber
 from eligibility.audit.judgement.constants import TEXT, Constants
 from eligibility.errors import InvalidValueError
 from eligibility.notebooks import is_notebook, script_of
@@ -40,7 +41,7 @@ class Source:
         """
         widths = {
             len(node.targets[0].elts)
-            for tree in self._project()
+            for _, tree in self._project()
             for node in ast.walk(tree)
             if isinstance(node, ast.Assign)
             and isinstance(node.targets[0], ast.Tuple)
@@ -50,14 +51,23 @@ class Source:
         }
         return 4 in widths and 5 not in widths
 
-    def _project(self) -> Iterator[ast.Module]:
+    def whole_numbers(self) -> list[WholeNumber]:
+        """The whole numbers in the text of its project."""
+        return [
+            (path.name, node.lineno, node.col_offset, node.value)
+            for path, tree in self._project()
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and type(node.value) is int
+        ]
+
+    def _project(self) -> Iterator[tuple[Path, ast.Module]]:
         """It and the modules of its project that it imports, and those that they import."""
         own = self.path.resolve()
         folders = (own.parent, repository_root(own.parent) or own.parent.parent)
         waiting, seen = [(own, self.tree)], {own}
         while waiting:
             path, tree = waiting.pop(0)
-            yield tree
+            yield path, tree
             for name, folder in product(_imported(tree), (path.parent, *folders)):
                 stem = folder.joinpath(*name.split("."))
                 for file in (stem.with_suffix(".py"), stem / "__init__.py"):

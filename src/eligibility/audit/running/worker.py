@@ -32,6 +32,7 @@ from eligibility.audit.job import SIZES, Job, Program, decode_job
 from eligibility.audit.running.execution import execute
 from eligibility.audit.running.place import settle_in, workspace_of
 from eligibility.audit.running.preloading import installed, load, preload
+from eligibility.audit.running.smaller import shrink
 from eligibility.audit.trace import Trace
 from eligibility.sandbox import Workspace, limit
 
@@ -137,6 +138,7 @@ def _run_and_exit(
         limit(program.seconds, program.megabytes)
         settle_in(program, workspace)
         notice_language(Path(program.origin))
+        shrink(job.smaller)
         trace = execute(lambda: _run(Path(program.path)), job, four_tuple=program.four_tuple)
         with os.fdopen(writing, "w", encoding="utf-8") as pipe:
             pipe.write(encode(trace) + "\n")
