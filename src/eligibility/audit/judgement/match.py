@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 
@@ -67,14 +69,17 @@ def determined(evidence: Evidence, line: Timeline, match: Match, measured: bool)
         return True
     columns = linear_columns(evidence, line, match.form.without_spread)
     columns += entropy_columns(evidence, line, match.form.norm) if match.entropy else ()
-    unknowns = np.linalg.matrix_rank(np.array(columns))
-    paths = measured or match.faultless or match.plain.crosses_episodes
-    equations = 0
-    for eligibility in evidence.eligibility if paths else episodes_of(evidence):
-        equations += int(np.linalg.matrix_rank(eligibility, rtol=_SAME_DIRECTION))
-        if equations >= unknowns + _MORE_EQUATIONS:
-            return True
-    return False
+    needed = int(np.linalg.matrix_rank(np.array(columns))) + _MORE_EQUATIONS
+    alike = not (measured or match.faultless or match.plain.crosses_episodes)
+    return _are_equations(evidence.eligibility, needed) and (
+        not alike or _are_equations(episodes_of(evidence), needed)
+    )
+
+
+def _are_equations(eligibilities: Iterable[Array], needed: int) -> bool:
+    """Whether gradients that are sums of these [n, D] each are so many equations."""
+    ranks = (int(np.linalg.matrix_rank(each, rtol=_SAME_DIRECTION)) for each in eligibilities)
+    return any(told >= needed for told in accumulate(ranks))
 
 
 def tells_states_apart(evidence: Evidence, bonus: bool, match: Match, line: Timeline) -> bool:
