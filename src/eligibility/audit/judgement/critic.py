@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -208,9 +208,8 @@ def fit_advantage(
 
     The entropy's gradient enters only where the fit without it is not within ``tolerance``.
     """
-    if is_affine(form):
-        return _linear_fit(evidence, line, form, tolerance, scale)
-    fit = _fit_over_spread(evidence, line, form, tolerance)
+    solve = partial(_linear_fit, known=scale) if is_affine(form) else _fit_over_spread
+    fit = solve(evidence, line, form, tolerance)
     for _ in range(_REFINEMENTS if form.form.divides else 0):
         if fit is None or not tolerance <= fit.residual < _PROMISING:
             break
