@@ -9,9 +9,11 @@ import pytest
 import eligibility as el
 from tests.audit.writing import PROGRAM
 
+# As a parser of dataclasses needs it, an annotation is a type.
 _MODULE = """
-STEPS = 512
+STEPS: int = 512
 PART = 64
+assert __annotations__ == {"STEPS": int}
 """
 _LONG = """
 import random

@@ -37,7 +37,7 @@ SIZES = (
 STATES = 3  # of the probe, without the terminal one
 
 
-WholeNumber = tuple[str, int, int, int]  # of a text: the file's name, line, column, and the number
+WholeNumber = tuple[str, int, int, int]  # of a text: the file, line, column, and the number
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How much of a composition moves with each reward as the program was seen to."""
+"""The factor with which a composition moves with the rewards as the program was seen to."""
 
 from __future__ import annotations
 

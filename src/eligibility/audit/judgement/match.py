@@ -70,14 +70,13 @@ def determined(evidence: Evidence, line: Timeline, match: Match, measured: bool)
     columns = linear_columns(evidence, line, match.form.without_spread)
     columns += entropy_columns(evidence, line, match.form.norm) if match.entropy else ()
     needed = int(np.linalg.matrix_rank(np.array(columns))) + _MORE_EQUATIONS
-    alike = not (measured or match.faultless or match.plain.crosses_episodes)
-    return _are_equations(evidence.eligibility, needed) and (
-        not alike or _are_equations(episodes_of(evidence), needed)
-    )
+    trusted = measured or match.faultless or match.plain.crosses_episodes
+    enough = _tell_equations(evidence.eligibility, needed)
+    return enough and (trusted or _tell_equations(episodes_of(evidence), needed))
 
 
-def _are_equations(eligibilities: Iterable[Array], needed: int) -> bool:
-    """Whether gradients that are sums of these [n, D] each are so many equations."""
+def _tell_equations(eligibilities: Iterable[Array], needed: int) -> bool:
+    """Whether the gradients along eligibilities, [n, D] each, give as many equations as needed."""
     ranks = (int(np.linalg.matrix_rank(each, rtol=_SAME_DIRECTION)) for each in eligibilities)
     return any(told >= needed for told in accumulate(ranks))
 

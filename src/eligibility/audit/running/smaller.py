@@ -60,7 +60,7 @@ def small_batches(runner: Runner, numbers: Sequence[WholeNumber]) -> tuple[Whole
         if found < fewest:
             chosen, fewest = (*chosen, *added), found
         elif found == float("inf") and len(added) == 1:  # such as parts larger than the whole
-            others = sorted(set(numbers) - {*chosen, *added}, key=lambda n: _distance(added[0], n))
+            others = sorted(set(numbers) - {*chosen, *added}, key=lambda n: distance(added[0], n))
             waiting.extendleft((*added, other) for other in reversed(others[:_NEAR]))
     return chosen if fewest <= _LONG else ()
 
@@ -75,10 +75,12 @@ def shrink(numbers: Sequence[WholeNumber]) -> None:
         name = os.path.basename(os.fsdecode(filename))
         places = {number[1:3] for number in numbers if number[0] == name}
         if places and mode == "exec" and not args and not isinstance(source, ast.AST):
-            source = stock(source, filename, mode, ast.PyCF_ONLY_AST)
+            source = stock(source, filename, mode, ast.PyCF_ONLY_AST, dont_inherit=True)
             for node in ast.walk(source):
                 if isinstance(node, ast.Constant) and (node.lineno, node.col_offset) in places:
                     node.value = SMALL
+        if len(args) < 2:  # else what this module has from __future__ would be the program's too
+            options.setdefault("dont_inherit", True)
         return stock(source, filename, mode, *args, **options)
 
     builtins.compile = compiled
@@ -97,6 +99,6 @@ def _by_promise(steps: float, numbers: Sequence[WholeNumber]) -> list[WholeNumbe
     return sorted(fitting, key=lambda number: (rests[number] > 0, -number[3]))
 
 
-def _distance(one: WholeNumber, other: WholeNumber) -> tuple[bool, int]:
+def distance(one: WholeNumber, other: WholeNumber) -> tuple[bool, int]:
     """How far apart two numbers stand in the program's text."""
     return one[0] != other[0], abs(one[1] - other[1])

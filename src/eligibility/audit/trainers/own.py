@@ -18,15 +18,16 @@ from typing import Any
 
 import torch
 
-from eligibility.audit.job import Program
+from eligibility.audit.job import Program, WholeNumber
 from eligibility.audit.running.place import settle_in, workspace_of
+from eligibility.audit.running.smaller import distance
 from eligibility.audit.trainers.branch import Branch, branch_off
 from eligibility.audit.trainers.doubles import settle
 from eligibility.audit.trainers.hub import Hub
 from eligibility.audit.trainers.loop import Loop
 from eligibility.audit.trainers.record import Record, record_from
 from eligibility.audit.trainers.refused import Finished, Refused
-from eligibility.audit.trainers.rewriting import Constant, Rewriting
+from eligibility.audit.trainers.rewriting import Rewriting
 from eligibility.audit.trainers.rows import collate_rows
 from eligibility.audit.trainers.sizes import constants_by_promise
 from eligibility.audit.trainers.spelling import has_padding, spelling_tokenizer
@@ -44,7 +45,7 @@ def run_own(program: Program, announce: Callable[[int, int], None]) -> Record:
     workspace = workspace_of(program)
     _import_libraries(Path(program.path))
 
-    def attempt(smaller: list[Constant], most_rows: float = _FEW_ROWS) -> Record:
+    def attempt(smaller: list[WholeNumber], most_rows: float = _FEW_ROWS) -> Record:
         found = branch_off()
         if isinstance(found, Branch):
             record = Record(early=early)
@@ -65,7 +66,7 @@ def run_own(program: Program, announce: Callable[[int, int], None]) -> Record:
     early = record.early
     if record.rows <= _FEW_ROWS:
         return record
-    smaller: list[Constant] = []
+    smaller: list[WholeNumber] = []
     promising = deque([each] for each in constants_by_promise(record.rows, record.constants))
     for _ in range(_TRIALS):
         if not promising:
@@ -77,7 +78,7 @@ def run_own(program: Program, announce: Callable[[int, int], None]) -> Record:
             if trial.rows <= _FEW_ROWS:
                 return trial
         elif trial.outcome != "measured" and len(constants) == 1:
-            near = sorted(promising, key=lambda each: _distance(constants[0], each[0]))[:_PAIRS]
+            near = sorted(promising, key=lambda each: distance(constants[0], each[0]))[:_PAIRS]
             promising.extendleft([*constants, *each] for each in reversed(near))
     return attempt(smaller, math.inf)
 
@@ -87,7 +88,7 @@ def _run(
     workspace: Workspace,
     record: Record,
     announce: Callable[[int, int], None],
-    smaller: list[Constant],
+    smaller: list[WholeNumber],
     most_rows: float,
 ) -> None:
     loop = Loop(record, announce)
@@ -208,11 +209,6 @@ def _load_in_process() -> None:
         stock(**(given | alone))
 
     torch.utils.data.DataLoader.__init__ = start  # type: ignore[method-assign, assignment]
-
-
-def _distance(one: Constant, other: Constant) -> tuple[bool, int]:
-    """How far apart two numbers stand in the program's text."""
-    return one[0] != other[0], abs(one[1] - other[1])
 
 
 def _import_libraries(script: Path) -> None:

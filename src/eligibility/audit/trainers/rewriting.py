@@ -17,11 +17,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from eligibility.audit.job import WholeNumber
 from eligibility.audit.user_code import is_user_file
 
 WATCHED, STEPS = "_eligibility_watched", "_eligibility_steps"
 BEGINS, GOES_ON = "_eligibility_begins", "_eligibility_goes_on"
-Constant = tuple[str, int, int, int]  # file, line, column, value
 _SMALL = 2
 
 
@@ -37,13 +37,13 @@ class Rewriting:
 
     def __init__(
         self,
-        smaller: list[Constant],
+        smaller: list[WholeNumber],
         watched: Callable[[Any], Any],
         over: Callable[[int | None], tuple[bool, int]],
     ) -> None:
         self._smaller = {tuple(each[:3]) for each in smaller}
         self._over = over
-        self.constants: list[Constant] = []
+        self.constants: list[WholeNumber] = []
         self.variables: list[str] = []  # of the environment, that were not set
         self._last: dict[str, int | None] = {}
         names = {WATCHED: watched, STEPS: self._steps, BEGINS: self._begins, GOES_ON: self._goes_on}
