@@ -38,6 +38,7 @@ STATES = 3  # of the probe, without the terminal one
 
 
 WholeNumber = tuple[str, int, int, int]  # of a text: the file, line, column, and the number
+COMMAND_LINE = "the command line"  # in place of the file; an argument is a line
 
 
 @dataclass(frozen=True)

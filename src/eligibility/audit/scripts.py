@@ -11,12 +11,13 @@ from pathlib import Path
 
 from eligibility.audit.examine import examine
 from eligibility.audit.interception.language import imports_trainers
+from eligibility.audit.job import COMMAND_LINE, WholeNumber
 from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.constants import GIVEN
-from eligibility.audit.judgement.source import Source, read_source
+from eligibility.audit.judgement.source import read_source
 from eligibility.audit.reporting.report import AuditReport, Finding
 from eligibility.audit.running.runner import LanguageScriptError, Runner, ScriptRunner
-from eligibility.audit.running.smaller import SMALL, Smaller, small_batches
+from eligibility.audit.running.smaller import SMALL, Smaller, numbers_beside, small_batches
 from eligibility.audit.running.survey import Progress
 from eligibility.errors import InvalidTypeError, InvalidValueError
 from eligibility.notebooks import is_notebook, script_of
@@ -146,7 +147,11 @@ def _in_environment(
             known = partial(Case, source=text_of, name=str(path), constants=constants)
             return examine(by, max_paths, samples, progress, known)
 
-        report = _with_small_batches(runner, text_of, examined) or examined(runner)
+        numbers = [
+            *text_of.whole_numbers(),
+            *numbers_beside(path.absolute(), text_of.strings(), argv),
+        ]
+        report = _with_small_batches(runner, numbers, examined)
     if is_notebook(path):
         report = _in_cells(report, runner.script, path)
     notes = (*report.notes, GUARDS[runner.guard]) if runner.guard != LANDLOCK else report.notes
@@ -154,16 +159,23 @@ def _in_environment(
 
 
 def _with_small_batches(
-    runner: Runner, source: Source, examined: Callable[[Runner], AuditReport]
-) -> AuditReport | None:
-    """The report of a program with long batches, if short ones decide it; else None."""
-    numbers = small_batches(runner, source.whole_numbers())
-    report = examined(Smaller(runner, numbers)) if numbers else None
-    if report is None or report.verdict in ("inconclusive", "unexplained"):
-        return None
-    said = (f"{value} is {SMALL} at {file}:{line}" for file, line, _, value in numbers)
+    runner: Runner, all_numbers: Sequence[WholeNumber], examined: Callable[[Runner], AuditReport]
+) -> AuditReport:
+    """The report of a program with short batches, where it has long ones and these decide it."""
+    numbers = small_batches(runner, all_numbers)
+    if not numbers:
+        return examined(runner)
+    said = (
+        f"{value} is {SMALL} {f'on {file}' if file == COMMAND_LINE else f'at {file}:{line}'}"
+        for file, line, _, value in numbers
+    )
     note = f"made small, so that a batch can be read: {', '.join(said)}"
-    return replace(report, notes=(*report.notes, note))
+    short = examined(Smaller(runner, numbers))
+    short = replace(short, notes=(*short.notes, note))
+    if short.verdict not in ("inconclusive", "unexplained"):
+        return short
+    report = examined(runner)
+    return short if report.verdict == "inconclusive" else report
 
 
 def _in_cells(report: AuditReport, script: Path, notebook: Path) -> AuditReport:

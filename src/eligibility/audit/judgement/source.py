@@ -60,6 +60,15 @@ class Source:
             if isinstance(node, ast.Constant) and type(node.value) is int
         ]
 
+    def strings(self) -> list[str]:
+        """The strings in the text of its project."""
+        return [
+            node.value
+            for _, tree in self._project()
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        ]
+
     def _project(self) -> Iterator[tuple[Path, ast.Module]]:
         """It and the modules of its project that it imports, and those that they import."""
         own = self.path.resolve()

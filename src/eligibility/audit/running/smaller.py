@@ -1,18 +1,25 @@
-"""Whole numbers of a program's text that are small in its runs, so that its batches are."""
+"""Whole numbers of a program that are small in its runs, so that its batches are short.
+
+They stand in its text, in a configuration file next to it, or on its command line.
+"""
 
 from __future__ import annotations
 
 import ast
 import builtins
+import io
+import math
 import os
+import re
 import sys
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from eligibility.audit.job import SIZES, Job, WholeNumber
+from eligibility.audit.job import COMMAND_LINE, SIZES, Job, WholeNumber
 from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.survey import RAN
 from eligibility.audit.trace import Trace
@@ -20,7 +27,10 @@ from eligibility.audit.trace import Trace
 SMALL = 6  # two episodes of the probe
 _LARGE = 24  # of a number that may be a batch's
 _LONG, _SHORT = 100, 30  # steps of a batch: how many are too many, and few enough
-_TRIALS, _NEAR = 8, 2  # the second: other numbers that one may have to go with
+_TRIALS = 8
+_FIRST = Job((), SIZES[0])
+_CONFIGURATIONS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg")
+_WHOLE = re.compile(r"(?<![\w.+-])(?:0|[1-9]\d*)(?![\w.+-])")
 
 
 class Smaller:
@@ -44,29 +54,49 @@ def small_batches(runner: Runner, numbers: Sequence[WholeNumber]) -> tuple[Whole
 
     Args:
         runner: Runs it.
-        numbers: All of its text.
+        numbers: All that it has.
     """
-    fewest = steps = _steps(runner.run(Job((), SIZES[0])))
+    first = runner.run(_FIRST)
+    steps = _steps(first)
     if steps <= _LONG:
         return ()
-    chosen: tuple[WholeNumber, ...] = ()
-    waiting: deque[tuple[WholeNumber, ...]]
-    waiting = deque((number,) for number in _by_promise(steps, numbers))
-    for _ in range(_TRIALS):
-        if not waiting or fewest <= _SHORT:
+    learns = not first.updates or _has_gradient(first)
+
+    def steps_with(smaller: Sequence[WholeNumber]) -> float:
+        """NaN if the program does not run with these."""
+        trial = Smaller(runner, tuple(smaller)).run(_FIRST)
+        unlearning = learns and bool(trial.updates) and not _has_gradient(trial)
+        return math.nan if unlearning or trial.outcome == "error" else _steps(trial)
+
+    promising = _by_promise(steps, numbers)[:_TRIALS]
+    chosen: list[WholeNumber] = []
+    for number in promising:
+        found = steps_with([*chosen, number])
+        if math.isnan(found):  # such as parts that are larger than the whole
+            return _fewest_of(promising, steps_with)
+        if found < steps:
+            chosen, steps = [*chosen, number], found
+        if steps <= _SHORT:
             break
-        added = waiting.popleft()
-        found = _steps(Smaller(runner, (*chosen, *added)).run(Job((), SIZES[0])))
-        if found < fewest:
-            chosen, fewest = (*chosen, *added), found
-        elif found == float("inf") and len(added) == 1:  # such as parts larger than the whole
-            others = sorted(set(numbers) - {*chosen, *added}, key=lambda n: distance(added[0], n))
-            waiting.extendleft((*added, other) for other in reversed(others[:_NEAR]))
-    return chosen if fewest <= _LONG else ()
+    return tuple(chosen) if steps <= _LONG else ()
+
+
+def _fewest_of(
+    numbers: list[WholeNumber], steps_with: Callable[[list[WholeNumber]], float]
+) -> tuple[WholeNumber, ...]:
+    """Of numbers that make a batch short together, those that are needed for it."""
+    needed = list(numbers)
+    if not steps_with(needed) <= _SHORT:
+        return ()
+    for number in reversed(numbers):
+        others = [each for each in needed if each != number]
+        if others and steps_with(others) <= _SHORT:
+            needed = others
+    return tuple(needed)
 
 
 def shrink(numbers: Sequence[WholeNumber]) -> None:
-    """From now on these numbers are small in what this process compiles, which is all it loads."""
+    """From now on these numbers are small in what this process loads."""
     if not numbers:
         return
     stock = builtins.compile
@@ -85,6 +115,61 @@ def shrink(numbers: Sequence[WholeNumber]) -> None:
 
     builtins.compile = compiled
     sys.pycache_prefix = str(Path(os.devnull, "none"))  # what was compiled before is not loaded
+    sys.argv[1:] = _with_small(sys.argv[1:], COMMAND_LINE, numbers)
+    _read_small({number[0] for number in numbers} - {COMMAND_LINE}, numbers)
+
+
+def _read_small(names: Set[str], numbers: Sequence[WholeNumber]) -> None:
+    """From now on configuration files of these names are read with the numbers small."""
+    stock = builtins.open
+
+    def opened(file: Any, mode: str = "r", *args: Any, **options: Any) -> Any:
+        stream = stock(file, mode, *args, **options)
+        name = "" if isinstance(file, int) else os.path.basename(os.fsdecode(file))
+        if mode not in ("r", "rt", "rb") or name not in names or not name.endswith(_CONFIGURATIONS):
+            return stream
+        with stream:
+            read = stream.read()
+        text = read if isinstance(read, str) else read.decode()
+        text = "\n".join(_with_small(text.split("\n"), name, numbers))
+        return io.StringIO(text) if isinstance(read, str) else io.BytesIO(text.encode())
+
+    builtins.open = io.open = opened
+
+
+def numbers_beside(
+    script: Path, strings: Iterable[str], arguments: Sequence[str]
+) -> list[WholeNumber]:
+    """The whole numbers on a program's command line, and in configuration files that it names.
+
+    Args:
+        script: The program.
+        strings: Those of its text.
+        arguments: Its command line.
+    """
+    named = {Path(string.rpartition("=")[2]).name for string in (*strings, *arguments)}
+    found = list(_numbers_in(arguments, COMMAND_LINE))
+    for path in chain(script.parent.glob("*.*"), script.parent.glob("*/*.*")):
+        if path.suffix in _CONFIGURATIONS and named & {path.name, path.stem}:
+            with suppress(OSError, ValueError):
+                found += _numbers_in(path.read_text(encoding="utf-8").split("\n"), path.name)
+    return found
+
+
+def _numbers_in(lines: Sequence[str], name: str) -> Iterator[WholeNumber]:
+    for row, line in enumerate(lines, start=1):
+        for match in _WHOLE.finditer(line):
+            yield name, row, match.start(), int(match[0])
+
+
+def _with_small(lines: Sequence[str], name: str, numbers: Sequence[WholeNumber]) -> Iterator[str]:
+    """The lines of this name, in which the numbers are small."""
+    for row, line in enumerate(lines, start=1):
+        changed = line
+        for file, at, column, value in sorted(numbers, reverse=True):
+            if (file, at) == (name, row):
+                changed = f"{changed[:column]}{SMALL}{changed[column + len(str(value)) :]}"
+        yield changed
 
 
 def _steps(trace: Trace) -> float:
@@ -92,13 +177,13 @@ def _steps(trace: Trace) -> float:
     return len(trace.steps) if trace.outcome in RAN and trace.updates else float("inf")
 
 
+def _has_gradient(trace: Trace) -> bool:
+    """Whether any gradient of a run is not 0."""
+    return any(value for update in trace.updates for row in update.ascent for value in row or ())
+
+
 def _by_promise(steps: float, numbers: Sequence[WholeNumber]) -> list[WholeNumber]:
     """Those that can be the steps of a batch: those that divide it first, the larger first."""
     fitting = [number for number in numbers if _LARGE <= number[3] <= steps]
     rests = {number: steps % number[3] if steps != float("inf") else 0.0 for number in fitting}
     return sorted(fitting, key=lambda number: (rests[number] > 0, -number[3]))
-
-
-def distance(one: WholeNumber, other: WholeNumber) -> tuple[bool, int]:
-    """How far apart two numbers stand in the program's text."""
-    return one[0] != other[0], abs(one[1] - other[1])

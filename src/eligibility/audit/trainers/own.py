@@ -20,7 +20,6 @@ import torch
 
 from eligibility.audit.job import Program, WholeNumber
 from eligibility.audit.running.place import settle_in, workspace_of
-from eligibility.audit.running.smaller import distance
 from eligibility.audit.trainers.branch import Branch, branch_off
 from eligibility.audit.trainers.doubles import settle
 from eligibility.audit.trainers.hub import Hub
@@ -78,7 +77,7 @@ def run_own(program: Program, announce: Callable[[int, int], None]) -> Record:
             if trial.rows <= _FEW_ROWS:
                 return trial
         elif trial.outcome != "measured" and len(constants) == 1:
-            near = sorted(promising, key=lambda each: distance(constants[0], each[0]))[:_PAIRS]
+            near = sorted(promising, key=lambda each: _distance(constants[0], each[0]))[:_PAIRS]
             promising.extendleft([*constants, *each] for each in reversed(near))
     return attempt(smaller, math.inf)
 
@@ -209,6 +208,11 @@ def _load_in_process() -> None:
         stock(**(given | alone))
 
     torch.utils.data.DataLoader.__init__ = start  # type: ignore[method-assign, assignment]
+
+
+def _distance(one: WholeNumber, other: WholeNumber) -> tuple[bool, int]:
+    """How far apart two numbers stand in the program's text."""
+    return one[0] != other[0], abs(one[1] - other[1])
 
 
 def _import_libraries(script: Path) -> None:
