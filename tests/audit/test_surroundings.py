@@ -58,6 +58,8 @@ def test_what_is_sent_to_an_accelerator_stays_on_the_processor() -> None:
         torch.cuda.manual_seed_all(1)
         made = nn.Linear(2, 1, device="cuda"), torch.ones(2, device=torch.device("mps"))
         assert made[0](made[1]).device.type == "cpu"
+        torch.save(made[0].state_dict(), "model.pt")
+        assert torch.load("model.pt", map_location="cuda:0")["weight"].device.type == "cpu"
 
     before = torch.Tensor.to, nn.Module.to, torch.Tensor.cuda
     run(program)

@@ -140,16 +140,27 @@ def test_rewards_as_whole_numbers_are_told_in_a_long_batch(
     "step",
     ["parameter -= 1e-3 * parameter.grad", "parameter.data.add_(parameter.grad, alpha=-1e-3)"],
 )
-def test_a_program_without_an_optimizer_is_told_so_at_once(step: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("critic", [False, True])
+def test_a_program_that_moves_its_policy_itself_is_told_so_at_once(
+    critic: bool, step: str, tmp_path: Path
+) -> None:
+    """Also where an optimizer trains its critic, as in most programs of TRPO."""
     made = "opt = torch.optim.Adam(net.parameters(), lr=1e-2)\n"
     by_hand = (
         f"with torch.no_grad():\n        for parameter in net.parameters():\n            {step}"
     )
     text = PROGRAM.replace(made, "").replace("opt.step()", by_hand).replace("opt.", "net.")
+    if critic:
+        fitted = (
+            "critic = torch.nn.Linear(4, 1)\nfits = torch.optim.Adam(critic.parameters())\n"
+            "def fit():\n    critic(torch.ones(4)).square().sum().backward()\n    fits.step()\n"
+        )
+        text = text.replace("for episode", f"{fitted}for episode", 1)
+        text = text.replace("    net.zero_grad()", "    fit()\n    net.zero_grad()")
     program = tmp_path / "program.py"
     program.write_text(text, encoding="utf-8")
     report = audit_here(program, 60)
-    assert (report.verdict, report.paths) == ("inconclusive", 0)
+    assert (report.verdict, report.paths) == ("inconclusive", 0), report.text()
     line = line_of(program, "    loss.backward()")
     assert f"(line {line}): it moves its parameters itself" in report.summary
 

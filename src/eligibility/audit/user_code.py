@@ -41,7 +41,7 @@ def is_user_file(name: str) -> bool:
 
 @cache
 def _libraries() -> tuple[str, ...]:
-    own = str(Path(__file__).parent)
+    own = str(Path(__file__).parents[1])
     standard = (sysconfig.get_path(name) for name in ("stdlib", "platstdlib"))
     found = (find_spec(name) for name in _BUILT)
     built = (str(Path(spec.origin).parent) for spec in found if spec and spec.origin)

@@ -29,6 +29,12 @@ def stay_on_processor(patches: Patches) -> None:
         patches.set(kind, "manual_seed_all", lambda seed: None)
     patches.set(torch.backends.mps, "is_available", lambda: False)
     patches.set(torch, "set_default_device", lambda device: None)
+    stock_load = torch.load
+
+    def load(f: Any, map_location: Any = None, *args: Any, **options: Any) -> Any:
+        return stock_load(f, "cpu", *args, **options)
+
+    patches.set(torch, "load", load)
 
     def watch(owner: Any) -> None:
         def to(self: Any, *args: Any, **options: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 
@@ -10,25 +10,39 @@ from eligibility.audit.choices import UpdatedByHandError
 
 
 class HandUpdates:
-    """Follows the leaves of each loss, as long as the program has made no optimizer.
+    """Follows what each loss is differentiated by, as long as no optimizer has stepped it.
 
     Args:
-        has_optimizer: Whether it has made one.
+        trained: What optimizers train; a copy of one of these was not moved, but refreshed.
     """
 
-    def __init__(self, has_optimizer: Callable[[], bool]) -> None:
-        self._has_optimizer = has_optimizer
-        self._before: list[tuple[torch.Tensor, torch.Tensor]] = []
+    def __init__(self, trained: Sequence[torch.Tensor]) -> None:
+        self._trained = trained
+        self._stepped: set[int] = set()
+        self._before: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._place = ("", 0)
 
     def differentiates(self, leaves: Iterable[torch.Tensor], place: tuple[str, int]) -> None:
         """A loss of these leaves is about to be differentiated, on this line."""
-        if not self._has_optimizer():
-            self._before = [(leaf, leaf.detach().clone()) for leaf in leaves]
-            self._place = place
+        for leaf in leaves:
+            if id(leaf) not in self._stepped and id(leaf) not in self._before:
+                self._before[id(leaf)] = leaf, leaf.detach().clone()
+                self._place = place
+
+    def stepped(self, parameters: Iterable[torch.Tensor]) -> None:
+        """An optimizer steps these."""
+        for parameter in parameters:
+            self._stepped.add(id(parameter))
+            self._before.pop(id(parameter), None)
 
     def check(self) -> None:
-        """Raise `UpdatedByHandError` if one of them has moved since, and no optimizer was made."""
-        still = self._has_optimizer() or all(torch.equal(*pair) for pair in self._before)
-        if not still:
-            raise UpdatedByHandError(*self._place)
+        """Raise `UpdatedByHandError` if anything else has moved since."""
+        for leaf, before in self._before.values():
+            if not torch.equal(leaf, before) and not self._is_refreshed(leaf):
+                raise UpdatedByHandError(*self._place)
+
+    def _is_refreshed(self, leaf: torch.Tensor) -> bool:
+        return any(
+            known is not leaf and known.shape == leaf.shape and torch.equal(known, leaf)
+            for known in self._trained
+        )

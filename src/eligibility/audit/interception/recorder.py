@@ -68,7 +68,7 @@ class Recorder:
         self.parameters = Parameters(job)
         self.slopes: list[Differentiated] = []
         self.accumulated = AccumulatedGradients()
-        self.hand_updates = HandUpdates(lambda: bool(self.parameters.tensors))
+        self.hand_updates = HandUpdates(self.parameters.tensors)
         self._seen = 0
         self.backward_place: tuple[str, int] = ("", 0)
         self.clip = 1.0
@@ -319,6 +319,7 @@ class Recorder:
         """The optimizer was asked to step: note what it was given."""
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         self.register(parameters)
+        self.hand_updates.stepped(parameters)
         owned = {id(parameter) for parameter in parameters}
         rises = any(group.get("maximize", False) for group in optimizer.param_groups)
         gradients = self.parameters.gradients(owned)

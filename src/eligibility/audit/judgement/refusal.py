@@ -112,7 +112,7 @@ def _did_not_run(case: Case) -> AuditReport:
         finding = case.finding("no-gradient", f"`backward` failed: {trace.detail}")
         report = inconclusive(case, finding.means)
         return replace(report, verdict="no-gradient", findings=(finding,))
-    return inconclusive(case, what_it_needs(trace))
+    return inconclusive(case, what_it_needs(trace, case.name))
 
 
 def inconclusive(case: Case, reason: str) -> AuditReport:

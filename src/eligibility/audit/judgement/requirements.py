@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from eligibility.audit.trace import Trace
 
@@ -73,9 +74,16 @@ _NEEDS = (
 )  # fmt: skip
 
 
-def what_it_needs(trace: Trace) -> str:
-    """One sentence on a run that did not come to an update: where it ended, and what would help."""
-    place = f" (line {trace.line})" if trace.line else ""
+def what_it_needs(trace: Trace, program: str = "") -> str:
+    """One sentence on a run that did not come to an update: where it ended, and what would help.
+
+    Args:
+        trace: The run.
+        program: The file that was run; the place in another one has that one's name.
+    """
+    elsewhere = program.endswith(".py") and Path(trace.file).name != Path(program).name
+    file = f"{Path(trace.file).name}, " if elsewhere else ""
+    place = f" ({file}line {trace.line})" if trace.line else ""
     if trace.outcome == "choices":
         need = (
             "it makes too many random choices before its first update; pass arguments after `--` "
