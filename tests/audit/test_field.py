@@ -506,3 +506,64 @@ def test_advantages_over_a_deviation_that_the_critic_enters_are_read_from_large_
     report = audited(tmp_path, text=_BATCHES)
     assert report.verdict == "convention", report.text()
     assert {"baseline", "whitened"} <= {each.name for each in report.conventions}
+
+
+# The critic's values of actions, through which the policy climbs; it plays two steps an update.
+_PATHWISE = """
+import gymnasium as gym
+import torch
+from torch.distributions import Normal
+
+env = gym.make("Pendulum-v1")
+actor = torch.nn.Linear(3, 1)
+critic = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+acts = torch.optim.Adam(actor.parameters(), lr=1e-3)
+values = torch.optim.Adam(critic.parameters(), lr=1e-3)
+while True:
+    obs, _ = env.reset()
+    states, actions, rewards, done = [], [], [], False
+    while not done:
+        state = torch.as_tensor(obs, dtype=torch.float32)
+        with torch.no_grad():
+            action = Normal(actor(state), 0.5).sample()
+        obs, reward, terminated, truncated, _ = env.step(action.numpy())
+        states.append(state), actions.append(action), rewards.append(reward)
+        done = terminated or truncated
+    states, actions = torch.stack(states), torch.stack(actions)
+    rewards = torch.tensor(rewards, dtype=torch.float32)[:, None]
+    error = (critic(torch.cat([states, actions], 1)) - rewards).square().mean()
+    values.zero_grad()
+    error.backward()
+    values.step()
+    LOSS
+    acts.zero_grad()
+    loss.backward()
+    acts.step()
+"""
+
+
+def test_a_policy_that_climbs_a_critics_values_is_not_judged(tmp_path: Path) -> None:
+    drawn = "Normal(actor(states), 0.5).rsample()"
+    loss = f"loss = -critic(torch.cat([states, {drawn}], 1)).mean()"
+    report = audited(tmp_path, ("LOSS", loss), text=_PATHWISE)
+    assert (report.verdict, report.findings) == ("inconclusive", ()), report.text()
+    assert "as SAC, TD3 and DDPG do" in report.summary
+
+
+def test_a_policy_that_weighs_its_actions_by_values_alone_is_judged(tmp_path: Path) -> None:
+    weights = "critic(torch.cat([states, actions.square()], 1)).detach()"
+    loss = f"loss = -(Normal(actor(states), 0.5).log_prob(actions) * {weights}).sum()"
+    report = audited(tmp_path, ("LOSS", loss), text=_PATHWISE)
+    assert "as SAC, TD3 and DDPG do" not in report.summary, report.text()
+
+
+def test_an_elites_actions_are_no_returns_that_are_cut_to_integers(tmp_path: Path) -> None:
+    """Small changes of the rewards change nothing there either; nor does their size."""
+    elite = "-log_probs.sum() if rewards.sum() >= best else 0.0"
+    best = "best = max(sum(reward for *_, reward in episode) for episode in episodes)"
+    changes = (
+        ("loss = loss - (log_probs * returns.exp()).sum()", f"loss = loss + ({elite})"),
+        ("    loss = 0.0", f"    {best}\n    loss = 0.0"),
+    )
+    report = audited(tmp_path, *changes, text=_BATCHED)
+    assert [finding.rule for finding in report.findings] == ["unexplained"], report.text()

@@ -11,6 +11,7 @@ from eligibility.audit.judgement.diagnosis import diagnose, diagnose_and_match, 
 from eligibility.audit.judgement.discounts import with_measured
 from eligibility.audit.judgement.hotelling import EPISODES, RUNS
 from eligibility.audit.judgement.measured import is_stepwise, measure
+from eligibility.audit.judgement.pathwise import is_pathwise
 from eligibility.audit.judgement.places import placed
 from eligibility.audit.judgement.refusal import inconclusive
 from eligibility.audit.judgement.resolution import has_normal_numbers, resolved, with_other_values
@@ -20,6 +21,11 @@ from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.survey import Progress, Survey, resampled, survey
 
 _TESTED_STEPS = 100_000  # more of them would take a quarter of an hour
+
+_THROUGH_ACTIONS = (
+    "its policy follows the slope of a critic's values in the action, as SAC, TD3 and DDPG do, and "
+    "no reward; the audit judges policies that weigh the log-probability of what they did"
+)
 
 
 def examine(
@@ -77,6 +83,8 @@ def _examined(
         observed = with_other_values(observed, runner)
     case = case_of(observed)
     report, match = diagnose_and_match(case)
+    if match is None and report.verdict != "unbiased" and is_pathwise(plain, runner):
+        return inconclusive(case, _THROUGH_ACTIONS)
     if normal:
         report = resolved(report, observed, runner, case_of, max_paths, progress)
         case = case_of(plain)

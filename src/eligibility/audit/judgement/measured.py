@@ -22,7 +22,12 @@ from eligibility.audit.job import Job
 from eligibility.audit.judgement.evidence import Evidence, gather
 from eligibility.audit.precision import UNIT_DOUBLE
 from eligibility.audit.running.runner import Runner
-from eligibility.audit.running.survey import RAN, Survey, policy_tensors, slopes_of_path
+from eligibility.audit.running.survey import (
+    RAN,
+    Survey,
+    policy_tensors,
+    slopes_of_path,
+)
 from eligibility.audit.trace import Trace
 
 _STEPS = 14  # decisions of a path beyond which it is not replayed
@@ -30,6 +35,7 @@ _VIEWS = 4  # features that a path is shown with, at most
 _RANK = 1e-5  # relative size below which eligibilities count as dependent
 _CRITIC_STEP = 1e-1  # of a tensor of a critic
 _SMALL_STEP = 1e-4  # of a reward, where the program is not linear in it
+_LARGE = 11.0  # a factor of all rewards, which changes no order of them, as of an elite's episodes
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +47,8 @@ class Measured:
         credit: [I, N] M; of a program that rescales its weights, up to a factor.
         offset: [I] weights without any reward; zeros where ``kind`` is not "linear".
         kind: "linear", "rescaled" (w = s(r)·(M r + b)), "silent" (M = 0), "valued" (M = 0, and a
-            critic moves the weights), "stepwise" (M = 0 but for jumps) or "other".
+            critic moves the weights), "stepwise" (M = 0 but for jumps
+            that follow the size of the rewards) or "other".
         outside: Share of the slopes in the rewards outside the span of the eligibilities.
         runs: Replays.
     """
@@ -87,12 +94,12 @@ def is_stepwise(base: Survey, runner: Runner) -> bool:
     rewards = np.array([step.reward for step in trace.steps if step.executed])
     number = np.arange(len(rewards))
     halves = np.abs(np.floor(rewards)) + 0.5
-    others = halves + _SMALL_STEP * np.cos(number), halves + 1.0 + number % 2
-    here, near, far = (
+    others = halves + _SMALL_STEP * np.cos(number), halves + 1.0 + number % 2, _LARGE * halves
+    here, near, far, large = (
         [update.ascent for update in runner.run(replace(job, rewards=tuple(given))).updates]
         for given in (halves.tolist(), *(other.tolist() for other in others))
     )
-    return here == near != far
+    return here == near and here not in (far, large)
 
 
 def _decisions(trace: Trace) -> int:
@@ -225,7 +232,8 @@ def _solved(replays: _Replays) -> Measured | None:
         later = replays.slopes(other, _SMALL_STEP)
         found = _rescaled(inverse @ here, inverse @ there, inverse @ slopes, inverse @ later)
         kind, credit = ("other", inverse @ slopes) if found is None else ("rescaled", found)
-        if float(np.abs(np.stack([slopes, later])).max()) <= rounding * size:
+        still = float(np.abs(np.stack([slopes, later])).max()) <= rounding * size
+        if still and not np.array_equal(replays.gradient(_LARGE * rewards), here):
             kind = "stepwise"
     # without a form, weights may follow what is shown: a critic's values under a deviation
     parts = replays.parts if kind == "other" else [basis]

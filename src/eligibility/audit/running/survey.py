@@ -237,7 +237,7 @@ def with_slopes(
 def _stopped(trace: Trace, policy: frozenset[int]) -> Trace:
     """The path as a failed one, if an error came after a critic's step and before the policy's."""
     failed = trace.outcome == "updated" and trace.detail and trace.updates
-    if failed and not np.any(_policy_gradient(trace, policy)):
+    if failed and not np.any(policy_gradient(trace, policy)):
         return replace(trace, outcome="error")
     return trace
 
@@ -334,7 +334,7 @@ def _looks_beyond(runner: Runner, job: Job, known: Survey, rounding: float) -> b
         if trace.updates and ended == [trace.updates[-1].steps_before]:
             prescribed = tuple(draw.picked for draw in trace.draws)
             other = runner.run(replace(job, prescribed=prescribed, other_end=True))
-            still, now = (_policy_gradient(each, policy) for each in (trace, other))
+            still, now = (policy_gradient(each, policy) for each in (trace, other))
             return still.shape == now.shape and bool(
                 np.abs(now - still).max(initial=0.0) > rounding * np.abs(still).max(initial=0.0)
             )
@@ -362,7 +362,8 @@ def _critic_gradient(trace: Trace, policy: frozenset[int]) -> Array:
     return _gradient(trace, lambda tensor: tensor not in policy)
 
 
-def _policy_gradient(trace: Trace, policy: frozenset[int]) -> Array:
+def policy_gradient(trace: Trace, policy: frozenset[int]) -> Array:
+    """The gradient of the policy's tensors, along their directions."""
     return _gradient(trace, lambda tensor: tensor in policy)
 
 
