@@ -57,6 +57,7 @@ for batch in range(1000):
     critic_opt.step()
 """
 _WHITENED = "advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)"
+_SEVERAL = f"if len(advantages) > 1:\n        {_WHITENED}"
 _OTHERS = """own = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
     advantages = returns - (totals.sum() - totals[own]) / (len(totals) - 1)"""
 _GENERALISED = """advantages, following = [], 0.0
@@ -79,6 +80,8 @@ _LINEAR = """features = torch.cat([observations, observations**2], 1)
     [
         (_WHITENED, 2, 0.0, {"baseline", "whitened"}),
         (_WHITENED, 3, 0.01, {"baseline", "whitened", "entropy-bonus"}),
+        (_SEVERAL, 1, 0.0, {"baseline", "whitened"}),
+        (f"advantages = returns\n    {_SEVERAL}", 1, 0.05, {"whitened", "entropy-bonus"}),
         ("advantages = returns - totals.mean()", 3, 0.0, {"centred"}),
         (_OTHERS, 3, 0.0, {"leave-one-out"}),
         (_GENERALISED, 3, 0.01, {"gae", "entropy-bonus"}),

@@ -14,7 +14,7 @@ from itertools import product
 
 import numpy as np
 
-from eligibility.audit.arrays import Array
+from eligibility.audit.arrays import Array, Booleans
 from eligibility.audit.judgement.credits import CREDITS, Credit
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.timeline import Timeline
@@ -29,8 +29,9 @@ COUPLINGS = {
 # Joined by "+": what is subtracted, and what it is then divided by; "-late" after γ^t.
 TRANSFORMS = (
     "", "centred", "whitened", "whitened-biased", "scaled", "scaled-biased", "leave-one-out",
-    "centred-so-far",
+    "centred-so-far", "whitened-of-several", "whitened-biased-of-several",
 )  # fmt: skip
+_SEVERAL = "-of-several"  # what is alone in its scope stays as it is
 # Those that need several episodes.
 _OTHERS = (
     "leave-one-out-of-episodes", "leave-one-out-of-times", "leave-one-out-of-returns",
@@ -113,7 +114,7 @@ class Candidate:
         if spread is None:
             return numbers
         with np.errstate(divide="ignore", invalid="ignore"):
-            divisor = spread + self.epsilon
+            divisor = np.where(self._spared(line), 1.0, spread + self.epsilon)
             # equal numbers: a program that divides by 0 is not finite, and a careful one gives 0
             none = (divisor == 0) | ~line.present
             divided: Array = np.where(none, 0.0, numbers / divisor)
@@ -125,7 +126,8 @@ class Candidate:
         for part in parts:
             if _divides(part) and not part.endswith("-late"):
                 spread = _spread(credit, part, self.scope, line)
-            credit = _shifted(credit, part, self.scope, line)
+            shifted = _shifted(credit, part, self.scope, line)
+            credit = np.where(self._spared(line), credit, shifted)
         if self.time_discount:
             credit = credit * self.discount**line.time
         if parts[-1].endswith("-late"):
@@ -137,6 +139,16 @@ class Candidate:
             count = line.count(self.scope)
             credit = line.total(credit, self.scope) * factor(count)
         return np.where(line.present, credit * norm_factor(self.norm, line), 0.0), spread
+
+    @property
+    def spares_single(self) -> bool:
+        """Whether what is alone in its scope stays as it is."""
+        return self.transform.endswith(_SEVERAL)
+
+    def _spared(self, line: Timeline) -> Booleans:
+        """[P, I] the decisions that stay as they are."""
+        single: Booleans = _members(self.scope, line) == 1
+        return single & self.spares_single
 
     @property
     def crosses_episodes(self) -> bool:
@@ -187,17 +199,21 @@ def _spread(credit: Array, transform: str, scope: str, line: Timeline) -> Array:
     centred, count, share = _centred(credit, scope, line)
     square = line.total(centred**2 * share, _counted(scope))
     with np.errstate(divide="ignore", invalid="ignore"):
-        spread: Array = np.sqrt(square / (count if transform.endswith("-biased") else count - 1))
+        spread: Array = np.sqrt(square / (count if "-biased" in transform else count - 1))
     return spread
 
 
 def _centred(credit: Array, scope: str, line: Timeline) -> tuple[Array, Array, Array]:
     """[P, I] credits without their mean, how many they are, and how much each counts."""
-    once = scope == _RETURNS
-    share = _firsts(line) if once else np.ones(credit.shape)
-    count = line.total(share, _counted(scope)) if once else line.count(scope)
+    share = _firsts(line) if scope == _RETURNS else np.ones(credit.shape)
+    count = _members(scope, line)
     mean = line.total(credit * share, _counted(scope)) / np.maximum(count, 1.0)
     return credit - mean, count, share
+
+
+def _members(scope: str, line: Timeline) -> Array:
+    """[P, I] how many numbers a scope has."""
+    return line.total(_firsts(line), "batch") if scope == _RETURNS else line.count(scope)
 
 
 def _firsts(line: Timeline) -> Array:
@@ -283,6 +299,8 @@ def candidates(
             unusual = [bool(credit.rule), bool(transform), bool(coupling), bool(norm)]
             if sum(unusual) != involved or norm not in norms:
                 continue
+            if transform.endswith(_SEVERAL) and (line.length > 1).all():
+                continue
             if told is not None and not told.allows(credit, transform, coupling):
                 continue
             if bool(coupling) and credit.rule not in ("", "whole-episode-return"):
@@ -306,7 +324,16 @@ def candidates(
 
 def transform_names(transform: str) -> list[str]:
     """The conventions in a transform, without the details that tell its variants apart."""
-    endings = ("-biased", "-late", "-of-episodes", "-of-times", "-of-returns", "-so-far")
+    endings = (
+        "-biased" + _SEVERAL,
+        _SEVERAL,
+        "-biased",
+        "-late",
+        "-of-episodes",
+        "-of-times",
+        "-of-returns",
+        "-so-far",
+    )
     parts = transform.split("+") if transform else []
     return [next((p.removesuffix(e) for e in endings if p.endswith(e)), p) for p in parts]
 

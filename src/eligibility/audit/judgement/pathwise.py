@@ -1,4 +1,4 @@
-"""Policies that learn from the slope of a critic's values in the action, not from log-probabilities.
+"""Policies that learn from the slope of a critic's values in the action.
 
 Source: Mohamed et al. 2020, "Monte Carlo gradient estimation in machine learning", section 5.
 """

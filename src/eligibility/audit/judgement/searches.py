@@ -20,7 +20,10 @@ from eligibility.audit.judgement.critic import (
 from eligibility.audit.judgement.timeline import Timeline
 
 Decays = Callable[[float], Sequence[float]]  # the λ that may go with a γ
-_OVER_SPREAD = ("whitened", "whitened-biased", "scaled", "scaled-biased", "scaled-late")
+_OVER_SPREAD = (
+    "whitened", "whitened-biased", "scaled", "scaled-biased", "scaled-late",
+    "whitened-of-several", "whitened-biased-of-several",
+)  # fmt: skip
 
 
 def _forms(line: Timeline, discounts: Sequence[float], told: Told | None) -> Iterator[Candidate]:

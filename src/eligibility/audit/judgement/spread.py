@@ -12,13 +12,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from eligibility.audit.arrays import Array
+from eligibility.audit.arrays import Array, Booleans
 from eligibility.audit.judgement.catalogue import Candidate
 from eligibility.audit.judgement.evidence import Evidence
-from eligibility.audit.judgement.timeline import Timeline
+from eligibility.audit.judgement.timeline import Timeline, timeline
 
 _AGREES = 1e-3  # share by which the factors may miss the line before the exact check
 _STEPS, _NEAR = 6, 0.1  # of Gauss and Newton, and the share that the first may leave
+_FAR_LESS = 1e-2  # of what is left without an entropy
 _SMALL = 1e-9  # relative size of a group's share that tells nothing
 
 
@@ -36,6 +37,10 @@ def with_epsilon(
     numbers, spread = undivided
     if spread is None or not np.isfinite(numbers).all():
         return None
+    if form.spares_single:
+        several = line.steps > 1
+        numbers, spread, evidence = numbers[several], spread[several], evidence.where(several)
+        line = timeline(evidence)
     if form.scope == "episode" and line.episodes.max() >= evidence.ascent.shape[1]:
         # more factors than equations
         return _plainer(form, _by_steps(form, numbers, spread, evidence), evidence, line)
@@ -90,16 +95,14 @@ def _factors(
     bonus = np.einsum("pi,pid->pd", line.present, evidence.entropy)[:, :, None]
     size = np.linalg.norm(shares, axis=1)  # [P, G]
     told = size > _SMALL * max(float(size.max(initial=0.0)), 1e-300)
+    found = []
     for columns in (shares, np.concatenate([shares, bonus], axis=2)):
         unit = np.maximum(np.linalg.norm(columns, axis=1, keepdims=True), 1e-300)
         solved = np.einsum("pgd,pd->pg", np.linalg.pinv(columns / unit), evidence.ascent)
         left = evidence.ascent - np.einsum("pdg,pg->pd", columns / unit, solved)
-        if np.linalg.norm(left) < _AGREES * np.linalg.norm(evidence.ascent):
-            factors = (solved / unit[:, 0])[:, :groups]
-            of_group = (spread[None] * masks).max(axis=2).T  # [P, G]
-            kept = told & (factors != 0.0) & np.isfinite(of_group)
-            return factors[kept], of_group[kept]
-    return np.zeros(0), np.zeros(0)
+        found.append((float(np.linalg.norm(left)), (solved / unit[:, 0])[:, :groups]))
+    of_group = (spread[None] * masks).max(axis=2).T  # [P, G]
+    return _kept(found, of_group, told, evidence)
 
 
 def _of_paths(
@@ -108,6 +111,7 @@ def _of_paths(
     """The same where each path is one group [P, D], with the entropy only if it is needed."""
     target, size = evidence.ascent, np.linalg.norm(shares, axis=1)
     told = size > _SMALL * max(float(size.max(initial=0.0)), 1e-300)
+    found = []
     for bonus in (None, np.einsum("pi,pid->pd", line.present, evidence.entropy)):
         own, goal = shares, target
         if bonus is not None:
@@ -115,11 +119,26 @@ def _of_paths(
             own = own - (own * unit).sum(axis=1, keepdims=True) * unit
             goal = goal - (goal * unit).sum(axis=1, keepdims=True) * unit
         factors = (own * goal).sum(axis=1) / np.maximum((own * own).sum(axis=1), 1e-300)
-        left = np.linalg.norm(goal - factors[:, None] * own)
-        if left < _AGREES * np.linalg.norm(target):
-            kept = told & (factors != 0.0) & np.isfinite(spread.max(axis=1))
-            return factors[kept], spread.max(axis=1)[kept]
-    return np.zeros(0), np.zeros(0)
+        found.append((float(np.linalg.norm(goal - factors[:, None] * own)), factors))
+    return _kept(found, spread.max(axis=1), told, evidence)
+
+
+def _kept(
+    found: list[tuple[float, Array]], deviations: Array, told: Booleans, evidence: Evidence
+) -> tuple[Array, Array]:
+    """The factors without an entropy, or with one where that leaves far less, and their deviations.
+
+    Args:
+        found: What is left of the gradients, and the factors: without, and with.
+        deviations: Of the same groups.
+        told: The groups whose share is large enough to tell.
+        evidence: The gradients.
+    """
+    left, factors = found[found[1][0] < _FAR_LESS * found[0][0]]
+    if left >= _AGREES * np.linalg.norm(evidence.ascent):
+        return np.zeros(0), np.zeros(0)
+    kept = told & (factors != 0.0) & np.isfinite(deviations)
+    return factors[kept], deviations[kept]
 
 
 def _by_steps(
