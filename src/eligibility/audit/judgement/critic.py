@@ -15,7 +15,8 @@ import numpy as np
 
 from eligibility.audit.arrays import Array, Integers
 from eligibility.audit.job import STATES
-from eligibility.audit.judgement.catalogue import Candidate, norm_factor
+from eligibility.audit.judgement.catalogue import Candidate
+from eligibility.audit.judgement.entropy import entropy_columns
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.spread import with_epsilon
 from eligibility.audit.judgement.timeline import Timeline
@@ -235,21 +236,6 @@ def _gradient(evidence: Evidence, weights: Array) -> Array:
 
 
 @lru_cache(maxsize=32)
-def entropy_columns(evidence: Evidence, line: Timeline, norm: str) -> tuple[Array, ...]:
-    """The entropy's gradient on every path, divided as the policy's sum is; and its own mean.
-
-    Only one of them where all batches are equally long: there the two differ by a factor.
-    """
-    columns: list[Array] = []
-    for divided in dict.fromkeys((norm, "mean-over-time")):
-        weights = norm_factor(divided, line) * line.present
-        column = np.einsum("pi,pid->pd", weights, evidence.entropy).ravel()
-        size = float(np.linalg.norm(column))
-        if all(abs(c @ column) < (1 - 1e-9) * size * np.linalg.norm(c) for c in columns):
-            columns.append(column)
-    return tuple(columns)
-
-
 def linear_columns(evidence: Evidence, line: Timeline, form: Advantage) -> list[Array]:
     """The gradients that a form whose weights are affine in the values is a sum of.
 

@@ -16,7 +16,8 @@ from eligibility.audit.arrays import Array, Booleans
 from eligibility.audit.judgement.catalogue import NORMS, Candidate
 from eligibility.audit.judgement.constants import Constants
 from eligibility.audit.judgement.credits import CREDITS
-from eligibility.audit.judgement.critic import ENDINGS, Advantage, entropy_columns, linear_columns
+from eligibility.audit.judgement.critic import ENDINGS, Advantage, linear_columns
+from eligibility.audit.judgement.entropy import entropy_columns
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.match import Match
 from eligibility.audit.judgement.matching import find_match

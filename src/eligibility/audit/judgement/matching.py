@@ -17,13 +17,13 @@ from eligibility.audit.judgement.critic import (
     ACTION_VALUE,
     ENDINGS,
     Advantage,
-    entropy_columns,
     fit_advantage,
     is_affine,
     linear_columns,
     remembers,
     without_constant,
 )
+from eligibility.audit.judgement.entropy import entropy_columns
 from eligibility.audit.judgement.evidence import Evidence, joined
 from eligibility.audit.judgement.match import (
     SHARE,

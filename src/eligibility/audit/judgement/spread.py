@@ -14,6 +14,7 @@ import numpy as np
 
 from eligibility.audit.arrays import Array, Booleans
 from eligibility.audit.judgement.catalogue import Candidate
+from eligibility.audit.judgement.entropy import entropy_columns
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.timeline import Timeline, timeline
 
@@ -43,7 +44,7 @@ def with_epsilon(
         line = timeline(evidence)
     if form.scope == "episode" and line.episodes.max() >= evidence.ascent.shape[1]:
         # more factors than equations
-        return _plainer(form, _by_steps(form, numbers, spread, evidence), evidence, line)
+        return _plainer(form, _by_steps(form, numbers, spread, evidence, line), evidence, line)
     factors, deviations = _factors(evidence, line, numbers, spread, form.scope == "episode")
     if len(factors) == 0:
         return None
@@ -54,7 +55,7 @@ def with_epsilon(
     if np.abs(rows @ solution - 1.0).max() > _AGREES:
         return None
     near = replace(form, epsilon=max(float(solution[1] / solution[0]), 0.0))
-    fitted = _by_steps(near, numbers, spread, evidence) or near
+    fitted = _by_steps(near, numbers, spread, evidence, line) or near
     return _plainer(form, fitted, evidence, line)
 
 
@@ -75,9 +76,8 @@ def _left(form: Candidate, evidence: Evidence, line: Timeline) -> float:
     weights, target = form.weights(line), evidence.ascent.ravel()
     if not np.isfinite(weights).all():
         return float("inf")
-    parts = (np.einsum("pi,pid->pd", weights, evidence.eligibility),
-             np.einsum("pi,pid->pd", evidence.present, evidence.entropy))  # fmt: skip
-    matrix = np.stack([part.ravel() for part in parts], axis=1)
+    column = np.einsum("pi,pid->pd", weights, evidence.eligibility).ravel()
+    matrix = np.stack([column, *entropy_columns(evidence, line, form.norm)], axis=1)
     factors = np.linalg.lstsq(matrix, target, rcond=1e-12)[0]
     return float(np.linalg.norm(target - matrix @ factors))
 
@@ -142,7 +142,7 @@ def _kept(
 
 
 def _by_steps(
-    form: Candidate, numbers: Array, spread: Array, evidence: Evidence
+    form: Candidate, numbers: Array, spread: Array, evidence: Evidence, line: Timeline
 ) -> Candidate | None:
     """``form`` with the ε that Gauss and Newton's method finds; None if nothing is near."""
     epsilon, target = form.epsilon, evidence.ascent.ravel()
@@ -153,8 +153,7 @@ def _by_steps(
         columns = [
             np.einsum("pi,pid->pd", each, evidence.eligibility).ravel() for each in (first, second)
         ]
-        bonus = np.einsum("pi,pid->pd", evidence.present, evidence.entropy).ravel()
-        matrix = np.stack([*columns, bonus], axis=1)
+        matrix = np.stack([*columns, *entropy_columns(evidence, line, form.norm)], axis=1)
         if not np.isfinite(matrix).all():
             return None
         factors = np.linalg.lstsq(matrix, target, rcond=1e-12)[0]
