@@ -11,13 +11,14 @@ from pathlib import Path
 
 from eligibility.audit.examine import examine
 from eligibility.audit.interception.language import imports_trainers
-from eligibility.audit.job import COMMAND_LINE, WholeNumber
+from eligibility.audit.job import WholeNumber
 from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.constants import GIVEN
 from eligibility.audit.judgement.source import read_source
 from eligibility.audit.reporting.report import AuditReport, Finding
+from eligibility.audit.running.beside import numbers_beside, place_of
 from eligibility.audit.running.runner import LanguageScriptError, Runner, ScriptRunner
-from eligibility.audit.running.smaller import SMALL, Smaller, numbers_beside, small_batches
+from eligibility.audit.running.smaller import SMALL, Smaller, small_batches
 from eligibility.audit.running.survey import Progress
 from eligibility.errors import InvalidTypeError, InvalidValueError
 from eligibility.notebooks import is_notebook, script_of
@@ -165,10 +166,7 @@ def _with_small_batches(
     numbers = small_batches(runner, all_numbers)
     if not numbers:
         return examined(runner)
-    said = (
-        f"{value} is {SMALL} {f'on {file}' if file == COMMAND_LINE else f'at {file}:{line}'}"
-        for file, line, _, value in numbers
-    )
+    said = (f"{number[3]} is {SMALL} {place_of(number)}" for number in numbers)
     note = f"made small, so that a batch can be read: {', '.join(said)}"
     short = examined(Smaller(runner, numbers))
     short = replace(short, notes=(*short.notes, note))

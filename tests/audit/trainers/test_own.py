@@ -268,12 +268,19 @@ def test_answers_may_be_sampled_in_inference_mode_and_data_loaded_by_processes(
     assert report.verdict == "unbiased", report.text()
 
 
-def test_a_group_that_is_too_large_is_made_small(tmp_path: Path) -> None:
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_group_that_is_too_large_is_made_small(beside: bool, tmp_path: Path) -> None:
     """With 64 answers to a prompt there are too many groups; 2 in their place are enough."""
-    report = audited(tmp_path, GRPO.format(**(GRPO_PARTS | {"group": "64"})))
-    assert report.verdict == "unbiased", report.summary
+    text = GRPO.format(**(GRPO_PARTS | {"group": "64"}))
     line = next(n for n, text in enumerate(GRPO.splitlines(), 1) if text.startswith("G, EPS"))
-    assert f"made small: 64 is 2 at train.py:{line}" in report.notes
+    where = f"train.py:{line}"
+    if beside:
+        (tmp_path / "grpo.yaml").write_text("lr: 1e-4\ngroup: 64\n", encoding="utf-8")
+        read = "int(open('grpo.yaml').read().split()[-1])"
+        text, where = text.replace("64", read), "grpo.yaml:2"
+    report = audited(tmp_path, text)
+    assert report.verdict == "unbiased", report.summary
+    assert f"made small: 64 is 2 at {where}" in report.notes
 
 
 PLAIN = GRPO.format(**GRPO_PARTS)

@@ -1,25 +1,19 @@
-"""Whole numbers of a program that are small in its runs, so that its batches are short.
-
-They stand in its text, in a configuration file next to it, or on its command line.
-"""
+"""Whole numbers of a program that are small in its runs, so that its batches are short."""
 
 from __future__ import annotations
 
 import ast
 import builtins
-import io
 import math
 import os
-import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from eligibility.audit.job import COMMAND_LINE, SIZES, Job, WholeNumber
+from eligibility.audit.job import SIZES, Job, WholeNumber
+from eligibility.audit.running.beside import read_small
 from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.survey import RAN
 from eligibility.audit.trace import Trace
@@ -29,8 +23,6 @@ _LARGE = 24  # of a number that may be a batch's
 _LONG, _SHORT = 100, 30  # steps of a batch: how many are too many, and few enough
 _TRIALS = 8
 _FIRST = Job((), SIZES[0])
-_CONFIGURATIONS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg")
-_WHOLE = re.compile(r"(?<![\w.+-])(?:0|[1-9]\d*)(?![\w.+-])")
 
 
 class Smaller:
@@ -115,61 +107,7 @@ def shrink(numbers: Sequence[WholeNumber]) -> None:
 
     builtins.compile = compiled
     sys.pycache_prefix = str(Path(os.devnull, "none"))  # what was compiled before is not loaded
-    sys.argv[1:] = _with_small(sys.argv[1:], COMMAND_LINE, numbers)
-    _read_small({number[0] for number in numbers} - {COMMAND_LINE}, numbers)
-
-
-def _read_small(names: Set[str], numbers: Sequence[WholeNumber]) -> None:
-    """From now on configuration files of these names are read with the numbers small."""
-    stock = builtins.open
-
-    def opened(file: Any, mode: str = "r", *args: Any, **options: Any) -> Any:
-        stream = stock(file, mode, *args, **options)
-        name = "" if isinstance(file, int) else os.path.basename(os.fsdecode(file))
-        if mode not in ("r", "rt", "rb") or name not in names or not name.endswith(_CONFIGURATIONS):
-            return stream
-        with stream:
-            read = stream.read()
-        text = read if isinstance(read, str) else read.decode()
-        text = "\n".join(_with_small(text.split("\n"), name, numbers))
-        return io.StringIO(text) if isinstance(read, str) else io.BytesIO(text.encode())
-
-    builtins.open = io.open = opened
-
-
-def numbers_beside(
-    script: Path, strings: Iterable[str], arguments: Sequence[str]
-) -> list[WholeNumber]:
-    """The whole numbers on a program's command line, and in configuration files that it names.
-
-    Args:
-        script: The program.
-        strings: Those of its text.
-        arguments: Its command line.
-    """
-    named = {Path(string.rpartition("=")[2]).name for string in (*strings, *arguments)}
-    found = list(_numbers_in(arguments, COMMAND_LINE))
-    for path in chain(script.parent.glob("*.*"), script.parent.glob("*/*.*")):
-        if path.suffix in _CONFIGURATIONS and named & {path.name, path.stem}:
-            with suppress(OSError, ValueError):
-                found += _numbers_in(path.read_text(encoding="utf-8").split("\n"), path.name)
-    return found
-
-
-def _numbers_in(lines: Sequence[str], name: str) -> Iterator[WholeNumber]:
-    for row, line in enumerate(lines, start=1):
-        for match in _WHOLE.finditer(line):
-            yield name, row, match.start(), int(match[0])
-
-
-def _with_small(lines: Sequence[str], name: str, numbers: Sequence[WholeNumber]) -> Iterator[str]:
-    """The lines of this name, in which the numbers are small."""
-    for row, line in enumerate(lines, start=1):
-        changed = line
-        for file, at, column, value in sorted(numbers, reverse=True):
-            if (file, at) == (name, row):
-                changed = f"{changed[:column]}{SMALL}{changed[column + len(str(value)) :]}"
-        yield changed
+    read_small(numbers, SMALL)
 
 
 def _steps(trace: Trace) -> float:

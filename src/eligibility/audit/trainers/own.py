@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from eligibility.audit.job import Program, WholeNumber
+from eligibility.audit.running.beside import numbers_beside, place_of, read_small
 from eligibility.audit.running.place import settle_in, workspace_of
 from eligibility.audit.trainers.branch import Branch, branch_off
 from eligibility.audit.trainers.doubles import settle
@@ -26,7 +27,7 @@ from eligibility.audit.trainers.hub import Hub
 from eligibility.audit.trainers.loop import Loop
 from eligibility.audit.trainers.record import Record, record_from
 from eligibility.audit.trainers.refused import Finished, Refused
-from eligibility.audit.trainers.rewriting import Rewriting
+from eligibility.audit.trainers.rewriting import SMALL, Rewriting
 from eligibility.audit.trainers.rows import collate_rows
 from eligibility.audit.trainers.sizes import constants_by_promise
 from eligibility.audit.trainers.spelling import has_padding, spelling_tokenizer
@@ -56,8 +57,8 @@ def run_own(program: Program, announce: Callable[[int, int], None]) -> Record:
         if not found:
             return Record("error", "the program's process ended early")
         made = record_from(found)
-        for file, line, _, value in smaller:
-            made.note(f"made small: {value} is 2 at {Path(file).name}:{line}")
+        for number in smaller:
+            made.note(f"made small: {number[3]} is {SMALL} {place_of(number)}")
         return made
 
     early: list[Any] = []
@@ -96,6 +97,7 @@ def _run(
     _install(record, loop)
     limit(program.seconds, program.megabytes)
     settle_in(program, workspace)
+    read_small(smaller, SMALL)
     started = time.process_time()
     try:
         rewriting.run(Path(program.path))
@@ -118,7 +120,9 @@ def _run(
         loop.failed(f"{record.file}:{record.line}: {record.detail}")
     for name in rewriting.variables:
         record.note(f"the environment variable {name} is not set: it is {os.environ[name]} here")
-    record.constants = [list(each) for each in rewriting.constants]
+    beside = numbers_beside(Path(program.path), rewriting.strings, program.arguments)
+    own = (*rewriting.constants, *(number for number in beside if number[3] > SMALL))
+    record.constants = [list(number) for number in own]
     record.seconds = time.process_time() - started
 
 

@@ -22,7 +22,7 @@ from eligibility.audit.user_code import is_user_file
 
 WATCHED, STEPS = "_eligibility_watched", "_eligibility_steps"
 BEGINS, GOES_ON = "_eligibility_begins", "_eligibility_goes_on"
-_SMALL = 2
+SMALL = 2
 
 
 class Rewriting:
@@ -44,6 +44,7 @@ class Rewriting:
         self._smaller = {tuple(each[:3]) for each in smaller}
         self._over = over
         self.constants: list[WholeNumber] = []
+        self.strings: set[str] = set()
         self.variables: list[str] = []  # of the environment, that were not set
         self._last: dict[str, int | None] = {}
         names = {WATCHED: watched, STEPS: self._steps, BEGINS: self._begins, GOES_ON: self._goes_on}
@@ -83,11 +84,13 @@ class Rewriting:
         return compile(ast.fix_missing_locations(tree), file, "exec", dont_inherit=True)
 
     def _shrink(self, node: ast.AST, file: str) -> None:
-        if isinstance(node, ast.Constant) and type(node.value) is int and node.value > _SMALL:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            self.strings.add(node.value)
+        if isinstance(node, ast.Constant) and type(node.value) is int and node.value > SMALL:
             place = (file, node.lineno, node.col_offset)
             self.constants.append((*place, node.value))
             if place in self._smaller:
-                node.value = _SMALL
+                node.value = SMALL
 
     def _stand_for_variable(self, node: ast.AST) -> None:
         """An environment variable that the program cannot do without has some value."""
