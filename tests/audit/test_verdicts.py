@@ -160,7 +160,7 @@ def test_a_program_that_moves_its_policy_itself_is_told_so_at_once(
     program = tmp_path / "program.py"
     program.write_text(text, encoding="utf-8")
     report = audit_here(program, 60)
-    assert (report.verdict, report.paths) == ("inconclusive", 0), report.text()
+    assert (report.verdict, report.paths) == ("inconclusive", 25 * critic), report.text()
     line = line_of(program, "    loss.backward()")
     assert f"(line {line}): it moves its parameters itself" in report.summary
 
@@ -174,3 +174,16 @@ def test_a_distribution_whose_draws_are_not_enumerated_is_named(tmp_path: Path) 
     report = audit_here(program, 60)
     assert report.verdict == "inconclusive"
     assert "(the program draws from torch.distributions.Beta)" in report.summary
+
+
+def test_a_critic_that_is_moved_by_hand_is_no_matter(tmp_path: Path) -> None:
+    by_hand = (
+        "critic = torch.zeros(4, requires_grad=True)\ndef fit():\n"
+        "    (critic - 1.0).square().sum().backward()\n    critic.data -= 0.1 * critic.grad\n"
+    )
+    text = PROGRAM.replace("for episode", f"{by_hand}for episode", 1)
+    program = tmp_path / "program.py"
+    program.write_text(
+        text.replace("    opt.zero_grad()", "    fit()\n    opt.zero_grad()"), "utf-8"
+    )
+    assert audit_here(program, 60).verdict == "unbiased"

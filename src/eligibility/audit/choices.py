@@ -15,6 +15,11 @@ MAX_STEPS = 40_000
 MAX_OPERATIONS = 500_000  # of torch
 MAX_UPDATES = 128  # of one round: a batch with 80 steps of a critic on it is customary
 
+BY_ITSELF = (
+    "it moves its parameters itself, and the audit reads the gradients that an optimizer is given; "
+    "let `torch.optim.SGD` make the step"
+)
+
 
 class TooManyChoicesError(BaseException):
     """The program makes more random choices before its first update than the audit follows.
@@ -37,10 +42,7 @@ class UpdatedByHandError(BaseException):  # for the same reason
 
     def __init__(self, file: str, line: int) -> None:
         self.place = file, line
-        super().__init__(
-            "it moves its parameters itself, and the audit reads the gradients that an optimizer "
-            "is given; let `torch.optim.SGD` make the step"
-        )
+        super().__init__(BY_ITSELF)
 
 
 class PathComplete(BaseException):  # the normal end of a run, no error

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 Record = TypeVar("Record")
 # How a note begins that names random numbers which the audit could not enumerate.
 UNREAD = "unread:"
+BY_HAND = "moved by hand:"  # and one with the line of a loss whose parameters no optimizer steps
 LANGUAGE = "language"  # outcome of a run that turned out to train a language model
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import torch
 
 from eligibility.audit.choices import UpdatedByHandError
+from eligibility.audit.trace import BY_HAND
 
 
 class HandUpdates:
@@ -35,11 +36,18 @@ class HandUpdates:
             self._stepped.add(id(parameter))
             self._before.pop(id(parameter), None)
 
-    def check(self) -> None:
-        """Raise `UpdatedByHandError` if anything else has moved since."""
+    def check(self) -> str:
+        """A note, with the line, if anything else has moved since; empty if nothing has.
+
+        Raises `UpdatedByHandError` where no optimizer has stepped at all. One that trains a critic
+        has nothing to do with it, and a critic that is moved by hand is no matter.
+        """
         for leaf, before in self._before.values():
             if not torch.equal(leaf, before) and not self._is_refreshed(leaf):
-                raise UpdatedByHandError(*self._place)
+                if not self._stepped:
+                    raise UpdatedByHandError(*self._place)
+                return f"{BY_HAND} {self._place[0]}:{self._place[1]}"
+        return ""
 
     def _is_refreshed(self, leaf: torch.Tensor) -> bool:
         return any(

@@ -210,7 +210,7 @@ class Recorder:
 
     def _stop_if_complete(self) -> None:
         """New data after an update: what the program learns from the old is known."""
-        self.hand_updates.check()
+        self.note(self.hand_updates.check())
         if self._complete():
             raise PathComplete
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from eligibility.audit.choices import BY_ITSELF
 from eligibility.audit.faults import FAULTS
 from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.evidence import Evidence, gather
@@ -12,7 +13,7 @@ from eligibility.audit.judgement.scoring import compare_scoring
 from eligibility.audit.precision import HALF
 from eligibility.audit.reporting.report import AuditReport
 from eligibility.audit.running.survey import RAN, Survey
-from eligibility.audit.trace import RATIO, UNREAD
+from eligibility.audit.trace import BY_HAND, RATIO, UNREAD, Trace
 
 _NO_UPDATE = (
     "the program made no optimizer step (of torch.optim); does something start its training, and "
@@ -74,6 +75,9 @@ def _without_policy(case: Case) -> AuditReport:
     if not drawn:
         finding = case.finding("argmax-action", "no action was drawn at random on any path")
         return replace(inconclusive(case, finding.means), verdict="biased", findings=(finding,))
+    moved = moved_by_hand(case.survey)
+    if moved is not None:
+        return inconclusive(case, what_it_needs(Trace("error", BY_ITSELF, *moved), case.name))
     scoring = compare_scoring(case.survey)
     corrected = any(RATIO in trace.notes for trace in case.survey.traces)
     if scoring is not None and scoring.rule == "behaviour-not-scored" and not corrected:
@@ -87,6 +91,15 @@ def _without_policy(case: Case) -> AuditReport:
         "no action's probability depends on the parameters that the optimizer trains; "
         "are they changed after the optimizer was made?",
     )
+
+
+def moved_by_hand(survey: Survey) -> tuple[str, int] | None:
+    """File and line of a loss whose parameters the program moves itself; None if there is none."""
+    for note in (note for trace in survey.traces for note in trace.notes):
+        if note.startswith(BY_HAND):
+            file, _, line = note.removeprefix(BY_HAND).strip().rpartition(":")
+            return file, int(line)
+    return None
 
 
 def _is_chosen(case: Case) -> bool:

@@ -17,6 +17,7 @@ from eligibility.audit.judgement.evidence import Evidence, gather
 from eligibility.audit.judgement.location import first_error
 from eligibility.audit.judgement.match import Match
 from eligibility.audit.judgement.matching import find_match, same_rule
+from eligibility.audit.judgement.refusal import moved_by_hand
 from eligibility.audit.judgement.timeline import timeline
 from eligibility.audit.judgement.update_facts import facts_of_updates
 from eligibility.audit.reporting.report import AuditReport, Convention, Finding
@@ -68,6 +69,8 @@ def with_second_update(
         return replace(report, notes=(*report.notes, note))
     passed = report.verdict in _PASSED and not report.faults
     apart = report.verdict == "inconclusive" and gather(case.survey) is None
+    if apart and moved_by_hand(case.survey) is not None:
+        return report
     rounds = observe_rounds(case.survey, runner, passed or apart, progress)
     if rounds is None:
         return report

@@ -29,7 +29,7 @@ def execute(program: Callable[[], object], job: Job, *, four_tuple: bool = False
         with warnings.catch_warnings(), intercepted(recorder, four_tuple=four_tuple):
             warnings.simplefilter("ignore")
             program()
-            recorder.hand_updates.check()
+            recorder.note(recorder.hand_updates.check())
     except PathComplete:
         outcome = "updated"
     except TooManyChoicesError:
