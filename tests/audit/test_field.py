@@ -567,3 +567,30 @@ def test_an_elites_actions_are_no_returns_that_are_cut_to_integers(tmp_path: Pat
     )
     report = audited(tmp_path, *changes, text=_BATCHED)
     assert [finding.rule for finding in report.findings] == ["unexplained"], report.text()
+
+
+@pytest.mark.parametrize(
+    ("earned", "told"),
+    [
+        ("reward - 0.01", "with -0.01 added to each reward"),
+        ("max(-1.0, min(1.0, reward))", "with other rewards: -1.32 is -1, 1.14 is 1"),
+        ("float((reward > 0) - (reward < 0))", "-0.25 is -1, 0.11 is 1, 0.42 is 1, 1.14 is 1"),
+    ],
+)
+def test_rewards_that_are_changed_before_they_are_used_are_told(
+    earned: str, told: str, tmp_path: Path
+) -> None:
+    text = PROGRAM.replace("rewards.append(reward)", f"rewards.append({earned})")
+    report = audited(tmp_path, text=text)
+    assert not report.findings, report.text()
+    assert {named.name for named in report.conventions} == {"reward-changed"}
+    assert told in report.rule, report.rule
+    assert report.updates == 2
+
+
+def test_what_explores_beside_the_policy_is_no_policy_that_is_not_updated(tmp_path: Path) -> None:
+    """It is scored as if the policy had acted: that is the one fault."""
+    drawn = "action = dist.sample() if torch.rand(()) > 0.1 else torch.randint(2, ())"
+    text = PROGRAM.replace("action = dist.sample()", drawn)
+    report = audited(tmp_path, text=text)
+    assert [finding.rule for finding in report.faults] == ["behaviour-not-scored"], report.text()

@@ -173,7 +173,8 @@ def _with_small_batches(
     if short.verdict not in ("inconclusive", "unexplained"):
         return short
     report = examined(runner)
-    return short if report.verdict == "inconclusive" else report
+    nothing = report.verdict == "inconclusive" and short.verdict == "unexplained"
+    return short if nothing else report
 
 
 def _in_cells(report: AuditReport, script: Path, notebook: Path) -> AuditReport:

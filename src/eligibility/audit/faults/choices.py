@@ -69,6 +69,11 @@ CHOICES = (
         "it: the gradient is that of another objective",
     ),
     Choice(
+        "reward-changed",
+        "the rewards are cut off, reduced to signs, shifted or squashed before they are used: the "
+        "gradient is that of another objective",
+    ),
+    Choice(
         "shared-critic-parameters",
         "the critic's loss moves parameters of the policy too; the audit looks at those "
         "that are the policy's alone",

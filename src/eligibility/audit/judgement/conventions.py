@@ -50,8 +50,8 @@ def conventions_of(
             named[name] = _bias_alone(evidence, line, match, name, measured, case.survey.exhaustive)
         if not match.use and _cut(evidence, line):
             named["rollout-cut"] = _UNKNOWN
-        if match.note:
-            named["reward-at-end"] = _UNKNOWN
+        if match.changed:
+            named[match.changed] = _UNKNOWN
         if match.entropy > case.tolerance:
             named["entropy-bonus"] = _Size(_bias_of_entropy(evidence, line, match))
         if abs(match.scale - 1.0) > max(1e-6, case.tolerance) and not match.plain.norm:

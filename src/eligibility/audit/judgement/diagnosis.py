@@ -11,6 +11,7 @@ import numpy as np
 from eligibility.audit.arrays import Booleans
 from eligibility.audit.faults import CHOICES, FAULTS
 from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.changed_rewards import with_changed_rewards
 from eligibility.audit.judgement.constants import (
     CONFIRMED,
     FITTED,
@@ -86,7 +87,12 @@ def _judge(case: Case, evidence: Evidence) -> tuple[AuditReport, Match | None]:
         missing = case.finding("no-gradient", "the gradient is 0 on every path")
         found = (missing, *warnings)
         return _report(case, evidence, "no-gradient", missing.means, found), None
-    match = find_match(evidence, case.constants, case.tolerance, _critic(case))
+    match = find_match(evidence, case.constants, case.tolerance, _trained(case))
+    if match is None and _trained(case) == "no":
+        known = case.constants, case.tolerance, case.measured
+        match, evidence = with_changed_rewards(evidence, *known) or (None, evidence)
+    if match is None and case.critic and _trained(case) == "no":
+        match = find_match(evidence, case.constants, case.tolerance, "fitted")
     if match is not None and case.survey.beyond:
         match = with_true_ending(evidence, match, case.tolerance)
     faults: list[Finding] = []
@@ -107,10 +113,8 @@ def _judge(case: Case, evidence: Evidence) -> tuple[AuditReport, Match | None]:
             evidence, match = some, replace(match, use=f"first-{used}-decisions")
             break
     if match is None and case.measured is not None:
-        known = case.constants, case.tolerance, _trained(case), case.measured
-        changed = with_end_reward(evidence, *known)
-        if changed is not None:
-            match, evidence = changed
+        ended = case.constants, case.tolerance, _trained(case), case.measured
+        match, evidence = with_end_reward(evidence, *ended) or (None, evidence)
     if match is not None:
         evidence = evidence.restricted(dict(uses(evidence)).get(match.use, evidence.present))
         line = timeline(evidence)
@@ -150,13 +154,8 @@ def _origin(case: Case, match: Match | None) -> str:
     return told if match is not None else {USUAL: NOT_FOUND, TEXT: LEAST}.get(told, told)
 
 
-def _critic(case: Case) -> str:
-    """Which critic's values may enter the advantages; see `find_match`."""
-    return "fitted" if case.critic and _trained(case) == "no" else _trained(case)
-
-
 def _trained(case: Case) -> str:
-    """The same without values that no optimizer trains."""
+    """Which critic's values may enter the advantages, of those that optimizers train."""
     return "trained" if case.critic and has_critic(case.survey) else "no"
 
 

@@ -48,7 +48,8 @@ def with_end_reward(
         match = find_match(seen, known, tolerance, critic)
         if match is not None and not (added and match.form.faults):
             done = "added to" if added else "in place of"
-            return replace(match, note=f"with a constant {done} the last reward"), seen
+            note = f"with a constant {done} the last reward"
+            return replace(match, note=note, changed="reward-at-end"), seen
     return None
 
 
@@ -76,7 +77,7 @@ def _constant(
     line = timeline(evidence)
     bonus = replace(evidence, reward=ended.astype(float))
     bonus_line = timeline(bonus)
-    for form in _forms(constants, critic):
+    for form in plain_forms(constants, critic):
         columns = linear_columns(evidence, line, form)
         shifted = linear_columns(bonus, bonus_line, form)[0]
         known = columns if critic != "no" else columns[:1]
@@ -90,7 +91,8 @@ def _constant(
     return None
 
 
-def _forms(constants: Constants, critic: str) -> Iterator[Advantage]:
+def plain_forms(constants: Constants, critic: str) -> Iterator[Advantage]:
+    """Rewards-to-go, and with a critic its advantages: what is affine in the rewards."""
     for discount, norm, dated in product(constants.discounts, NORMS[:2], (False, True)):
         plain = Candidate(CREDITS[0], discount, dated, "", "batch", "", norm)
         yield Advantage(plain, "return", 1.0)

@@ -22,7 +22,7 @@ from eligibility.audit.judgement.timeline import Timeline
 
 SHARE = 1e-3  # a match must come from the composition itself, not from what may be added
 _SPARE = 4  # weights that the values of a critic must explain beyond their own number
-_MORE_EQUATIONS = 2  # directions of the gradients beyond what is unknown: the rule is no accident
+MORE_EQUATIONS = 2  # directions of the gradients beyond what is unknown: the rule is no accident
 _SAME_DIRECTION = 1e-6  # relative size below which a direction is rounding
 
 
@@ -38,6 +38,7 @@ class Match:
         residual: ‖gradient − explanation‖ / ‖gradient‖ over all paths.
         values: The critic's values, if it has any.
         note: What else it takes, in words.
+        changed: The convention that this is; empty without a note.
     """
 
     form: Candidate | Advantage
@@ -47,6 +48,7 @@ class Match:
     residual: float
     values: Array | None = None
     note: str = ""
+    changed: str = ""
 
     @property
     def faultless(self) -> bool:
@@ -69,13 +71,13 @@ def determined(evidence: Evidence, line: Timeline, match: Match, measured: bool)
         return True
     columns = linear_columns(evidence, line, match.form.without_spread)
     columns += entropy_columns(evidence, line, match.form.norm) if match.entropy else ()
-    needed = int(np.linalg.matrix_rank(np.array(columns))) + _MORE_EQUATIONS
+    needed = int(np.linalg.matrix_rank(np.array(columns))) + MORE_EQUATIONS
     trusted = measured or match.faultless or match.plain.crosses_episodes
-    enough = _tell_equations(evidence.eligibility, needed)
-    return enough and (trusted or _tell_equations(episodes_of(evidence), needed))
+    enough = tell_equations(evidence.eligibility, needed)
+    return enough and (trusted or tell_equations(episodes_of(evidence), needed))
 
 
-def _tell_equations(eligibilities: Iterable[Array], needed: int) -> bool:
+def tell_equations(eligibilities: Iterable[Array], needed: int) -> bool:
     """Whether the gradients along eligibilities, [n, D] each, give as many equations as needed."""
     ranks = (int(np.linalg.matrix_rank(each, rtol=_SAME_DIRECTION)) for each in eligibilities)
     return any(told >= needed for told in accumulate(ranks))

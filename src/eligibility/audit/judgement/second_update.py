@@ -165,7 +165,7 @@ def _differs(report: AuditReport, later: AuditReport) -> bool:
     the end that the first one has not is what it earned.
     """
     before, after = ({c.name for c in r.conventions} for r in (report, later))
-    return bool({"entropy-bonus", "reward-at-end"} & (after - before))
+    return bool({"entropy-bonus", "reward-at-end", "reward-changed"} & (after - before))
 
 
 # What explains by itself why the second update is not the policy gradient.

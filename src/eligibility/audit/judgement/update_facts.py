@@ -111,7 +111,7 @@ def _old(case: Case, ratio: tuple[str, int]) -> tuple[str, int]:
 def _acting_moves(case: Case, rounds: Rounds, trace: Trace) -> bool | None:
     """Whether actions after the first update of ``trace`` were drawn at the moved parameters.
 
-    None if no action was drawn after them, or no parameter ever moves one.
+    None if no action was drawn after them that a parameter ever moves.
     """
     call = executing_call(case.survey.traces)
     last = rounds.first.updates[-1]
@@ -119,5 +119,6 @@ def _acting_moves(case: Case, rounds: Rounds, trace: Trace) -> bool | None:
     later = replace(trace, steps=trace.steps[last.steps_before :])
     keys = [key for key, drawn in action_keys(later, call) if drawn >= last.draws_before]
     known = case.survey.slopes or {}
-    moves = policy_tensors(case.survey.directions, known)
-    return any(key not in known for key in keys) if keys and moves else None
+    # what explores beside the policy is moved by nothing
+    told = [key for key in keys if key not in known or known[key].moves]
+    return any(key not in known for key in told) if told else None

@@ -32,6 +32,11 @@ class Slope:
     loc: Array
     scale: Array
 
+    @property
+    def moves(self) -> bool:
+        """Whether any parameter moves the distribution."""
+        return bool(self.log_probs.any() or self.loc.any() or self.scale.any())
+
 
 def key_of(draw: Draw, state: int, component: int) -> Key:
     """What identifies a choice as a function of the parameters."""

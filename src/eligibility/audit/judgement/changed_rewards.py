@@ -1,0 +1,95 @@
+"""Rewards that a program changes before it uses them: cut off, reduced to signs, shifted, squashed.
+
+Such programs train on another objective on purpose. What each of the probe's rewards became is an
+unknown of the gradients, which are linear in it; with these rewards the program is judged like any
+other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from eligibility.audit.arrays import Array
+from eligibility.audit.judgement.constants import Constants
+from eligibility.audit.judgement.critic import linear_columns
+from eligibility.audit.judgement.end_rewards import plain_forms
+from eligibility.audit.judgement.entropy import entropy_columns
+from eligibility.audit.judgement.evidence import Evidence
+from eligibility.audit.judgement.match import MORE_EQUATIONS, Match, tell_equations
+from eligibility.audit.judgement.matching import find_match
+from eligibility.audit.judgement.measured import Measured
+from eligibility.audit.judgement.timeline import timeline
+
+_MOST = 24  # different rewards
+_SAME = 1e-6  # relative to the largest reward
+
+
+def with_changed_rewards(
+    evidence: Evidence, constants: Constants, tolerance: float, measured: Measured | None
+) -> tuple[Match, Evidence] | None:
+    """The composition that explains every path with other rewards, and the paths with these.
+
+    A larger reward must never become a smaller one, and no fault may be left: a reward that is lost
+    on the way is not a changed one, nor is one of which the fraction is lost.
+    """
+    if evidence.long or (measured is not None and measured.kind == "stepwise"):
+        return None
+    own = np.unique(evidence.reward[evidence.present].round(9))
+    if not 2 <= len(own) <= _MOST:
+        return None
+    parts = [
+        replace(evidence, reward=(evidence.reward.round(9) == value).astype(float)) for value in own
+    ]
+    target, line = evidence.ascent.ravel(), timeline(evidence)
+    for form in plain_forms(constants, "no"):
+        columns = [linear_columns(part, timeline(part), form)[0] for part in parts]
+        matrix = np.array([*columns, *entropy_columns(evidence, line, form.norm)]).T
+        factors, _, rank, _ = np.linalg.lstsq(matrix, target, rcond=1e-11)
+        left = float(np.linalg.norm(target - matrix @ factors))
+        if left > tolerance * float(np.linalg.norm(target)):
+            continue
+        if not tell_equations(evidence.eligibility, int(rank) + MORE_EQUATIONS):
+            continue
+        found = _scaled(own, np.asarray(factors[: len(own)]))
+        if found is None:
+            continue
+        seen = replace(evidence, reward=_exchanged(evidence.reward, own, found))
+        match = find_match(seen, replace(constants, told=None), tolerance, "no")
+        if match is not None and not match.form.faults:
+            return replace(match, note=_words(own, found), changed="reward-changed"), seen
+    return None
+
+
+def _scaled(own: Array, became: Array) -> Array | None:
+    """What the rewards became, in their own units where they can be; None if that is no order."""
+    steps, size = np.diff(became), float(np.abs(became).max())
+    if steps.max() < 0:  # of a program that descends
+        became, steps = -became, -steps
+    if size == 0 or steps.min() < -_SAME * size or steps.max() <= _SAME * size:
+        return None
+    # a constant factor is told apart from the rest: the one that leaves most of them as they were
+    ratios = [ratio for ratio in became / own if np.isfinite(ratio) and ratio > 0]
+    alike = [sum(np.isclose(became, ratio * own, rtol=_SAME)) for ratio in ratios]
+    if alike and max(alike) > 1:
+        return np.asarray(became / ratios[int(np.argmax(alike))])
+    rises = steps / np.diff(own)
+    if np.ptp(rises) < _SAME * rises.max():  # only shifted
+        return np.asarray(became / rises.mean())
+    return np.asarray(became / size)
+
+
+def _exchanged(reward: Array, own: Array, became: Array) -> Array:
+    """The rewards with what they became."""
+    place = np.clip(np.searchsorted(own, reward.round(9)), 0, len(own) - 1)
+    return np.where(own[place] == reward.round(9), became[place], reward)
+
+
+def _words(own: Array, became: Array) -> str:
+    """What was changed, as a part of the rule."""
+    shift = became - own
+    if np.ptp(shift) < _SAME * np.abs(own).max():
+        return f"with {shift.mean():+.4g} added to each reward"
+    pairs = (f"{a:.4g} is {b:.4g}" for a, b in zip(own, became, strict=True) if abs(a - b) > _SAME)
+    return f"with other rewards: {', '.join(pairs)}"
