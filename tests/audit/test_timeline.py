@@ -34,6 +34,7 @@ def batches() -> Evidence:
         **empty
         | {
             "present": present,
+            "used": present,
             "reward": reward,
             "environment": number[..., 0],
             "episode": number[..., 1],

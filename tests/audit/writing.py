@@ -53,13 +53,13 @@ def write_program(folder: Path, old: str = "", new: str = "") -> Path:
     return path
 
 
-def audit_here(path: Path, max_paths: int) -> AuditReport:
+def audit_here(path: Path, max_paths: int, samples: int = 12) -> AuditReport:
     """The audit of a script in this process, which has loaded already what scripts import."""
     source = read_source(path)
     return examine(
         CallableRunner(lambda: runpy.run_path(str(path), run_name="__main__")),
         max_paths,
-        12,
+        samples,
         lambda what, done, expected: None,
         lambda observed: Case(observed, source, str(path), source.constants(())),
     )

@@ -24,7 +24,7 @@ from eligibility.audit.judgement.constants import (
 from eligibility.audit.judgement.conventions import HARMLESS, conventions_of, describe
 from eligibility.audit.judgement.critic import OWN_RETURN
 from eligibility.audit.judgement.end_rewards import with_end_reward
-from eligibility.audit.judgement.evidence import Evidence, gather
+from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.exact import Bias, bias, fitted_bias, least_bias
 from eligibility.audit.judgement.hotelling import (
     EPISODES,
@@ -35,6 +35,12 @@ from eligibility.audit.judgement.hotelling import (
 )
 from eligibility.audit.judgement.match import Match
 from eligibility.audit.judgement.matching import find_match, uses, with_true_ending
+from eligibility.audit.judgement.other_decisions import (
+    in_minibatches,
+    trained,
+    with_ignored_actions,
+    with_one_component,
+)
 from eligibility.audit.judgement.reading import used_decisions
 from eligibility.audit.judgement.refusal import evidence_or_refusal, inconclusive, precision_of
 from eligibility.audit.judgement.symptoms import mostly_fails, symptoms
@@ -42,8 +48,7 @@ from eligibility.audit.judgement.timeline import Timeline, timeline
 from eligibility.audit.judgement.unmatched import unmatched_fault
 from eligibility.audit.judgement.weight_rows import credit_of, weight_rows
 from eligibility.audit.reporting.report import AuditReport, Convention, Finding
-from eligibility.audit.running.sampling_calls import executed_draws, executing_call
-from eligibility.audit.running.survey import Survey, has_critic, policy_tensors
+from eligibility.audit.running.survey import Survey, policy_tensors
 from eligibility.audit.trace import UNREAD
 
 Row = tuple[float, ...] | None  # of one tensor's ascent
@@ -87,33 +92,35 @@ def _judge(case: Case, evidence: Evidence) -> tuple[AuditReport, Match | None]:
         missing = case.finding("no-gradient", "the gradient is 0 on every path")
         found = (missing, *warnings)
         return _report(case, evidence, "no-gradient", missing.means, found), None
-    match = find_match(evidence, case.constants, case.tolerance, _trained(case))
-    if match is None and _trained(case) == "no":
+    match, evidence = in_minibatches(case, evidence) or (None, evidence)
+    if match is None:
+        match = find_match(evidence, case.constants, case.tolerance, trained(case))
+    if match is None and trained(case) == "no":
         known = case.constants, case.tolerance, case.measured
         match, evidence = with_changed_rewards(evidence, *known) or (None, evidence)
-    if match is None and case.critic and _trained(case) == "no":
+    if match is None and case.critic and trained(case) == "no":
         match = find_match(evidence, case.constants, case.tolerance, "fitted")
     if match is not None and case.survey.beyond:
         match = with_true_ending(evidence, match, case.tolerance)
     faults: list[Finding] = []
     if match is None:
-        match = _with_ignored_actions(case, finite)
+        match = with_ignored_actions(case, finite)
         if match is not None:
             text = "every path is explained with the actions that the environments ignored"
             faults.append(case.finding("autoreset-step-trained-on", text))
     if match is None:
-        match, number, components = _with_one_component(case, finite)
+        match, number, components = with_one_component(case, finite)
         if match is not None:
             text = f"every path is explained by component {number} of {components} alone"
             faults.append(case.finding("component-not-scored", text))
     for used in used_decisions(case.measured, evidence) if match is None else ():
         some = evidence.first(used)
-        match = find_match(some, case.constants, case.tolerance, _trained(case))
+        match = find_match(some, case.constants, case.tolerance, trained(case))
         if match is not None:
             evidence, match = some, replace(match, use=f"first-{used}-decisions")
             break
     if match is None and case.measured is not None:
-        ended = case.constants, case.tolerance, _trained(case), case.measured
+        ended = case.constants, case.tolerance, trained(case), case.measured
         match, evidence = with_end_reward(evidence, *ended) or (None, evidence)
     if match is not None:
         evidence = evidence.restricted(dict(uses(evidence)).get(match.use, evidence.present))
@@ -152,39 +159,6 @@ def _origin(case: Case, match: Match | None) -> str:
     ):
         return USUAL
     return told if match is not None else {USUAL: NOT_FOUND, TEXT: LEAST}.get(told, told)
-
-
-def _trained(case: Case) -> str:
-    """Which critic's values may enter the advantages, of those that optimizers train."""
-    return "trained" if case.critic and has_critic(case.survey) else "no"
-
-
-def _with_ignored_actions(case: Case, finite: Booleans) -> Match | None:
-    """The rule that explains every path if the autoreset steps are decisions like the others."""
-    steps = (step for trace in case.survey.traces for step in trace.steps)
-    if all(step.executed for step in steps):
-        return None
-    evidence = gather(case.survey, ignored=True)
-    if evidence is None or not evidence.scored:
-        return None
-    constants = replace(case.constants, told=None)  # it was measured without them
-    return find_match(evidence.where(finite), constants, case.tolerance, _trained(case))
-
-
-def _with_one_component(case: Case, finite: Booleans) -> tuple[Match | None, int, int]:
-    """The rule that explains every path if one component of each action is all of it."""
-    call = executing_call(case.survey.traces)
-    steps = (step for trace in case.survey.traces for step in trace.steps)
-    components = max((len(executed_draws(step, call)) for step in steps), default=0)
-    constants = replace(case.constants, told=None)  # it was measured with all of them
-    for number in range(components if components > 1 else 0):
-        evidence = gather(case.survey, component=number)
-        if evidence is not None and evidence.scored:
-            kept = evidence.where(finite)
-            match = find_match(kept, constants, case.tolerance, _trained(case))
-            if match is not None:
-                return match, number + 1, components
-    return None, 0, components
 
 
 def _conclude(

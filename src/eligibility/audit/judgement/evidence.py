@@ -33,6 +33,7 @@ class Evidence:
         eligibility: [P, I, D] ∂ ln π(a|s) of each executed action.
         entropy: [P, I, D] ∂H(π(·|s)) of each executed action's distribution.
         present: [P, I] whether there is such a decision.
+        used: [P, I] whether its optimizer step uses it; else only its reward counts.
         reward: [P, I].
         time: [P, I] step of the episode.
         episode: [P, I] number of the episode within the path.
@@ -53,6 +54,7 @@ class Evidence:
     eligibility: Array
     entropy: Array
     present: Booleans
+    used: Booleans
     reward: Array
     time: Integers
     episode: Integers
@@ -88,6 +90,7 @@ class Evidence:
         return replace(
             self,
             present=self.present & mask,
+            used=self.used & mask,
             eligibility=self.eligibility * keep,
             entropy=self.entropy * keep,
         )
@@ -158,9 +161,7 @@ def gather(survey: Survey, ignored: bool = False, component: int | None = None) 
     if not traces or not survey.slopes:
         return None
     numbered = [_rows(trace.steps, ignored) for trace in ran]
-    policy = policy_tensors(survey.directions, survey.slopes)
-    own = (policy - survey.shared) or policy
-    columns = np.array([tensor in own for tensor, _ in survey.directions], dtype=bool)
+    columns = own_columns(survey)
     if not columns.any():
         return None
     call = executing_call(survey.traces)
@@ -186,14 +187,16 @@ def gather(survey: Survey, ignored: bool = False, component: int | None = None) 
                 eligibility[p, i] += _eligibility(draw, slope)[columns]
                 entropy[p, i] += _entropy(draw, slope)[columns]
                 log_prob[p, i] += _log_prob(draw)
+    present = _padded(traces, longest, lambda step: True, bool)
     return Evidence(
         probability=np.array(
             [trace.probability if survey.exhaustive else 1.0 / len(traces) for trace in traces]
         ),
-        ascent=np.array([_ascent(trace, survey)[columns] for trace in traces]),
+        ascent=np.array([ascents(trace, survey).sum(axis=0)[columns] for trace in traces]),
         eligibility=eligibility,
         entropy=entropy,
-        present=_padded(traces, longest, lambda step: True, bool),
+        present=present,
+        used=present,
         reward=_padded(traces, longest, lambda step: step.reward, float),
         time=_padded(traces, longest, lambda step: step.time, int),
         episode=_padded(traces, longest, lambda step: step.episode, int),
@@ -208,6 +211,13 @@ def gather(survey: Survey, ignored: bool = False, component: int | None = None) 
         log_prob=log_prob,
         scored=scored,
     )
+
+
+def own_columns(survey: Survey) -> Booleans:
+    """[all directions] which of them are along tensors that are the policy's alone."""
+    policy = policy_tensors(survey.directions, survey.slopes or {})
+    own = (policy - survey.shared) or policy
+    return np.array([tensor in own for tensor, _ in survey.directions], dtype=bool)
 
 
 def _decisions(steps: tuple[Step, ...], ignored: bool) -> tuple[Step, ...]:
@@ -267,12 +277,12 @@ def _log_prob(draw: Draw) -> float:
     return float(-0.5 * standard**2 - np.log(draw.scale) - 0.5 * np.log(2 * np.pi))
 
 
-def _ascent(trace: Trace, survey: Survey) -> Array:
-    """[D] over all directions: the sum over the optimizer's steps."""
-    total = np.zeros(len(survey.directions))
-    for update in trace.updates:
+def ascents(trace: Trace, survey: Survey) -> Array:
+    """[U, D] over all directions: of each of the optimizers' steps."""
+    rows = np.zeros((len(trace.updates), len(survey.directions)))
+    for number, update in enumerate(trace.updates):
         for column, (tensor, direction) in enumerate(survey.directions):
             row = update.along(tensor)
             if row is not None:
-                total[column] += row[direction]
-    return total
+                rows[number, column] = row[direction]
+    return rows

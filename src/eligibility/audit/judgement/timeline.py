@@ -24,6 +24,7 @@ class Timeline:
         log_prob: [P, I] ln π(a|s).
         time: [P, I] step of the episode.
         present: [P, I] whether there is such a decision.
+        used: [P, I] whether the batch that is scored has it.
         segment: [P, I] number of the decision's episode within its path, over all actors.
         following: [P, I] position of the next decision of the episode, or -1.
         following_of_actor: [P, I] position of the next decision of the same actor, or -1.
@@ -43,6 +44,7 @@ class Timeline:
     log_prob: Array
     time: Integers
     present: Booleans
+    used: Booleans
     segment: Integers
     following: Integers
     following_of_actor: Integers
@@ -171,7 +173,7 @@ class Timeline:
         """[P, I] sum over the decisions of the "batch", the decision's "episode" or its "time"."""
         values = np.where(self.present, values, 0.0)
         if scope == "batch":
-            whole: Array = values.sum(axis=1, keepdims=True) * self.present
+            whole: Array = (values * self.used).sum(axis=1, keepdims=True) * self.present
             return whole
         own, width = self.segment, self.position.shape[1]
         if scope == "time":
@@ -268,6 +270,7 @@ def timeline(evidence: Evidence) -> Timeline:
         log_prob=evidence.log_prob,
         time=time,
         present=present,
+        used=evidence.used,
         segment=segment,
         following=_filled(shape, path[order], index[order], _next(index[order], new)),
         following_of_actor=_filled(
@@ -281,7 +284,7 @@ def timeline(evidence: Evidence) -> Timeline:
         first_before=_filled(shape, path[order], index[order], earlier[number]),
         position=position,
         length=np.maximum(_filled(shape, path[order], index[order], length), 0),
-        steps=steps,
+        steps=evidence.used.sum(axis=1),
         episodes=np.diff(before),
     )
 

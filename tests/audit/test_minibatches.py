@@ -1,0 +1,73 @@
+"""Batches that are cut into shuffled parts, each whitened and with an optimizer step of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.audit.writing import audit_here
+
+_SHUFFLED = """
+import gymnasium as gym
+import numpy as np
+import torch
+from torch import nn
+from torch.distributions import Categorical
+
+env = gym.make("CartPole-v1")
+net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+opt = torch.optim.Adam(net.parameters(), lr=1e-2)
+obs, _ = env.reset()
+for batch in range(1000):
+    observations, actions, rewards, ends = [], [], [], []
+    for step in range(6):
+        obs = torch.as_tensor(obs, dtype=torch.float32)
+        with torch.no_grad():
+            action = Categorical(logits=net(obs)).sample()
+        observations.append(obs)
+        actions.append(action)
+        obs, reward, terminated, truncated, _ = env.step(action.item())
+        rewards.append(reward)
+        ends.append(terminated or truncated)
+        if ends[-1]:
+            obs, _ = env.reset()
+    returns, running = [], 0.0
+    for reward, end in zip(reversed(rewards), reversed(ends)):
+        running = reward + 0.9 * running * KEPT
+        returns.insert(0, running)
+    observations, actions = torch.stack(observations), torch.stack(actions)
+    returns = torch.tensor(returns)
+    with torch.no_grad():
+        old = Categorical(logits=net(observations)).log_prob(actions)
+    for epoch in range(2):
+        order = np.random.permutation(6)
+        for part in (order[:3], order[3:]):
+            dist = Categorical(logits=net(observations[part]))
+            ratio = (dist.log_prob(actions[part]) - old[part]).exp()
+            credit = returns[part]
+            credit = (credit - credit.mean()) / (credit.std() + 1e-8)
+            loss = -torch.min(ratio * credit, ratio.clamp(0.8, 1.2) * credit).mean()
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "verdict", "faults"),
+    [
+        ("(1 - end)", "convention", []),
+        ("1", "biased", ["return-carried-over-episodes"]),
+    ],
+)
+def test_what_is_done_to_each_minibatch_is_read_from_its_own_step(
+    kept: str, verdict: str, faults: list[str], tmp_path: Path
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(_SHUFFLED.replace("KEPT", kept), encoding="utf-8")
+    report = audit_here(program, 40, samples=60)
+    assert report.verdict == verdict, report.text()
+    assert [finding.rule for finding in report.faults] == faults
+    assert "whitened" in report.rule
+    assert report.rule.endswith("in each minibatch")
