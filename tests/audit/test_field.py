@@ -594,3 +594,9 @@ def test_what_explores_beside_the_policy_is_no_policy_that_is_not_updated(tmp_pa
     text = PROGRAM.replace("action = dist.sample()", drawn)
     report = audited(tmp_path, text=text)
     assert [finding.rule for finding in report.faults] == ["behaviour-not-scored"], report.text()
+
+
+def test_a_program_that_descends_on_changed_rewards_has_the_wrong_sign(tmp_path: Path) -> None:
+    text = PROGRAM.replace("rewards.append(reward)", "rewards.append(max(-1.0, min(1.0, reward)))")
+    report = audited(tmp_path, (LOSS, LOSS.replace("-", "")), text=text)
+    assert report.verdict == "wrong-sign", report.text()

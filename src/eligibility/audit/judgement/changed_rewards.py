@@ -64,16 +64,18 @@ def with_changed_rewards(
 
 def _scaled(own: Array, became: Array) -> Array | None:
     """What the rewards became, in their own units where they can be; None if that is no order."""
-    steps, size = np.diff(became), float(np.abs(became).max())
-    if steps.max() < 0:  # of a program that descends
-        became, steps = -became, -steps
-    if size == 0 or steps.min() < -_SAME * size or steps.max() <= _SAME * size:
+    size = float(np.abs(became).max())
+    if np.diff(became).sum() < 0:  # of a program that descends
+        became = -became
+    steps = np.diff(became)
+    if steps.min() < -_SAME * size or steps.max() <= _SAME * size:
         return None
     # a constant factor is told apart from the rest: the one that leaves most of them as they were
-    ratios = [ratio for ratio in became / own if np.isfinite(ratio) and ratio > 0]
-    alike = [sum(np.isclose(became, ratio * own, rtol=_SAME)) for ratio in ratios]
-    if alike and max(alike) > 1:
-        return np.asarray(became / ratios[int(np.argmax(alike))])
+    ratios = became[own != 0] / own[own != 0]
+    alike = [int(np.isclose(became, ratio * own, rtol=_SAME).sum()) for ratio in ratios]
+    best = int(np.argmax(alike))
+    if alike[best] > 1 and ratios[best] > 0:
+        return np.asarray(became / ratios[best])
     rises = steps / np.diff(own)
     if np.ptp(rises) < _SAME * rises.max():  # only shifted
         return np.asarray(became / rises.mean())
