@@ -108,3 +108,14 @@ def _written(folder: Path, credit: str, episodes: int, bonus: float) -> Path:
     text = _BATCH.replace("CREDIT", credit).replace("EPISODES", str(episodes))
     path.write_text(text.replace("BONUS", str(bonus)), encoding="utf-8")
     return path
+
+
+def test_batches_of_one_step_have_no_deviation(tmp_path: Path) -> None:
+    """What would be whitened only among several never is."""
+    path = tmp_path / "program.py"
+    text = _BATCH.replace("CREDIT", "advantages = returns.exp()").replace("EPISODES", "1")
+    text = text.replace("BONUS", "0.0").replace("done = terminated or truncated", "done = True")
+    path.write_text(text, encoding="utf-8")
+    report = audit_here(path, 60)
+    assert not report.faults, report.text()
+    assert "whitened" not in report.rule

@@ -40,6 +40,8 @@ def with_epsilon(
         return None
     if form.spares_single:
         several = line.steps > 1
+        if not several.any():
+            return None
         numbers, spread, evidence = numbers[several], spread[several], evidence.where(several)
         line = timeline(evidence)
     if form.scope == "episode" and line.episodes.max() >= evidence.ascent.shape[1]:
