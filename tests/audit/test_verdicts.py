@@ -120,12 +120,12 @@ def test_of_a_few_paths_that_are_finite_nothing_follows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("made", "verdict"),
-    [("reward = int(reward)", "biased"), ("reward = 1.0 if reward > 0 else -1.0", "unexplained")],
+    [("reward = int(reward)", "biased"), ("reward = 1.0 if reward > 0 else -1.0", "convention")],
 )
 def test_rewards_as_whole_numbers_are_told_in_a_long_batch(
     made: str, verdict: str, tmp_path: Path
 ) -> None:
-    """A reward's sign is another objective, which the audit does not know."""
+    """A reward's sign is another objective, chosen on purpose."""
     program = tmp_path / "program.py"
     text = _of_episodes(12).replace("rewards.append", f"{made}\n            rewards.append")
     text = text.replace("(returns - returns.mean()) / (returns.std() + 1e-8)", "1.0 * returns")

@@ -70,9 +70,12 @@ def _scaled(own: Array, became: Array) -> Array | None:
     steps = np.diff(became)
     if steps.min() < -_SAME * size or steps.max() <= _SAME * size:
         return None
+    became = np.where(np.abs(became) < _SAME * size, 0.0, became)
+    if any(_proportional(became, whole(own)) for whole in (np.trunc, np.round, np.floor)):
+        return None
     # a constant factor is told apart from the rest: the one that leaves most of them as they were
     ratios = became[own != 0] / own[own != 0]
-    alike = [int(np.isclose(became, ratio * own, rtol=_SAME).sum()) for ratio in ratios]
+    alike = [int(np.isclose(became, r * own, rtol=_SAME, atol=0.0).sum()) for r in ratios]
     best = int(np.argmax(alike))
     if alike[best] > 1 and ratios[best] > 0:
         return np.asarray(became / ratios[best])
@@ -80,6 +83,12 @@ def _scaled(own: Array, became: Array) -> Array | None:
     if np.ptp(rises) < _SAME * rises.max():  # only shifted
         return np.asarray(became / rises.mean())
     return np.asarray(became / size)
+
+
+def _proportional(became: Array, others: Array) -> bool:
+    """Whether they are the same but for a factor."""
+    factor = float(became @ others) / float(others @ others or 1.0)
+    return bool(np.abs(became - factor * others).max() < _SAME * np.abs(became).max())
 
 
 def _exchanged(reward: Array, own: Array, became: Array) -> Array:
