@@ -16,10 +16,9 @@ PART = 64
 assert __annotations__ == {"STEPS": int}
 """
 _LONG = """
-import random
+SETTINGS
 import gymnasium as gym
 import torch
-from settings import PART, STEPS
 from torch.distributions import Categorical
 
 env = gym.make("CartPole-v1")
@@ -37,22 +36,46 @@ for batch in range(1000):
             obs, reward, terminated, truncated, _ = env.step(action.item())
             rewards.append(reward)
             done = terminated or truncated
-        credit += [rewards[t] for t in range(len(rewards))]
-    assert random.sample(range(len(credit)), PART)
+        credit += [CREDIT for t in range(len(rewards))]
+    USED
     log_probs, credit = torch.stack(log_probs), torch.tensor(credit)
-    loss = -(log_probs * credit).sum()
+    loss = -(log_probs * credit)[:LAST].sum()
     opt.zero_grad()
     loss.backward()
     opt.step()
 """
+# Of a module, and of a configuration file or the command line.
+_IMPORTED = "import random\nfrom settings import PART, STEPS"
+_READ = """
+import argparse
+import json
+from pathlib import Path
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--steps", type=int)
+settings = json.loads((Path(__file__).parent / "settings.json").read_text())
+STEPS, PART = parser.parse_args().steps or settings["steps"], 8
+"""
+
+
+def _written(
+    folder: Path,
+    settings: str = _READ,
+    credit: str = "sum(rewards[t:])",
+    used: str = "pass",
+    last: str = "STEPS + 3",
+) -> Path:
+    script = folder / "train.py"
+    text = _LONG.replace("SETTINGS", settings).replace("CREDIT", credit)
+    script.write_text(text.replace("USED", used).replace("LAST", last), encoding="utf-8")
+    return script
 
 
 def test_a_long_batch_is_read_as_a_short_one(tmp_path: Path) -> None:
     """The program could not draw 64 of six."""
     (tmp_path / "settings.py").write_text(_MODULE, encoding="utf-8")
-    script = tmp_path / "train.py"
-    script.write_text(_LONG, encoding="utf-8")
-    report = el.audit_script(script)
+    used = "assert random.sample(range(len(credit)), PART)"
+    report = el.audit_script(_written(tmp_path, _IMPORTED, "rewards[t]", used))
     assert [fault.rule for fault in report.faults] == ["immediate-reward"], report.text()
     assert report.exhaustive
     made = "512 is 6 at settings.py:2, 64 is 6 at settings.py:3"
@@ -65,43 +88,6 @@ def test_numbers_of_a_program_with_short_batches_stay(tmp_path: Path) -> None:
     assert not any("made small" in note for note in el.audit_script(script).notes)
 
 
-# A batch's length in a configuration file or on the command line; parts of eight steps of it.
-_PARTS = """
-import argparse
-import json
-from pathlib import Path
-import gymnasium as gym
-import torch
-from torch.distributions import Categorical
-
-parser = argparse.ArgumentParser()
-parser.add_argument("--steps", type=int)
-settings = json.loads((Path(__file__).parent / "settings.json").read_text())
-steps, part = parser.parse_args().steps or settings["steps"], 8
-env = gym.make("CartPole-v1")
-net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
-opt = torch.optim.Adam(net.parameters(), lr=1e-2)
-for batch in range(1000):
-    log_probs, credit = [], []
-    while len(credit) < steps:
-        obs, _ = env.reset()
-        rewards, done = [], False
-        while not done:
-            dist = Categorical(logits=net(torch.as_tensor(obs, dtype=torch.float32)))
-            action = dist.sample()
-            log_probs.append(dist.log_prob(action))
-            obs, reward, terminated, truncated, _ = env.step(action.item())
-            rewards.append(reward)
-            done = terminated or truncated
-        credit += [sum(rewards[t:]) for t in range(len(rewards))]
-    log_probs, credit = torch.stack(log_probs), torch.tensor(credit)
-    loss = -(log_probs * credit)[:LAST].sum()
-    opt.zero_grad()
-    loss.backward()
-    opt.step()
-"""
-
-
 @pytest.mark.parametrize(
     ("arguments", "where"),
     [(("--steps=512",), "512 is 6 on the command line"), ((), "1024 is 6 at settings.json:2")],
@@ -111,9 +97,7 @@ def test_the_length_of_a_batch_is_found_outside_of_the_text(
 ) -> None:
     settings = tmp_path / "settings.json"
     settings.write_text('{\n"steps": 1024,\n"seed": 1024}', encoding="utf-8")
-    script = tmp_path / "train.py"
-    script.write_text(_PARTS.replace("LAST", "steps + 3"), encoding="utf-8")
-    report = el.audit_script(script, arguments, max_paths=6)
+    report = el.audit_script(_written(tmp_path), arguments, max_paths=6)
     assert report.verdict == "unbiased", report.text()
     assert f"made small, so that a batch can be read: {where}" in report.notes, report.notes
     assert "1024" in settings.read_text(encoding="utf-8")
@@ -122,8 +106,7 @@ def test_the_length_of_a_batch_is_found_outside_of_the_text(
 def test_a_program_that_learns_nothing_from_a_short_batch_is_read_as_it_is(tmp_path: Path) -> None:
     """It scores nothing there: a fault of the short batch, not of the program."""
     (tmp_path / "settings.json").write_text('{"steps": 512}', encoding="utf-8")
-    script = tmp_path / "train.py"
-    script.write_text(_PARTS.replace("LAST", "steps // part * part"), encoding="utf-8")
+    script = _written(tmp_path, last="STEPS // PART * PART")
     report = el.audit_script(script, max_paths=2, samples=2)
     assert report.verdict != "no-gradient", report.text()
     assert not any("made small" in note for note in report.notes)

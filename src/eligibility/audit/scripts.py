@@ -148,10 +148,10 @@ def _in_environment(
             known = partial(Case, source=text_of, name=str(path), constants=constants)
             return examine(by, max_paths, samples, progress, known)
 
-        numbers = [
-            *text_of.whole_numbers(),
-            *numbers_beside(path.absolute(), text_of.strings(), argv),
-        ]
+        def numbers() -> list[WholeNumber]:
+            beside = numbers_beside(path.absolute(), text_of.strings(), argv)
+            return [*text_of.whole_numbers(), *beside]
+
         report = _with_small_batches(runner, numbers, examined)
     if is_notebook(path):
         report = _in_cells(report, runner.script, path)
@@ -160,7 +160,9 @@ def _in_environment(
 
 
 def _with_small_batches(
-    runner: Runner, all_numbers: Sequence[WholeNumber], examined: Callable[[Runner], AuditReport]
+    runner: Runner,
+    all_numbers: Callable[[], Sequence[WholeNumber]],
+    examined: Callable[[Runner], AuditReport],
 ) -> AuditReport:
     """The report of a program with short batches, where it has long ones and these decide it."""
     numbers = small_batches(runner, all_numbers)

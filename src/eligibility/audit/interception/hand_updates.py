@@ -20,15 +20,13 @@ class HandUpdates:
     def __init__(self, trained: Sequence[torch.Tensor]) -> None:
         self._trained = trained
         self._stepped: set[int] = set()
-        self._before: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-        self._place = ("", 0)
+        self._before: dict[int, tuple[torch.Tensor, torch.Tensor, tuple[str, int]]] = {}
 
     def differentiates(self, leaves: Iterable[torch.Tensor], place: tuple[str, int]) -> None:
         """A loss of these leaves is about to be differentiated, on this line."""
         for leaf in leaves:
             if id(leaf) not in self._stepped and id(leaf) not in self._before:
-                self._before[id(leaf)] = leaf, leaf.detach().clone()
-                self._place = place
+                self._before[id(leaf)] = leaf, leaf.detach().clone(), place
 
     def stepped(self, parameters: Iterable[torch.Tensor]) -> None:
         """An optimizer steps these."""
@@ -37,16 +35,16 @@ class HandUpdates:
             self._before.pop(id(parameter), None)
 
     def check(self) -> str:
-        """A note, with the line, if anything else has moved since; empty if nothing has.
+        """A note with the line of its loss if anything else has moved since; else an empty one.
 
-        Raises `UpdatedByHandError` where no optimizer has stepped at all. One that trains a critic
-        has nothing to do with it, and a critic that is moved by hand is no matter.
+        Raises `UpdatedByHandError` if no optimizer has stepped at all. If one has, it may train the
+        policy, and what is moved by hand a critic: then the survey decides.
         """
-        for leaf, before in self._before.values():
+        for leaf, before, place in self._before.values():
             if not torch.equal(leaf, before) and not self._is_refreshed(leaf):
                 if not self._stepped:
-                    raise UpdatedByHandError(*self._place)
-                return f"{BY_HAND} {self._place[0]}:{self._place[1]}"
+                    raise UpdatedByHandError(*place)
+                return f"{BY_HAND} {place[0]}:{place[1]}"
         return ""
 
     def _is_refreshed(self, leaf: torch.Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""Rewards that a program changes before it uses them: cut off, reduced to signs, shifted, squashed.
+"""Rewards that a program clips, reduces to signs, shifts or squashes before it uses them.
 
 Such programs train on another objective on purpose. What each of the probe's rewards became is an
 unknown of the gradients, which are linear in it; with these rewards the program is judged like any
@@ -65,7 +65,7 @@ def with_changed_rewards(
 def _scaled(own: Array, became: Array) -> Array | None:
     """What the rewards became, in their own units where they can be; None if that is no order."""
     size = float(np.abs(became).max())
-    if np.diff(became).sum() < 0:  # of a program that descends
+    if became[-1] < became[0]:  # the program descends
         became = -became
     steps = np.diff(became)
     if steps.min() < -_SAME * size or steps.max() <= _SAME * size:

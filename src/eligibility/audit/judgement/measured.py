@@ -22,12 +22,7 @@ from eligibility.audit.job import Job
 from eligibility.audit.judgement.evidence import Evidence, gather
 from eligibility.audit.precision import UNIT_DOUBLE
 from eligibility.audit.running.runner import Runner
-from eligibility.audit.running.survey import (
-    RAN,
-    Survey,
-    policy_tensors,
-    slopes_of_path,
-)
+from eligibility.audit.running.survey import RAN, Survey, policy_tensors, slopes_of_path
 from eligibility.audit.trace import Trace
 
 _STEPS = 14  # decisions of a path beyond which it is not replayed
@@ -47,8 +42,8 @@ class Measured:
         credit: [I, N] M; of a program that rescales its weights, up to a factor.
         offset: [I] weights without any reward; zeros where ``kind`` is not "linear".
         kind: "linear", "rescaled" (w = s(r)·(M r + b)), "silent" (M = 0), "valued" (M = 0, and a
-            critic moves the weights), "stepwise" (M = 0 but for jumps
-            that follow the size of the rewards) or "other".
+            critic moves the weights), "stepwise" (M = 0 but for jumps that follow the size of the
+            rewards) or "other".
         outside: Share of the slopes in the rewards outside the span of the eligibilities.
         runs: Replays.
     """

@@ -73,10 +73,10 @@ def _first_pass(of_steps: Array, evidence: Evidence) -> list[Booleans] | None:
 
 
 def _used(ascent: Array, evidence: Evidence) -> Booleans:
-    """[I] the decisions without which some path's gradient [P, D] is no sum of theirs any more.
+    """[I] the decisions that are needed to explain the gradient [P, D] of at least one path.
 
-    Decisions in the same state have eligibilities along one line, but on some paths a state is met
-    only once.
+    Two decisions in the same state can replace each other, so each must be the only one in its
+    state on some path.
     """
     used: Booleans = np.ones(evidence.present.shape[1], dtype=bool)
     for position in range(len(used)):

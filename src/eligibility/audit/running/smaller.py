@@ -41,12 +41,14 @@ class Smaller:
         return self._runner.run(replace(job, smaller=self._numbers))
 
 
-def small_batches(runner: Runner, numbers: Sequence[WholeNumber]) -> tuple[WholeNumber, ...]:
+def small_batches(
+    runner: Runner, numbers: Callable[[], Sequence[WholeNumber]]
+) -> tuple[WholeNumber, ...]:
     """The numbers that make a program's first batch short; none if it is, or none does.
 
     Args:
         runner: Runs it.
-        numbers: All that it has.
+        numbers: Gives all that it has; only asked where the batch is long, as it reads files.
     """
     first = runner.run(_FIRST)
     steps = _steps(first)
@@ -60,7 +62,7 @@ def small_batches(runner: Runner, numbers: Sequence[WholeNumber]) -> tuple[Whole
         unlearning = learns and bool(trial.updates) and not _has_gradient(trial)
         return math.nan if unlearning or trial.outcome == "error" else _steps(trial)
 
-    promising = _by_promise(steps, numbers)[:_TRIALS]
+    promising = _by_promise(steps, numbers())[:_TRIALS]
     chosen: list[WholeNumber] = []
     for number in promising:
         found = steps_with([*chosen, number])

@@ -72,7 +72,7 @@ class Rewriting:
         """The code of a module."""
         tree = ast.parse(text, file)
         for node in ast.walk(tree):
-            self._shrink(node, file)
+            self._read_constant(node, file)
             self._stand_for_variable(node)
             _let_pass(node)
             _watch(node)
@@ -83,10 +83,13 @@ class Rewriting:
                     setattr(node, name, [each for s in statements for each in _let_while_end(s)])
         return compile(ast.fix_missing_locations(tree), file, "exec", dont_inherit=True)
 
-    def _shrink(self, node: ast.AST, file: str) -> None:
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+    def _read_constant(self, node: ast.AST, file: str) -> None:
+        """Note a string or a whole number; the number is small if this run wants it so."""
+        if not isinstance(node, ast.Constant):
+            return
+        if isinstance(node.value, str):
             self.strings.add(node.value)
-        if isinstance(node, ast.Constant) and type(node.value) is int and node.value > SMALL:
+        if type(node.value) is int and node.value > SMALL:
             place = (file, node.lineno, node.col_offset)
             self.constants.append((*place, node.value))
             if place in self._smaller:
