@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from safetensors.torch import save_file
 
 import eligibility as el
+from eligibility.train import natural
 
-OPTIONS = {
+# A damping at which conjugate gradients do not magnify rounding.
+NATURAL = {"natural_gradient": 0.01, "damping": 1.0}
+OPTIONS: dict[str, dict[str, Any]] = {
     "time-dependent-leave-one-out": {"env": "CartPole-v1"},
     "state-value": {"env": "CartPole-v1", "baseline": "state-value", "gae_lambda": 0.9},
     "moving-average": {"env": "CartPole-v1", "baseline": "moving-average", "normalize": False},
+    "natural": {"env": "CartPole-v1", **NATURAL, "line_search": True},
+    "natural recurrent": {"env": "CartPole-v1", **NATURAL, "recurrent": "gru"},
     "recurrent": {"env": "CartPole-v1", "recurrent": "gru"},
     # Copies of one environment that are stepped in turn, and observations seen by all processes.
     "normalised": {"env": "MountainCarContinuous-v0", "normalize_observations": True},
@@ -19,6 +26,8 @@ OPTIONS = {
 def main(arguments: list[str]) -> None:
     """``arguments``: the file for the weights."""
     (out,) = arguments
+    # Of a third of the steps or of the episodes, so that some processes have none of these.
+    natural._LARGEST_SAMPLE = 64
     weights = {}
     for name, options in OPTIONS.items():
         model = el.Reinforce(

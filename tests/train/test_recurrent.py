@@ -17,7 +17,7 @@ from eligibility.errors import EligibilityError
 from eligibility.train import natural
 from eligibility.train.checkpoint import FILE_NAME
 from eligibility.train.learner import Reinforce
-from eligibility.train.natural import FisherInformation, natural_step
+from eligibility.train.natural import FisherInformation
 from eligibility.train.per_episode import per_episode_gradients
 from eligibility.train.rollout import Rollout
 from tests.train.forgery import Facts, Tensors, forge
@@ -144,22 +144,12 @@ def test_the_fisher_information_is_that_of_the_steps_as_they_were_reached() -> N
 def test_a_sample_for_the_natural_gradient_is_of_whole_episodes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    model, rollout = made("gru")
-    model.gradient(rollout)
-    monkeypatch.setattr(natural, "_LARGEST_SAMPLE", rollout.steps // 2)
-    taken = []
-
-    def fisher(*arguments: Any) -> FisherInformation:
-        taken.extend(arguments[2:])
-        return FisherInformation(*arguments)
-
-    monkeypatch.setattr(natural, "FisherInformation", fisher)
-    seen, episode = rollout.observations[rollout.alive], rollout.alive.nonzero()[:, 1]
-    natural_step(model.network, model.shards.policy, seen, episode, divergence=1e-3, damping=1e-2)
-    stride = 3 if rollout.steps % 2 else 2  # so that at most half of the steps are taken
-    kept = episode % stride == 0
-    assert torch.equal(taken[0], seen[kept])
-    assert torch.equal(taken[1], episode[kept])
+    alive = torch.tensor([[True] * 4, [True, False, True, True], [False, False, True, False]])
+    monkeypatch.setattr(natural, "_LARGEST_SAMPLE", 4)
+    whole = natural.sample(alive, whole_episodes=True)
+    assert whole.tolist() == (alive & torch.tensor([True, False, True, False])).tolist()
+    steps = natural.sample(alive, whole_episodes=False)
+    assert steps.nonzero().tolist() == [[0, 0], [0, 2], [1, 0], [1, 3]]
 
 
 @pytest.mark.parametrize("kind", KINDS)

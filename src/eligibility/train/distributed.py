@@ -99,6 +99,26 @@ class Processes:
         columns = slice(self.rank * width, (self.rank + 1) * width)
         return spread[:, columns][alive[:, columns]]
 
+    def gather_steps(self, values: Tensor, chosen: Tensor) -> Tensor:
+        """What some steps have, ``[N, *value]``, in their order in the rollout of all processes.
+
+        Args:
+            values: Of each step of this process, ``[T', B', *value]``.
+            chosen: Which steps, bool ``[T, B]``, in the rollout of all processes.
+        """
+        if self.size == 1:
+            return values[chosen]
+        width = chosen.shape[1] // self.size
+        players = chosen.nonzero()[:, 1] // width
+        numbers = torch.bincount(players, minlength=self.size)
+        columns = slice(self.rank * width, (self.rank + 1) * width)
+        own = values[chosen[: len(values), columns]]
+        gathered = self._all(_padded(own, int(numbers.max())))
+        found = own.new_empty(len(players), *own.shape[1:])
+        for player, (part, number) in enumerate(zip(gathered, numbers.tolist(), strict=True)):
+            found[players == player] = part[:number]
+        return found
+
     def add_up(self, tensors: list[Tensor]) -> None:
         """Replace each tensor by its sum over the processes, in one message of float64."""
         if self.size == 1:

@@ -28,7 +28,7 @@ from eligibility.train.environment_sources import environment_source
 from eligibility.train.environments import reward_threshold
 from eligibility.train.evaluation import Evaluation, play, summarize
 from eligibility.train.gradient import PolicyGradient
-from eligibility.train.natural import natural_step, share_of_signal
+from eligibility.train.natural import natural_step, sample, share_of_signal
 from eligibility.train.observations.masked import MaskedObservations
 from eligibility.train.policy_spaces import interface
 from eligibility.train.prediction import Predictor
@@ -160,7 +160,7 @@ class Reinforce:
                 progress = self.judged(counted, recent)
                 if not progress.solved:
                     progress = self._differentiate(rollout, whole, progress, remaining)
-                    self._step(whole, progress, remaining)
+                    self._step(rollout, whole, progress, remaining)
                     if config.normalize_observations:  # after the weights: on-policy throughout
                         self.network.observe(whole.observations[whole.alive])
                     progress = replace(progress, updates=progress.updates + 1)
@@ -185,11 +185,12 @@ class Reinforce:
                 "make smaller updates"
             )
 
-    def _step(self, rollout: Rollout, progress: Progress, remaining: float) -> None:
+    def _step(self, rollout: Rollout, whole: Rollout, progress: Progress, remaining: float) -> None:
         """Move the weights by their ``.grad``.
 
         Args:
-            rollout: Of all processes.
+            rollout: Of this process.
+            whole: Of all processes.
             progress: Which has the gradient's norm and noise.
             remaining: The share of the training that was still to come when the rollout began.
         """
@@ -203,11 +204,12 @@ class Reinforce:
             return
         if config.shorten_noisy_steps:
             length *= share_of_signal(progress.gradient_norm, progress.gradient_noise)
+        some = sample(whole.alive, whole_episodes=config.is_recurrent)
         natural_step(
             self.network,
             self.shards.policy,
-            rollout.observations[rollout.alive],
-            rollout.alive.nonzero()[:, 1],
+            self._processes.gather_steps(rollout.observations, some),
+            some.nonzero()[:, 1],
             divergence=config.natural_gradient * length**2,  # it is ½ Δᵀ F Δ
             damping=config.damping,
             line_search=config.line_search,
@@ -218,7 +220,7 @@ class Reinforce:
         """Whether every process needs to know what all of them have observed."""
         config = self.config
         fitted = any(baseline.predicts for baseline in options_of(config.baseline))
-        return fitted or config.normalize_observations or config.natural_gradient > 0
+        return fitted or config.normalize_observations
 
     def judged(self, progress: Progress, recent: deque[float]) -> Progress:
         """The same progress, with the judgement whether it is enough for `stop_at`."""

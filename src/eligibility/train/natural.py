@@ -13,12 +13,13 @@ References:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
-from eligibility.train.network import is_recurrent, outputs_of
+from eligibility.train.jacobian import flatten, jacobian_of, unflatten
+from eligibility.train.network import outputs_of
 from eligibility.train.policies import Policy
 
 # Steps that the Fisher information is averaged over: evenly spaced ones of a long rollout, or all
@@ -29,13 +30,26 @@ _LARGEST_SAMPLE = 2048
 _TOLERATED, _MOST_HALVINGS = 1.5, 10
 
 
+def sample(alive: Tensor, *, whole_episodes: bool) -> Tensor:
+    """Which of the steps that count to average over, bool ``[T, B]``: a few thousand are enough.
+
+    Args:
+        alive: Which steps count, ``[T, B]``, of all processes.
+        whole_episodes: Take all steps of an episode, or none, as a recurrent network needs them.
+    """
+    steps = alive.nonzero()
+    numbers = steps[:, 1] if whole_episodes else torch.arange(len(steps))
+    taken = numbers % -(-len(steps) // _LARGEST_SAMPLE) == 0
+    return torch.zeros_like(alive).masked_scatter(alive, taken)
+
+
 class FisherInformation:
-    """``v ↦ F v`` for the weights of a network, at the given observations.
+    """``v ↦ F v`` for the weights of a network, averaged over some states.
 
     Args:
         network: Observations ``[N, *observation]`` to outputs ``[N, P]``.
         policy: What the outputs mean.
-        observations: The states to average over.
+        observations: The states.
         episode: The number of each one's episode, ``[N]``, for a recurrent network.
 
     Attributes:
@@ -45,34 +59,15 @@ class FisherInformation:
     def __init__(
         self, network: nn.Module, policy: Policy, observations: Tensor, episode: Tensor
     ) -> None:
-        self._policy, self._parameters = policy, list(network.parameters())
-        with torch.enable_grad():
-            self._outputs = outputs_of(network, observations, episode)
-            # Linear in u, so that its derivative in u along v is J v.
-            self._u = torch.zeros_like(self._outputs, requires_grad=True)
-            self._pulled = torch.autograd.grad(
-                self._outputs,
-                self._parameters,
-                self._u,
-                create_graph=True,
-                materialize_grads=True,
-            )
-        self.outputs = self._outputs.detach()
+        self._policy, self._jacobian = policy, jacobian_of(network, observations, episode)
+        self.outputs = self._jacobian.outputs
 
     def __call__(self, vector: Tensor) -> Tensor:
         """F v; v and the result are vectors of all weights."""
-        split = _unflatten(vector, self._parameters)
-        (pushed,) = torch.autograd.grad(self._pulled, self._u, split, retain_graph=True)
         with torch.no_grad():
-            at_outputs = self._policy.fisher_product(self._outputs, pushed) / len(pushed)
-        pulled = torch.autograd.grad(
-            self._outputs,
-            self._parameters,
-            at_outputs,
-            retain_graph=True,
-            materialize_grads=True,
-        )
-        return _flatten(pulled)
+            pushed = self._jacobian.push(vector)
+            at_outputs = self._policy.fisher_product(self.outputs, pushed) / len(pushed)
+            return self._jacobian.pull(at_outputs)
 
 
 def conjugate_gradient(
@@ -121,7 +116,7 @@ def natural_step(
     Args:
         network: Its parameters carry the gradient.
         policy: What its outputs mean.
-        observations: The states that were visited, ``[N, *observation]``.
+        observations: States that were visited, ``[N, *observation]``; see `sample`.
         episode: The number of each one's episode, ``[N]``.
         divergence: In nats.
         damping: λ, on the scale of F's own diagonal entries.
@@ -130,13 +125,10 @@ def natural_step(
         tolerance: Of their residual, relative to g.
     """
     parameters = list(network.parameters())
-    gradient = _flatten([torch.zeros_like(p) if p.grad is None else p.grad for p in parameters])
+    gradient = flatten([torch.zeros_like(p) if p.grad is None else p.grad for p in parameters])
     if divergence == 0 or not gradient.any():
         return
     gradient = gradient * 2.0 ** -_exponent(gradient)  # its length does not count: no bit differs
-    stride = -(-len(observations) // _LARGEST_SAMPLE)
-    some = episode % stride == 0 if is_recurrent(network) else slice(None, None, stride)
-    observations, episode = observations[some], episode[some]
     fisher = FisherInformation(network, policy, observations, episode)
 
     def damped(vector: Tensor) -> Tensor:
@@ -145,7 +137,7 @@ def natural_step(
     direction = conjugate_gradient(damped, gradient, iterations, tolerance)
     length = (2 * divergence / (direction @ gradient)).sqrt()  # Δᵀ (F + λ) Δ = 2 divergence
     before = [parameter.detach().clone() for parameter in parameters]
-    parts = _unflatten(direction, parameters)
+    parts = unflatten(direction, parameters)
     with torch.no_grad():
         for _ in range(_MOST_HALVINGS + 1):
             for parameter, old, part in zip(parameters, before, parts, strict=True):
@@ -177,12 +169,3 @@ def share_of_signal(norm: float, noise: float) -> float:
     if math.isnan(noise) or norm == 0:
         return 1.0
     return max(1 - (noise / norm) ** 2, 0.0)
-
-
-def _flatten(tensors: Sequence[Tensor]) -> Tensor:
-    return torch.cat([tensor.flatten() for tensor in tensors])
-
-
-def _unflatten(vector: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
-    parts = torch.split(vector, [tensor.numel() for tensor in like])
-    return [part.view_as(tensor) for part, tensor in zip(parts, like, strict=True)]

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from eligibility.train.convolution import Convolution
+from eligibility.train.inputs import Inputs, Numbers, Ones
 from eligibility.train.memory import Memory
 from eligibility.train.normalization import RunningNormalization
 from eligibility.train.observations import Observations
@@ -84,10 +85,10 @@ class Network(nn.Module):
                 None: there is one.
         """
         if self.memory is None:
-            return self._complete(observation, self._through([*self.layers], observation))
+            return self.complete(observation, self._through([*self.layers], observation))
         *layers, head = self.layers
         hidden = self.memory(self._through(layers, observation), episode)
-        return self._complete(observation, head(hidden))
+        return self.complete(observation, head(hidden))
 
     def start(self, number: int) -> Tensor:
         """Of a recurrent network: the states of that many episodes that begin."""
@@ -99,28 +100,36 @@ class Network(nn.Module):
         assert self.memory is not None
         *layers, head = self.layers
         hidden, state = self.memory.step(self._through(layers, observation), state)
-        return self._complete(observation, head(hidden)), state
+        return self.complete(observation, head(hidden)), state
 
     def _through(self, layers: list[nn.Module], observation: Tensor) -> Tensor:
         """The observation through these layers, the first ones."""
-        indexed = self.observations.categories and self.observations.features >= _MANY_CATEGORIES
-        if layers and indexed:  # the product of one-hot rows and weights, without the zeros
-            first, *layers = layers
-            assert isinstance(first, nn.Linear)
-            indices = self.observations.indices(observation)
-            features = first.weight.T[indices].sum(1) + first.bias
-        else:
-            features = self.observations.encode(observation)
-            if self.normalization is not None:
-                features = self.normalization(features)
-            if self.convolutions:
-                seen = [layer(features) for layer in self._convolutions()]
-                features = torch.cat([*seen, features[:, self._flat]], -1)
+        if not layers:
+            return self._features(observation)
+        first, *layers = layers
+        assert isinstance(first, nn.Linear)
+        features = self.inputs(observation).through(first.weight, first.bias)
         for layer in layers:
             features = layer(features)
         return features
 
-    def _complete(self, observation: Tensor, outputs: Tensor) -> Tensor:
+    def inputs(self, observation: Tensor) -> Inputs:
+        """What the first layer gets."""
+        if self.observations.categories and self.observations.features >= _MANY_CATEGORIES:
+            return Ones(self.observations.indices(observation), self.observations.features)
+        return Numbers(self._features(observation))
+
+    def _features(self, observation: Tensor) -> Tensor:
+        """The same as numbers, ``[N, features]``."""
+        features = self.observations.encode(observation)
+        if self.normalization is not None:
+            features = self.normalization(features)
+        if self.convolutions:
+            seen = [layer(features) for layer in self._convolutions()]
+            features = torch.cat([*seen, features[:, self._flat]], -1)
+        return features
+
+    def complete(self, observation: Tensor, outputs: Tensor) -> Tensor:
         """The outputs with those that do not depend on the observation, and what is forbidden."""
         if self.constants is not None:
             outputs = torch.cat([outputs, self.constants.expand(len(outputs), -1)], -1)
