@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from tests.audit.zoo.changes import broken, changed_lines, read_changes
 from tests.audit.zoo.styles import (
@@ -387,8 +388,13 @@ def _lines_with(text: str, part: str) -> set[int]:
     return {number for number, line in enumerate(text.splitlines(), 1) if part in line}
 
 
-def mutants() -> Iterator[Program]:
+@cache
+def mutants() -> tuple[Program, ...]:
     """Every style with every fault that has a place in it."""
+    return tuple(_mutants())
+
+
+def _mutants() -> Iterator[Program]:
     for style in STYLES:
         for mutation in MUTATIONS:
             program = mutate(style, mutation)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 from tests.audit.zoo.changes import clean, read_changes
 from tests.audit.zoo.mutations import RULES
@@ -94,8 +95,13 @@ def variant(style: Style, hyperparameters: str, convention: str) -> Program | No
     )
 
 
-def clean_programs() -> Iterator[Program]:
+@cache
+def clean_programs() -> tuple[Program, ...]:
     """Every combination that exists."""
+    return tuple(_clean_programs())
+
+
+def _clean_programs() -> Iterator[Program]:
     for style in STYLES:
         for hyperparameters in HYPERPARAMETERS:
             for convention in CONVENTIONS:

@@ -114,7 +114,9 @@ class Candidate:
         if spread is None:
             return numbers
         with np.errstate(divide="ignore", invalid="ignore"):
-            divisor = np.where(self._spared(line), 1.0, spread + self.epsilon)
+            divisor = spread + self.epsilon
+            if self.spares_single:
+                divisor = np.where(self._spared(line), 1.0, divisor)
             # equal numbers: a program that divides by 0 is not finite, and a careful one gives 0
             none = (divisor == 0) | ~line.present
             divided: Array = np.where(none, 0.0, numbers / divisor)
@@ -123,11 +125,13 @@ class Candidate:
     def undivided(self, credit: Array, line: Timeline) -> tuple[Array, Array | None]:
         """[P, I] the reinforcement before its division, and the deviation it is divided by."""
         parts, spread = self.transform.split("+"), None
-        for part in parts:
+        for part in parts if self.transform else ():
             if _divides(part) and not part.endswith("-late"):
                 spread = _spread(credit, part, self.scope, line)
             shifted = _shifted(credit, part, self.scope, line)
-            credit = np.where(self._spared(line), credit, shifted)
+            credit = (
+                np.where(self._spared(line), credit, shifted) if self.spares_single else shifted
+            )
         if self.time_discount:
             credit = credit * self.discount**line.time
         if parts[-1].endswith("-late"):
@@ -146,9 +150,9 @@ class Candidate:
         return self.transform.endswith(_SEVERAL)
 
     def _spared(self, line: Timeline) -> Booleans:
-        """[P, I] the decisions that stay as they are."""
+        """[P, I] the decisions that stay as they are where it spares what is single."""
         single: Booleans = _members(self.scope, line) == 1
-        return single & self.spares_single
+        return single
 
     @property
     def crosses_episodes(self) -> bool:
@@ -205,7 +209,7 @@ def _spread(credit: Array, transform: str, scope: str, line: Timeline) -> Array:
 
 def _centred(credit: Array, scope: str, line: Timeline) -> tuple[Array, Array, Array]:
     """[P, I] credits without their mean, how many they are, and how much each counts."""
-    share = _firsts(line) if scope == _RETURNS else np.ones(credit.shape)
+    share = line.firsts if scope == _RETURNS else np.ones(credit.shape)
     count = _members(scope, line)
     mean = line.total(credit * share, _counted(scope)) / np.maximum(count, 1.0)
     return credit - mean, count, share
@@ -213,13 +217,7 @@ def _centred(credit: Array, scope: str, line: Timeline) -> tuple[Array, Array, A
 
 def _members(scope: str, line: Timeline) -> Array:
     """[P, I] how many numbers a scope has."""
-    return line.total(_firsts(line), "batch") if scope == _RETURNS else line.count(scope)
-
-
-def _firsts(line: Timeline) -> Array:
-    """[P, I] 1 at the first step of each episode, else 0."""
-    firsts: Array = 1.0 - line.shifted(np.ones(line.present.shape), -1)
-    return firsts
+    return line.returns if scope == _RETURNS else line.count(scope)
 
 
 def _counted(scope: str) -> str:
@@ -230,7 +228,7 @@ def _mean_of_others(credit: Array, line: Timeline, what: str) -> Array:
     """[P, I] the mean credit of the other episodes: of their steps, at the same time, or first."""
     ones = np.ones_like(credit)
     if what != "times":
-        share = _firsts(line) if what == _RETURNS else ones
+        share = line.firsts if what == _RETURNS else ones
         total = line.total(credit * share, "batch") - line.total(credit * share, "episode")
         count = line.total(share, "batch") - line.total(share, "episode")
     else:

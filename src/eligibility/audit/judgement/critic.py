@@ -113,13 +113,17 @@ class Advantage:
 
     def weights(self, evidence: Evidence, line: Timeline, values: Array) -> Array:
         """[P, I] the reinforcement of each action for ``values``, which `places` numbers."""
-        before, after, _ = self.places(evidence)
-        here = values[before]
         if self.ending == "return-after-transform":
             own = self.form.credit.of(line, self.discount)
-            finished = self.form.finished(own, line)
+            here = values[self.places(evidence)[0]]
             plain = replace(self.form, transform="")
-            return finished - plain.finished(here * line.present, line)
+            return self.form.finished(own, line) - plain.finished(here * line.present, line)
+        return self.form.finished(self.credits(evidence, line, values), line)
+
+    def credits(self, evidence: Evidence, line: Timeline, values: Array) -> Array:
+        """[P, I] what each action is credited with for ``values``, before the transform."""
+        before, after, _ = self.places(evidence)
+        here = values[before]
         if self.ending in OWN:
             credit = self.form.credit.of(line, self.discount)
             credit = credit - here * _own_return(line, self.ending, credit, self.discount)
@@ -143,7 +147,8 @@ class Advantage:
             following = np.where(ended, 0.0, here if self.ending == HERE else values[after])
             delta = evidence.reward + self.discount * following - here
             credit = line.accumulated(delta * line.present, self.discount * self.decay)
-        return self.form.finished(credit * line.present, line)
+        present: Array = credit * line.present
+        return present
 
 
 @lru_cache(maxsize=32)
@@ -161,13 +166,6 @@ def _histories(evidence: Evidence) -> tuple[Integers, Integers, int]:
             longer = (*own, int(evidence.next_state[p, i]))
             after[p, i] = numbers.setdefault(longer, len(numbers))
     return before, after, max(len(numbers), 1)
-
-
-def remembers(evidence: Evidence) -> bool:
-    """Whether the policy follows more than the state: the same action has other probabilities."""
-    own = evidence.present
-    rows = np.stack([evidence.state[own], evidence.action[own], evidence.log_prob[own].round(9)])
-    return len(np.unique(rows, axis=1).T) > len(np.unique(rows[:2], axis=1).T)
 
 
 def _own_return(line: Timeline, kind: str, credit: Array, discount: float) -> Array:
@@ -223,10 +221,9 @@ def fit_advantage(
 def spare_equations(evidence: Evidence, line: Timeline, form: Advantage) -> int:
     """How many different weights there are beyond the unknowns that they are explained by."""
     form = replace(form, form=replace(form.form, transform=""))
-    size = form.places(evidence)[2]
-    plain = form.weights(evidence, line, np.zeros(size))
-    columns = [plain, *(form.weights(evidence, line, unit) - plain for unit in np.eye(size))]
-    rows = np.stack([column[evidence.present] for column in columns], axis=1)
+    plain, *others = [form.weights(evidence, line, unit) for unit in _units(evidence, form)]
+    moves = [each - plain for each in others]
+    rows = np.stack([column[evidence.present] for column in (plain, *moves)], axis=1)
     return len(np.unique(rows.round(9), axis=0)) - int(np.linalg.matrix_rank(rows))
 
 
@@ -235,19 +232,33 @@ def _gradient(evidence: Evidence, weights: Array) -> Array:
     return flat
 
 
+@lru_cache(maxsize=512)
+def _credits_of_units(evidence: Evidence, line: Timeline, form: Advantage) -> list[Array]:
+    """The credits without values, and with each value 1 alone: the same for all transforms."""
+    return [form.credits(evidence, line, values) for values in _units(evidence, form)]
+
+
+def _units(evidence: Evidence, form: Advantage) -> list[Array]:
+    size = form.places(evidence)[2]
+    return [np.zeros(size), *np.eye(size)]
+
+
 @lru_cache(maxsize=32)
 def linear_columns(evidence: Evidence, line: Timeline, form: Advantage) -> list[Array]:
     """The gradients that a form whose weights are affine in the values is a sum of.
 
     At first the one without values, then one for each value, then a constant.
     """
-    size = form.places(evidence)[2]
-    plain = form.weights(evidence, line, np.zeros(size))
-    columns = [_gradient(evidence, plain)]
-    for unit in np.eye(size):
-        columns.append(_gradient(evidence, form.weights(evidence, line, unit) - plain))
-    # a constant baseline beside the critic's, subtracted where the values are
     after = form.ending == "return-after-transform"
+    bare = replace(form, form=Candidate(form.form.credit, form.discount, False, "", "", "", ""))
+    if after:
+        weights = [form.weights(evidence, line, values) for values in _units(evidence, form)]
+    else:
+        credits = _credits_of_units(evidence, line, bare)
+        weights = [form.form.finished(credit, line) for credit in credits]
+    moves = [each - weights[0] for each in weights[1:]]
+    columns = [_gradient(evidence, each) for each in (weights[0], *moves)]
+    # a constant baseline beside the critic's, subtracted where the values are
     outside = replace(form.form, transform="") if after else form.form
     columns.append(_gradient(evidence, outside.finished(line.present.astype(float), line)))
     return columns

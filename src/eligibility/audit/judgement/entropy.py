@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from eligibility.audit.arrays import Array
@@ -10,6 +12,7 @@ from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.timeline import Timeline
 
 
+@lru_cache(maxsize=32)
 def entropy_columns(evidence: Evidence, line: Timeline, norm: str) -> tuple[Array, ...]:
     """The entropy's gradient on every path, divided as the policy's sum is; and its own mean.
 

@@ -286,3 +286,10 @@ def ascents(trace: Trace, survey: Survey) -> Array:
             if row is not None:
                 rows[number, column] = row[direction]
     return rows
+
+
+def remembers(evidence: Evidence) -> bool:
+    """Whether the policy follows more than the state: the same action has other probabilities."""
+    own = evidence.present
+    rows = np.stack([evidence.state[own], evidence.action[own], evidence.log_prob[own].round(9)])
+    return len(np.unique(rows, axis=1).T) > len(np.unique(rows[:2], axis=1).T)

@@ -20,11 +20,10 @@ from eligibility.audit.judgement.critic import (
     fit_advantage,
     is_affine,
     linear_columns,
-    remembers,
     without_constant,
 )
 from eligibility.audit.judgement.entropy import entropy_columns
-from eligibility.audit.judgement.evidence import Evidence, joined
+from eligibility.audit.judgement.evidence import Evidence, joined, remembers
 from eligibility.audit.judgement.match import (
     SHARE,
     Match,

@@ -193,6 +193,17 @@ class Timeline:
         scopes = ("batch", "episode", "time")
         return {scope: np.maximum(self.total(ones, scope), 1.0) for scope in scopes}
 
+    @cached_property
+    def firsts(self) -> Array:
+        """[P, I] 1 at the first step of each episode, else 0."""
+        firsts: Array = 1.0 - self.shifted(np.ones(self.present.shape), -1)
+        return firsts
+
+    @cached_property
+    def returns(self) -> Array:
+        """[P, I] number of the batch's episodes."""
+        return self.total(self.firsts, "batch")
+
     def mean(self, values: Array, scope: str) -> Array:
         """[P, I] mean over the decisions of a scope."""
         return self.total(values, scope) / self.count(scope)
