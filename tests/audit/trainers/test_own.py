@@ -184,7 +184,10 @@ for step in""",
 )
 # With each rule: the program, and how the line begins that somebody who reads it would point at.
 FAULTY = {
-    "prompt-scored": (GRPO.format(**(GRPO_PARTS | {"columns": "", "masked": ""})), "loss = "),
+    "prompt-scored": (
+        GRPO.format(**(GRPO_PARTS | {"columns": "", "masked": "", "advantages": "rewards"})),
+        "loss = ",
+    ),
     "padding-counted": (GRPO.format(**(GRPO_PARTS | {"masked": ""})), "loss = "),
     "first-token-dropped": (
         GRPO.format(**(GRPO_PARTS | {"columns": "[:, start:]", "masked": " * mask[:, 1:]"})),

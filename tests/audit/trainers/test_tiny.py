@@ -10,7 +10,7 @@ import torch
 pytest.importorskip("transformers")
 
 from eligibility.audit.trainers.answers import answers, outcomes, parsed, states
-from eligibility.audit.trainers.gradients import Rows, StateWeights
+from eligibility.audit.trainers.gradients import Rows, StateWeights, prompt_share
 from eligibility.audit.trainers.tiny import (
     END,
     GROUP,
@@ -93,9 +93,9 @@ def test_gradients_by_the_logits_are_read_from_the_hidden_states() -> None:
             table[row, t] = factor * (torch.eye(VOCABULARY)[token] - probs)
     model.zero_grad()
     loss.backward()
-    found, prompt_share = rows.collected(steps=1)
+    found, at_prompts = rows.collected(steps=1)
     assert torch.allclose(found, table, atol=1e-12)
-    assert prompt_share < 1e-12
+    assert prompt_share(at_prompts, found) < 1e-12
     scaled, left = weights.as_trained(weights.gradient(), found)
     assert left < 1e-6  # Llama's norm and rotary angles are in single precision
     assert torch.equal(scaled, found)

@@ -50,6 +50,7 @@ def settle(record: Record, met: Callable[[Any, Any, Any, Any], Any]) -> None:
     """From now on this process computes in double precision, and shows and saves nothing."""
     quieten(Patches())
     torch.set_default_dtype(torch.float64)
+    torch.set_default_dtype = lambda d: None
     for name in _LEGACY:
         setattr(torch, name, torch.DoubleTensor)
 

@@ -12,13 +12,15 @@ from eligibility.audit.trainers.answers import Tokens, parsed, states
 from eligibility.audit.trainers.refused import Refused
 from eligibility.audit.trainers.tiny import LENGTH, VOCABULARY
 
+AtPrompts = dict[Tokens, Tensor]  # [V] by the prompt's tokens so far
+
 
 class Rows:
     """Gradients at the logits of every row and position that the program scores.
 
-    Logits are a matrix times the last hidden state, and there are more features than tokens. So the
-    gradient by the hidden state determines the one by the logits, also where a program multiplies
-    by the matrix itself and never makes logits.
+    Where a program multiplies by the matrix itself and never makes logits, the gradient by the last
+    hidden state determines the one by the logits: there are more features than tokens. Where it
+    makes logits, the hidden state may have a gradient of another head as well, a critic's.
 
     A forward pass that goes on with cached tokens scores rows that begin with these.
 
@@ -27,7 +29,10 @@ class Rows:
     """
 
     def __init__(self, model: Any) -> None:
-        self._head = model.get_output_embeddings().weight
+        head = model.get_output_embeddings()
+        self._head = head.weight
+        whole = next(m for m in model.modules() if getattr(m, "lm_head", None) is head)
+        whole.register_forward_hook(self._after_head)
         self._backbone = model.base_model
         while (
             hasattr(self._backbone, "base_model")
@@ -38,7 +43,7 @@ class Rows:
         self._expected: list[tuple[Tokens, Tokens]] = []
         self._free: list[int] = []  # rows of the outcome that no step has scored yet
         self.scored: set[int] = set()  # rows of the outcome that the last step has scored
-        self._found: list[tuple[Scored, Tensor]] = []
+        self._found: list[tuple[Scored, Tensor]] = []  # [b, T, V] of each pass
         self._cached: dict[int, list[Tokens]] = {}
         self.last: Scored | None = None
 
@@ -69,9 +74,20 @@ class Rows:
             self._cached[id(cache)] = rows
         scored = self.last = Scored(rows, len(before[0]))
         if hidden.requires_grad:
-            hidden.register_hook(
-                lambda gradient: self._found.append((scored, gradient.detach().double()))
-            )
+            hidden.register_hook(lambda gradient: self._keep(scored, gradient.detach().double()))
+
+    def _after_head(self, module: Any, args: Any, output: Any) -> None:
+        scored, logits = self.last, getattr(output, "logits", None)
+        if scored is not None and logits is not None and logits.requires_grad:
+            logits.register_hook(lambda gradient: scored.reach(gradient.detach().double()))
+
+    def _keep(self, scored: Scored, hidden: Tensor) -> None:
+        """[b, T, V] at the logits of a pass, from their own gradient or the hidden state's."""
+        if scored.makes_logits:
+            self._found.append((scored, scored.taken(hidden.shape[1])))
+        else:
+            inverse = torch.linalg.pinv(self._head.detach().double()[:VOCABULARY])
+            self._found.append((scored, hidden @ inverse))
 
     def _before(self, cache: Any, rows: int, new: int) -> list[Tokens]:
         """What a cache holds of each row, in addition to the new tokens."""
@@ -79,14 +95,12 @@ class Rows:
         fits = len(known) == rows and cache.get_seq_length() == len(known[0]) + new
         return known if fits else [()] * rows  # else another one had its identity
 
-    def collected(self, steps: int, length: int = LENGTH) -> tuple[Tensor, float]:
-        """[B, W, V] the mean of the steps' gradients, and the largest share that is at a prompt."""
+    def collected(self, steps: int, length: int = LENGTH) -> tuple[Tensor, AtPrompts]:
+        """[B, W, V] the mean of the steps' gradients, and their sums at the prompts."""
         table = torch.zeros(len(self._expected), length, VOCABULARY, dtype=torch.float64)
-        inverse = torch.linalg.pinv(self._head.detach().double()[:VOCABULARY])
-        elsewhere = 0.0
+        prompts: AtPrompts = {}
         self.scored = set()
-        for scored, hidden in self._found:
-            gradient = hidden @ inverse  # [b, T, V]
+        for scored, gradient in self._found:
             for number, (row, each) in enumerate(zip(scored.rows, gradient, strict=True)):
                 prompt, answer, start = parsed(row, length)
                 known = scored.places[number] if scored.places else None
@@ -95,13 +109,14 @@ class Rows:
                 for t in range(min(length, len(row) - start + 1)):
                     if 0 <= (column := start + t - 1 - scored.first) < len(each):
                         table[place, t] += each[column]
-                before = each[: max(start - 1 - scored.first, 0)]
-                elsewhere = max(elsewhere, float(before.abs().max()) if len(before) else 0.0)
+                for column in range(max(start - 1 - scored.first, 0)):
+                    said = scored.first + column + 1 - start + len(prompt)
+                    state = prompt[: max(said, 0)] or (said,)  # below 0: padding before it
+                    prompts[state] = prompts.get(state, 0.0) + each[column] / steps
             if not self._free:
                 self._free = list(range(len(self._expected)))
         self._found.clear()
-        size = float(table.abs().max())
-        return table / steps, elsewhere / size if size else 0.0
+        return table / steps, prompts
 
     def _place(self, prompt: Tokens, answer: Tokens) -> int:
         """Which row of the outcome it is; the same one twice only when all have been met."""
@@ -117,6 +132,16 @@ class Rows:
         return place
 
 
+def prompt_share(prompts: AtPrompts, table: Tensor) -> float:
+    """How much of a gradient is at prompts: what rows add there cancels if weights sum to 0."""
+    size = float(table.abs().max())
+    return (
+        max((float(each.abs().max()) / size for each in prompts.values()), default=0.0)
+        if size
+        else 0.0
+    )
+
+
 @dataclass
 class Scored:
     """The rows of one forward pass.
@@ -125,11 +150,26 @@ class Scored:
         rows: Tokens of each, from its first one on.
         first: The position that the pass begins with.
         places: Rows of the outcome that they belong to, where a token is drawn from each of them.
+        makes_logits: Whether a gradient has come by way of its logits.
     """
 
     rows: list[Tokens]
     first: int = 0
     places: list[int] = field(default_factory=list)
+    makes_logits: bool = False
+    _reached: Tensor | None = None
+
+    def reach(self, gradient: Tensor) -> None:
+        """[b, k, V] the gradient by the logits of the last k columns."""
+        self._reached, self.makes_logits = gradient, True
+
+    def taken(self, columns: int) -> Tensor:
+        """[b, T, V] what has come since it was asked for last."""
+        table = torch.zeros(len(self.rows), columns, VOCABULARY, dtype=torch.float64)
+        if self._reached is not None:
+            table[:, columns - self._reached.shape[1] :] = self._reached[..., :VOCABULARY]
+        self._reached = None
+        return table
 
 
 class StateWeights:

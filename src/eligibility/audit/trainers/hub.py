@@ -9,9 +9,44 @@ from eligibility.audit.interception.language import model_loaders
 from eligibility.audit.trainers.record import Record
 from eligibility.audit.trainers.refused import Refused
 from eligibility.audit.trainers.rows import AnyRows
+from eligibility.audit.trainers.spelling import words_in
 from eligibility.audit.trainers.tiny import POLICY_SEED, REFERENCE_SEED, make_model, make_tokenizer
 
 _VISION = ("ImageTextToText", "Vision2Seq", "VisionText", "SpeechSeq2Seq")
+
+
+class _AnyLabel(str):
+    """A label that is each one that a program looks for."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, str)
+
+    __hash__ = str.__hash__
+
+
+class _Classifier:
+    """In place of a pipeline that classifies texts: each has a score of its own."""
+
+    def __init__(self, made_with: dict[str, Any]) -> None:
+        self._made_with = made_with
+
+    def __call__(self, texts: Any, *args: Any, **options: Any) -> list[Any]:
+        asked = self._made_with | options
+        several = asked.get("top_k", 1) is None or asked.get("return_all_scores")
+        said = [
+            {"label": _AnyLabel("LABEL_0"), "score": _score(str(text))} for text in _each(texts)
+        ]
+        return [[each] for each in said] if several else list(said)
+
+
+def _each(texts: Any) -> list[Any]:
+    return [texts] if isinstance(texts, str | dict) else list(texts)
+
+
+def _score(text: str) -> float:
+    return 1.0 / (2.0 + words_in(text))
 
 
 class Hub:
@@ -47,7 +82,8 @@ class Hub:
                 )
             if "SequenceClassification" in cls.__name__ or "RewardModel" in cls.__name__:
                 return self.reward_model()
-            return self.model(*args, **options)
+            made = self.model(*args, **options)
+            return made.model if cls.__name__ == "AutoModel" else made
 
         def tokenizer(cls: Any, *args: Any, **options: Any) -> Any:
             return self.tokenizer(*args, **options)
@@ -63,6 +99,13 @@ class Hub:
         for owner in (transformers.AutoConfig, transformers.PretrainedConfig):
             owner.from_pretrained = classmethod(config)
         self._replace_data()
+        stock = transformers.pipeline
+
+        def pipeline(task: Any = None, *args: Any, **options: Any) -> Any:
+            classifies = task == "sentiment-analysis" or "classification" in str(task)
+            return _Classifier(options) if classifies else stock(task, *args, **options)
+
+        transformers.pipeline = pipeline
 
     def tokenizer(self, *args: Any, **options: Any) -> Any:
         """The probe's, whatever the name."""

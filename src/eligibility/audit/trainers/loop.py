@@ -264,6 +264,7 @@ class Loop(Runs):
                 ]
                 for prompt in states.prompts
             ]
+            record.temperature = temperature_of(made.logits, made.drawn)
         made.reference = states.logits(reference) if reference is not None else []
         rewards = [self._reward(answer) for answer in answers(record.length)]
         made.rewards = [rewards for _ in states.prompts]

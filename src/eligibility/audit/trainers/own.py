@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import inspect
 import math
@@ -189,6 +190,7 @@ def _install(record: Record, loop: Loop) -> None:
     llama: Any = importlib.import_module("transformers.models.llama.modeling_llama")
     stock = llama.LlamaForCausalLM.forward
 
+    @functools.wraps(stock)  # its parameters tell transformers which columns of the data it reads
     def forward(model: Any, *args: Any, **options: Any) -> Any:
         loop.forwards(model)
         output = stock(model, *args, **options)

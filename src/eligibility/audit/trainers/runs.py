@@ -22,7 +22,7 @@ from eligibility.audit.trainers.draws import (
     with_a_certain_end,
     without_padding,
 )
-from eligibility.audit.trainers.gradients import StateWeights
+from eligibility.audit.trainers.gradients import AtPrompts, StateWeights, prompt_share
 from eligibility.audit.trainers.models import Models
 from eligibility.audit.trainers.operations import (
     BEHAVIOUR,
@@ -52,16 +52,24 @@ class Pass:
     scored: set[int] = field(default_factory=set)
     _table: Any = 0.0
     _gradient: Any = 0.0
+    _prompts: AtPrompts = field(default_factory=dict)
 
-    def add(self, table: Tensor, gradient: Tensor, scored: set[int]) -> None:
-        """One step: [B, W, V] and [N] its gradients, and the rows of which there were some."""
+    def add(self, table: Tensor, gradient: Tensor, scored: set[int], prompts: AtPrompts) -> None:
+        """One step: [B, W, V] and [N] its gradients, its rows, and what is at their prompts."""
         self.steps += 1
         self.scored |= scored
+        for state, each in prompts.items():
+            self._prompts[state] = self._prompts.get(state, 0.0) + each
         self._table, self._gradient = self._table + table, self._gradient + gradient
 
     def mean(self) -> tuple[Tensor, Tensor]:
         """The mean of the steps' gradients."""
         return self._table / self.steps, self._gradient / self.steps
+
+    @property
+    def prompt_share(self) -> float:
+        """How much of the gradient is at prompts."""
+        return prompt_share(self._prompts, self._table)
 
 
 class Runs:
@@ -308,15 +316,14 @@ class Runs:
         rows.expect_rows(list(zip(self.draws.prompts, self.draws.given, strict=True)))
         if not self._pass.steps:
             rows.expect_rows(list(zip(self.draws.prompts, self.draws.given, strict=True)))
-        table, share = rows.collected(1, self.draws.length)
+        table, prompts = rows.collected(1, self.draws.length)
         if not self.draws.bounded and rows.scored & self._pass.scored:
             self._again = True
             self._send()
         states = self._states
         gradient = states.gradient() if states is not None else torch.zeros(1)
-        self._pass.add(sign * table, sign * gradient, rows.scored)
+        self._pass.add(sign * table, sign * gradient, rows.scored, prompts)
         self._trained, self._place = id(model), user_place()
-        self._prompt_share = max(self._prompt_share, share)
         if self._pass.steps == self._twice:
             self._close_pass()
             if len(self._tables) == 2:
@@ -327,6 +334,7 @@ class Runs:
     def _close_pass(self) -> None:
         """The mean of the steps in which the answers were trained on."""
         table, gradient = self._pass.mean()
+        self._prompt_share = max(self._prompt_share, self._pass.prompt_share)
         if self._states is not None:
             table = table[self._order]
             self._states.expect([self.draws.given[i] for i in self._order])

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from eligibility.audit.trainers.answers import Tokens, answers, outcomes, parsed, states
-from eligibility.audit.trainers.gradients import Rows, StateWeights
+from eligibility.audit.trainers.gradients import Rows, StateWeights, prompt_share
 from eligibility.audit.trainers.record import Policies, Record
 from eligibility.audit.trainers.refused import Finished, Refused
 from eligibility.audit.trainers.tiny import END, GROUP, PROMPTS, VOCABULARY
@@ -189,11 +189,11 @@ class Sampler:
         assert self._rows is not None
         assert self._states is not None
         record, gradient = self.record, torch.stack(self._steps).mean(0)
-        table, prompt_share = self._rows.collected(len(self._steps))
+        table, prompts = self._rows.collected(len(self._steps))
         table, leak = self._states.as_trained(gradient, table)
         record.steps = len(self._steps)
         record.leak = max(record.leak, leak)
-        record.prompt_share = max(record.prompt_share, prompt_share)
+        record.prompt_share = max(record.prompt_share, prompt_share(prompts, table))
         gradients.append(table.tolist())
         self._steps.clear()
 

@@ -26,6 +26,7 @@ _TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 # The first feature is positive in every state, so this weight makes the logits of the tokens that
 # are never drawn less than −300.
 _FIRST_FEATURE, _NEVER = 1.0, -4000.0
+_LEAST = 0.075  # of the first feature, which an adapter may change
 
 
 def make_model(seed: int) -> Any:
@@ -54,6 +55,7 @@ def make_model(seed: int) -> Any:
     model.generation_config.eos_token_id = END
     model.generation_config.pad_token_id = END
     _forbid_other_tokens(model)
+    model.model.norm.register_forward_hook(_keep_first_feature)
     model.model.embed_tokens.register_forward_pre_hook(_refuse_other_tokens)
     return model
 
@@ -79,6 +81,11 @@ def _forbid_other_tokens(model: Any) -> None:
     model.lm_head.weight[:, 0] = 0.0
     model.lm_head.weight[VOCABULARY:] = 0.0
     model.lm_head.weight[VOCABULARY:, 0] = _NEVER
+
+
+def _keep_first_feature(norm: Any, args: Any, hidden: torch.Tensor) -> torch.Tensor:
+    """It is positive whatever an adapter adds to the layers before."""
+    return torch.cat([hidden[..., :1].clamp(min=_LEAST), hidden[..., 1:]], -1)
 
 
 def make_tokenizer(base: Any = None) -> Any:

@@ -39,12 +39,10 @@ def report_of(record: Record, program: str) -> AuditReport:
         again = judge(_facts_again(record, temperature), program, place)
         report = _with_second(report, again, _distance(record))
     notes = (*_described(record), *report.notes, *record.notes)
-    findings = report.findings
     if record.prompt_share > _SINGLE:
-        findings = (*findings, _prompt_scored(record, measured.operations, place))
+        report = _with_prompt_scored(report, _prompt_scored(record, measured.operations, place))
     return replace(
         report,
-        findings=findings,
         parameters=record.parameters,
         precision="double precision, but for rewards and norms in single",
         notes=notes,
@@ -83,6 +81,14 @@ def _with_second(first: AuditReport, again: AuditReport, distance: float) -> Aud
         updates=2,
         notes=(note, *first.notes),
     )
+
+
+def _with_prompt_scored(report: AuditReport, finding: Finding) -> AuditReport:
+    faults = [each for each in report.findings if each.severity == "fault"]
+    findings = (*(each for each in report.findings if each.rule != "unexplained"), finding)
+    if faults:
+        return replace(report, findings=findings)
+    return replace(report, verdict="biased", summary=finding.means, findings=findings)
 
 
 def _distance(record: Record) -> float:

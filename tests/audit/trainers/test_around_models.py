@@ -1,0 +1,140 @@
+"""Loops around a model: adapters, critics, trainers of other libraries, classifiers of texts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("transformers")
+pytest.importorskip("datasets")
+
+from tests.audit.loop_runs import audited
+
+# Leave-one-out on two answers, summed over their tokens: the policy gradient exactly.
+LOOP = """
+import torch
+from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
+{imports}
+tok = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B")
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+{made}
+adam = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-6)
+
+def score(texts):
+    return {score}
+
+question = tok("Name a fruit.", return_tensors="pt").input_ids
+start = question.shape[1]
+for _ in range(100):
+    with torch.no_grad():
+        ids = model.generate(question, do_sample=True, num_return_sequences=2, max_new_tokens=9,
+                             temperature={temperature}, pad_token_id=tok.pad_token_id)
+    said = ids[:, start:]
+    mask = (said != tok.pad_token_id).double()
+    rewards = torch.tensor(score(tok.batch_decode(said, skip_special_tokens=True)))
+    advantages = (rewards - rewards.flip(0))[:, None]
+    logits = model(ids).logits[:, :-1] / {scored}
+    log_probs = logits.log_softmax(-1).gather(-1, ids[:, 1:, None]).squeeze(-1)
+    {loss}
+    adam.zero_grad()
+    loss.backward()
+    adam.step()
+"""
+PARTS = {
+    "imports": "",
+    "made": "",
+    "score": "[float(len(text)) for text in texts]",
+    "temperature": "1.0",
+    "scored": "1.0",
+    "loss": "loss = -(log_probs[:, start - 1:] * mask * advantages).sum(1).mean()",
+}
+
+LORA = (
+    'layers = ["q_proj", "v_proj", "o_proj", "down_proj"]\n'
+    "model = get_peft_model(model, LoraConfig(r=16, target_modules=layers))"
+)
+CRITIC = (
+    'critic = AutoModel.from_pretrained("Qwen/Qwen2.5-0.5B")\nhead = torch.nn.Linear(8, 1)',
+    "values = head(critic(ids).last_hidden_state[:, start - 1:-1]).squeeze(-1)\n"
+    "    gain = rewards[:, None] - values.detach()\n"
+    "    loss = -(log_probs[:, start - 1:] * mask * gain).sum(1).mean()",
+)
+VALUE_HEAD = (
+    "head = torch.nn.Linear(8, 1)",
+    "hidden = model(ids, output_hidden_states=True)\n"
+    "    values = head(hidden.hidden_states[-1])[:, start - 1:-1].squeeze(-1)\n"
+    "    gain = rewards[:, None] - values\n"
+    "    log_probs = hidden.logits[:, :-1].log_softmax(-1).gather(-1, ids[:, 1:, None])[..., 0]\n"
+    "    policy = -(log_probs[:, start - 1:] * mask * gain.detach()).sum(1).mean()\n"
+    "    loss = policy + 0.5 * (gain ** 2 * mask).sum(1).mean()",
+)
+PIPELINE = (
+    'judge = pipeline("sentiment-analysis", model="lvwerra/distilbert-imdb", top_k=None)',
+    '[next(e["score"] for e in each if e["label"] == "POSITIVE") for each in judge(texts)]',
+)
+WHOLE = "seen = torch.cat([torch.ones(2, start - 1), mask], 1)\n    "
+EXACT = {
+    "a temperature of generate that is scored": {"temperature": "0.7", "scored": "0.7"},
+    "adapters of layers that write to the features": {
+        "imports": "from peft import LoraConfig, get_peft_model",
+        "made": LORA,
+    },
+    "a critic of its own": {"made": CRITIC[0], "loss": CRITIC[1]},
+    "a critic on the policy's features": {"made": VALUE_HEAD[0], "loss": VALUE_HEAD[1]},
+    "single precision set by a library": {"made": "torch.set_default_dtype(torch.float32)"},
+    "a pipeline that judges": {
+        "imports": "from transformers import pipeline",
+        "made": PIPELINE[0],
+        "score": PIPELINE[1],
+    },
+    "a prompt whose score has weights that add up to 0": {
+        "loss": WHOLE + "loss = -(log_probs * seen * advantages).sum(1).mean()"
+    },
+}
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_the_policy_gradient_is_recognised(name: str, tmp_path: Path) -> None:
+    if "peft" in EXACT[name].get("imports", ""):
+        pytest.importorskip("peft")
+    report = audited(tmp_path, LOOP.format(**(PARTS | EXACT[name])))
+    assert (report.verdict, report.findings) == ("unbiased", ()), report.summary
+
+
+def test_a_trainer_of_transformers_may_sample_in_its_loss(tmp_path: Path) -> None:
+    """It drops the columns of data that a model's forward does not name."""
+    pytest.importorskip("accelerate")
+    report = audited(
+        tmp_path,
+        """
+import torch
+from datasets import Dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments
+
+tok = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B")
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+
+def score(texts):
+    return [float(len(text)) for text in texts]
+
+class Reinforce(Trainer):
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        asked = inputs["input_ids"]
+        with torch.no_grad():
+            ids = model.generate(asked, do_sample=True, num_return_sequences=2, max_new_tokens=9)
+        said = ids[:, asked.shape[1]:]
+        mask = (said != tok.pad_token_id).double()
+        rewards = torch.tensor(score(tok.batch_decode(said, skip_special_tokens=True)))
+        logits = model(ids).logits[:, asked.shape[1] - 1:-1]
+        log_probs = logits.log_softmax(-1).gather(-1, said[..., None]).squeeze(-1)
+        return -((log_probs * mask).sum(1) * (rewards - rewards.mean())).mean()
+
+rows = Dataset.from_dict({"text": ["Is water wet?"] * 8})
+rows = rows.map(lambda row: tok(row["text"]), remove_columns=["text"])
+arguments = TrainingArguments("out", per_device_train_batch_size=1, report_to="none")
+collate = lambda listed: tok.pad(listed, return_tensors="pt")
+Reinforce(model=model, args=arguments, train_dataset=rows, data_collator=collate).train()
+""",
+    )
+    assert (report.verdict, report.findings) == ("unbiased", ()), report.summary
