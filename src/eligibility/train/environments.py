@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
 
 DEFAULT_HORIZON = 1000
+# What makes an environment, where its id says so; other prefixes are modules that register it.
+_MAKERS = ("envpool", "gymnasium")
 # How the ids begin that a module registers when it is imported.
 _MODULES = {"ALE/": "ale_py", "MiniGrid-": "minigrid", "BabyAI-": "minigrid"}
 # Which extra of ours installs the packages that environments need.
@@ -39,8 +41,9 @@ def make_vector(
 
     Where the environment comes with a vectorised implementation (``vector_entry_point``) that is
     taken, as by Gymnasium; else this process steps the copies in turn, each for one episode.
-    ``envpool:Name-v1`` is EnvPool's, ``module:Name-v0`` one that a module registers when it is
-    imported, from the working folder too, and ``file.py:Name`` a class or function in a file.
+    ``envpool:Name-v1`` is EnvPool's, ``gymnasium:Name-v1`` Gymnasium's as ``Name-v1`` is,
+    ``module:Name-v0`` one that a module registers when it is imported, from the working folder too,
+    and ``file.py:Name`` a class or function in a file.
 
     Raises:
         MissingDependencyError: Gymnasium, or the package that the environment is in, is missing.
@@ -81,10 +84,10 @@ def module_of(env: str) -> str:
     """The module that an id names to be imported; empty where it names none of its own.
 
     Those that ids without a prefix need, such as MiniGrid's, are known here and are not told by
-    the id; nor is EnvPool.
+    the id; nor are EnvPool and Gymnasium.
     """
     module = env.rpartition(":")[0]
-    return "" if module == "envpool" else module
+    return "" if module in _MAKERS else module
 
 
 def _make_vector(
@@ -104,7 +107,8 @@ def _make_vector(
         return EnvPoolVector(name, environments, keywords)
     if module.endswith(".py"):
         return OneEpisodeVector([partial(_in_file(module, name), **keywords)] * environments)
-    module = module or next((m for start, m in _MODULES.items() if name.startswith(start)), "")
+    if module in ("", "gymnasium"):
+        module = next((m for start, m in _MODULES.items() if name.startswith(start)), "")
     if module:
         _import(module)
     spec = gymnasium.spec(name)
@@ -161,7 +165,8 @@ def _gymnasium() -> Any:
 
 def _is_about(error: BaseException, env: str, package: str) -> bool:
     """Whether an environment could not be made for want of this package."""
-    wanted = next((m for start, m in _MODULES.items() if env.startswith(start)), None)
+    name = env.removeprefix("gymnasium:")
+    wanted = next((m for start, m in _MODULES.items() if name.startswith(start)), None)
     return wanted == package or package.lower() in str(error).lower()
 
 

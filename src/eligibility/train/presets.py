@@ -98,5 +98,5 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def preset(env: str) -> dict[str, Any]:
-    """The options of an environment's preset; EnvPool's ``envpool:NAME`` has that of NAME."""
-    return PRESETS.get(env.removeprefix("envpool:"), {})
+    """The options of an environment's preset; ``envpool:`` or ``gymnasium:`` before it is none."""
+    return PRESETS.get(env.removeprefix("envpool:").removeprefix("gymnasium:"), {})
