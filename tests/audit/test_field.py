@@ -356,6 +356,73 @@ def test_a_wrapper_with_four_results_of_its_own_is_not_the_old_interface(tmp_pat
     assert not read_source(path).four_tuple
 
 
+@pytest.mark.parametrize("frames", [2, 4])
+def test_frames_that_a_wrapper_skips_are_one_step(frames: int, tmp_path: Path) -> None:
+    wrapper = f"""class Skip(gym.Wrapper):
+    def step(self, action):
+        total = 0.0
+        for _ in range({frames}):
+            obs, reward, terminated, truncated, info = self.env.step(action)
+            total += reward
+            if terminated or truncated:
+                break
+        return obs, total, terminated, truncated, info
+env = Skip(gym.make("CartPole-v1"))"""
+    path = write_program(tmp_path, 'env = gym.make("CartPole-v1")', wrapper)
+    report = audit_here(path, 60)
+    assert (report.verdict, report.findings) == ("unbiased", ()), report.text()
+    assert report.paths == 25
+
+
+_TWO_EPISODES = """
+import gymnasium as gym
+import torch
+from torch.distributions import Categorical
+
+env = gym.make("CartPole-v1")
+actor, critic = torch.nn.Linear(4, 2), torch.nn.Linear(4, 1)
+opt = torch.optim.Adam(actor.parameters(), lr=1e-3)
+learns = torch.optim.Adam(critic.parameters(), lr=1e-3)
+while True:
+    log_probs, values, returns = [], [], []
+    for episode in range(2):
+        obs, done, rewards = env.reset()[0], False, []
+        while not done:
+            seen = torch.as_tensor(obs, dtype=torch.float32)
+            dist = Categorical(logits=actor(seen))
+            action = dist.sample()
+            obs, reward, terminated, truncated, _ = env.step(action.item())
+            done = terminated or truncated
+            log_probs.append(dist.log_prob(action))
+            values.append(critic(seen).squeeze(-1))
+            rewards.append(reward)
+        returns += [sum(0.9**k * r for k, r in enumerate(rewards[t:])) for t in range(len(rewards))]
+    values, returns = torch.stack(values), torch.tensor(returns)
+    advantage = returns - BASELINE
+    advantage = (advantage - advantage.mean()) / advantage.std()
+    opt.zero_grad()
+    (-(torch.stack(log_probs) * advantage).sum()).backward()
+    opt.step()
+    learns.zero_grad()
+    (values - returns).pow(2).mean().backward()
+    learns.step()
+"""
+
+
+@pytest.mark.parametrize("baseline", ["values.detach()", "1.0"])
+def test_advantages_that_only_a_probe_makes_equal_are_no_fault(
+    baseline: str, tmp_path: Path
+) -> None:
+    """Equal returns are met elsewhere too; a critic's values differ with every state."""
+    path = tmp_path / "program.py"
+    path.write_text(_TWO_EPISODES.replace("BASELINE", baseline), encoding="utf-8")
+    report = audit_here(path, 60)
+    found = [(finding.rule, finding.severity) for finding in report.findings]
+    critic = baseline != "1.0"
+    assert found == [("non-finite-gradient", "warning" if critic else "fault")], report.text()
+    assert report.verdict == ("convention" if critic else "biased")
+
+
 def test_a_critic_that_learns_the_rewards_of_normal_actions_is_no_attached_advantage(
     tmp_path: Path,
 ) -> None:

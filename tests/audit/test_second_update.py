@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from itertools import product
 from pathlib import Path
 
@@ -9,7 +10,12 @@ import numpy as np
 import pytest
 import torch
 
+from eligibility.audit.job import SIZES, Job
 from eligibility.audit.reporting.report import AuditReport
+from eligibility.audit.running.rounds import observe_rounds
+from eligibility.audit.running.runner import CallableRunner
+from eligibility.audit.running.survey import Survey
+from eligibility.audit.trace import RATIO
 from tests.audit.writing import PROGRAM, audit_here, line_of
 
 # One agent in two forms: log-probabilities kept from acting, and a batch that is scored again.
@@ -103,6 +109,40 @@ while True:
         critic_opt.zero_grad()
         (critic(torch.stack(seen)).squeeze(-1) - target).pow(2).mean().backward(retain_graph=True)
         critic_opt.step()
+"""
+# Two steps of two environments; what is cut off is taken for terminated.
+ACTORS = """
+import gymnasium as gym
+import torch
+from torch.distributions import Categorical
+
+envs = gym.vector.SyncVectorEnv(
+    [lambda: gym.make("CartPole-v1")] * 2, autoreset_mode=gym.vector.AutoresetMode.SAME_STEP
+)
+actor = torch.nn.Linear(4, 2)
+critic = torch.nn.Linear(4, 1)
+opt = torch.optim.Adam([*actor.parameters(), *critic.parameters()], lr=1e-3)
+obs = torch.as_tensor(envs.reset()[0], dtype=torch.float32)
+while True:
+    log_probs, values, rewards, kept = [], [], [], []
+    for _ in range(2):
+        dist = Categorical(logits=actor(obs))
+        action = dist.sample()
+        new, reward, terminated, truncated, _ = envs.step(action.numpy())
+        log_probs.append(dist.log_prob(action))
+        values.append(critic(obs).squeeze(-1))
+        rewards.append(torch.as_tensor(reward, dtype=torch.float32))
+        kept.append(torch.as_tensor(~(terminated | truncated), dtype=torch.float32))
+        obs = torch.as_tensor(new, dtype=torch.float32)
+    running, returns = critic(obs).squeeze(-1), []
+    for reward, keep in zip(reversed(rewards), reversed(kept)):
+        running = reward + 0.9 * running * keep
+        returns.insert(0, running)
+    advantage = torch.stack(returns).detach() - torch.stack(values)
+    loss = -(torch.stack(log_probs) * advantage.detach()).mean() + advantage.pow(2).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
 """
 LOSS = "    loss = -(gamma_t * scores * returns).sum()\n"
 
@@ -366,6 +406,39 @@ def test_a_target_that_moves_with_the_prediction_is_found_where_it_is_computed(
     # it is the critic's gradient that is another one
     assert report.findings[0].severity == "warning"
     assert (report.verdict, report.exit_status) == ("convention", 0)
+
+
+@pytest.mark.parametrize("program", ["critic", "actors"])
+def test_a_fault_that_a_short_rollout_hides_is_named_with_the_second(
+    program: str, tmp_path: Path
+) -> None:
+    """Of two steps, some V(s) explains the advantages without it; of both updates none does."""
+    critic = ("range(4)", "range(2)"), ("float(terminated)", "float(terminated or truncated)")
+    report = audit(tmp_path, CRITIC, *critic) if program == "critic" else audit(tmp_path, ACTORS)
+    assert [finding.rule for finding in report.faults] == ["truncation-as-termination"]
+    assert (report.verdict, report.updates) == ("biased", 2)
+
+
+def test_a_ratio_is_followed_over_eighty_steps_of_a_policy_and_of_its_critic(
+    tmp_path: Path,
+) -> None:
+    critic = "critic = torch.nn.Linear(4, 1)\nlearns = torch.optim.SGD(critic.parameters(), 0.1)\n"
+    epoch = "    for epoch in range(2):\n"
+    values = "        learns.zero_grad()\n"
+    values += "        (critic(states).squeeze(-1) - returns).pow(2).mean().backward()\n"
+    program = SCORED.replace(epoch, f"    for epoch in range(80):\n{values}        learns.step()\n")
+    path = tmp_path / "program.py"
+    path.write_text(program.replace("other = copy", f"{critic}other = copy"), encoding="utf-8")
+    runner = CallableRunner(lambda: runpy.run_path(str(path)))
+    size = SIZES[0]
+    first = Survey((runner.run(Job((), size)),), False, 1, size, raised=True)
+    rounds = observe_rounds(first, runner, False, lambda what, done, expected: None)
+    assert rounds is not None
+    assert rounds.repeated is not None
+    assert rounds.held == 160
+    ratios = [fact.size for fact in rounds.repeated.facts if fact.kind == RATIO]
+    assert len(ratios) >= 80
+    assert ratios[0] == 0.0 < ratios[-1]
 
 
 def test_a_return_that_ends_at_the_update_is_a_convention_with_its_own_name(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ MAX_CHOICES = 40_000  # a batch of 10,000 steps, with the problem's own choices
 # Work is counted, not timed: what a run comes to must not depend on the machine's other work.
 MAX_STEPS = 40_000
 MAX_OPERATIONS = 500_000  # of torch
-MAX_UPDATES = 128  # of one round: a batch with 80 steps of a critic on it is customary
+MAX_UPDATES = 256  # of one round: 80 steps of a policy and 80 of its critic are customary
 
 BY_ITSELF = (
     "it moves its parameters itself, and the audit reads the gradients that an optimizer is given; "

@@ -145,7 +145,13 @@ def _in_environment(
         text_of = replace(source, path=runner.script)
 
         def examined(by: Runner) -> AuditReport:
-            known = partial(Case, source=text_of, name=str(path), constants=constants)
+            known = partial(
+                Case,
+                source=text_of,
+                name=str(path),
+                constants=constants,
+                shortened=isinstance(by, Smaller),
+            )
             return examine(by, max_paths, samples, progress, known)
 
         def numbers() -> list[WholeNumber]:

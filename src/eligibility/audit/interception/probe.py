@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import copy
 import re
+import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import gymnasium
@@ -128,6 +130,8 @@ class Probe(gymnasium.Env[Any, Any]):
             self.action_masks = lambda: masks_of(action_space, self.state)
         self._started = False
         self.previous = 0.0
+        self._calls: list[FrameType] = []
+        self._ended = False, False
         self.render_mode: str | None = None
         self._max_episode_steps = size.horizon
         self.spec = _spec(name, size.horizon)
@@ -161,7 +165,12 @@ class Probe(gymnasium.Env[Any, Any]):
         return observation if self.four_tuple else (observation, self._info())
 
     def step(self, action: Any) -> Any:
-        """Take one step."""
+        """Take one step; a wrapper that takes several of one action gets 0 for the others."""
+        calls = _calls_of_wrappers()
+        repeated = any(call is known for call in calls for known in self._calls)
+        self._calls = calls
+        if repeated:
+            return self._answer(0.0)
         components = self.numbers.of(action)
         state, reward = self.state, self._reward(components)
         deciding = components[self.numbers.deciding[: len(components)]]
@@ -176,11 +185,15 @@ class Probe(gymnasium.Env[Any, Any]):
         continuous = components[self.numbers.continuous[: len(components)]]
         self.previous = float(continuous[0]) if len(continuous) else 0.0
         self.state = next_state
+        self._ended = terminated, truncated
         reward = self._on_step(self, components, state, reward, next_state, terminated, truncated)
-        observation = self._shown(copy.deepcopy(self._observations[next_state]))
+        return self._answer(reward)
+
+    def _answer(self, reward: float) -> Any:
+        observation = self._shown(copy.deepcopy(self._observations[self.state]))
         if self.four_tuple:
-            return observation, reward, terminated or truncated, {}
-        return observation, reward, terminated, truncated, self._info()
+            return observation, reward, any(self._ended), {}
+        return observation, reward, *self._ended, self._info()
 
     def close(self) -> None:
         """It is not needed any more."""
@@ -234,6 +247,18 @@ class Made(gymnasium.Wrapper[Any, Any, Any, Any]):
         if name == "env":  # while it is unpickled
             raise AttributeError(name)
         return getattr(self.env, name)
+
+
+def _calls_of_wrappers() -> list[FrameType]:
+    """The calls of wrappers' ``step`` that are under way, the innermost first."""
+    calls, frame = [], sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name == "step":
+            known = frame.f_locals.get("self")
+            if isinstance(known, gymnasium.Wrapper):
+                calls.append(frame)
+        frame = frame.f_back
+    return calls
 
 
 PICKLED: list[Probe] = []  # what the program has pickled

@@ -28,6 +28,7 @@ class Case:
         critic: Whether to look for compositions with the values of a critic.
         measured: The credit on one path, where it could be measured.
         reading: What that credit says, where it could be read.
+        shortened: Whether the audit made the program's batches short.
     """
 
     survey: Survey
@@ -38,6 +39,7 @@ class Case:
     critic: bool = True
     measured: Measured | None = None
     reading: Reading | None = None
+    shortened: bool = False
 
     @property
     def tolerance(self) -> float:

@@ -43,7 +43,7 @@ from eligibility.audit.judgement.other_decisions import (
 )
 from eligibility.audit.judgement.reading import used_decisions
 from eligibility.audit.judgement.refusal import evidence_or_refusal, inconclusive, precision_of
-from eligibility.audit.judgement.symptoms import mostly_fails, symptoms
+from eligibility.audit.judgement.symptoms import mostly_fails, symptoms, without_rare_equals
 from eligibility.audit.judgement.timeline import Timeline, timeline
 from eligibility.audit.judgement.unmatched import unmatched_fault
 from eligibility.audit.judgement.weight_rows import credit_of, weight_rows
@@ -86,7 +86,7 @@ def _judge(case: Case, evidence: Evidence) -> tuple[AuditReport, Match | None]:
     if not finite.any():
         findings = tuple(replace(finding, severity="fault") for finding in warnings)
         return _report(case, evidence, "biased", "the gradient is never finite", findings), None
-    evidence = evidence.where(finite)
+    broken, evidence = evidence.where(~finite), evidence.where(finite)
     line = timeline(evidence)
     if not np.any(evidence.ascent):
         missing = case.finding("no-gradient", "the gradient is 0 on every path")
@@ -123,6 +123,7 @@ def _judge(case: Case, evidence: Evidence) -> tuple[AuditReport, Match | None]:
         ended = case.constants, case.tolerance, trained(case), case.measured
         match, evidence = with_end_reward(evidence, *ended) or (None, evidence)
     if match is not None:
+        warnings = without_rare_equals(case, warnings, broken, match)
         evidence = evidence.restricted(dict(uses(evidence)).get(match.use, evidence.present))
         line = timeline(evidence)
     case, measured = _measured_bias(case, evidence, line, match)

@@ -11,12 +11,13 @@ from eligibility.audit.arrays import Array, Booleans
 from eligibility.audit.faults import CHOICES
 from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.catalogue import candidates
-from eligibility.audit.judgement.conventions import bias_of_cut
+from eligibility.audit.judgement.conventions import bias_of_cut, describe
 from eligibility.audit.judgement.diagnosis import diagnose
-from eligibility.audit.judgement.evidence import Evidence, gather
+from eligibility.audit.judgement.evidence import Evidence, gather, joined
 from eligibility.audit.judgement.location import first_error
 from eligibility.audit.judgement.match import Match
 from eligibility.audit.judgement.matching import find_match, same_rule
+from eligibility.audit.judgement.other_decisions import trained
 from eligibility.audit.judgement.refusal import moved_by_hand
 from eligibility.audit.judgement.timeline import timeline
 from eligibility.audit.judgement.update_facts import facts_of_updates
@@ -90,6 +91,11 @@ def with_second_update(
         return _with_findings(report, found, 2)
     if match is not None and _follows(case, rounds.second, match):
         return _with_findings(_with_cut(report, rounds), found, 2)
+    wrong = _fault_of_both(case, rounds.second) if match is not None else None
+    if wrong is not None:
+        named = [case.finding(r, "explains every path of two updates") for r in wrong.form.faults]
+        told = replace(report, rule=describe(wrong, case.tolerance))
+        return _with_findings(told, [*found, *named], 2)
     later = diagnose(replace(second, critic=False))
     if later.verdict in _PASSED and not _differs(report, later):
         report = _with_conventions(report, later)
@@ -122,6 +128,17 @@ def _follows(case: Case, later: Survey, match: Match) -> bool:
     return first is not None and any(
         _fits(case, first, second, match) for second in (gather(later), gather(_from_zero(later)))
     )
+
+
+def _fault_of_both(case: Case, later: Survey) -> Match | None:
+    """The rule with a fault that explains both updates, where the first also had one without."""
+    first, second = gather(case.survey), gather(later)
+    if trained(case) != "trained" or first is None or second is None or not second.scored:
+        return None
+    both = joined(first, second)
+    finite: Booleans = np.asarray(np.isfinite(both.ascent).all(axis=1))
+    match = find_match(both.where(finite), case.constants, case.tolerance, "trained")
+    return match if match is not None and match.form.faults else None
 
 
 def _adds_first(case: Case, rounds: Rounds, match: Match) -> bool:

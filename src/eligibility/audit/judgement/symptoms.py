@@ -10,13 +10,18 @@ import numpy as np
 
 from eligibility.audit.arrays import Booleans
 from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.critic import Advantage
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.location import first_error
+from eligibility.audit.judgement.match import Match
 from eligibility.audit.judgement.refusal import inconclusive
 from eligibility.audit.judgement.scoring import probs_as_logits
+from eligibility.audit.judgement.timeline import timeline
 from eligibility.audit.reporting.report import AuditReport, Finding
 from eligibility.audit.running.survey import RAN, policy_tensors
 from eligibility.audit.trace import Trace
+
+_EQUAL = 1e-6  # share of its size by which a fitted advantage may miss another
 
 
 def symptoms(case: Case, evidence: Evidence, finite: Booleans) -> list[Finding]:
@@ -72,6 +77,47 @@ def _non_finite(case: Case, evidence: Evidence, finite: Booleans) -> list[Findin
         text = f"{share}: those with an episode of one step"
         return [case.finding("std-of-one-element", text, "warning")]
     return [case.finding("non-finite-gradient", share)]
+
+
+def without_rare_equals(
+    case: Case, findings: Sequence[Finding], broken: Evidence, match: Match
+) -> list[Finding]:
+    """The findings, of which numbers that only a probe makes equal are no fault.
+
+    Where a rule divides by a standard deviation, the gradient is not finite if all numbers are
+    equal. A probe of three states makes a critic's advantages so, or those of a batch that the
+    audit shortened; a longer batch of an environment with more states does not.
+
+    Args:
+        case: The program.
+        findings: Of its symptoms.
+        broken: The paths without a finite gradient.
+        match: The rule of the others.
+    """
+    rare = isinstance(match.form, Advantage) or case.shortened
+    if not rare or not broken.paths or not _all_equal(broken, match):
+        return list(findings)
+    text = "those on which all that is divided by its standard deviation is equal, as on the probe"
+    return [
+        replace(finding, severity="warning", evidence=f"{finding.evidence}: {text}")
+        if finding.rule == "non-finite-gradient"
+        else finding
+        for finding in findings
+    ]
+
+
+def _all_equal(evidence: Evidence, match: Match) -> bool:
+    """Whether what the rule divides by its standard deviation is equal, on every path."""
+    line, form = timeline(evidence), match.plain
+    if isinstance(match.form, Advantage):
+        assert match.values is not None
+        bare = replace(form, transform="", time_discount=False, norm="")
+        credit = replace(match.form, form=bare).weights(evidence, line, match.values)
+    else:
+        credit = form.credit.of(line, form.discount)
+    spread = form.undivided(credit, line)[1]
+    size = np.abs(credit[line.present]).max(initial=1e-300)
+    return spread is not None and bool((spread[line.present] < _EQUAL * size).all())
 
 
 def _has_episode_of_one_step(evidence: Evidence) -> Booleans:
