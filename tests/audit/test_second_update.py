@@ -408,6 +408,24 @@ def test_a_target_that_moves_with_the_prediction_is_found_where_it_is_computed(
     assert (report.verdict, report.exit_status) == ("convention", 0)
 
 
+@pytest.mark.parametrize("whitened", [False, True])
+def test_the_value_after_the_last_step_of_a_batch_is_a_choice_whatever_ended_there(
+    whitened: bool, tmp_path: Path
+) -> None:
+    advantage = "advantage = (target - values).detach()"
+    divided = "(advantage - advantage.mean()) / advantage.std(correction=0)"
+    report = audit(
+        tmp_path,
+        CRITIC,
+        ("torch.tensor(stops)", "torch.tensor([*stops[:-1], 0.0])"),
+        (advantage, f"{advantage}\n    advantage = {divided}" if whitened else advantage),
+    )
+    assert (report.verdict, report.faults) == ("convention", ()), report.text()
+    names = {convention.name for convention in report.conventions}
+    assert {"bootstrapped", "limit-told-by-count"} <= names
+    assert ("whitened" in names) == whitened
+
+
 @pytest.mark.parametrize("program", ["critic", "actors"])
 def test_a_fault_that_a_short_rollout_hides_is_named_with_the_second(
     program: str, tmp_path: Path

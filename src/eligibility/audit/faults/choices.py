@@ -55,8 +55,8 @@ CHOICES = (
     ),
     Choice(
         "limit-told-by-count",
-        "an episode that ends at the very step of the time limit is taken for one that was cut "
-        "off, whether it terminated or not",
+        "an episode that ends at the very step of the time limit, or of the batch, is taken for "
+        "one that was cut off, whether it terminated or not",
     ),
     Choice(
         "step-per-action",

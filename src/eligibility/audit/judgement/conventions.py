@@ -48,7 +48,7 @@ def conventions_of(
     if match is not None:
         for name in match.form.conventions:
             named[name] = _bias_alone(evidence, line, match, name, measured, case.survey.exhaustive)
-        if not match.use and _cut(evidence, line):
+        if not match.use and line.is_cut(evidence):
             named["rollout-cut"] = _UNKNOWN
         if match.changed:
             named[match.changed] = _UNKNOWN
@@ -70,12 +70,6 @@ def conventions_of(
         )
         for name, size in named.items()
     )
-
-
-def _cut(evidence: Evidence, line: Timeline) -> bool:
-    """Whether some episode has no end within its path."""
-    ended = line.total(evidence.terminated | evidence.truncated, "episode") > 0
-    return bool((evidence.present & ~ended).any())
 
 
 def _bias_alone(

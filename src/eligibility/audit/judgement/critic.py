@@ -30,6 +30,7 @@ OWN = ("own-mean", "own-return", "own-reward")
 # Returns [T] minus values [T, 1]: every return meets every value; "-summed" over the actions too.
 CROSSED = ("crossed", "crossed-summed")
 BY_COUNT = "limit-told-by-count"  # who terminates at the very step of the limit is cut off
+AT_BATCH_END = "batch-end-told-by-count"  # who terminates at the last step of a batch is cut off
 HERE = "bootstrapped-from-here"  # V(s) in the place of V(s') too: no later reward is in it
 ACTION_VALUE = "action-value"  # Q(s, a) of the critic, and no reward
 AFFINE = ("", "centred", "leave-one-out", "centred-so-far")
@@ -46,10 +47,10 @@ class Advantage:
 
     Attributes:
         form: Everything but the values.
-        ending: One of ``ENDINGS``, ``BY_COUNT`` or ``HERE``; or, without bootstrap, "return": the
-            credit minus V(s), or "return-after-transform": V(s) subtracted from the whitened one;
-            or one of ``CROSSED``, or ``ACTION_VALUE``; or of ``OWN``: the credit minus a share of
-            what the batch itself returned.
+        ending: One of ``ENDINGS``, ``BY_COUNT``, ``AT_BATCH_END`` or ``HERE``; or, without
+            bootstrap, "return": the credit minus V(s), or "return-after-transform": V(s)
+            subtracted from the whitened one; or one of ``CROSSED``, or ``ACTION_VALUE``; or of
+            ``OWN``: the credit minus a share of what the batch itself returned.
         decay: λ.
         of: What the values depend on: "state", "time" for V(s, t), or "history" for V(s₀, …, s_t).
     """
@@ -84,7 +85,7 @@ class Advantage:
             return self.form.conventions
         estimated = "gae" if 0.0 < self.decay < 1.0 else "bootstrapped"
         subtracted = self.ending.startswith("return") or self.ending in CROSSED
-        count = (BY_COUNT,) if self.ending == BY_COUNT else ()
+        count = (BY_COUNT,) if self.ending in (BY_COUNT, AT_BATCH_END) else ()
         return ("baseline" if subtracted else estimated, *count, *self.form.conventions)
 
     @property
@@ -141,6 +142,7 @@ class Advantage:
                 "": evidence.terminated,
                 HERE: evidence.terminated,
                 BY_COUNT: evidence.terminated & ~cut,
+                AT_BATCH_END: evidence.terminated & ~line.last_of_rollout,
                 "truncation-as-termination": evidence.terminated | evidence.truncated,
                 "bootstrapped-after-termination": np.zeros_like(evidence.terminated),
             }[self.ending]

@@ -36,6 +36,7 @@ from eligibility.audit.judgement.searches import (
     action_values,
     baselines,
     bootstraps,
+    cut_batches,
     own_returns,
     unusual,
     whitened,
@@ -68,6 +69,8 @@ def find_match(
     if critic == "trained":
         own = constants.told is not None and ACTION_VALUE in constants.told.rules
         values = (_with_action_values,) if own else (*values, _with_critic, _unusual)
+        if not own and not long and timeline(evidence).is_cut(evidence):
+            values = (*values, _with_cut_batches)
     elif critic == "fitted" and not long:
         values = (*values, _with_fitted_critic)
     memory = (_with_memory,) if critic != "no" and not long and remembers(evidence) else ()
@@ -180,6 +183,10 @@ def _with_critic(line: Timeline, constants: Constants) -> Iterator[Candidate | A
 
 def _unusual(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
     return unusual(line, constants.discounts, constants.decays_at, constants.told)
+
+
+def _with_cut_batches(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
+    return cut_batches(line, constants.discounts, constants.decays_at, constants.told)
 
 
 def _with_action_values(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:

@@ -10,6 +10,7 @@ from eligibility.audit.judgement.catalogue import TRANSFORMS, Candidate, Told, c
 from eligibility.audit.judgement.critic import (
     ACTION_VALUE,
     AFFINE,
+    AT_BATCH_END,
     BY_COUNT,
     CROSSED,
     ENDINGS,
@@ -94,6 +95,17 @@ def unusual(
                 yield Advantage(form, HERE, decay)
             for ending in CROSSED:
                 yield Advantage(form, ending, 1.0)
+
+
+def cut_batches(
+    line: Timeline, discounts: Sequence[float], decays: Decays, told: Told | None
+) -> Iterator[Advantage]:
+    """Generalised advantages of batches that end within episodes, whatever their last step did."""
+    for form in _forms(line, discounts, told):
+        known = not form.transform or form.transform in (*AFFINE, *_OVER_SPREAD)
+        if known and not form.faults and not form.credit.rule and form.scope == "batch":
+            for decay in decays(form.discount):
+                yield Advantage(form, AT_BATCH_END, decay)
 
 
 def action_values(line: Timeline, discounts: Sequence[float]) -> Iterator[Advantage]:

@@ -92,6 +92,11 @@ class Timeline:
         """Whether every path is one episode."""
         return bool((self.episodes == 1).all())
 
+    def is_cut(self, evidence: Evidence) -> bool:
+        """Whether some episode has no end within its path."""
+        ended = self.total(evidence.terminated | evidence.truncated, "episode") > 0
+        return bool((self.present & ~ended).any())
+
     def discounted(self, discount: float) -> Array:
         """[P, I] reward-to-go: Σ_{j ≥ i} γ^(t_j − t_i) r_j within the episode."""
         return self.accumulated(self.reward, discount)
