@@ -251,7 +251,8 @@ class Made(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 def _calls_of_wrappers() -> list[FrameType]:
     """The calls of wrappers' ``step`` that are under way, the innermost first."""
-    calls, frame = [], sys._getframe()
+    calls: list[FrameType] = []
+    frame: FrameType | None = sys._getframe()
     while frame is not None:
         if frame.f_code.co_name == "step":
             known = frame.f_locals.get("self")
