@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import eligibility as el
 from tests.audit.test_second_update import KEPT, LOSS, audit, line_of
 
 _USED = LOSS.replace("returns)", "(returns - mean))")
@@ -33,3 +34,54 @@ def test_a_baseline_that_takes_it_in_afterwards_is_none_of_them(tmp_path: Path) 
     report = audit(tmp_path, KEPT, _START, (LOSS, _USED + _MOVED["first of the returns"]))
     assert report.verdict == "unbiased", report.text()
     assert not report.findings
+
+
+# One-step actor-critic: the advantage is taken before or after the critic's step, or cut off.
+_CRITIC = """
+import gymnasium as gym
+import torch
+from torch.distributions import Categorical
+
+env = gym.make("CartPole-v1")
+actor, critic = torch.nn.Linear(4, 2), torch.nn.Linear(4, 1)
+of_actor = torch.optim.Adam(actor.parameters())
+of_critic = torch.optim.SGD(critic.parameters(), lr=0.1)
+for episode in range(1000):
+    obs, _ = env.reset()
+    done = False
+    while not done:
+        state = torch.as_tensor(obs)
+        dist = Categorical(logits=actor(state))
+        action = dist.sample()
+        obs, reward, terminated, truncated, _ = env.step(action.item())
+        done = terminated or truncated
+        target = reward + 0.99 * critic(torch.as_tensor(obs)).detach() * (1 - terminated)
+        advantage = (target - critic(state)).detach()
+        of_critic.zero_grad()
+        (target - critic(state)).pow(2).sum().backward()
+        of_critic.step()
+        AFTER
+        of_actor.zero_grad()
+        (-advantage * dist.log_prob(action)).sum().backward()
+        of_actor.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("after", "verdict", "rules"),
+    [
+        ("pass", "convention", []),
+        ("advantage = (target - critic(state)).detach()", "biased", ["baseline-sees-own-return"]),
+        ("advantage = advantage.clamp(-1, 1)", "unexplained", ["unexplained"]),
+    ],
+)
+def test_a_critic_learns_after_its_values_are_read(
+    after: str, verdict: str, rules: list[str], tmp_path: Path
+) -> None:
+    """And weights that are cut off are no generalised advantages with a large entropy bonus."""
+    script = tmp_path / "train.py"
+    script.write_text(_CRITIC.replace("AFTER", after), encoding="utf-8")
+    report = el.audit_script(script)
+    assert (report.verdict, [f.rule for f in report.findings]) == (verdict, rules), report.text()
+    if verdict == "biased":
+        assert report.findings[0].line == line_of(script, "of_critic.step()")

@@ -97,6 +97,7 @@ class Update:
         steps_before: Transitions before this update.
         draws_before: Random choices before this update.
         scores_before: Calls of ``log_prob`` before this update.
+        owned: Numbers of the tensors that the optimizer trains.
     """
 
     ascent: tuple[tuple[float, ...] | None, ...]
@@ -106,6 +107,7 @@ class Update:
     steps_before: int
     draws_before: int = 0
     scores_before: int = 0
+    owned: tuple[int, ...] = ()
 
     def along(self, tensor: int) -> tuple[float, ...] | None:
         """The row of one tensor; None without a gradient, as before the tensor was seen."""

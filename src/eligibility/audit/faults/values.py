@@ -28,7 +28,13 @@ FAULTS = (
             "\n"
             "The audit finds the share with which the batch's mean, or its episodes' "
             "return, has entered. The mean of the batch alone, *a* = 1, is the "
-            "convention `centred`."
+            "convention `centred`.\n"
+            "\n"
+            "A critic that is trained on the batch before its values are subtracted from "
+            "the batch's own returns is the same fault. Optimizers move nothing while a "
+            "program is audited, so the audit moves the critic a little after its step: "
+            "if the policy's gradient for the same batch changes, the values were read "
+            "too late. The bias is of the size of that step."
         ),
         seen_in=(
             "Nobody whose report is linked here. It is found by eye in programs that "

@@ -341,6 +341,7 @@ class Recorder:
                 len(self.steps),
                 len(self.choices.draws),
                 len(self.scores),
+                tuple(i for i, p in enumerate(self.parameters.tensors) if id(p) in owned),
             )
         )
         self.clip = 1.0

@@ -89,9 +89,12 @@ def told_by(measured: Measured, readings: Sequence[Reading]) -> Told | None:
         return Told(
             frozenset({"integer-returns"}), frozenset(name for name, _ in _MEANS), False, False
         )
+    every = frozenset(credit.rule for credit in CREDITS)
+    if measured.kind == "other":  # not affine in the rewards
+        return Told(every, frozenset(name for name, _ in _MEANS), divides=True, coupled=True)
     if not readings and (measured.kind != "linear" or measured.outside > EXPLAINS):
         return None
-    rules = {reading.rule for reading in readings} or {credit.rule for credit in CREDITS}
+    rules = {reading.rule for reading in readings} or set(every)
     plain = [reading for reading in readings if not reading.rule]
     uneven = [reading for reading in plain if np.ptp(np.abs(reading.factor)) > EXPLAINS]
     if uneven:

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
+
 from eligibility.audit.job import Job
 from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.critic import OWN_RETURN
 from eligibility.audit.judgement.pointers import subtracted_line
 from eligibility.audit.reporting.report import Finding
 from eligibility.audit.running.rounds import Rounds
 from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.sampling_calls import executing_call
 from eligibility.audit.running.slopes import action_keys
-from eligibility.audit.running.survey import policy_tensors
+from eligibility.audit.running.survey import RAN, policy_tensors
 from eligibility.audit.trace import CLIPPED, LEFT_OVER, RATIO, TARGET, Fact, Trace
 
 _ROUNDING = 1e-6  # distances of a ratio from 1 that are none
@@ -38,8 +41,58 @@ def facts_of_updates(case: Case, rounds: Rounds, runner: Runner) -> Iterator[Fin
         text = "parameters are reached from both sides of the critic's squared error"
         yield case.finding("critic-target-not-detached", text, seen=target.place)
     yield from _ratios(case, rounds)
+    yield from _critic_first(case, runner)
     if _acting_moves(case, rounds, rounds.inspected) is False:
         yield from _stale(case, rounds, runner)
+
+
+def _critic_first(case: Case, runner: Runner) -> Iterator[Finding]:
+    """A critic that learns from a batch before its values are subtracted from the batch's returns.
+
+    Optimizers move nothing while a program is audited. So the critic is moved a little after its
+    step: the policy's gradient for the same batch must not follow, if the step follows the rewards.
+    """
+    ran = [trace for trace in case.survey.traces if trace.outcome in RAN and trace.updates]
+    if not ran or case.measured is None or case.measured.kind not in ("linear", "rescaled"):
+        return  # no returns
+    policy = policy_tensors(case.survey.directions, case.survey.slopes or {})
+    trace = max(ran, key=lambda trace: len(trace.steps))
+    before, after = _steps_before_policy(trace, policy)
+    if not before:
+        return
+    picked = tuple(draw.picked for draw in trace.draws)
+    job = Job(picked, case.survey.size, directions=1, raised=case.survey.raised)
+    rewards = tuple(1.0 + step.reward for step in trace.steps if step.executed)
+    jobs = job, replace(job, perturbed=before), replace(job, rewards=rewards)
+    plain, moved, other = (runner.run(each).updates for each in jobs)
+    if min(map(len, (plain, moved, other))) <= after:
+        return
+    learns = any(plain[step - 1].ascent != other[step - 1].ascent for step in before)
+    here, there = (
+        np.array([row for tensor in sorted(policy) for row in updates[after].along(tensor) or ()])
+        for updates in (plain, moved)
+    )
+    if learns and not np.allclose(here, there, rtol=_ROUNDING, atol=0.0):
+        text = (
+            "its values are read after its optimizer's step: when that step moves it, the policy's "
+            "gradient for the same batch changes"
+        )
+        yield case.finding(OWN_RETURN, text, seen=trace.updates[before[-1] - 1].place)
+
+
+def _steps_before_policy(trace: Trace, policy: frozenset[int]) -> tuple[tuple[int, ...], int]:
+    """The critic's steps, counted from 1, before the policy's own for the same batch; its index."""
+    for index, update in enumerate(trace.updates):
+        if any(np.any(update.along(tensor) or ()) for tensor in policy):
+            before = tuple(
+                number
+                for number, earlier in enumerate(trace.updates[:index], 1)
+                if earlier.steps_before == update.steps_before
+                and not policy.intersection(earlier.owned)
+            )
+            if before:
+                return before, index
+    return (), 0
 
 
 def _stale(case: Case, rounds: Rounds, runner: Runner) -> Iterator[Finding]:
