@@ -403,7 +403,7 @@ def test_environments_in_processes_are_judged_as_those_without(
     for name, text in (("workers", WORKERS), ("here", HERE)):
         script = tmp_path / f"{name}.py"
         script.write_text(text + LEARNING.replace("CUT", cut), encoding="utf-8")
-        reports.append(el.audit_script(script))
+        reports.append(el.audit_script(script, max_paths=30, samples=30))
     workers, here = reports
     assert [finding.rule for finding in workers.findings] == faults
     assert workers.verdict == here.verdict

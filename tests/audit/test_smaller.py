@@ -75,7 +75,7 @@ def test_a_long_batch_is_read_as_a_short_one(tmp_path: Path) -> None:
     """The program could not draw 64 of six."""
     (tmp_path / "settings.py").write_text(_MODULE, encoding="utf-8")
     used = "assert random.sample(range(len(credit)), PART)"
-    report = el.audit_script(_written(tmp_path, _IMPORTED, "rewards[t]", used))
+    report = el.audit_script(_written(tmp_path, _IMPORTED, "rewards[t]", used), max_paths=70)
     assert [fault.rule for fault in report.faults] == ["immediate-reward"], report.text()
     assert report.exhaustive
     made = "512 is 6 at settings.py:2, 64 is 6 at settings.py:3"
@@ -85,7 +85,8 @@ def test_a_long_batch_is_read_as_a_short_one(tmp_path: Path) -> None:
 def test_numbers_of_a_program_with_short_batches_stay(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(PROGRAM, encoding="utf-8")
-    assert not any("made small" in note for note in el.audit_script(script).notes)
+    report = el.audit_script(script, max_paths=6, samples=12)
+    assert not any("made small" in note for note in report.notes)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ def test_the_length_of_a_batch_is_found_outside_of_the_text(
 ) -> None:
     settings = tmp_path / "settings.json"
     settings.write_text('{\n"steps": 1024,\n"seed": 1024}', encoding="utf-8")
-    report = el.audit_script(_written(tmp_path), arguments, max_paths=6)
+    report = el.audit_script(_written(tmp_path), arguments, max_paths=6, samples=12)
     assert report.verdict == "unbiased", report.text()
     assert f"made small, so that a batch can be read: {where}" in report.notes, report.notes
     assert "1024" in settings.read_text(encoding="utf-8")

@@ -88,7 +88,7 @@ def test_a_published_fault_is_found_named_and_located(style: str, mutation: str)
 )  # fmt: skip
 def test_a_fault_of_the_blind_part_is_named_near_its_line(name: str) -> None:
     (program,) = (each for each in mutants() if each.name == name)
-    report = audit_program(program)
+    report = audit_program(program, max_paths=60)
     lines = [finding.line for finding in report.findings if finding.rule in program.expected]
     assert lines, report.text()
     assert min(abs(lines[0] - line) for line in program.lines) <= 2, (lines, program.lines)
