@@ -28,8 +28,9 @@ question = tok("Name a fruit.", return_tensors="pt").input_ids
 start = question.shape[1]
 for _ in range(100):
     with torch.no_grad():
-        ids = model.generate(question, do_sample=True, num_return_sequences=2, max_new_tokens=9,
-                             temperature={temperature}, pad_token_id=tok.pad_token_id)
+        ids = model.generate(question, do_sample=True, num_return_sequences={group},
+                             max_new_tokens=9, temperature={temperature},
+                             pad_token_id=tok.pad_token_id)
     said = ids[:, start:]
     mask = (said != tok.pad_token_id).double()
     rewards = torch.tensor(score(tok.batch_decode(said, skip_special_tokens=True)))
@@ -45,6 +46,7 @@ PARTS = {
     "imports": "",
     "made": "",
     "score": "[float(len(text)) for text in texts]",
+    "group": "2",
     "temperature": "1.0",
     "scored": "1.0",
     "loss": "loss = -(log_probs[:, start - 1:] * mask * advantages).sum(1).mean()",
@@ -52,7 +54,7 @@ PARTS = {
 
 LORA = (
     'layers = ["q_proj", "v_proj", "o_proj", "down_proj"]\n'
-    "model = get_peft_model(model, LoraConfig(r=16, target_modules=layers))"
+    "model = get_peft_model(model, LoraConfig(r=16, target_modules=layers, lora_dropout=0.1))"
 )
 CRITIC = (
     'critic = AutoModel.from_pretrained("Qwen/Qwen2.5-0.5B")\nhead = torch.nn.Linear(8, 1)',
@@ -76,7 +78,7 @@ PIPELINE = (
 WHOLE = "seen = torch.cat([torch.ones(2, start - 1), mask], 1)\n    "
 EXACT = {
     "a temperature of generate that is scored": {"temperature": "0.7", "scored": "0.7"},
-    "adapters of layers that write to the features": {
+    "adapters with dropout, of layers that write to the features": {
         "imports": "from peft import LoraConfig, get_peft_model",
         "made": LORA,
     },
@@ -100,6 +102,25 @@ def test_the_policy_gradient_is_recognised(name: str, tmp_path: Path) -> None:
         pytest.importorskip("peft")
     report = audited(tmp_path, LOOP.format(**(PARTS | EXACT[name])))
     assert (report.verdict, report.findings) == ("unbiased", ()), report.summary
+
+
+# Each place in a group has a weight of its own, so that every order of the answers is run.
+TWICE = """old = log_probs.detach()[:, start - 1:]
+    weights = torch.arange(1.0, 5.0)[:, None] * mask * (rewards - rewards.mean())[:, None]
+    for _ in range(2):
+        logits = model(ids).logits[:, start - 1:-1]
+        log_probs = logits.log_softmax(-1).gather(-1, said[..., None]).squeeze(-1)
+        loss = -((log_probs - old).exp() * weights).sum(1).mean()
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+"""
+
+
+def test_shorter_answers_are_tried_where_there_are_too_many_orders(tmp_path: Path) -> None:
+    report = audited(tmp_path, LOOP.format(**(PARTS | {"group": "4", "loss": TWICE})))
+    assert report.updates == 2, report.summary
+    assert any("answers of at most 2" in note for note in report.notes)
 
 
 def test_a_trainer_of_transformers_may_sample_in_its_loss(tmp_path: Path) -> None:

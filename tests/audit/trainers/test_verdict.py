@@ -72,6 +72,32 @@ def test_what_cannot_be_audited_is_refused_in_one_sentence(said: str, tmp_path: 
     assert (report.verdict, report.summary) == ("inconclusive", shown)
 
 
+def test_a_model_of_tokens_of_its_own_class_is_told_so(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        """
+import torch
+model = torch.nn.Sequential(torch.nn.Embedding(5, 8), torch.nn.Linear(8, 5))
+adam = torch.optim.Adam(model.parameters())
+for _ in range(200):
+    said = [torch.zeros(2, dtype=torch.long)]
+    log_probs = 0.0
+    for _ in range(3):
+        policy = torch.distributions.Categorical(logits=model(said[-1]))
+        said.append(policy.sample())
+        log_probs = log_probs + policy.log_prob(said[-1])
+    loss = -(log_probs * torch.stack(said).double().mean(0)).mean()
+    adam.zero_grad()
+    loss.backward()
+    adam.step()
+""",
+        encoding="utf-8",
+    )
+    report = audit_script(script)
+    assert report.verdict == "inconclusive"
+    assert report.summary.startswith("the program trains a model of tokens of its own class")
+
+
 def test_the_line_in_a_refusal_audits_the_loss_of_a_loop_by_hand(tmp_path: Path) -> None:
     """Token by token, with rewards that are always 1."""
     (tmp_path / "by_hand.py").write_text(BY_HAND, encoding="utf-8")

@@ -19,6 +19,14 @@ _NO_UPDATE = (
     "the program made no optimizer step (of torch.optim); does something start its training, and "
     "is its loop long enough?"
 )
+_NO_ENVIRONMENT = (
+    "the program updated before any step of an environment that is made by gymnasium.make or "
+    "derives from gymnasium.Env; audit its loss with audit_loss"
+)
+_OWN_MODEL = (
+    "the program trains a model of tokens of its own class, and the audit stands in for models "
+    "that transformers loads by name; audit its loss with audit_token_loss"
+)
 _SUM_TOLERANCE = 1e-4  # far above rounding, in single precision too
 
 
@@ -31,11 +39,8 @@ def evidence_or_refusal(case: Case) -> Evidence | AuditReport:
     if not any(trace.updates for trace in ran):
         return inconclusive(case, _NO_UPDATE)
     if not any(trace.steps for trace in ran):
-        return inconclusive(
-            case,
-            "the program updated before any step of an environment that is made by gymnasium.make "
-            "or derives from gymnasium.Env; audit its loss with audit_loss",
-        )
+        tokens = case.source is not None and case.source.mentions(["Embedding"])
+        return inconclusive(case, _OWN_MODEL if tokens else _NO_ENVIRONMENT)
     total = sum(trace.probability for trace in survey.traces)
     if survey.exhaustive and abs(total - 1.0) > _SUM_TOLERANCE:
         return inconclusive(

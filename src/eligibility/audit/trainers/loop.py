@@ -74,6 +74,7 @@ class Loop(Runs):
             self._states = StateWeights(model, seen, record.length)
             record.parameters = self._states.parameters
             record.policies.clear()
+            record.later.clear()
             if not self.scores.chosen and not self._choose(sources, model, reference):
                 return
             self._enter(0, model, reference)

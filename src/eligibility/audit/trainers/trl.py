@@ -101,10 +101,7 @@ class Trainers:
         return getattr(getattr(model, "config", None), "_name_or_path", "") == NAME
 
     def _fit_adapter(self, adapter: Any) -> None:
-        """An adapter without dropout, on layers that the tiny model has."""
-        if getattr(adapter, "lora_dropout", 0.0):
-            self._record.note(f"set aside: lora_dropout={adapter.lora_dropout}")
-            adapter.lora_dropout = 0.0
+        """An adapter on layers that the tiny model has."""
         names = adapter.target_modules
         known = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
         if not isinstance(names, str) and names is not None and not set(names) & known:
