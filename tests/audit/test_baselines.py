@@ -8,6 +8,7 @@ import pytest
 
 import eligibility as el
 from tests.audit.test_second_update import KEPT, LOSS, audit, line_of
+from tests.audit.writing import PROGRAM
 
 _USED = LOSS.replace("returns)", "(returns - mean))")
 _MOVED = {
@@ -85,3 +86,31 @@ def test_a_critic_learns_after_its_values_are_read(
     assert (report.verdict, [f.rule for f in report.findings]) == (verdict, rules), report.text()
     if verdict == "biased":
         assert report.findings[0].line == line_of(script, "of_critic.step()")
+
+
+def test_rewards_that_are_changed_may_have_a_critic(tmp_path: Path) -> None:
+    """In both updates: what became of them is known from the first one."""
+    parts = (
+        ("opt =", "critic = torch.nn.Linear(4, 1)\n"
+         "of_critic = torch.optim.Adam(critic.parameters())\nopt ="),
+        ("log_probs, rewards, done", "states, log_probs, rewards, done"),
+        ("= [], [], False", "= [], [], [], False"),
+        ("        dist =", "        states.append(torch.as_tensor(obs, dtype=torch.float32))\n"
+         "        dist ="),
+        ("rewards.append(reward)", "rewards.append(max(-1.0, min(1.0, reward)))"),
+        ("    gamma_t =", "    values = critic(torch.stack(states)).squeeze(-1)\n    gamma_t ="),
+        ("* returns)", "* (returns - values.detach()))"),
+        ("    opt.step()", "    opt.step()\n    of_critic.zero_grad()\n"
+         "    (returns - values).pow(2).mean().backward()\n    of_critic.step()"),
+    )  # fmt: skip
+    text = PROGRAM
+    for old, new in parts:
+        assert old in text
+        text = text.replace(old, new)
+    script = tmp_path / "train.py"
+    script.write_text(text, encoding="utf-8")
+    report = el.audit_script(script)
+    assert not report.findings, report.text()
+    assert {named.name for named in report.conventions} == {"reward-changed", "baseline"}
+    assert report.rule.endswith("with other rewards: -1.32 is -1, 1.14 is 1"), report.rule
+    assert report.updates == 2

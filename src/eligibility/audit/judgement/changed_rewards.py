@@ -17,7 +17,7 @@ from eligibility.audit.judgement.critic import linear_columns
 from eligibility.audit.judgement.end_rewards import plain_forms
 from eligibility.audit.judgement.entropy import entropy_columns
 from eligibility.audit.judgement.evidence import Evidence
-from eligibility.audit.judgement.match import MORE_EQUATIONS, Match, tell_equations
+from eligibility.audit.judgement.match import MORE_EQUATIONS, Match, tell_equations, with_rewards
 from eligibility.audit.judgement.matching import find_match
 from eligibility.audit.judgement.measured import Measured
 from eligibility.audit.judgement.timeline import timeline
@@ -27,7 +27,11 @@ _SAME = 1e-6  # relative to the largest reward
 
 
 def with_changed_rewards(
-    evidence: Evidence, constants: Constants, tolerance: float, measured: Measured | None
+    evidence: Evidence,
+    constants: Constants,
+    tolerance: float,
+    critic: str,
+    measured: Measured | None,
 ) -> tuple[Match, Evidence] | None:
     """The composition that explains every path with other rewards, and the paths with these.
 
@@ -43,8 +47,11 @@ def with_changed_rewards(
         replace(evidence, reward=(evidence.reward.round(9) == value).astype(float)) for value in own
     ]
     target, line = evidence.ascent.ravel(), timeline(evidence)
-    for form in plain_forms(constants, "no"):
+    for form in plain_forms(constants, critic):
+        if form.faults:
+            continue
         columns = [linear_columns(part, timeline(part), form)[0] for part in parts]
+        columns += linear_columns(evidence, line, form)[1:] if critic != "no" else ()
         matrix = np.array([*columns, *entropy_columns(evidence, line, form.norm)]).T
         factors, _, rank, _ = np.linalg.lstsq(matrix, target, rcond=1e-11)
         left = float(np.linalg.norm(target - matrix @ factors))
@@ -55,10 +62,12 @@ def with_changed_rewards(
         found = _scaled(own, np.asarray(factors[: len(own)]))
         if found is None:
             continue
-        seen = replace(evidence, reward=_exchanged(evidence.reward, own, found))
-        match = find_match(seen, replace(constants, told=None), tolerance, "no")
+        pair = own, found
+        seen = with_rewards(evidence, pair)
+        match = find_match(seen, replace(constants, told=None), tolerance, critic)
         if match is not None and not match.form.faults:
-            return replace(match, note=_words(own, found), changed="reward-changed"), seen
+            note = _words(own, found)
+            return replace(match, note=note, changed="reward-changed", rewards=pair), seen
     return None
 
 
@@ -89,12 +98,6 @@ def _proportional(became: Array, others: Array) -> bool:
     """Whether they are the same but for a factor."""
     factor = float(became @ others) / float(others @ others or 1.0)
     return bool(np.abs(became - factor * others).max() < _SAME * np.abs(became).max())
-
-
-def _exchanged(reward: Array, own: Array, became: Array) -> Array:
-    """The rewards with what they became."""
-    place = np.clip(np.searchsorted(own, reward.round(9)), 0, len(own) - 1)
-    return np.where(own[place] == reward.round(9), became[place], reward)
 
 
 def _words(own: Array, became: Array) -> str:

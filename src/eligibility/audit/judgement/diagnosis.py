@@ -95,8 +95,8 @@ def _judge(case: Case, evidence: Evidence) -> tuple[AuditReport, Match | None]:
     match, evidence = in_minibatches(case, evidence) or (None, evidence)
     if match is None:
         match = find_match(evidence, case.constants, case.tolerance, trained(case))
-    if match is None and trained(case) == "no":
-        known = case.constants, case.tolerance, case.measured
+    if match is None:
+        known = case.constants, case.tolerance, trained(case), case.measured
         match, evidence = with_changed_rewards(evidence, *known) or (None, evidence)
     if match is None and case.critic and trained(case) == "no":
         match = find_match(evidence, case.constants, case.tolerance, "fitted")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import numpy as np
@@ -39,6 +39,7 @@ class Match:
         values: The critic's values, if it has any.
         note: What else it takes, in words.
         changed: The convention that this is; empty without a note.
+        rewards: The problem's different rewards in order, and what the program makes of them.
     """
 
     form: Candidate | Advantage
@@ -49,6 +50,7 @@ class Match:
     values: Array | None = None
     note: str = ""
     changed: str = ""
+    rewards: tuple[Array, Array] | None = None
 
     @property
     def faultless(self) -> bool:
@@ -59,6 +61,17 @@ class Match:
     def plain(self) -> Candidate:
         """The composition without the critic's values."""
         return self.form.form if isinstance(self.form, Advantage) else self.form
+
+
+def with_rewards(evidence: Evidence, rewards: tuple[Array, Array] | None) -> Evidence:
+    """The paths with what a program makes of the different rewards, which are in order."""
+    if rewards is None:
+        return evidence
+    own, became = rewards
+    given = evidence.reward.round(9)
+    place = np.clip(np.searchsorted(own, given), 0, len(own) - 1)
+    used = np.where(own[place] == given, became[place], evidence.reward)
+    return replace(evidence, reward=used)
 
 
 def determined(evidence: Evidence, line: Timeline, match: Match, measured: bool) -> bool:

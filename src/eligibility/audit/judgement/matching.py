@@ -31,6 +31,7 @@ from eligibility.audit.judgement.match import (
     overdetermined,
     tells_actions_apart,
     tells_states_apart,
+    with_rewards,
 )
 from eligibility.audit.judgement.searches import (
     action_values,
@@ -242,6 +243,7 @@ def same_rule(first: Evidence, second: Evidence, match: Match, tolerance: float)
     """
     masks = [dict(uses(each)).get(match.use, each.present) for each in (first, second)]
     both = joined(first.restricted(masks[0]), second.restricted(masks[1]))
+    both = with_rewards(both, match.rewards)
     line, form = timeline(both), match.form
     later = np.zeros(both.ascent.shape, dtype=bool)
     later[first.paths :] = True
