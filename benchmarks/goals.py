@@ -14,9 +14,9 @@ def pairs(tables: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any], dict[
     """(size in words, figures by name without entropy, the same with)."""
     found = []
     for plain, bonus in zip(tables[::2], tables[1::2], strict=True):
-        assert plain["case"] == bonus["case"]
-        case = plain["case"]
-        words = f"{case['dtype']} {case['rows']} × {case['categories']}"
+        assert plain["size"] == bonus["size"]
+        size = plain["size"]
+        words = f"{size['dtype']} {size['rows']} × {size['categories']}"
         found.append((words, by_name(plain), by_name(bonus)))
     return found
 
@@ -37,11 +37,11 @@ def slowdown(of: dict[str, Any], name: str, by: str = OURS) -> float:
 
 def goals(tables: list[dict[str, Any]]) -> Iterator[list[str]]:
     """What was aimed at, the range that was measured, and whether all of it is there."""
-    large = [one for one in tables if one["case"]["categories"] >= 1024]
-    small = [one for one in tables if one["case"]["categories"] <= 64]
+    large = [one for one in tables if one["size"]["categories"] >= 1024]
+    small = [one for one in tables if one["size"]["categories"] <= 64]
     plain = [by_name(one) for one in large if not one["entropy_coef"]]
     bonus = [by_name(one) for one in large if one["entropy_coef"]]
-    float32 = [by_name(one) for one in large if one["case"]["dtype"] == "float32"]
+    float32 = [by_name(one) for one in large if one["size"]["dtype"] == "float32"]
     both = [*plain, *bonus]
 
     def of(cases: list[dict[str, Any]], name: str) -> list[float]:

@@ -1,7 +1,7 @@
 """Scripts that write, overwrite and delete what is not theirs, under `audit` and `explain`.
 
 Each script gets a project of its own with a model, a database and notes, and somebody's folder
-beside it. It attacks by Python, by libraries (SQLite, safetensors, numpy's memory maps), by other
+next to it. It attacks by Python, by libraries (SQLite, safetensors, numpy's memory maps), by other
 processes, and by native code that goes round Python. Afterwards every file is compared. The same
 scripts are run under each guard by itself, without the refusals of Python, and without any guard,
 which shows that the attacks are attacks.

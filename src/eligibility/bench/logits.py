@@ -1,4 +1,4 @@
-"""The benchmark over logits: its cases, its figures, and how they are measured."""
+"""The benchmark over logits: its sizes, its figures, and how they are measured."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ENTROPY_COEFS = (0.0, 0.01)
 
 
 @dataclass(frozen=True)
-class Case:
+class LogitsSize:
     """One size of problem."""
 
     dtype: str
@@ -47,19 +47,19 @@ class Case:
     categories: int
 
 
-CASES: tuple[Case, ...] = (
-    Case("float32", 64, 4),
-    Case("float32", 256, 4),
-    Case("float32", 256, 64),
-    Case("float32", 256, 1024),
-    Case("float32", 2048, 32768),
-    Case("bfloat16", 2048, 32768),
-    Case("float32", 256, 151936),
+SIZES: tuple[LogitsSize, ...] = (
+    LogitsSize("float32", 64, 4),
+    LogitsSize("float32", 256, 4),
+    LogitsSize("float32", 256, 64),
+    LogitsSize("float32", 256, 1024),
+    LogitsSize("float32", 2048, 32768),
+    LogitsSize("bfloat16", 2048, 32768),
+    LogitsSize("float32", 256, 151936),
 )
-QUICK_CASES: tuple[Case, ...] = (
-    Case("float32", 64, 4),
-    Case("float32", 256, 1024),
-    Case("bfloat16", 256, 1024),
+QUICK_SIZES: tuple[LogitsSize, ...] = (
+    LogitsSize("float32", 64, 4),
+    LogitsSize("float32", 256, 1024),
+    LogitsSize("bfloat16", 256, 1024),
 )
 
 
@@ -78,7 +78,7 @@ class Figure:
 class Table:
     """All contestants at one size."""
 
-    case: Case
+    size: LogitsSize
     entropy_coef: float
     figures: tuple[Figure, ...]
     rounds: int  # fewer than asked where the time was up
@@ -109,29 +109,29 @@ class Benchmark:
         return asdict(self)
 
 
-def read_cases(sizes: str, dtype: str) -> tuple[Case, ...]:
-    """``"256x4 64x1024"`` -> cases.
+def read_sizes(text: str, dtype: str) -> tuple[LogitsSize, ...]:
+    """``"256x4 64x1024"`` -> sizes.
 
     Raises:
         InvalidValueError: A size is not N x V, or the dtype is not one that is measured.
     """
     if dtype not in ("float32", "bfloat16"):
         raise InvalidValueError("`--dtype`", repr(dtype), "float32 or bfloat16", "choose one")
-    cases = []
-    for size in sizes.replace(",", " ").split():
-        numbers = size.lower().replace("×", "x").split("x")
+    sizes = []
+    for part in text.replace(",", " ").split():
+        numbers = part.lower().replace("×", "x").split("x")
         if len(numbers) != 2 or not all(n.isdecimal() and int(n) > 0 for n in numbers):
             raise InvalidValueError(
-                "`--sizes`", repr(size), "rows x categories", "write it as 256x1024"
+                "`--sizes`", repr(part), "rows x categories", "write it as 256x1024"
             )
-        cases.append(Case(dtype, int(numbers[0]), int(numbers[1])))
-    if not cases:
+        sizes.append(LogitsSize(dtype, int(numbers[0]), int(numbers[1])))
+    if not sizes:
         raise InvalidValueError("`--sizes`", "nothing", "rows x categories", "write it as 256x1024")
-    return tuple(cases)
+    return tuple(sizes)
 
 
 def measure(
-    cases: Sequence[Case],
+    sizes: Sequence[LogitsSize],
     *,
     rounds: int = 9,
     threads: int = 1,
@@ -152,11 +152,11 @@ def measure(
     clock = clock_for(threads)
     with _torch_threads(threads):
         roofline = measure_roofline(clock)
-        for case in cases:
+        for size in sizes:
             for beta in ENTROPY_COEFS:
                 bonus = f", entropy bonus {beta:g}" if beta else ""
-                progress(f"{case.dtype} {case.rows} × {case.categories}{bonus}")
-                tables.append(_measure_table(case, beta, rounds, clock, with_compile, budget))
+                progress(f"{size.dtype} {size.rows} × {size.categories}{bonus}")
+                tables.append(_measure_table(size, beta, rounds, clock, with_compile, budget))
         for beta in ENTROPY_COEFS if linear else ():
             assert linear is not None
             progress(f"through the linear layer, entropy bonus {beta:g}")
@@ -180,7 +180,7 @@ def measure(
 
 
 def _measure_table(
-    case: Case,
+    size: LogitsSize,
     beta: float,
     rounds: int,
     clock: Callable[[], float],
@@ -189,7 +189,7 @@ def _measure_table(
 ) -> Table:
     if with_compile:
         torch.compiler.reset()  # every size is compiled for itself
-    problem = new_problem(case.rows, case.categories, getattr(torch, case.dtype), beta)
+    problem = new_problem(size.rows, size.categories, getattr(torch, size.dtype), beta)
     losses = contestants(with_compile)
     steps = {name: step_of(loss, problem) for name, loss in losses.items()}
     errors, peaks = {}, {}
@@ -209,7 +209,7 @@ def _measure_table(
         )
         for name in steps
     )
-    return Table(case, beta, tuple(figures), times.rounds)
+    return Table(size, beta, tuple(figures), times.rounds)
 
 
 def _yardsticks(problem: Problem) -> dict[str, Step]:

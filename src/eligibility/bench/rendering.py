@@ -39,8 +39,8 @@ def renderable(result: Benchmark) -> RenderableType:
 def title(table: Table) -> str:
     """Dtype, size and objective in words."""
     bonus = f", with {table.entropy_coef:g} · entropy" if table.entropy_coef else ""
-    case = table.case
-    return f"{case.dtype} {case.rows} × {case.categories}{bonus}"
+    size = table.size
+    return f"{size.dtype} {size.rows} × {size.categories}{bonus}"
 
 
 def _grid(table: Table) -> Grid:

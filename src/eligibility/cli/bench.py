@@ -53,7 +53,7 @@ def bench(
     --linear, it is the three matrix products.
     """
     from eligibility.bench.linear import read_size
-    from eligibility.bench.logits import CASES, QUICK_CASES, measure, read_cases
+    from eligibility.bench.logits import QUICK_SIZES, SIZES, measure, read_sizes
 
     if backends:
         _print_backends(as_json)
@@ -62,8 +62,8 @@ def bench(
         raise InvalidValueError(
             "`--dtype`", "no --sizes", "both", "add --sizes, for instance 256x1024"
         )
-    chosen = QUICK_CASES if quick else CASES
-    cases = chosen if sizes is None else read_cases(sizes, dtype or "float32")
+    chosen = QUICK_SIZES if quick else SIZES
+    measured = chosen if sizes is None else read_sizes(sizes, dtype or "float32")
     if dtype not in (None, "float32", "bfloat16"):
         raise InvalidValueError("`--dtype`", repr(dtype), "float32 or bfloat16", "choose one")
     if plot is not None:
@@ -72,13 +72,13 @@ def bench(
         check_format(plot)
     from eligibility.files import check_writable, write_atomically
 
-    for case in cases:
-        _check_memory(case.rows * case.categories)
+    for size in measured:
+        _check_memory(size.rows * size.categories)
     for path in (out, plot):
         if path is not None:
             check_writable(path)
     result = measure(
-        cases,
+        measured,
         rounds=rounds,
         budget=math.inf if budget is None else budget,
         threads=threads,

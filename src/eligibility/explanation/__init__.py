@@ -1,5 +1,5 @@
 """Where every entry of a gradient comes from: by rule, by graph, by script.
 
-`facts` are what an explanation is made of, `derivation` is the frozen record of them; `by_rule` and
-`by_graph` build it, and `terminal`, `latex` and `page` render it. Renderers compute nothing.
+`elements` are what an explanation is made of, `derivation` is the frozen record of them; `by_rule`
+and `by_graph` build it, and `terminal`, `latex` and `page` render it. Renderers compute nothing.
 """

@@ -88,7 +88,7 @@ class Scene:
         leaf = self._leaf_at(place, part.name, part.parameter)
         return replace(part, called=leaf.name, autograd=autograd, leaf=leaf, place=place)
 
-    def held(self, place: Place) -> Tensor | None:
+    def tensor_at(self, place: Place) -> Tensor | None:
         """The tensor at a place, if the program still holds it."""
         variable = autograd_internals.variable_of(place[0]) if place[0] is not None else None
         tensor = variable if variable is not None else self.names.places.get(place, ("", None))[1]
@@ -269,7 +269,7 @@ def _coin(scene: Scene, match: Match) -> _Formula | None:
             if arrived is not None:
                 is_mean = autograd_internals.saved_value(node, "reduction") == 1
                 arrived = -arrived.expand_as(given) / (given.numel() if is_mean else 1)
-            known = scene.held(place)
+            known = scene.tensor_at(place)
             given = given if known is None else known
             return _formula(Bernoulli, name, place, given, outcome, arrived)
         if kind == "mul" and base_name(_below(node).name()) == "log":
@@ -297,14 +297,14 @@ def _below(node: Node) -> Node:
 def _gaussian(scene: Scene, match: Match) -> _Formula | None:
     """A Gaussian density: mean, standard deviation, outcome and weight."""
     places = {name: match.inputs[name] for name in ("loc", "scale") if name in match.inputs}
-    held = {name: scene.held(place) for name, place in places.items()}
+    tensors = {name: scene.tensor_at(place) for name, place in places.items()}
     squares = [
         node
         for node in match.nodes
         if base_name(node.name()) == "pow" and base_name(_below(node).name()) in ("sub", "div")
     ]
     arrived = scene.graph.flows[match.nodes[-1]].arrived[0]
-    loc, scale = held.get("loc"), held.get("scale")
+    loc, scale = tensors.get("loc"), tensors.get("scale")
     if loc is None or scale is None or arrived is None or len(squares) != 1:
         return None
     squared = autograd_internals.saved_value(squares[0], "self")

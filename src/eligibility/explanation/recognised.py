@@ -113,7 +113,7 @@ def _part(scene: Scene, match: Match, source: _Source) -> Part | None:
 
 def _parameter(scene: Scene, source: _Source) -> Tensor | None:
     """The value of a distribution's parameter; logits may differ from it by a constant."""
-    known = scene.held(source.place)
+    known = scene.tensor_at(source.place)
     if known is not None:
         return known
     for node in source.nodes:

@@ -70,9 +70,9 @@ class Workspace:
 
     def _reach_own(self) -> None:
         """A program that runs in a folder above still finds the files next to itself."""
-        beside = self._target / self._own.relative_to(self._above)
+        neighbours = self._target / self._own.relative_to(self._above)
         if self._place != self._own:
-            for entry in beside.iterdir():
+            for entry in neighbours.iterdir():
                 here = self.folder / entry.name
                 if not here.exists():
                     here.symlink_to(entry)

@@ -94,7 +94,7 @@ class Counts(gymnasium.Space[np.ndarray[Any, Any]]):
 
 @batch_space.register(Counts)
 def _batch(space: Counts, n: int = 1) -> gymnasium.spaces.Box:
-    """Of several environments: an array, whose rows are the actions."""
+    """The actions of several environments, as the rows of an array."""
     return gymnasium.spaces.Box(0, space.total, (n, space.bins), np.int64)
 
 

@@ -77,7 +77,7 @@ def sample_kernel(
         better = found > best
         best, chosen = tl.where(better, found, best), tl.where(better, index, chosen)
     row_best = tl.max(best, 1)
-    # Of equals the first; a row without anything possible gives 0.
+    # The first of equals; a row in which nothing is possible gives 0.
     a = tl.min(tl.where(best == row_best[:, None], chosen, categories - 1), 1)
     tl.store(action + row, a.to(tl.int64), mask=exists)
     z_a = chosen_logits(z_rows, m_rows, a, exists, None, temperature, softcap)
