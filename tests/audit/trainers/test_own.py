@@ -368,6 +368,9 @@ REFUSED = {
         "for text in texts], dtype=torch.float32)", "for text in texts]).fill_(1.0)"
     ),
     "the program makes no trainer of TRL and samples no answers": "import torch",
+    "the program samples no answers": HEAD.format(name="gpt2")
+    + "loss = model(torch.ones(2, 3).long()).logits.logsumexp(-1).sum()\n"
+    "loss.backward()\noptimizer.step()",
     "the program trains on images, and the probe has none; audit its loss with audit_token_loss": (
         HEAD.format(name="gpt2") + 'model.generate(load({"type": "image"}))'
     ),

@@ -41,6 +41,10 @@ from eligibility.audit.user_code import user_place
 
 PATTERN = (1, 2)  # answers of different lengths, each with a word
 _GREEDY = "`generate` is called without sampling, so no answer has a probability"
+_NO_ANSWERS = (
+    "the program samples no answers with `generate` or torch.multinomial, so there is no policy "
+    "gradient to audit"
+)
 _MANY = 400  # rows that a program may sample before its optimizer steps
 
 
@@ -379,8 +383,9 @@ class Runs:
             return
         if self.draws.bounded or self._pass.steps or self._tables:
             self._send()
-        greedy = self._greedy_alone and not self.draws.given
-        self._send(idle=_GREEDY if greedy else "the program ends before its optimizer steps")
+        if self.draws.given:
+            self._send(idle="the program ends before its optimizer steps")
+        self._send(idle=_GREEDY if self._greedy_alone else _NO_ANSWERS)
 
     def failed(self, what: str) -> None:
         """The program has stopped; what it did before its optimizer stepped is known."""
