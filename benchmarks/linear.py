@@ -1,11 +1,12 @@
-"""A policy-gradient step through the last layer of a language model, beside its peers.
+"""A policy-gradient step through the last layer of a language model, compared with its peers.
 
     OMP_NUM_THREADS=1 taskset -c 1 python -m benchmarks.linear --out benchmarks/results/linear.json
 
 Four tables, without and with an entropy bonus, in bfloat16 and float32: about 8 minutes on one
 quiet core. Peers that are installed take part: cut-cross-entropy, liger-kernel, trl (which needs
 transformers, accelerate, datasets and pandas). None of them is a dependency; put them into an
-environment of their own beside this package. `eligibility.bench.linear` says what is measured.
+environment of their own together with this package. `eligibility.bench.linear` says what is
+measured.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ import json
 import platform
 import time
 from dataclasses import asdict
-from importlib import metadata
 from pathlib import Path
 
 import torch
+from rich.console import Console
 
 import eligibility as el
 from eligibility.bench.linear import LinearTable, Size, measure_linear
 from eligibility.bench.machine import describe_machine
+from eligibility.bench.rendering import linear_grid
 from eligibility.files import write_atomically
 
 CASES = (("bfloat16", Size(2048, 32768, 1024)), ("float32", Size(512, 32768, 1024)))
-PEERS = ("cut-cross-entropy", "liger-kernel", "trl", "transformers")
 
 
 def main() -> None:
@@ -51,7 +52,9 @@ def main() -> None:
                         progress=lambda line: print(line, flush=True),
                     )
                 )  # fmt: skip
-                show(tables[-1])
+                Console().print(linear_grid(tables[-1]))
+                for name, reason in tables[-1].left_out.items():
+                    print(f"{name}: {reason}")
                 if arguments.out:  # an interrupted run keeps what it has
                     write(arguments.out, tables, arguments.rounds, time.perf_counter() - start)
 
@@ -68,33 +71,11 @@ def write(out: Path, tables: list[LinearTable], rounds: int, seconds: float) -> 
         "python": platform.python_version(),
         "torch": torch.__version__,
         "eligibility": el.__version__,
-        "versions": machine.versions | peers(),
+        "versions": machine.versions,
         "rounds": rounds,
         "tables": [asdict(table) for table in tables],
     }
     write_atomically(out, json.dumps(record, indent=2) + "\n")
-
-
-def peers() -> dict[str, str]:
-    """Name -> version, of those that are installed."""
-    installed = {distribution.name.lower().replace("_", "-"): distribution.version
-                 for distribution in metadata.distributions()}  # fmt: skip
-    return {name: installed[name] for name in PEERS if name in installed}
-
-
-def show(table: LinearTable) -> None:
-    """One table, in the terminal."""
-    bonus = ", entropy bonus" if table.entropy_coef else ""
-    print(f"\n{table.dtype} {table.size}{bonus}")
-    print(f"{'':36}seconds   ratio  peak MiB  gradient error")
-    for row in table.figures:
-        peak = float("nan") if row.extra_peak_mib is None else row.extra_peak_mib
-        print(
-            f"{row.method:36}{row.seconds:7.3f} {row.ratio:7.3f} {peak:9.0f}"
-            f"  {row.gradient_error:.1e}"
-        )
-    for name, reason in table.left_out.items():
-        print(f"{name}: {reason}")
 
 
 if __name__ == "__main__":

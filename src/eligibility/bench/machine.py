@@ -14,7 +14,9 @@ import torch
 
 _COPIED = 1 << 26  # elements of float32: 256 MB, beyond every cache
 _MULTIPLIED = 1024
-PACKAGES = ("eligibility", "torch", "numpy", "liger-kernel", "cut-cross-entropy", "trl")
+PACKAGES = (
+    "eligibility", "torch", "numpy", "liger-kernel", "cut-cross-entropy", "trl", "transformers",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from eligibility.bench.logits import COPY, Benchmark, Table
 def renderable(result: Benchmark) -> RenderableType:
     """All tables, and what took no part."""
     parts: list[RenderableType] = [_grid(table) for table in result.tables]
-    parts += [_linear_grid(table) for table in result.linear]
+    parts += [linear_grid(table) for table in result.linear]
     if result.left_out:
         parts.append("Not measured:")
         parts += [f"  {name}: {why}" for name, why in result.left_out.items()]
@@ -69,7 +69,8 @@ def linear_title(table: LinearTable) -> str:
     return f"{table.dtype} {size.tokens} × {size.vocabulary} × {size.features}{bonus}"
 
 
-def _linear_grid(table: LinearTable) -> Grid:
+def linear_grid(table: LinearTable) -> Grid:
+    """All methods through the linear layer at one size."""
     grid = Grid(
         title=linear_title(table), title_justify="left", title_style="bold", box=SIMPLE_HEAD
     )
