@@ -212,7 +212,6 @@ _TABLE = (
                 normalize=True,
             ),
         },
-        "No preset: of four choices of options, 40 s each on another seed, none learned to walk.",
     ),
     Task(
         "FrozenLake-v1",
