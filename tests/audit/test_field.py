@@ -374,6 +374,17 @@ env = Skip(gym.make("CartPole-v1"))"""
     assert report.paths == 25
 
 
+@pytest.mark.parametrize("penalty", ["p.pow(2).sum()", "p.abs().sum()"])
+def test_a_penalty_on_the_parameters_is_a_choice(penalty: str, tmp_path: Path) -> None:
+    added = f"\n    loss = loss + 0.01 * sum({penalty} for p in net.parameters())"
+    report = audit_here(write_program(tmp_path, LOSS, LOSS + added), 60)
+    assert (report.verdict, report.findings) == ("convention", ()), report.text()
+    assert [named.name for named in report.conventions] == ["parameter-penalty"]
+    assert report.rule.endswith("beside a term of the parameters alone")
+    wrong = audit_here(write_program(tmp_path, LOSS, LOSS.replace("-(", "(") + added), 60)
+    assert wrong.verdict not in ("convention", "unbiased"), wrong.text()
+
+
 _TWO_EPISODES = """
 import gymnasium as gym
 import torch

@@ -69,6 +69,11 @@ CHOICES = (
         "it: the gradient is that of another objective",
     ),
     Choice(
+        "parameter-penalty",
+        "a term of the parameters alone, such as an L2 penalty, is added to the loss: its gradient "
+        "is the same on every path",
+    ),
+    Choice(
         "reward-changed",
         "the rewards are cut off, reduced to signs, shifted or squashed before they are used: the "
         "gradient is that of another objective",

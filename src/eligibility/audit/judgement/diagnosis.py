@@ -12,6 +12,7 @@ from eligibility.audit.arrays import Booleans
 from eligibility.audit.faults import CHOICES, FAULTS
 from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.changed_rewards import with_changed_rewards
+from eligibility.audit.judgement.constant_terms import with_constant_term
 from eligibility.audit.judgement.constants import (
     CONFIRMED,
     FITTED,
@@ -98,6 +99,9 @@ def _judge(case: Case, evidence: Evidence) -> tuple[AuditReport, Match | None]:
     if match is None:
         known = case.constants, case.tolerance, trained(case), case.measured
         match, evidence = with_changed_rewards(evidence, *known) or (None, evidence)
+    if match is None and trained(case) == "no":
+        alone = with_constant_term(evidence, case.constants, case.tolerance)
+        match, evidence = alone or (None, evidence)
     if match is None and case.critic and trained(case) == "no":
         match = find_match(evidence, case.constants, case.tolerance, "fitted")
     if match is not None and case.survey.beyond:

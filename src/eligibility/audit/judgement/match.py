@@ -40,6 +40,7 @@ class Match:
         note: What else it takes, in words.
         changed: The convention that this is; empty without a note.
         rewards: The problem's different rewards in order, and what the program makes of them.
+        beside: [D] what the gradient of every path has beside the composition.
     """
 
     form: Candidate | Advantage
@@ -51,6 +52,7 @@ class Match:
     note: str = ""
     changed: str = ""
     rewards: tuple[Array, Array] | None = None
+    beside: Array | None = None
 
     @property
     def faultless(self) -> bool:

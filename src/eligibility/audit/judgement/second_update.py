@@ -172,7 +172,12 @@ def _fits(case: Case, first: Evidence, second: Evidence | None, match: Match) ->
     ]
     if not finite[1].any():
         return False
-    return same_rule(first.where(finite[0]), second.where(finite[1]), match, case.tolerance)
+    beside = 0.0 if match.beside is None else match.beside
+    both = (
+        replace(each, ascent=each.ascent - beside).where(mask)
+        for each, mask in zip((first, second), finite, strict=True)
+    )
+    return same_rule(*both, match, case.tolerance)
 
 
 def _differs(report: AuditReport, later: AuditReport) -> bool:
