@@ -24,8 +24,12 @@ from eligibility.audit.judgement.timeline import timeline
 def with_constant_term(
     evidence: Evidence, constants: Constants, tolerance: float
 ) -> tuple[Match, Evidence] | None:
-    """The composition that explains every path beside such a term, and the paths without it."""
-    if evidence.long:
+    """The composition that explains every path beside such a term, and the paths without it.
+
+    Only where the credit was measured, from which such a term drops out: what an earlier batch adds
+    to the second update is the same on every path of it, too.
+    """
+    if evidence.long or constants.told is None:
         return None
     paths, directions = evidence.ascent.shape
     same = np.tile(np.eye(directions), (paths, 1))

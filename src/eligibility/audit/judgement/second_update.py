@@ -173,11 +173,11 @@ def _fits(case: Case, first: Evidence, second: Evidence | None, match: Match) ->
     if not finite[1].any():
         return False
     beside = 0.0 if match.beside is None else match.beside
-    both = (
+    alone, later = (
         replace(each, ascent=each.ascent - beside).where(mask)
         for each, mask in zip((first, second), finite, strict=True)
     )
-    return same_rule(*both, match, case.tolerance)
+    return same_rule(alone, later, match, case.tolerance)
 
 
 def _differs(report: AuditReport, later: AuditReport) -> bool:
