@@ -414,11 +414,18 @@ def test_the_value_after_the_last_step_of_a_batch_is_a_choice_whatever_ended_the
 ) -> None:
     advantage = "advantage = (target - values).detach()"
     divided = "(advantage - advantage.mean()) / advantage.std(correction=0)"
+    unused = "        if ends[-1]:\n            Categorical(logits=actor(following[-1])).sample()\n"
     report = audit(
         tmp_path,
         CRITIC,
+        # an agent's step gives the value of the last state, and an action that nothing executes
+        (
+            "        obs = torch.as_tensor(env.reset()",
+            f"{unused}        obs = torch.as_tensor(env.reset()",
+        ),
         ("torch.tensor(stops)", "torch.tensor([*stops[:-1], 0.0])"),
         (advantage, f"{advantage}\n    advantage = {divided}" if whitened else advantage),
+        max_paths=120,
     )
     assert (report.verdict, report.faults) == ("convention", ()), report.text()
     names = {convention.name for convention in report.conventions}

@@ -142,7 +142,7 @@ class Advantage:
                 "": evidence.terminated,
                 HERE: evidence.terminated,
                 BY_COUNT: evidence.terminated & ~cut,
-                AT_BATCH_END: evidence.terminated & ~line.last_of_rollout,
+                AT_BATCH_END: evidence.terminated & (line.following_of_actor >= 0),
                 "truncation-as-termination": evidence.terminated | evidence.truncated,
                 "bootstrapped-after-termination": np.zeros_like(evidence.terminated),
             }[self.ending]
