@@ -33,6 +33,11 @@ model.learn(total_timesteps=10_000)
         # the defaults of its loss: advantages over their deviation plus 1e-8, clipped ratios of 1
         (
             "PPO",
+            "n_steps=4, batch_size=4, n_epochs=1",
+            "0.25 × generalised advantage (λ = 0.95) (γ = 0.99), whitened",
+        ),
+        (
+            "PPO",
             "n_steps=4, batch_size=4, n_epochs=1, ent_coef=0.01",
             "0.25 × generalised advantage (λ = 0.95) (γ = 0.99), whitened, plus 0.01 × entropy",
         ),
