@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 from safetensors.torch import save_file
 
@@ -27,7 +28,11 @@ def main(arguments: list[str]) -> None:
     """``arguments``: the file for the weights."""
     (out,) = arguments
     # Of a third of the steps or of the episodes, so that some processes have none of these.
-    natural._LARGEST_SAMPLE = 64
+    with mock.patch.object(natural, "_LARGEST_SAMPLE", 64):
+        _train(out)
+
+
+def _train(out: str) -> None:
     weights = {}
     for name, options in OPTIONS.items():
         model = el.Reinforce(
