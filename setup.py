@@ -14,6 +14,7 @@ rows = Extension(
         f"{FOLDER}/{name}.h"
         for name in (
             "rows",
+            "row_columns",
             "row_task",
             "row_vectors",
             "row_template",

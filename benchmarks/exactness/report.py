@@ -29,7 +29,8 @@ out: there the eligibility is infinite, which `tests/rules` checks.
 small relative error: half an ulp in an input moves the result by many. An entry counts as
 ill-conditioned if it is worse than {FEW:g} ulp and its condition number
 `κ = Σ|x ∂e/∂x / e|`, also computed by mpmath, exceeds {ILL_CONDITIONED:g}: then half an ulp in
-every input moves the result by more than one. Those are counted, with their worst error over κ.
+every input moves the result by more than one. Those are counted, with their worst error in units
+of κ.
 
 **Bad** entries are NaN, infinite or 0 where the exact value is not (or the reverse).
 
@@ -74,25 +75,27 @@ def tables(results: list[Accuracy]) -> str:
 
 def _summary(results: list[Accuracy]) -> str:
     lines = [
-        "| dtype | entries | worst | median | ill-conditioned | their worst error/κ | bad | "
-        "stock: worst | stock: bad |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| dtype | worst (median) | bad | ill-conditioned | stock: worst | stock: bad |",
+        "|---|---|---|---|---|---|",
     ]
     for dtype in DTYPES:
         own = [result.rule for result in results if result.dtype == dtype]
         stock = [result.stock for result in results if result.dtype == dtype and result.stock]
         medians = sorted(errors.median for errors in own)
+        ill, at_most = sum(errors.ill for errors in own), max(errors.ill_worst for errors in own)
         lines.append(
-            f"| {_NAMES[dtype]} | {sum(errors.entries for errors in own)}"
+            f"| {_NAMES[dtype]}"
             f" | {_number(max(errors.worst for errors in own))}"
-            f" | {_number(medians[len(medians) // 2])}"
-            f" | {sum(errors.ill for errors in own)}"
-            f" | {_number(max(errors.ill_worst for errors in own))}"
-            f" | {sum(errors.bad for errors in own)}"
-            f" | {_number(max(errors.worst for errors in stock))}"
-            f" | {sum(errors.bad for errors in stock)} of {sum(e.entries for e in stock)} |"
+            f" ({_number(medians[len(medians) // 2])})"
+            f" | {_bad(own)} | {f'{ill}, at most {_number(at_most)} κ' if ill else 0}"
+            f" | {_number(max(errors.worst for errors in stock))} | {_bad(stock)} |"
         )
     return "\n".join(lines)
+
+
+def _bad(measured: list[Errors]) -> str:
+    bad, entries = (sum(getattr(e, name) for e in measured) for name in ("bad", "entries"))
+    return f"{bad:,} of {entries:,}"
 
 
 def _table(rows: dict[Key, dict[torch.dtype, Accuracy]], which: str) -> str:

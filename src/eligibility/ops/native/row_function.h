@@ -80,7 +80,7 @@ struct NAME(run) {
     REAL *kept, *stored, *chosen; /* scratch, `room` numbers for each row of a block; chosen: zeros */
     double *prefix; /* as many as a row has vectors, if actions are drawn */
     int64_t room;
-    bool with_entropy;
+    bool with_entropy, by_columns;
 };
 
 INLINE struct NAME(row) NAME(row_at)(const struct NAME(run) *run, int64_t i, int64_t at,
@@ -248,13 +248,20 @@ INLINE void NAME(emit)(const struct NAME(run) *run, struct NAME(block) *block, i
             chosen[task->action[s * task->sample_stride + i]] = 0;
 }
 
+#include "row_columns.h"
+
 INLINE void NAME(blocks)(const struct NAME(run) *run, int64_t start, int64_t stop, int64_t size,
                          const bool plain) {
     struct NAME(block) block;
+    const bool by_columns = plain && run->by_columns;
+    const int64_t group = by_columns ? LANES : 1;
     for (int64_t begin = start; begin < stop; begin += size) {
         const int64_t rows = begin + size < stop ? size : stop - begin;
-        for (int64_t at = 0; at < rows; at++)
-            NAME(measure)(run, &block, begin + at, at, begin + at + 1 == stop, plain);
+        for (int64_t at = 0; at < rows; at += group)
+            if (by_columns)
+                NAME(measure_columns)(run, &block, begin + at, at, rows - at < group ? rows - at : group);
+            else
+                NAME(measure)(run, &block, begin + at, at, begin + at + 1 == stop, plain);
         for (int64_t at = rows; at % DOUBLE_LANES; at++) /* what fills up the last vectors */
             block.mass[at] = 1, block.moment[at] = block.total[at] = block.tallied[at] = 0,
             block.g[at] = block.h[at] = block.q[at] = 0;
@@ -262,7 +269,11 @@ INLINE void NAME(blocks)(const struct NAME(run) *run, int64_t start, int64_t sto
         for (int64_t at = 0; at < rows; at++) NAME(value)(run, &block, begin + at, at, plain);
         if (!run->task->gradient) continue;
         NAME(derive)(&block, rows, run->with_entropy);
-        for (int64_t at = 0; at < rows; at++) NAME(emit)(run, &block, begin + at, at, plain);
+        for (int64_t at = 0; at < rows; at += group)
+            if (by_columns)
+                NAME(emit_columns)(run, &block, begin + at, at, rows - at < group ? rows - at : group);
+            else
+                NAME(emit)(run, &block, begin + at, at, plain);
     }
 }
 
@@ -274,7 +285,7 @@ static bool NAME(rows)(const struct row_task *task, int64_t start, int64_t stop,
                        task->samples == 1 && !task->counts;
     int64_t size = SCRATCH / room;
     size = size < 1 ? 1 : size > ROWS_AT_ONCE ? ROWS_AT_ONCE : size;
-    const int64_t part = size * room, parts = plain ? 1 : 3;
+    const int64_t part = size * room, parts = plain ? 2 : 3;
     const int64_t prefixes = task->uniform ? room / LANES : 0;
     void *scratch = malloc(parts * part * sizeof(REAL) + prefixes * sizeof(double) + ALIGNMENT);
     if (!scratch) return false;
@@ -283,8 +294,9 @@ static bool NAME(rows)(const struct row_task *task, int64_t start, int64_t stop,
     const struct NAME(run) run = {
         task, report, kept, kept + part, kept + 2 * part, (double *)(kept + parts * part), room,
         task->entropy || task->bonus || task->scale_bonus != 0.0,
+        sizeof(ELEMENT) == sizeof(REAL) && !task->uniform && task->categories <= SHORT_ROW,
     };
-#if BYTES > 16 && !WIDE /* for the others the compiler need not work twice */
+#if !WIDE /* for float64 the compiler need not work twice */
     if (plain)
         NAME(blocks)(&run, start, stop, size, true);
     else

@@ -25,6 +25,7 @@ using std::isfinite;
 /* So many rows are measured before what follows from their sums is computed, side by side. */
 #define ROWS_AT_ONCE 64
 #define SCRATCH 4096 /* numbers e^d that are kept in the nearest cache */
+#define SHORT_ROW 31 /* categories up to which LANES rows are taken at a time */
 #define ALIGNMENT 64
 #define NONE -1
 #define REFUSED -2
