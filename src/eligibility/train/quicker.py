@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 
-# How many times as fast a rollout is, policy and all, by `python -m benchmarks.envpool`; only those
+# How many times as fast a rollout is, policy and all, by `python -m benchmarks.pools`; only those
 # that are twice as fast, have the spaces and limits of Gymnasium's, and are learned as well.
 FACTORS = {
     "Acrobot-v1": 8.0,

@@ -1,6 +1,6 @@
 """Where does EnvPool train in less processor time than Gymnasium's environments, and as well?
 
-    python -m benchmarks.envpool        # needs the extra envpool; about 3 minutes
+    python -m benchmarks.pools        # needs the extra envpool; about 3 minutes
 
 Rollouts of an untrained policy, acting included, are timed in turn, and the processor's time for a
 step compared: of all threads, because EnvPool has several. Where EnvPool's take at most half of it,
