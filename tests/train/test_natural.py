@@ -56,6 +56,16 @@ def test_products_are_those_with_the_dense_matrix() -> None:
     torch.testing.assert_close(got, matrix, rtol=1e-10, atol=1e-12)
 
 
+def test_products_share_what_the_policy_has_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, observations = tiny(3)
+    softmax, calls = torch.softmax, list[Tensor]()
+    monkeypatch.setattr(torch, "softmax", lambda z, axis: calls.append(z) or softmax(z, axis))
+    fisher = FisherInformation(network, policy_for(spaces.Discrete(3)), observations, ONE)
+    for row in torch.eye(21, dtype=torch.float64):
+        fisher(row)
+    assert len(calls) == 1
+
+
 def test_conjugate_gradients_solve_the_damped_system() -> None:
     network, observations = tiny(3)
     policy = policy_for(spaces.Discrete(3))

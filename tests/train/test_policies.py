@@ -175,7 +175,7 @@ def test_the_fisher_product_is_the_hessian_of_the_divergence(case: tuple) -> Non
     divergence = sum(kl_divergence(old, new) for (old, _), (new, _) in pairs)
     (slope,) = torch.autograd.grad(divergence.sum(), leaf, create_graph=True)
     (wanted,) = torch.autograd.grad(slope, leaf, tangent)
-    got = policy.fisher_product(outputs, tangent)
+    got = policy.fisher(outputs)(tangent)
     torch.testing.assert_close(got, wanted, rtol=1e-10, atol=1e-12)
 
 
@@ -243,7 +243,7 @@ def test_forbidden_outputs_have_no_share_in_anything(case: tuple) -> None:
     actions = policy.sample(outputs, noise)
     entropy, gradient = policy.entropy(outputs)
     results = [policy.eligibility(outputs, actions), gradient]
-    results.append(policy.fisher_product(outputs, torch.ones_like(outputs)))
+    results.append(policy.fisher(outputs)(torch.ones_like(outputs)))
     assert entropy.isfinite().all()
     for result in results:
         assert result.isfinite().all()

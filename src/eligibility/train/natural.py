@@ -59,15 +59,15 @@ class FisherInformation:
     def __init__(
         self, network: nn.Module, policy: Policy, observations: Tensor, episode: Tensor
     ) -> None:
-        self._policy, self._jacobian = policy, jacobian_of(network, observations, episode)
+        self._jacobian = jacobian_of(network, observations, episode)
         self.outputs = self._jacobian.outputs
+        self._at_outputs = policy.fisher(self.outputs)
 
     def __call__(self, vector: Tensor) -> Tensor:
         """F v; v and the result are vectors of all weights."""
         with torch.no_grad():
             pushed = self._jacobian.push(vector)
-            at_outputs = self._policy.fisher_product(self.outputs, pushed) / len(pushed)
-            return self._jacobian.pull(at_outputs)
+            return self._jacobian.pull(self._at_outputs(pushed) / len(pushed))
 
 
 def conjugate_gradient(

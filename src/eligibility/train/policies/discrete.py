@@ -7,6 +7,7 @@ exactly, and the noise of many steps can be drawn before the first.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -54,10 +55,10 @@ class CategoricalPolicy(Policy):
         entropy = -(probs * log_probs).sum(-1)
         return entropy, -probs * (log_probs + entropy.unsqueeze(-1))
 
-    def fisher_product(self, outputs: Tensor, tangent: Tensor) -> Tensor:
+    def fisher(self, outputs: Tensor) -> Callable[[Tensor], Tensor]:
         """``F = diag(π) − π πᵀ``."""
         probs = torch.softmax(outputs, -1)
-        return probs * (tangent - (probs * tangent).sum(-1, keepdim=True))
+        return lambda u: probs * (u - (probs * u).sum(-1, keepdim=True))
 
     def divergence(self, outputs: Tensor, other: Tensor) -> Tensor:
         """``Σ π (log π − log π')``."""
@@ -110,13 +111,16 @@ class MultiCategoricalPolicy(Policy):
         entropies, gradients = zip(*both, strict=True)
         return torch.stack(entropies).sum(0), torch.cat(gradients, -1)
 
-    def fisher_product(self, outputs: Tensor, tangent: Tensor) -> Tensor:
+    def fisher(self, outputs: Tensor) -> Callable[[Tensor], Tensor]:
         """Those of the parts, side by side: they are independent."""
         logits = torch.split(outputs, self._sizes, -1)
-        tangents = torch.split(tangent, self._sizes, -1)
-        return torch.cat(
-            [part.fisher_product(z, u) for part, z, u in self._zip(logits, tangents)], -1
-        )
+        products = [part.fisher(z) for part, z in self._zip(logits)]
+
+        def product(tangent: Tensor) -> Tensor:
+            tangents = torch.split(tangent, self._sizes, -1)
+            return torch.cat([own(u) for own, u in zip(products, tangents, strict=True)], -1)
+
+        return product
 
     def divergence(self, outputs: Tensor, other: Tensor) -> Tensor:
         """The sum of the parts'."""

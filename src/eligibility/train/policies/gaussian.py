@@ -7,6 +7,7 @@ clipping or tanh, has no weights in it, so the eligibility is that of the normal
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -63,11 +64,10 @@ class _NormalNumbers(Policy):
         at_scale = normal_scale(number, loc, wide).to(outputs.dtype)
         return torch.cat([at_mean, scale * at_scale], -1)
 
-    def fisher_product(self, outputs: Tensor, tangent: Tensor) -> Tensor:
+    def fisher(self, outputs: Tensor) -> Callable[[Tensor], Tensor]:
         """``F = diag(1/σ²)`` at μ and ``diag(2)`` at ln σ."""
         log_scale = outputs.chunk(2, -1)[1]
-        at_mean, at_log_scale = tangent.chunk(2, -1)
-        return torch.cat([at_mean * (-2 * log_scale).exp(), 2 * at_log_scale], -1)
+        return torch.cat([(-2 * log_scale).exp(), torch.full_like(log_scale, 2)], -1).mul
 
     def divergence(self, outputs: Tensor, other: Tensor) -> Tensor:
         """``Σ ln σ'/σ + (σ² + (μ − μ')²)/(2 σ'²) − ½``; tanh of the numbers changes nothing."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -56,9 +57,9 @@ class BernoulliPolicy(Policy):
         entropy = (softplus(outputs) - outputs * ones).sum(-1)
         return entropy, -outputs * ones * torch.sigmoid(-outputs)
 
-    def fisher_product(self, outputs: Tensor, tangent: Tensor) -> Tensor:
+    def fisher(self, outputs: Tensor) -> Callable[[Tensor], Tensor]:
         """``F = diag(σ(l) σ(−l))``."""
-        return torch.sigmoid(outputs) * torch.sigmoid(-outputs) * tangent
+        return (torch.sigmoid(outputs) * torch.sigmoid(-outputs)).mul
 
     def divergence(self, outputs: Tensor, other: Tensor) -> Tensor:
         """``Σ σ(l) (l − m) − softplus(l) + softplus(m)``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
 from typing import Any
 
@@ -95,12 +95,15 @@ class CompositePolicy(Policy):
         entropies, gradients = zip(*both, strict=True)
         return torch.stack(entropies).sum(0), self._join(gradients)
 
-    def fisher_product(self, outputs: Tensor, tangent: Tensor) -> Tensor:
+    def fisher(self, outputs: Tensor) -> Callable[[Tensor], Tensor]:
         """Those of the parts: they are independent."""
-        return self._join(
-            part.fisher_product(own, u)
-            for part, own, u in self._zip(self._split(outputs), self._split(tangent))
-        )
+        products = [part.fisher(own) for part, own in self._zip(self._split(outputs))]
+
+        def product(tangent: Tensor) -> Tensor:
+            tangents = self._split(tangent)
+            return self._join(own(u) for own, u in zip(products, tangents, strict=True))
+
+        return product
 
     def divergence(self, outputs: Tensor, other: Tensor) -> Tensor:
         """The sum of the parts'."""

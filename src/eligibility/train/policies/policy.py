@@ -7,6 +7,7 @@ them, and what gradient an action sends back to them, Williams' characteristic e
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import singledispatch
 from typing import Any
 
@@ -80,8 +81,11 @@ class Policy(ABC):
         """The entropy ``[N]`` in nats, and its gradient at the outputs ``[N, P]``."""
 
     @abstractmethod
-    def fisher_product(self, outputs: Tensor, tangent: Tensor) -> Tensor:
-        """``F u``: the Fisher information E[e eᵀ] at each row of outputs, times ``[N, P]``."""
+    def fisher(self, outputs: Tensor) -> Callable[[Tensor], Tensor]:
+        """``u ↦ F u`` for ``[N, P]``: the Fisher information E[e eᵀ] at each row of outputs.
+
+        What all products share is computed once, here.
+        """
 
     @abstractmethod
     def divergence(self, outputs: Tensor, other: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -95,10 +96,10 @@ class MultinomialPolicy(Policy):
         exponents = log_choices + units * finite + (len(values) - 1 - units) * others
         return exponents.exp() @ values
 
-    def fisher_product(self, outputs: Tensor, tangent: Tensor) -> Tensor:
+    def fisher(self, outputs: Tensor) -> Callable[[Tensor], Tensor]:
         """``F = n (diag(π) − π πᵀ)``."""
         probs = torch.softmax(outputs, -1)
-        return self.total * probs * (tangent - (probs * tangent).sum(-1, keepdim=True))
+        return lambda u: self.total * probs * (u - (probs * u).sum(-1, keepdim=True))
 
     def divergence(self, outputs: Tensor, other: Tensor) -> Tensor:
         """``n Σ π (log π − log π')``."""
