@@ -41,3 +41,9 @@ def test_the_last_step_counts_where_the_reset_comes_before_its_update(tmp_path: 
     assert report.verdict == "convention", report.text()
     assert report.exhaustive
     assert report.rule == "1 × generalised advantage (λ = 0) (γ = 0.9)"
+
+
+def test_a_bootstrapped_return_needs_no_baseline(tmp_path: Path) -> None:
+    report = audit(tmp_path, CRITIC, ("(target - values).detach()", "target.detach()"))
+    assert report.verdict == "convention", report.text()
+    assert report.rule.startswith("1 × λ-return (λ = 0)")

@@ -23,6 +23,14 @@ def test_what_is_exact_in_expectation_is_never_biased() -> None:
     assert "noisier than it need be" in report.summary
 
 
+def test_a_gradient_of_rounding_alone_is_no_gradient() -> None:
+    def centred_returns_summed(log_probs: Tensor, returns: Tensor) -> Tensor:
+        return -log_probs.mean() * (returns - returns.mean()).sum()
+
+    report = el.audit_loss(centred_returns_summed, discount=1.0, max_paths=60)
+    assert report.verdict == "no-gradient", report.text()
+
+
 def test_what_no_rule_explains_is_no_fault() -> None:
     def of_a_utility(log_probs: Tensor, returns: Tensor) -> Tensor:
         return -(log_probs * returns.exp()).sum()

@@ -115,8 +115,7 @@ class Candidate:
             return numbers
         with np.errstate(divide="ignore", invalid="ignore"):
             divisor = spread + self.epsilon
-            if self.spares_single:
-                divisor = np.where(self._spared(line), 1.0, divisor)
+            divisor = np.where(self._single(line), 1.0, divisor)
             # equal numbers: a program that divides by 0 is not finite, and a careful one gives 0
             none = (divisor == 0) | ~line.present
             divided: Array = np.where(none, 0.0, numbers / divisor)
@@ -129,9 +128,7 @@ class Candidate:
             if _divides(part) and not part.endswith("-late"):
                 spread = _spread(credit, part, self.scope, line)
             shifted = _shifted(credit, part, self.scope, line)
-            credit = (
-                np.where(self._spared(line), credit, shifted) if self.spares_single else shifted
-            )
+            credit = np.where(self._single(line), credit, shifted)
         if self.time_discount:
             credit = credit * self.discount**line.time
         if parts[-1].endswith("-late"):
@@ -149,10 +146,9 @@ class Candidate:
         """Whether what is alone in its scope stays as it is."""
         return self.transform.endswith(_SEVERAL)
 
-    def _spared(self, line: Timeline) -> Booleans:
-        """[P, I] the decisions that stay as they are where it spares what is single."""
-        single: Booleans = _members(self.scope, line) == 1
-        return single
+    def _single(self, line: Timeline) -> Booleans | bool:
+        """[P, I] the decisions that are alone in their scope, if those stay as they are."""
+        return self.spares_single and _members(self.scope, line) == 1
 
     @property
     def crosses_episodes(self) -> bool:

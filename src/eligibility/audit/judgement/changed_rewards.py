@@ -17,7 +17,7 @@ from eligibility.audit.judgement.critic import linear_columns
 from eligibility.audit.judgement.end_rewards import plain_forms
 from eligibility.audit.judgement.entropy import entropy_columns
 from eligibility.audit.judgement.evidence import Evidence
-from eligibility.audit.judgement.match import MORE_EQUATIONS, Match, tell_equations, with_rewards
+from eligibility.audit.judgement.match import Match, explaining, with_rewards
 from eligibility.audit.judgement.matching import find_match
 from eligibility.audit.judgement.measured import Measured
 from eligibility.audit.judgement.timeline import timeline
@@ -46,20 +46,15 @@ def with_changed_rewards(
     parts = [
         replace(evidence, reward=(evidence.reward.round(9) == value).astype(float)) for value in own
     ]
-    target, line = evidence.ascent.ravel(), timeline(evidence)
+    line = timeline(evidence)
     for form in plain_forms(constants, critic):
         if form.faults:
             continue
         columns = [linear_columns(part, timeline(part), form)[0] for part in parts]
         columns += linear_columns(evidence, line, form)[1:] if critic != "no" else ()
-        matrix = np.array([*columns, *entropy_columns(evidence, line, form.norm)]).T
-        factors, _, rank, _ = np.linalg.lstsq(matrix, target, rcond=1e-11)
-        left = float(np.linalg.norm(target - matrix @ factors))
-        if left > tolerance * float(np.linalg.norm(target)):
-            continue
-        if not tell_equations(evidence.eligibility, int(rank) + MORE_EQUATIONS):
-            continue
-        found = _scaled(own, np.asarray(factors[: len(own)]))
+        columns += entropy_columns(evidence, line, form.norm)
+        factors = explaining(evidence, columns, tolerance)
+        found = _scaled(own, factors[: len(own)]) if factors is not None else None
         if found is None:
             continue
         pair = own, found

@@ -10,13 +10,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from eligibility.audit.arrays import Array
 from eligibility.audit.judgement.constants import Constants
 from eligibility.audit.judgement.critic import linear_columns
 from eligibility.audit.judgement.end_rewards import plain_forms
 from eligibility.audit.judgement.entropy import entropy_columns
 from eligibility.audit.judgement.evidence import Evidence
-from eligibility.audit.judgement.match import MORE_EQUATIONS, Match, tell_equations
+from eligibility.audit.judgement.match import Match, explaining
 from eligibility.audit.judgement.matching import find_match
 from eligibility.audit.judgement.timeline import timeline
 
@@ -33,17 +32,14 @@ def with_constant_term(
         return None
     paths, directions = evidence.ascent.shape
     same = np.tile(np.eye(directions), (paths, 1))
-    target, line = evidence.ascent.ravel(), timeline(evidence)
+    line = timeline(evidence)
     for form in plain_forms(constants, "no"):
-        own = [linear_columns(evidence, line, form)[0], *entropy_columns(evidence, line, form.norm)]
-        matrix = np.concatenate([same, np.array(own).T], axis=1)
-        factors, _, rank, _ = np.linalg.lstsq(matrix, target, rcond=1e-11)
-        left = float(np.linalg.norm(target - matrix @ factors))
-        if left > tolerance * float(np.linalg.norm(target)):
+        own = linear_columns(evidence, line, form)[0]
+        columns = [*same.T, own, *entropy_columns(evidence, line, form.norm)]
+        factors = explaining(evidence, columns, tolerance)
+        if factors is None:
             continue
-        if not tell_equations(evidence.eligibility, int(rank) + MORE_EQUATIONS):
-            continue
-        beside: Array = np.asarray(factors[:directions])
+        beside = factors[:directions]
         without = replace(evidence, ascent=evidence.ascent - beside)
         match = find_match(without, constants, tolerance, "no")
         if match is not None and match.faultless:

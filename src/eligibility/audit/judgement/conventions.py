@@ -166,7 +166,8 @@ def describe(match: Match, tolerance: float) -> str:
     form = match.plain
     credit = form.credit.rule.replace("-", " ") or "reward-to-go"
     if isinstance(match.form, Advantage):
-        estimated = f"generalised advantage (λ = {match.form.decay:g})"
+        kind = "generalised advantage" if match.form.baseline else "λ-return"
+        estimated = f"{kind} (λ = {match.form.decay:g})"
         value = {"time": "V(s, t)", "history": "V(s₀, …, s_t)"}.get(match.form.of, "V(s)")
         if match.form.ending in CROSSED:
             value = "the batch's mean V(s)"

@@ -42,23 +42,24 @@ _MOVE = 1e-5  # of a value or of ε, for the slopes that the refinement goes by
 class Advantage:
     """A composition whose credits a critic's values have entered.
 
-    Σ_{k ≥ t} (γλ)^(k−t) (r_k + γ V(s_{k+1}) − V(s_k)) (Schulman et al. 2016), or the composition's
-    own credit minus V(s).
+    Σ_{k ≥ t} (γλ)^(k−t) (r_k + γ V(s_{k+1}) − V(s_k)) (Schulman et al. 2016), perhaps plus V(s_t),
+    or the composition's own credit minus V(s).
 
     Attributes:
         form: Everything but the values.
         ending: One of ``ENDINGS``, ``BY_COUNT``, ``AT_BATCH_END`` or ``HERE``; or, without
-            bootstrap, "return": the credit minus V(s), or "return-after-transform": V(s)
-            subtracted from the whitened one; or one of ``CROSSED``, or ``ACTION_VALUE``; or of
-            ``OWN``: the credit minus a share of what the batch itself returned.
+            bootstrap, "return": the credit minus V(s), "return-after-transform": the whitened one
+            minus V(s), ``ACTION_VALUE``, one of ``CROSSED`` or of ``OWN``: minus a share of itself.
         decay: λ.
         of: What the values depend on: "state", "time" for V(s, t), or "history" for V(s₀, …, s_t).
+        baseline: Whether V(s) is subtracted from a bootstrapped return.
     """
 
     form: Candidate
     ending: str
     decay: float
     of: str = "state"
+    baseline: bool = True
 
     @property
     def discount(self) -> float:
@@ -149,6 +150,7 @@ class Advantage:
             following = np.where(ended, 0.0, here if self.ending == HERE else values[after])
             delta = evidence.reward + self.discount * following - here
             credit = line.accumulated(delta * line.present, self.discount * self.decay)
+            credit = credit if self.baseline else credit + here
         present: Array = credit * line.present
         return present
 

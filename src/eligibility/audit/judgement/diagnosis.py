@@ -54,6 +54,7 @@ from eligibility.audit.trace import UNREAD
 
 Row = tuple[float, ...] | None  # of one tensor's ascent
 _FEWEST = 20  # finite paths of a sample in which others are not
+_ROUNDING = 16.0  # unit roundoffs: the weight of an action that is none
 _TOO_MANY = "too many paths to run them all, and no rule explains the sample"
 _SAMPLED = (
     "the paths were drawn at random: a rule that explains them is exact on each of them, and the "
@@ -89,8 +90,11 @@ def _judge(case: Case, evidence: Evidence) -> tuple[AuditReport, Match | None]:
         return _report(case, evidence, "biased", "the gradient is never finite", findings), None
     broken, evidence = evidence.where(~finite), evidence.where(finite)
     line = timeline(evidence)
-    if not np.any(evidence.ascent):
-        missing = case.finding("no-gradient", "the gradient is 0 on every path")
+    size = np.linalg.norm(evidence.ascent, axis=1)
+    own = np.linalg.norm(evidence.eligibility, axis=2).sum(axis=1)
+    if (size <= _ROUNDING * case.survey.unit * own).all():
+        text = "rounding" if size.any() else "0"
+        missing = case.finding("no-gradient", f"the gradient is {text} on every path")
         found = (missing, *warnings)
         return _report(case, evidence, "no-gradient", missing.means, found), None
     match, evidence = in_minibatches(case, evidence) or (None, evidence)

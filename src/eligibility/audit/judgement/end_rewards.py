@@ -12,14 +12,14 @@ from itertools import product
 
 import numpy as np
 
-from eligibility.audit.arrays import Array, Booleans
+from eligibility.audit.arrays import Booleans
 from eligibility.audit.judgement.catalogue import NORMS, Candidate
 from eligibility.audit.judgement.constants import Constants
 from eligibility.audit.judgement.credits import CREDITS
 from eligibility.audit.judgement.critic import ENDINGS, Advantage, linear_columns
 from eligibility.audit.judgement.entropy import entropy_columns
 from eligibility.audit.judgement.evidence import Evidence
-from eligibility.audit.judgement.match import Match
+from eligibility.audit.judgement.match import Match, explaining
 from eligibility.audit.judgement.matching import find_match
 from eligibility.audit.judgement.measured import Measured
 from eligibility.audit.judgement.timeline import timeline
@@ -73,7 +73,6 @@ def _constant(
     evidence: Evidence, ended: Booleans, constants: Constants, tolerance: float, critic: str
 ) -> float | None:
     """The c with which a plain composition leaves nothing of the gradients."""
-    target = evidence.ascent.ravel()
     line = timeline(evidence)
     bonus = replace(evidence, reward=ended.astype(float))
     bonus_line = timeline(bonus)
@@ -82,10 +81,8 @@ def _constant(
         shifted = linear_columns(bonus, bonus_line, form)[0]
         known = columns if critic != "no" else columns[:1]
         entropy = entropy_columns(evidence, line, form.norm)
-        matrix: Array = np.array([shifted, *known, *entropy]).T
-        factors = np.linalg.lstsq(matrix, target, rcond=1e-11)[0]
-        left = float(np.linalg.norm(target - matrix @ factors))
-        if left < tolerance * float(np.linalg.norm(target)) and factors[1]:
+        factors = explaining(evidence, [shifted, *known, *entropy], tolerance)
+        if factors is not None and factors[1]:
             constant = float(factors[0] / factors[1])
             return constant if abs(constant) > _NONE else None
     return None

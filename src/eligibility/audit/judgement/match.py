@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
@@ -90,6 +90,20 @@ def determined(evidence: Evidence, line: Timeline, match: Match, measured: bool)
     trusted = measured or match.faultless or match.plain.crosses_episodes
     enough = tell_equations(evidence.eligibility, needed)
     return enough and (trusted or tell_equations(episodes_of(evidence), needed))
+
+
+def explaining(evidence: Evidence, columns: Sequence[Array], tolerance: float) -> Array | None:
+    """The factors with which columns, [P * D] each, add up to the gradients.
+
+    None if more than ``tolerance`` is left, or if as many gradients might be explained by accident.
+    """
+    matrix, target = np.array(columns).T, evidence.ascent.ravel()
+    factors, _, rank, _ = np.linalg.lstsq(matrix, target, rcond=1e-11)
+    left = float(np.linalg.norm(target - matrix @ factors))
+    if left > tolerance * float(np.linalg.norm(target)):
+        return None
+    told = tell_equations(evidence.eligibility, int(rank) + MORE_EQUATIONS)
+    return np.asarray(factors) if told else None
 
 
 def tell_equations(eligibilities: Iterable[Array], needed: int) -> bool:

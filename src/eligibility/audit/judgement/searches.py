@@ -93,6 +93,8 @@ def unusual(
             for decay in decays(form.discount):
                 yield Advantage(form, BY_COUNT, decay)
                 yield Advantage(form, HERE, decay)
+                for ending in ENDINGS:
+                    yield Advantage(form, ending, decay, baseline=False)
             for ending in CROSSED:
                 yield Advantage(form, ending, 1.0)
 

@@ -16,7 +16,7 @@ from eligibility.audit.running.rounds import Rounds
 from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.sampling_calls import executing_call
 from eligibility.audit.running.slopes import action_keys
-from eligibility.audit.running.survey import RAN, policy_tensors
+from eligibility.audit.running.survey import RAN, has_critic, policy_tensors
 from eligibility.audit.trace import CLIPPED, LEFT_OVER, RATIO, TARGET, Fact, Trace
 
 _ROUNDING = 1e-6  # distances of a ratio from 1 that are none
@@ -37,7 +37,7 @@ def facts_of_updates(case: Case, rounds: Rounds, runner: Runner) -> Iterator[Fin
         )
         yield case.finding("gradients-not-zeroed", text, seen=left.place)
     target = next((fact for fact in seen if fact.kind == TARGET), None)
-    if target is not None:
+    if target is not None and has_critic(case.survey):
         text = "parameters are reached from both sides of the critic's squared error"
         yield case.finding("critic-target-not-detached", text, seen=target.place)
     yield from _ratios(case, rounds)
