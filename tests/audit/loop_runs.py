@@ -16,6 +16,7 @@ from eligibility.sandbox import guard_here
 # What a loop loads at first, so that its process need not.
 for module in ("transformers.models.llama.modeling_llama", "datasets"):
     importlib.import_module(module)
+worker.prepare()
 
 
 def audited(folder: Path, text: str) -> AuditReport:

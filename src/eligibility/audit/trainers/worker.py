@@ -30,6 +30,16 @@ from eligibility.sandbox import limit
 def prepare() -> None:
     """What every program needs: once for all of them."""
     torch.set_num_threads(1)
+    _warm_up()
+
+
+def _warm_up() -> None:
+    """Take a step, so that what torch loads at its first one is there for every fork."""
+    weight = torch.zeros(1, requires_grad=True)
+    optimizer = torch.optim.AdamW([weight])
+    (weight * weight).sum().backward()  # type: ignore[no-untyped-call]
+    optimizer.step()
+    optimizer.zero_grad()
 
 
 def main() -> None:
