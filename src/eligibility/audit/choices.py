@@ -15,6 +15,8 @@ MAX_STEPS = 40_000
 MAX_OPERATIONS = 500_000  # of torch
 MAX_UPDATES = 256  # of one round: 80 steps of a policy and 80 of its critic are customary
 
+MAX_TOKENS = 100  # drawn by a program with an optimizer before it makes an environment
+
 BY_ITSELF = (
     "it moves its parameters itself, and the audit reads the gradients that an optimizer is given; "
     "let `torch.optim.SGD` make the step"
@@ -30,6 +32,10 @@ class TooManyChoicesError(BaseException):
 
 class TooMuchWorkError(BaseException):  # for the same reason
     """The program does more before its first update than the audit follows; it says of what."""
+
+
+class NoEnvironmentError(BaseException):  # for the same reason
+    """The program trains on what it draws itself, as a model of tokens does."""
 
 
 class UpdatedByHandError(BaseException):  # for the same reason

@@ -14,6 +14,7 @@ Record = TypeVar("Record")
 # How a note begins that names random numbers which the audit could not enumerate.
 UNREAD = "unread:"
 BY_HAND = "moved by hand:"  # and one with the line of a loss whose parameters no optimizer steps
+NO_ENVIRONMENT = "no environment"  # outcome of a run that learned or drew, and made none
 LANGUAGE = "language"  # outcome of a run that turned out to train a language model
 
 
@@ -195,7 +196,7 @@ class Trace:
 
     Attributes:
         outcome: "updated" (it went past its first update), "finished", "choices" (too many),
-            "work" (too much), "error", "exited", "killed" or "time".
+            "work" (too much), "no environment", "error", "exited", "killed" or "time".
         detail: The error's text, or what happened.
         file: Where, as a path; empty if unknown.
         line: Where.

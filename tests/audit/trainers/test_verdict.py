@@ -14,6 +14,7 @@ pytest.importorskip("trl")
 import transformers
 
 from eligibility.audit.interception.language import LanguageProgram, _Finder
+from eligibility.audit.reporting.report import AuditReport
 from eligibility.audit.scripts import audit_script
 from eligibility.audit.trainers.sampling import OWN_LOOP, in_user_loop
 
@@ -93,7 +94,37 @@ for _ in range(200):
 """,
         encoding="utf-8",
     )
-    report = audit_script(script)
+    _is_of_its_own_class(audit_script(script))
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        pytest.param("", id="tokens"),
+        pytest.param(
+            "for _ in range(300):\n    model(start).sum().backward()\n    adam.step()",
+            id="pretraining",
+        ),
+    ],
+)
+def test_a_long_run_of_a_model_of_its_own_class_is_cut_short(head: str, tmp_path: Path) -> None:
+    """A generation, or training without rewards, which would take hours by itself."""
+    script = tmp_path / "script.py"
+    text = f"""
+import torch
+model = torch.nn.Sequential(torch.nn.Embedding(5, 8), torch.nn.Linear(8, 5))
+adam = torch.optim.Adam(model.parameters())
+start = torch.zeros(2, dtype=torch.long)
+{head}
+while True:
+    with torch.no_grad():
+        start = torch.multinomial(model(start).softmax(-1), 1).squeeze(-1)
+"""
+    script.write_text(text, encoding="utf-8")
+    _is_of_its_own_class(audit_script(script))
+
+
+def _is_of_its_own_class(report: AuditReport) -> None:
     assert report.verdict == "inconclusive"
     assert report.summary.startswith("the program trains a model of tokens of its own class")
 

@@ -72,7 +72,7 @@ class Recorder:
         self._seen = 0
         self.backward_place: tuple[str, int] = ("", 0)
         self.clip = 1.0
-        self._environments: list[Probe] = []
+        self.environments: list[Probe] = []
         self._episodes: dict[int, int] = {}
         self._between_episodes: dict[int, bool] = {}
         self._closed: set[int] = set()
@@ -104,7 +104,7 @@ class Recorder:
 
     def add_environment(self, environment: Probe) -> None:
         """A new environment of the program."""
-        self._environments.append(environment)
+        self.environments.append(environment)
 
     def shown(self, observation: Any) -> Any:
         """What the program sees: by the job, with features of its own for every observation."""
@@ -206,7 +206,7 @@ class Recorder:
         return self.choices.choose(probs, "environment")
 
     def _index(self, environment: Probe) -> int:
-        return next(i for i, known in enumerate(self._environments) if known is environment)
+        return next(i for i, known in enumerate(self.environments) if known is environment)
 
     def _stop_if_complete(self) -> None:
         """New data after an update: what the program learns from the old is known."""

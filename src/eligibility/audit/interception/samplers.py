@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 from torch import distributions
 
+from eligibility.audit.choices import MAX_TOKENS, NoEnvironmentError
 from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.interception.scores import has_numbers
 from eligibility.audit.noise.numpy_numbers import GENERATOR, drawing
@@ -101,8 +103,16 @@ def _counted(recorder: Recorder, rows: torch.Tensor, total: int) -> torch.Tensor
 
 
 def _categorical(patches: Patches, recorder: Recorder) -> None:
+    tokens = itertools.count(1)
+
+    def count_token() -> None:
+        untold = recorder.parameters.tensors and not recorder.environments
+        if untold and next(tokens) > MAX_TOKENS:
+            raise NoEnvironmentError
+
     def sample(self: distributions.Categorical, sample_shape: Any = ()) -> Any:
         if not recorder.running:
+            count_token()
             return stock(self, torch.Size(sample_shape))
         shape = torch.Size(sample_shape) + self.batch_shape
         times = math.prod(sample_shape)
@@ -126,6 +136,7 @@ def _categorical(patches: Patches, recorder: Recorder) -> None:
         weights: torch.Tensor, num_samples: int, replacement: bool = False, **options: Any
     ) -> Any:
         if not recorder.running:
+            count_token()
             return stock_multinomial(weights, num_samples, replacement, **options)
         logs = _logs(recorder, weights.reshape(-1, weights.shape[-1]))
         rows = weights.detach().reshape(-1, weights.shape[-1])

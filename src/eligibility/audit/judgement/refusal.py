@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from eligibility.audit.choices import BY_ITSELF
+from eligibility.audit.choices import BY_ITSELF, MAX_TOKENS
 from eligibility.audit.faults import FAULTS
 from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.evidence import Evidence, gather
@@ -13,15 +13,16 @@ from eligibility.audit.judgement.scoring import compare_scoring
 from eligibility.audit.precision import HALF
 from eligibility.audit.reporting.report import AuditReport
 from eligibility.audit.running.survey import RAN, Survey
-from eligibility.audit.trace import BY_HAND, RATIO, UNREAD, Trace
+from eligibility.audit.trace import BY_HAND, NO_ENVIRONMENT, RATIO, UNREAD, Trace
 
 _NO_UPDATE = (
     "the program made no optimizer step (of torch.optim); does something start its training, and "
     "is its loop long enough?"
 )
 _NO_ENVIRONMENT = (
-    "the program updated before any step of an environment that is made by gymnasium.make or "
-    "derives from gymnasium.Env; audit its loss with audit_loss"
+    f"the program learns, or draws more than {MAX_TOKENS} times, before it makes an environment by "
+    "gymnasium.make or from gymnasium.Env; make the environment first, or audit its loss with "
+    "audit_loss"
 )
 _OWN_MODEL = (
     "the program trains a model of tokens of its own class, and the audit stands in for models "
@@ -39,8 +40,7 @@ def evidence_or_refusal(case: Case) -> Evidence | AuditReport:
     if not any(trace.updates for trace in ran):
         return inconclusive(case, _NO_UPDATE)
     if not any(trace.steps for trace in ran):
-        tokens = case.source is not None and case.source.mentions(["Embedding"])
-        return inconclusive(case, _OWN_MODEL if tokens else _NO_ENVIRONMENT)
+        return inconclusive(case, _NO_ENVIRONMENT)
     total = sum(trace.probability for trace in survey.traces)
     if survey.exhaustive and abs(total - 1.0) > _SUM_TOLERANCE:
         return inconclusive(
@@ -126,6 +126,9 @@ def _is_chosen(case: Case) -> bool:
 
 def _did_not_run(case: Case) -> AuditReport:
     trace = case.survey.traces[0]
+    if trace.outcome == NO_ENVIRONMENT:
+        tokens = case.source is not None and case.source.mentions(["Embedding"])
+        return inconclusive(case, _OWN_MODEL if tokens else _NO_ENVIRONMENT)
     if "does not require grad" in trace.detail:
         finding = case.finding("no-gradient", f"`backward` failed: {trace.detail}")
         report = inconclusive(case, finding.means)

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 
 from eligibility.audit.choices import (
+    NoEnvironmentError,
     PathComplete,
     TooManyChoicesError,
     TooMuchWorkError,
@@ -17,7 +18,7 @@ from eligibility.audit.interception.language import LanguageProgram
 from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.job import Job
 from eligibility.audit.precision import DTYPE_WORDS
-from eligibility.audit.trace import LANGUAGE, Trace
+from eligibility.audit.trace import LANGUAGE, NO_ENVIRONMENT, Trace
 from eligibility.audit.user_code import is_user_file
 
 
@@ -32,6 +33,8 @@ def execute(program: Callable[[], object], job: Job, *, four_tuple: bool = False
             recorder.note(recorder.hand_updates.check())
     except PathComplete:
         outcome = "updated"
+    except NoEnvironmentError:
+        outcome = NO_ENVIRONMENT
     except TooManyChoicesError:
         outcome = "choices"
     except LanguageProgram:
@@ -50,6 +53,9 @@ def execute(program: Callable[[], object], job: Job, *, four_tuple: bool = False
         place = _place_of(error)
         if recorder.updates and not job.held and not any(word in detail for word in DTYPE_WORDS):
             outcome = "updated"  # what it stops by belongs to what comes next
+    learned = recorder.updates and outcome in ("updated", "finished", "work")
+    if learned and not recorder.environments:
+        outcome = NO_ENVIRONMENT
     return Trace(
         outcome,
         detail[:2000],

@@ -16,7 +16,7 @@ from eligibility.audit.job import SIZES, Job, WholeNumber
 from eligibility.audit.running.beside import read_small
 from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.survey import RAN
-from eligibility.audit.trace import Trace
+from eligibility.audit.trace import NO_ENVIRONMENT, Trace
 
 SMALL = 6  # two episodes of the probe
 _LARGE = 24  # of a number that may be a batch's
@@ -52,7 +52,7 @@ def small_batches(
     """
     first = runner.run(_FIRST)
     steps = _steps(first)
-    if steps <= _LONG:
+    if steps <= _LONG or first.outcome == NO_ENVIRONMENT:
         return ()
     learns = not first.updates or _has_gradient(first)
 
