@@ -157,10 +157,10 @@ def _columns(sample: Sample, reading: Reading | None, divisor: str) -> dict[str,
     for name, values in IN_REWARD.items():
         added = kept * values(sample)
         whole = _credited(sample, reading, added.sum(-1))
-        columns[name] = -law * sample.scores * whole[..., None, None]
         columns[f"{name}, from each token on"] = (
             -law * sample.scores * _later(added, reading.decay if reading else 1.0)[..., None]
         )
+        columns[name] = -law * sample.scores * whole[..., None, None]
     return columns
 
 
@@ -190,7 +190,8 @@ def _fewest(
 ) -> tuple[tuple[int, ...], Array, float]:
     """The fewest columns whose sum is what is wanted, their coefficients, and what is missing.
 
-    Columns of ``free`` may take part with any coefficients.
+    Columns of ``free`` may take part with any coefficients. Among sums that are exact the first
+    counts, not that with the least rounding: a baseline of each state makes some of them equal.
     """
     # an orthogonal basis of the columns and of what is wanted keeps all that matters, in few rows
     reduced: Array = np.asarray(np.linalg.qr(np.column_stack([free, matrix, wanted]), mode="r"))
@@ -203,9 +204,9 @@ def _fewest(
     alone = float(np.linalg.norm(target)) / size
     best: tuple[tuple[int, ...], Array, float] = ((), np.zeros(0), alone)
     for count in range(1, _TERMS + 1):
-        if best[2] < exact:
-            break
         for chosen in itertools.combinations(range(columns.shape[1]), count):
+            if best[2] < exact:
+                return best
             part = columns[:, list(chosen)]
             values = np.linalg.lstsq(part, target, rcond=1e-10)[0]
             residual = float(np.linalg.norm(target - part @ values)) / size
