@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.audit.test_second_update import CRITIC, audit
 
 # Values after the last step of an episode, rewards bootstrapped once a rollout, mean over it.
@@ -47,3 +49,21 @@ def test_a_bootstrapped_return_needs_no_baseline(tmp_path: Path) -> None:
     report = audit(tmp_path, CRITIC, ("(target - values).detach()", "target.detach()"))
     assert report.verdict == "convention", report.text()
     assert report.rule.startswith("1 × λ-return (λ = 0)")
+
+
+@pytest.mark.parametrize(
+    ("advantages", "scaled"),
+    [
+        ("(target - target.mean())", ", centred"),
+        ("((target - target.mean()) / (target.std() + 1e-8))", ", whitened"),
+    ],
+)
+def test_a_bootstrapped_return_is_scaled(tmp_path: Path, advantages: str, scaled: str) -> None:
+    """Without a baseline of the state, but with a constant that the batch gives."""
+    change = ("(target - values).detach()", f"{advantages}.detach()")
+    report = audit(tmp_path, CRITIC, change)
+    assert report.verdict == "convention", report.text()
+    assert report.rule.startswith("1 × λ-return (λ = 0)"), report.rule
+    assert scaled in report.rule
+    report = audit(tmp_path, CRITIC, change, (" * (1 - stops)", ""))
+    assert [f.rule for f in report.findings] == ["bootstrapped-after-termination"], report.text()

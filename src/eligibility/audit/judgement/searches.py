@@ -82,6 +82,7 @@ def whitened(
             yield Advantage(form, "return", 1.0)
             for ending, decay in product(ENDINGS[:2], decays(form.discount)):
                 yield Advantage(form, ending, decay)
+                yield Advantage(form, ending, decay, baseline=False)
 
 
 def unusual(
@@ -93,10 +94,11 @@ def unusual(
             for decay in decays(form.discount):
                 yield Advantage(form, BY_COUNT, decay)
                 yield Advantage(form, HERE, decay)
-                for ending in ENDINGS:
-                    yield Advantage(form, ending, decay, baseline=False)
             for ending in CROSSED:
                 yield Advantage(form, ending, 1.0)
+        if form.transform in AFFINE and not form.faults:
+            for ending, decay in product(ENDINGS, decays(form.discount)):
+                yield Advantage(form, ending, decay, baseline=False)
 
 
 def cut_batches(
