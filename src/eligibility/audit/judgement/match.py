@@ -95,14 +95,15 @@ def determined(evidence: Evidence, line: Timeline, match: Match, measured: bool)
 def explaining(evidence: Evidence, columns: Sequence[Array], tolerance: float) -> Array | None:
     """The factors with which columns, [P * D] each, add up to the gradients.
 
-    None if more than ``tolerance`` is left, or if as many gradients might be explained by accident.
+    None if more than ``tolerance`` is left, or if as few different episodes might be explained by
+    accident.
     """
     matrix, target = np.array(columns).T, evidence.ascent.ravel()
     factors, _, rank, _ = np.linalg.lstsq(matrix, target, rcond=1e-11)
     left = float(np.linalg.norm(target - matrix @ factors))
     if left > tolerance * float(np.linalg.norm(target)):
         return None
-    told = tell_equations(evidence.eligibility, int(rank) + MORE_EQUATIONS)
+    told = tell_equations(episodes_of(evidence), int(rank) + MORE_EQUATIONS)
     return np.asarray(factors) if told else None
 
 
