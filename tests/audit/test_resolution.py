@@ -110,7 +110,7 @@ def test_what_the_environment_makes_of_a_number_is_its_own_affair(change: Any) -
     assert report.paths == 3 + 3**3  # of one and of three steps; the other values are no paths
     assert report.probability == pytest.approx(1.0)
     assert report.quadrature_error < 1e-8
-    assert "normal numbers stand at 3 nodes" in report.notes[0]
+    assert "continuous draws stand at 3 nodes" in report.notes[0]
 
 
 def test_a_clipped_action_is_found_where_no_node_is_clipped() -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from eligibility.audit.quadrature import COARSE, off_the_nodes, rule
-from eligibility.audit.trace import Draw, Trace
+from eligibility.audit.quadrature import COARSE, beta_rule, beta_value, off_the_nodes, rule
+from eligibility.audit.trace import Density, Draw, Trace
 
 MAX_CHOICES = 40_000  # a batch of 10,000 steps, with the problem's own choices
 # Work is counted, not timed: what a run comes to must not depend on the machine's other work.
@@ -62,8 +62,8 @@ class Choices:
         prescribed: Outcomes of the first choices.
         seed: Draw the later ones at random instead, with this seed.
         stop_after: Stop the run after this many choices.
-        nodes: Values that stand for a normal number.
-        off_nodes: Give normal numbers other values instead, at random.
+        nodes: Values that stand for a continuous draw.
+        off_nodes: Give continuous draws other values instead, at random.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Choices:
         self._prescribed = prescribed
         self._random = None if seed is None else random.Random(seed)
         self._stop_after = stop_after
-        self._nodes, self._weights = rule(nodes)
+        self._nodes = nodes
         self._off_nodes = off_nodes
         self.draws: list[Draw] = []
         self.closed = False
@@ -102,16 +102,31 @@ class Choices:
 
         A value off the nodes is a last outcome, of probability 0: no sum contains it.
         """
+        probs, picked, node = self._node(*rule(self._nodes))
+        self.draws.append(Draw("action", probs, picked, loc, scale, loc + scale * node))
+        return node
+
+    def choose_beta(
+        self, alpha: float, beta: float, density_at: Callable[[float], Density]
+    ) -> float:
+        """The next choice: a number with a beta distribution, and its ``density_at`` that value."""
+        nodes, weights = beta_rule(self._nodes, alpha, beta)
+        probs, picked, node = self._node(nodes, weights)
+        value = beta_value(node, alpha, beta) if picked == len(nodes) else node
+        self.draws.append(Draw("action", probs, picked, alpha, beta, value, density_at(value)))
+        return value
+
+    def _node(
+        self, nodes: Sequence[float], weights: Sequence[float]
+    ) -> tuple[tuple[float, ...], int, float]:
+        """Probabilities of the next choice, its outcome, and its node; or one off the nodes."""
         position = self._next_position()
-        probs = (*self._weights, 0.0)
+        probs = (*weights, 0.0)
         if self._off_nodes and position >= len(self._prescribed):
             assert self._random is not None
-            picked, value = len(self._weights), off_the_nodes(self._random.random())
-        else:
-            picked = self._pick(position, probs)
-            value = self._nodes[picked]
-        self.draws.append(Draw("action", probs, picked, loc, scale, loc + scale * value))
-        return value
+            return probs, len(nodes), off_the_nodes(self._random.random())
+        picked = self._pick(position, probs)
+        return probs, picked, nodes[picked]
 
     def settle(self, position: int) -> None:
         """Nothing depends on this choice: its other outcomes are not visited."""

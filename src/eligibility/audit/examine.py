@@ -14,7 +14,7 @@ from eligibility.audit.judgement.measured import is_stepwise, measure
 from eligibility.audit.judgement.pathwise import is_pathwise
 from eligibility.audit.judgement.places import placed
 from eligibility.audit.judgement.refusal import inconclusive
-from eligibility.audit.judgement.resolution import has_normal_numbers, resolved, with_other_values
+from eligibility.audit.judgement.resolution import has_continuous_draws, resolved, with_other_values
 from eligibility.audit.judgement.second_update import with_second_update
 from eligibility.audit.reporting.report import AuditReport
 from eligibility.audit.running.runner import Runner
@@ -78,7 +78,7 @@ def _examined(
     case_of: Callable[[Survey], Case],
 ) -> AuditReport:
     observed = plain
-    normal = has_normal_numbers(observed)
+    normal = has_continuous_draws(observed)
     if normal:
         observed = with_other_values(observed, runner)
     case = case_of(observed)

@@ -66,7 +66,7 @@ class Job:
             optimizer trains.
         inspected: Look into the graph of every loss, and remember the line of each of its nodes.
         nodes: Values that stand for a normal number.
-        off_nodes: Give normal numbers other values, at random; with a seed.
+        off_nodes: Give continuous draws other values, at random; with a seed.
         other_end: Show another observation at the end of a terminated episode.
         rewards: Of the executed steps, in order; later steps earn what the problem gives.
         followed: Note what each statement of the user's makes.

@@ -7,7 +7,7 @@ They cross a pipe as JSON from a process that ran somebody's program, so nothing
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 Record = TypeVar("Record")
@@ -19,6 +19,21 @@ LANGUAGE = "language"  # outcome of a run that turned out to train a language mo
 
 
 @dataclass(frozen=True)
+class Density:
+    """What is known of a density with two parameters, at the value that was drawn.
+
+    Attributes:
+        log: Its logarithm.
+        score: The derivatives of the logarithm by the parameters.
+        entropy: The derivatives of its entropy.
+    """
+
+    log: float
+    score: tuple[float, float]
+    entropy: tuple[float, float]
+
+
+@dataclass(frozen=True)
 class Draw:
     """One enumerated random choice.
 
@@ -26,9 +41,11 @@ class Draw:
         source: "action" (the program's policy), "environment" (the probe) or "other".
         probs: Probability of each outcome.
         picked: The outcome taken.
-        loc: Mean of a Gaussian draw, else None; then ``probs`` are the quadrature weights.
-        scale: Its standard deviation.
+        loc: Mean of a Gaussian draw, or the first concentration of a beta draw, else None; then
+            ``probs`` are the quadrature weights.
+        scale: Its standard deviation, or the second concentration.
         value: What was drawn.
+        density: Of a draw that is no Gaussian one.
     """
 
     source: str
@@ -37,6 +54,7 @@ class Draw:
     loc: float | None = None
     scale: float | None = None
     value: float | None = None
+    density: Density | None = None
 
 
 @dataclass(frozen=True)
@@ -45,7 +63,7 @@ class Differentiated:
 
     Attributes:
         draw: Its position among the choices.
-        rows: [outcomes][D] of ln p; of a normal number [2][D], of its mean and its deviation.
+        rows: [outcomes][D] of ln p; of a continuous draw [2][D], of its two parameters.
     """
 
     draw: int
@@ -246,7 +264,7 @@ def parse_trace(data: Any) -> Trace:
             detail=_text(data["detail"])[:2000],
             file=_text(data["file"]),
             line=int(data["line"]),
-            draws=tuple(_record(Draw, item) for item in data["draws"]),
+            draws=tuple(map(_draw, data["draws"])),
             steps=tuple(_record(Step, item) for item in data["steps"]),
             updates=tuple(_record(Update, item) for item in data["updates"]),
             scores=tuple(_record(Score, item) for item in data["scores"]),
@@ -258,6 +276,13 @@ def parse_trace(data: Any) -> Trace:
         )
     except (KeyError, TypeError, IndexError) as error:
         raise ValueError(f"not a trace: {error!r}") from error
+
+
+def _draw(values: Any) -> Draw:
+    draw = _record(Draw, values)
+    if draw.density is None:
+        return draw
+    return replace(draw, density=_record(Density, draw.density))
 
 
 def _record(kind: Callable[..., Record], values: Any) -> Record:

@@ -139,9 +139,9 @@ FAULTS = (
         fix="action = Categorical(logits=logits).sample()",
         example="action = logits.argmax(-1)",
         note=(
-            "It is found by the word (`argmax`, `max`), or where nothing at all was "
-            "drawn, the same state was always answered by the same action, and that "
-            "action is scored by a log-probability with a gradient."
+            "It is found where nothing was drawn and the same state was always answered by the "
+            "same action, if the text says so (`argmax`, `max`) or that action is scored by a "
+            "log-probability with a gradient."
         ),
         seen_in="[kengz/SLM-Lab#271](https://github.com/kengz/SLM-Lab/issues/271).",
         look=("argmax", "max", "topk", "mean"),

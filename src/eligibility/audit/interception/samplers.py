@@ -13,6 +13,7 @@ import torch
 from torch import distributions
 
 from eligibility.audit.choices import MAX_TOKENS, NoEnvironmentError
+from eligibility.audit.interception.continuous import enumerate_beta, enumerate_gaussian
 from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.interception.scores import has_numbers
 from eligibility.audit.noise.numpy_numbers import GENERATOR, drawing
@@ -24,7 +25,7 @@ from eligibility.audit.trace import UNREAD
 FEW = 8
 # What torch draws by samplers of its own for them.
 NOT_ENUMERATED = (
-    distributions.Beta, distributions.Binomial, distributions.Dirichlet, distributions.Gamma,
+    distributions.Binomial, distributions.Dirichlet, distributions.Gamma,
     distributions.Poisson, distributions.StudentT, distributions.VonMises,
 )  # fmt: skip
 
@@ -33,12 +34,14 @@ def enumerate_torch(patches: Patches, recorder: Recorder) -> None:
     """torch's distributions and its sampling functions."""
     _categorical(patches, recorder)
     _bernoulli(patches, recorder)
-    _gaussian(patches, recorder)
+    enumerate_gaussian(patches, recorder)
+    enumerate_beta(patches, recorder)
     for family in (
         distributions.Categorical,
         distributions.Normal,
         distributions.Bernoulli,
         distributions.Multinomial,
+        distributions.Beta,
     ):
         _note_scores(patches, recorder, family)
     _note_scores(patches, recorder, distributions.MultivariateNormal)
@@ -186,62 +189,6 @@ def _bernoulli(patches: Patches, recorder: Recorder) -> None:
 
     stock_function = patches.set(torch, "bernoulli", bernoulli)
     patches.set(torch.Tensor, "bernoulli", bernoulli)
-
-
-def _gaussian(patches: Patches, recorder: Recorder) -> None:
-    def nodes(loc: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-        """Standard normal nodes, one choice an element."""
-        first = len(recorder.choices.draws)
-        recorder.note(precision_note(loc.dtype))
-        chosen, values = [], []
-        pairs = zip(loc.reshape(-1).tolist(), scale.reshape(-1).tolist(), strict=True)
-        with torch.enable_grad():
-            laws = torch.stack([loc.reshape(-1), scale.reshape(-1)], dim=-1)
-        for number, (mean, deviation) in enumerate(pairs):
-            chosen.append(recorder.choices.choose_normal(mean, deviation))
-            values.append(mean + deviation * chosen[-1])
-            recorder.differentiate(first + number, laws[number])
-        recorder.sampled(first, values)
-        return torch.tensor(chosen, dtype=loc.dtype).reshape(loc.shape)
-
-    def rsample(self: distributions.Normal, sample_shape: Any = ()) -> Any:
-        if not recorder.running:
-            return stock_rsample(self, torch.Size(sample_shape))
-        shape = torch.Size(sample_shape) + self.batch_shape
-        loc, scale = self.loc.expand(shape), self.scale.expand(shape)
-        return loc + scale * nodes(loc, scale)
-
-    def sample(self: distributions.Normal, sample_shape: Any = ()) -> Any:
-        with torch.no_grad():
-            return self.rsample(torch.Size(sample_shape)).detach()
-
-    def vector_rsample(self: distributions.MultivariateNormal, sample_shape: Any = ()) -> Any:
-        if not recorder.running:
-            return stock_vector(self, torch.Size(sample_shape))
-        shape = torch.Size(sample_shape) + self.batch_shape + self.event_shape
-        factor = self.scale_tril
-        diagonal = factor.diagonal(dim1=-2, dim2=-1)
-        if (factor - torch.diag_embed(diagonal)).abs().max() > 0:
-            recorder.note("correlated-gaussian")
-        loc, scale = self.loc.expand(shape), diagonal.expand(shape)
-        standard = nodes(loc, scale)
-        return loc + (factor @ standard.unsqueeze(-1)).squeeze(-1)
-
-    stock_rsample = patches.set(distributions.Normal, "rsample", rsample)
-    patches.set(distributions.Normal, "sample", sample)
-    stock_vector = patches.set(distributions.MultivariateNormal, "rsample", vector_rsample)
-
-    def normal(mean: Any, std: Any = 1.0, *args: Any, **options: Any) -> Any:
-        tensors = isinstance(mean, torch.Tensor) or isinstance(std, torch.Tensor)
-        if recorder.running and not tensors and set(options) <= {"generator"} and len(args) == 1:
-            return torch.randn(*args) * std + mean
-        if not recorder.running or not tensors or args or set(options) - {"generator"}:
-            return stock_normal(mean, std, *args, **options)
-        loc, scale = torch.as_tensor(mean), torch.as_tensor(std)
-        loc, scale = loc + torch.zeros_like(scale), scale + torch.zeros_like(loc)
-        return loc.detach() + scale.detach() * nodes(loc, scale)
-
-    stock_normal = patches.set(torch, "normal", normal)
 
 
 def _note_scores(

@@ -23,6 +23,8 @@ def score_of(
         probs = _numbers(torch.stack([1.0 - dist.probs, dist.probs], dim=-1))
     elif isinstance(dist, torch.distributions.Normal):
         probs, scales = _numbers(dist.loc), _numbers(dist.scale)
+    elif isinstance(dist, torch.distributions.Beta):
+        probs, scales = _numbers(dist.concentration1), _numbers(dist.concentration0)
     value = torch.as_tensor(value)
     return Score(
         user_place(),

@@ -251,6 +251,8 @@ def _padded(
 
 def _eligibility(draw: Draw, slope: Slope) -> Array:
     """The eligibilities of a Gaussian: Williams 1992, §6, eq. (12) and the one for σ."""
+    if draw.density is not None:
+        return draw.density.score[0] * slope.loc + draw.density.score[1] * slope.scale
     if draw.loc is None or draw.scale is None or draw.value is None:
         row: Array = slope.log_probs[draw.picked]
         return row
@@ -262,6 +264,8 @@ def _eligibility(draw: Draw, slope: Slope) -> Array:
 
 def _entropy(draw: Draw, slope: Slope) -> Array:
     """∂H: −Σ p ∂ln p (1 + ln p), and ∂ ln σ for a Gaussian."""
+    if draw.density is not None:
+        return draw.density.entropy[0] * slope.loc + draw.density.entropy[1] * slope.scale
     if draw.scale is not None:
         return slope.scale / draw.scale
     probs = np.array(draw.probs)
@@ -271,6 +275,8 @@ def _entropy(draw: Draw, slope: Slope) -> Array:
 
 
 def _log_prob(draw: Draw) -> float:
+    if draw.density is not None:
+        return draw.density.log
     if draw.loc is None or draw.scale is None or draw.value is None:
         return float(np.log(draw.probs[draw.picked]))
     standard = (draw.value - draw.loc) / draw.scale

@@ -72,7 +72,7 @@ def _without_policy(case: Case) -> AuditReport:
         return inconclusive(
             case,
             f"no action came from a random choice that the audit can read{drawn_from}; it reads "
-            "categorical, Bernoulli, multinomial and normal distributions of torch, "
+            "categorical, Bernoulli, multinomial, normal and beta distributions of torch, "
             "torch.multinomial, torch.bernoulli, numpy.random.choice, and comparisons and argmax "
             "of uniform and normal numbers from torch, numpy and random; audit its loss with "
             "audit_loss",
@@ -110,18 +110,19 @@ def moved_by_hand(survey: Survey) -> tuple[str, int] | None:
 def _is_chosen(case: Case) -> bool:
     """Whether the actions are a choice of the policy, without any random number.
 
-    So the text says; or the program scores them by a log-probability with a gradient, nothing in
-    the process was drawn, and the same state was always answered by the same action.
+    The same state was always answered by the same action, nothing in the process was drawn, and the
+    text says so, or the program scores the actions by a log-probability with a gradient.
     """
-    if case.source is not None and case.source.mentions(FAULTS["argmax-action"].look):
-        return True
     traces = case.survey.traces
+    told = case.source is not None and case.source.mentions(FAULTS["argmax-action"].look)
     scored = any(score.differentiable for trace in traces for score in trace.scores)
     unread = any(note.startswith(UNREAD) for trace in traces for note in trace.notes)
     answers: dict[tuple[int, int], set[tuple[float, ...]]] = {}
     for step in (step for trace in traces for step in trace.steps):
         answers.setdefault((step.state, step.time), set()).add(step.action)
-    return scored and not unread and all(len(actions) == 1 for actions in answers.values())
+    return (
+        (told or scored) and not unread and all(len(actions) == 1 for actions in answers.values())
+    )
 
 
 def _did_not_run(case: Case) -> AuditReport:

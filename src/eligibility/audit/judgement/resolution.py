@@ -1,4 +1,4 @@
-"""How far sums over the nodes of normal numbers can be trusted: a second look, off the nodes.
+"""How far sums over the nodes of continuous draws can be trusted: a second look, off the nodes.
 
 A rule that explains every path is a proof only if it holds for all values of a normal number, not
 for the three that stand for it; and the size of a bias is only as good as the sum that it is taken
@@ -25,18 +25,18 @@ from eligibility.audit.trace import Trace
 
 _OFF_NODES = 12  # paths at other values
 _CANNOT_TELL = (
-    "the sums over the nodes of normal numbers cannot tell: no rule explains every path, "
+    "the sums over the nodes of continuous draws cannot tell: no rule explains every path, "
 )
 
 
-def has_normal_numbers(survey: Survey) -> bool:
+def has_continuous_draws(survey: Survey) -> bool:
     """Whether nodes stand for some of the program's draws, in sums that are taken over all."""
     drawn = any(draw.loc is not None for trace in survey.traces for draw in trace.draws)
     return survey.exhaustive and drawn and bool(survey.slopes)
 
 
 def with_other_values(survey: Survey, runner: Runner) -> Survey:
-    """The survey and some paths of probability 0, at values of the normal numbers off the nodes."""
+    """The survey and some paths of probability 0, at values of the draws off the nodes."""
     job = _job(survey, COARSE)
     runs = [
         runner.run(replace(job, size=survey.size, seed=seed, off_nodes=True))
@@ -71,7 +71,7 @@ def resolved(
         error = abs(closer.residual - coarse)
         where = "" if size == survey.size else f", on the probe with {size.horizon} steps"
         note = (
-            f"normal numbers stand at {COARSE} nodes of Gauss-Hermite quadrature; with {FINE} the "
+            f"continuous draws stand at {COARSE} nodes of a quadrature; with {FINE} the "
             f"residual changes by {error:.2g}{where}"
         )
         if not proved and closer.rule:
@@ -79,7 +79,7 @@ def resolved(
         elif not proved and closer.residual > closer.tolerance:
             report = closer if closer.findings else replace(closer, verdict="inconclusive")
         return replace(report, quadrature_error=error, notes=(*report.notes, note))
-    note = f"{FINE} nodes a normal number make more than {max_paths} paths"
+    note = f"{FINE} nodes a draw make more than {max_paths} paths"
     if proved:
         return replace(report, notes=(*report.notes, f"{note}: the error of {COARSE} is unknown"))
     return replace(report, verdict="inconclusive", summary=f"{_CANNOT_TELL}and {note}")
