@@ -92,6 +92,16 @@ def test_a_draw_that_is_not_read_is_no_choice_of_the_likeliest_action(tmp_path: 
     assert "torch.distributions.Dirichlet" in report.summary
 
 
+def test_an_action_that_is_made_of_two_numbers_is_not_told_by_one_of_them(tmp_path: Path) -> None:
+    """A normal number with a covariance of low rank is drawn as the sum of two."""
+    drawn = (
+        ("Beta(alpha + 0.5, beta + 0.5)", "Low(alpha, 0.1 * torch.ones(1, 1), beta + 0.5)"),
+        ("import Beta, Dirichlet", "import LowRankMultivariateNormal as Low"),
+    )
+    report = audit_here(written(tmp_path, *drawn), 100)
+    assert not report.faults, report.text()
+
+
 @given(_CONCENTRATIONS, _CONCENTRATIONS, st.sampled_from([COARSE, FINE]))
 def test_the_eligibilities_of_a_beta_number_have_no_mean(a: float, b: float, nodes: int) -> None:
     """By the derivatives of torch's own density; a baseline must not look biased."""

@@ -173,15 +173,18 @@ def test_a_program_that_moves_its_policy_itself_is_told_so_at_once(
     assert f"(line {line}): it moves its parameters itself" in report.summary
 
 
-def test_a_distribution_whose_draws_are_not_enumerated_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("family", ["Gamma", "StudentT"])  # made of a normal number and a gamma's
+def test_a_distribution_whose_draws_are_not_enumerated_is_named(
+    family: str, tmp_path: Path
+) -> None:
     old = "Categorical(logits=net(torch.as_tensor(obs, dtype=torch.float32)))"
-    new = "torch.distributions.Gamma(*net(torch.as_tensor(obs, dtype=torch.float32)).exp())"
+    new = f"torch.distributions.{family}(*net(torch.as_tensor(obs, dtype=torch.float32)).exp())"
     text = PROGRAM.replace(old, new).replace("action.item()", "int(action.item() > 0.5)")
     program = tmp_path / "program.py"
     program.write_text(text, encoding="utf-8")
     report = audit_here(program, 60)
     assert report.verdict == "inconclusive"
-    assert "(the program draws from torch.distributions.Gamma)" in report.summary
+    assert f"(the program draws from torch.distributions.{family})" in report.summary
 
 
 def test_a_critic_that_is_moved_by_hand_is_no_matter(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -28,7 +28,7 @@ from eligibility.audit.interception.observations import jittered
 from eligibility.audit.interception.other_numbers import OtherNumbers
 from eligibility.audit.interception.parameters import Parameters
 from eligibility.audit.interception.probe import TERMINAL, Probe
-from eligibility.audit.interception.scores import has_numbers, score_of, score_of_table
+from eligibility.audit.interception.scores import Scores
 from eligibility.audit.job import Job
 from eligibility.audit.noise.numbers import Noise
 from eligibility.audit.raised import precision_note
@@ -39,13 +39,10 @@ from eligibility.audit.trace import (
     Differentiated,
     Fact,
     Made,
-    Score,
     Step,
     Update,
 )
 from eligibility.audit.user_code import user_place
-
-MAX_SCORES = 256
 
 
 class Recorder:
@@ -60,8 +57,8 @@ class Recorder:
         self.choices = Choices(job.prescribed, job.seed, job.stop_after, job.nodes, job.off_nodes)
         self.steps: list[Step] = []
         self.updates: list[Update] = []
-        self.scores: list[Score] = []
-        self._tables: list[Score] = []
+        self.scores = Scores(lambda: len(self.steps))
+        self._blind = False
         self.notes: dict[str, None] = {}
         self.facts: list[Fact] = []
         self.made: list[Made] = []
@@ -92,8 +89,8 @@ class Recorder:
 
     @property
     def running(self) -> bool:
-        """Whether the program has met the problem: before, its randomness is initialisation."""
-        return bool(self._episodes or self._evaluations.steps)
+        """Whether what happens is the program's: before it meets the problem, it initialises."""
+        return not self._blind and bool(self._episodes or self._evaluations.steps)
 
     @property
     def all_steps(self) -> tuple[Step, ...]:
@@ -360,38 +357,19 @@ class Recorder:
             owned = {id(p) for group in optimizer.param_groups for p in group["params"]}
             self.parameters.perturb(owned)
 
-    def scored(self, dist: torch.distributions.Distribution, value: Any, result: Any) -> None:
-        """The program has computed a log-probability."""
-        if isinstance(result, torch.Tensor) and self._scores(result):
-            self.scores.append(score_of(dist, value, result, len(self.steps)))
-
-    def scored_table(self, probs: torch.Tensor) -> None:
-        """The program has computed the log-probabilities of all actions, by hand."""
-        if self._scores(probs):
-            self.scores.append(score_of_table(probs, len(self.steps), scored=True))
-
-    def made_table(self, probs: torch.Tensor) -> None:
-        """The program has computed probabilities; their logarithms are perhaps its scores."""
-        if len(self._tables) < MAX_SCORES and has_numbers(probs):
-            self._tables.append(score_of_table(probs, len(self.steps), scored=False))
-
-    @property
-    def all_scores(self) -> tuple[Score, ...]:
-        """The scores; where none was noted, the tables of probabilities, the late ones if any."""
-        late = [table for table in self._tables if table.steps_before == len(self.steps)]
-        return tuple(self.scores or late or self._tables)
-
-    def _scores(self, result: torch.Tensor) -> bool:
-        return len(self.scores) < MAX_SCORES and has_numbers(result)
+    def own_numbers(self) -> AbstractContextManager[None]:
+        """Numbers that only stand for noise: they are not the program's."""
+        return self._others.set_aside() if self._others else nullcontext()
 
     @contextmanager
-    def own_numbers(self) -> Iterator[None]:
-        """Numbers that only stand for noise: they are not the program's."""
-        if self._others is None:
+    def unread(self, kind: str) -> Iterator[None]:
+        """A draw of a ``kind`` that is not read: what it is made of is no choice of its own."""
+        self.note(f"{UNREAD} {kind}")
+        self._blind = True
+        try:
             yield
-            return
-        with self._others.set_aside():
-            yield
+        finally:
+            self._blind = False
 
     def note(self, fact: str) -> None:
         """Remember a fact once; none if it is empty."""

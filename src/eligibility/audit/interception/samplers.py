@@ -19,7 +19,6 @@ from eligibility.audit.interception.scores import has_numbers
 from eligibility.audit.noise.numpy_numbers import GENERATOR, drawing
 from eligibility.audit.patches import Patches, disguised
 from eligibility.audit.raised import precision_note
-from eligibility.audit.trace import UNREAD
 
 # Uniform integers and noise are enumerated when there are so few; larger ones pick minibatches.
 FEW = 8
@@ -197,7 +196,7 @@ def _note_scores(
     def log_prob(self: distributions.Distribution, value: torch.Tensor) -> Any:
         result = stock(self, value)
         if recorder.running:
-            recorder.scored(self, value, result)
+            recorder.scores.add(self, value, result)
         return result
 
     stock: Callable[..., torch.Tensor] = patches.set(family, "log_prob", log_prob)
@@ -209,9 +208,10 @@ def _note_unread(
     name = "rsample" if family.has_rsample else "sample"
 
     def draw(self: distributions.Distribution, sample_shape: Any = ()) -> Any:
-        if recorder.running:
-            recorder.note(f"{UNREAD} torch.distributions.{family.__name__}")
-        return stock(self, torch.Size(sample_shape))
+        if not recorder.running:
+            return stock(self, torch.Size(sample_shape))
+        with recorder.unread(f"torch.distributions.{family.__name__}"):
+            return stock(self, torch.Size(sample_shape))
 
     stock = patches.set(family, name, draw)
 
@@ -229,8 +229,8 @@ def _note_tables(patches: Patches, recorder: Recorder) -> None:
         stock = patches.set(owner, name, noted)
 
     for owner in (torch, torch.Tensor):  # torch.nn.functional's calls the method of the tensor
-        watch(owner, "log_softmax", lambda table: recorder.scored_table(table.exp()))
-        watch(owner, "softmax", recorder.made_table)
+        watch(owner, "log_softmax", lambda table: recorder.scores.add_table(table.exp()))
+        watch(owner, "softmax", recorder.scores.add_probabilities)
 
 
 def _numpy(patches: Patches, recorder: Recorder) -> None:

@@ -1,7 +1,8 @@
-"""What a call that computes a log-probability tells of it."""
+"""The log-probabilities that a program computes, and what each call tells of them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,7 +10,47 @@ import torch
 from eligibility.audit.trace import Score
 from eligibility.audit.user_code import user_place
 
+_MAX_SCORES = 256
 _MAX_NUMBERS = 64
+
+
+class Scores:
+    """The log-probabilities that a program has computed.
+
+    Args:
+        steps: Gives the number of transitions so far.
+    """
+
+    def __init__(self, steps: Callable[[], int]) -> None:
+        self._steps = steps
+        self._scores: list[Score] = []
+        self._tables: list[Score] = []
+
+    def __len__(self) -> int:
+        return len(self._scores)
+
+    def add(self, dist: torch.distributions.Distribution, value: Any, result: Any) -> None:
+        """The program has computed a log-probability."""
+        if isinstance(result, torch.Tensor) and self._room(result):
+            self._scores.append(score_of(dist, value, result, self._steps()))
+
+    def add_table(self, probs: torch.Tensor) -> None:
+        """The program has computed the log-probabilities of all actions, by hand."""
+        if self._room(probs):
+            self._scores.append(score_of_table(probs, self._steps(), scored=True))
+
+    def add_probabilities(self, probs: torch.Tensor) -> None:
+        """The program has computed probabilities; their logarithms are perhaps its scores."""
+        if len(self._tables) < _MAX_SCORES and has_numbers(probs):
+            self._tables.append(score_of_table(probs, self._steps(), scored=False))
+
+    def all(self) -> tuple[Score, ...]:
+        """Those; where none was computed, the tables of probabilities, the late ones if any."""
+        late = [table for table in self._tables if table.steps_before == self._steps()]
+        return tuple(self._scores or late or self._tables)
+
+    def _room(self, result: torch.Tensor) -> bool:
+        return len(self._scores) < _MAX_SCORES and has_numbers(result)
 
 
 def score_of(

@@ -183,9 +183,11 @@ def _by_action(evidence: Evidence, moved: int | None) -> Array:
 
 def _powers(survey: Survey, evidence: Evidence) -> Array | None:
     """Features of each state with 1, u and u² of the number u that was drawn; None if several."""
-    drawn = _drawn(survey)
+    drawn, decisions = _drawn(survey), _decisions(survey)[1]
     if len(drawn) != evidence.paths or any(len(step) != 1 for path in drawn for step in path):
         return None
+    if any(len(step.groups) != 1 for path in decisions for step in path):
+        return None  # the action may be made of more than one number
     number = np.zeros(evidence.present.shape)
     for p, path in enumerate(drawn):
         number[p, : len(path)] = [step[0] for step in path]

@@ -63,7 +63,7 @@ def execute(program: Callable[[], object], job: Job, *, four_tuple: bool = False
         tuple(recorder.choices.draws),
         recorder.all_steps,
         tuple(recorder.updates),
-        recorder.all_scores,
+        recorder.scores.all(),
         tuple(tuple(tensor.shape) for tensor in recorder.parameters.tensors),
         tuple(recorder.notes),
         facts=tuple(recorder.facts),
