@@ -27,6 +27,10 @@ def cumulated(probs: Tensor) -> list[float]:
     return np.cumsum(probs.detach().numpy()).tolist()
 
 
+def shares(logits: Tensor) -> list[float]:
+    return logits.detach().softmax(-1).tolist()
+
+
 def in_a_loop(logits: Tensor) -> int:
     u = random.random()
     for action, edge in enumerate(cumulated(logits.softmax(-1))):
@@ -64,6 +68,14 @@ PICKS: dict[str, Pick] = {
         np.searchsorted(cumulated(z.softmax(-1)), np.random.default_rng(3).random())
     ),
     "numpy-state": lambda z: int(np.random.RandomState(1).rand(1)[0] < z.softmax(-1)[1].item()),
+    "numpy-state-choice": lambda z: np.random.RandomState(1).choice(2, p=shares(z)),
+    "numpy-multinomial": lambda z: int(np.random.multinomial(1, shares(z)).argmax()),
+    "numpy-multinomial-of-a-generator": lambda z: int(
+        np.random.default_rng(3).multinomial(1, shares(z)).argmax()
+    ),
+    "numpy-binomial": lambda z: int(np.random.binomial(1, shares(z)[1])),
+    "random-of-a-generator": lambda z: int(random.Random(1).random() < shares(z)[1]),
+    "choices-of-a-generator": lambda z: random.Random(1).choices([0, 1], shares(z))[0],
     "bisect": lambda z: bisect.bisect(cumulated(z.softmax(-1))[:-1], random.random()),
     "loop": in_a_loop,
 }
@@ -104,6 +116,20 @@ def test_sampling_by_hand_is_enumerated_exactly(name: str) -> None:
     assert report.exhaustive
     assert report.paths in (3, 5)  # as with Categorical: an outcome of probability 0 is no path
     assert report.residual < report.tolerance
+
+
+@pytest.mark.parametrize(
+    "pick",
+    [
+        lambda z: int(np.random.default_rng(3).integers(100) < 100 * shares(z)[1]),
+        lambda z: int(np.random.RandomState(3).randint(100) < 100 * shares(z)[1]),
+        lambda z: int(random.Random(3).randrange(100) < 100 * shares(z)[1]),
+    ],
+)
+def test_other_draws_of_a_generator_are_no_choice_of_the_likeliest_action(pick: Pick) -> None:
+    report = el.audit_agent(agent(pick), discount=1.0, max_paths=8)
+    assert report.verdict == "inconclusive", report.text()
+    assert "a generator of" in report.summary
 
 
 @pytest.mark.parametrize(

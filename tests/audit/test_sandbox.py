@@ -63,7 +63,7 @@ def test_draws_that_the_audit_cannot_read_are_no_fault(tmp_path: Path) -> None:
         "env = gym.make('CartPole-v1')\n"
         "obs, _ = env.reset()\n"
         "p = net(torch.as_tensor(obs, dtype=torch.float32)).softmax(-1)\n"
-        "import random\naction = int(random.Random(1).random() > p[0])\n"
+        "import random\naction = int(random.Random(1).randrange(100) / 100 > p[0])\n"
         "_, reward, _, _, _ = env.step(action)\n"
         "(-reward * p[action].log()).backward()\n"
         "opt.step()\n"

@@ -62,6 +62,21 @@ def _dress(function: FunctionType, stock: Any, owner: Any, name: str) -> None:
     function.__name__ = name
 
 
+class Standing(type):
+    """Of a class that is `disguised` as its base: every instance of the base is one of it."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return type.__instancecheck__(cls._stands_for(), instance)
+
+    def __subclasscheck__(cls, subclass: type[Any]) -> bool:
+        return type.__subclasscheck__(cls._stands_for(), subclass)
+
+    def _stands_for(cls) -> type[Any]:
+        base: type[Any] = cls.__mro__[1]
+        same = (base.__module__, base.__qualname__) == (cls.__module__, cls.__qualname__)
+        return base if same else cls
+
+
 def disguised(made: type[Any], stock: type[Any]) -> type[Any]:
     """A class that stands for ``stock``, under its name."""
     made.__name__, made.__qualname__ = stock.__name__, stock.__qualname__

@@ -14,14 +14,14 @@ from torch import distributions
 
 from eligibility.audit.choices import MAX_TOKENS, NoEnvironmentError
 from eligibility.audit.interception.continuous import enumerate_beta, enumerate_gaussian
+from eligibility.audit.interception.numpy_samplers import enumerate_numpy, floats
 from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.interception.scores import has_numbers
-from eligibility.audit.noise.numpy_numbers import GENERATOR, drawing
-from eligibility.audit.patches import Patches, disguised
+from eligibility.audit.noise.numpy_numbers import PYTHON, drawing
+from eligibility.audit.patches import Patches, Standing, disguised
 from eligibility.audit.raised import precision_note
+from eligibility.audit.trace import UNREAD
 
-# Uniform integers and noise are enumerated when there are so few; larger ones pick minibatches.
-FEW = 8
 # What torch draws by samplers of its own for them.
 NOT_ENUMERATED = (
     distributions.Binomial, distributions.Dirichlet, distributions.Gamma,
@@ -60,7 +60,7 @@ def enumerate_torch(patches: Patches, recorder: Recorder) -> None:
 
 def enumerate_python(patches: Patches, recorder: Recorder) -> None:
     """NumPy's global functions and generators, and the ``random`` module."""
-    _numpy(patches, recorder)
+    enumerate_numpy(patches, recorder)
     _random(patches, recorder)
 
 
@@ -233,74 +233,6 @@ def _note_tables(patches: Patches, recorder: Recorder) -> None:
         watch(owner, "softmax", recorder.scores.add_probabilities)
 
 
-def _numpy(patches: Patches, recorder: Recorder) -> None:
-    choose = recorder.choices.choose
-
-    def choice(
-        a: Any, size: Any = None, replace: bool = True, p: Any = None, **options: Any
-    ) -> Any:
-        options_list = np.arange(a) if np.ndim(a) == 0 else np.asarray(a)
-        count = 1 if size is None else int(np.prod(size))
-        if not recorder.running or (p is None and (count > 1 or len(options_list) > FEW)):
-            return stock_choice(a, size, replace, p)
-        probs = [1.0 / len(options_list)] * len(options_list) if p is None else _floats(p)
-        first = len(recorder.choices.draws)
-        picked = [choose(probs, "other" if p is None else "action") for _ in range(count)]
-        values = options_list[picked]
-        if np.issubdtype(values.dtype, np.number):
-            recorder.sampled(first, [float(value) for value in values])
-        return values[0] if size is None else values.reshape(size)
-
-    def identity(n: Any) -> Any:
-        recorder.note("identity-shuffle")
-        return np.arange(n) if np.ndim(n) == 0 else np.asarray(n).copy()
-
-    def permutation(n: Any) -> Any:
-        return identity(n) if recorder.running else stock_permutation(n)
-
-    def shuffle(values: Any) -> None:
-        if recorder.running:
-            recorder.note("identity-shuffle")
-        else:
-            stock_shuffle(values)
-
-    stock_choice = patches.set(np.random, "choice", choice)
-    stock_permutation = patches.set(np.random, "permutation", permutation)
-    stock_shuffle = patches.set(np.random, "shuffle", shuffle)
-
-    class Enumerated(np.random.Generator):
-        def __init__(self, bits: Any) -> None:
-            super().__init__(bits)
-            for name in GENERATOR:
-                stock = getattr(super(), name)
-                setattr(self, name, drawing(name, stock, recorder.noise, lambda: recorder.running))
-
-        # the stock method is declared as overloads over every array type
-        def choice(self, *args: Any, **options: Any) -> Any:
-            return choice(*args, **options)
-
-        def permutation(self, x: Any, axis: int = 0) -> Any:
-            return permutation(x)
-
-        def shuffle(self, x: Any, axis: int = 0) -> None:
-            shuffle(x)
-
-        def __reduce__(self) -> Any:
-            return np.random.default_rng, (self.bit_generator,)
-
-    disguised(Enumerated, np.random.Generator)
-
-    def default_rng(seed: Any = None) -> Any:
-        if isinstance(seed, np.random.Generator):
-            return seed
-        if isinstance(seed, np.random.RandomState):
-            return Enumerated(seed._bit_generator)
-        own = isinstance(seed, np.random.BitGenerator)
-        return Enumerated(seed if own else np.random.PCG64(0 if seed is None else seed))
-
-    patches.set(np.random, "default_rng", default_rng)
-
-
 def _random(patches: Patches, recorder: Recorder) -> None:
     choose = recorder.choices.choose
 
@@ -309,7 +241,7 @@ def _random(patches: Patches, recorder: Recorder) -> None:
     ) -> list[Any]:
         if not recorder.running or (weights is None and cum_weights is None):
             return stock_choices(population, weights, cum_weights=cum_weights, k=k)
-        raw = _floats(weights) if weights is not None else _floats(np.diff(cum_weights, prepend=0))
+        raw = floats(weights) if weights is not None else floats(np.diff(cum_weights, prepend=0))
         probs = [weight / sum(raw) for weight in raw]
         first = len(recorder.choices.draws)
         picked = [population[choose(probs, "action")] for _ in range(k)]
@@ -325,8 +257,24 @@ def _random(patches: Patches, recorder: Recorder) -> None:
 
     stock_choices: Callable[..., list[Any]] = patches.set(random, "choices", choices)
     stock_shuffle = patches.set(random, "shuffle", shuffle)
+    stock_random: type[Any] = random.Random
 
+    class Own(random.Random, metaclass=Standing):
+        """Generators that the program makes itself."""
 
-def _floats(values: Any) -> list[float]:
-    detached = values.detach() if isinstance(values, torch.Tensor) else values
-    return [float(value) for value in np.asarray(detached, dtype=np.float64).reshape(-1)]
+        def __init__(self, seed: Any = None) -> None:
+            super().__init__(seed)
+            vars(self).update(choices=choices, shuffle=shuffle)
+            for name in PYTHON:
+                stock = getattr(self, name)
+                vars(self)[name] = drawing(name, stock, recorder.noise, lambda: recorder.running)
+
+        def getrandbits(self, k: int) -> int:
+            if recorder.running:
+                recorder.note(f"{UNREAD} a generator of random")
+            return super().getrandbits(k)
+
+        def __reduce__(self) -> Any:
+            return stock_random, (), self.getstate()
+
+    patches.set(random, "Random", disguised(Own, stock_random))

@@ -73,9 +73,9 @@ def _without_policy(case: Case) -> AuditReport:
             case,
             f"no action came from a random choice that the audit can read{drawn_from}; it reads "
             "categorical, Bernoulli, multinomial, normal and beta distributions of torch, "
-            "torch.multinomial, torch.bernoulli, numpy.random.choice, and comparisons and argmax "
-            "of uniform and normal numbers from torch, numpy and random; audit its loss with "
-            "audit_loss",
+            "torch.multinomial, torch.bernoulli, numpy's choice, multinomial and binomial, and "
+            "comparisons and argmax of uniform and normal numbers from torch, numpy and random; "
+            "audit its loss with audit_loss",
         )
     if not drawn:
         finding = case.finding("argmax-action", "no action was drawn at random on any path")

@@ -18,7 +18,7 @@ import torch
 from eligibility.audit.arrays import Array
 from eligibility.audit.noise.numbers import Noise
 from eligibility.audit.noise.symbol import Symbol
-from eligibility.audit.patches import Patches, disguised
+from eligibility.audit.patches import Patches
 
 _COMPARISONS = {
     np.less: True, np.less_equal: True, np.greater: False, np.greater_equal: False,
@@ -287,39 +287,15 @@ _FIRST, _SECOND = ("loc", "low", "mu", "a"), ("scale", "high", "sigma", "b")
 GENERATOR = ("random", "uniform", "normal", "standard_normal", "standard_exponential", "gumbel")
 LEGACY = (*GENERATOR, "random_sample", "rand", "randn")
 _GLOBAL = (*LEGACY, "ranf", "sample")
-_PYTHON = ("random", "uniform", "gauss", "normalvariate")
+PYTHON = ("random", "uniform", "gauss", "normalvariate")
 
 
 def follow_noise(patches: Patches, noise: Noise, running: Callable[[], bool]) -> None:
     """The functions of ``numpy.random`` and ``random`` that make uniform and normal numbers."""
-    for owner, names in ((np.random, _GLOBAL), (random, _PYTHON)):
+    for owner, names in ((np.random, _GLOBAL), (random, PYTHON)):
         for name in names:
             stock = getattr(owner, name)
             patches.set(owner, name, drawing(name, stock, noise, running))
-
-    stock_state: type[Any] = np.random.RandomState
-
-    class Standing(type):
-        """Every generator of the stock class is one of this."""
-
-        def __instancecheck__(cls, instance: Any) -> bool:
-            return isinstance(instance, stock_state)
-
-        def __subclasscheck__(cls, subclass: type[Any]) -> bool:
-            return issubclass(subclass, stock_state)
-
-    class State(np.random.RandomState, metaclass=Standing):
-        """Generators that the program makes itself."""
-
-        def __init__(self, seed: Any = None) -> None:
-            super().__init__(seed)
-            for name in LEGACY:
-                setattr(self, name, drawing(name, getattr(self, name), noise, running))
-
-        def __reduce__(self) -> Any:
-            return np.random.RandomState, (self._bit_generator,)
-
-    patches.set(np.random, "RandomState", disguised(State, stock_state))
 
 
 def drawing(

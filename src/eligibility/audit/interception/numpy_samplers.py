@@ -1,0 +1,154 @@
+"""Actions drawn by NumPy: its global functions, and generators that a program makes itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from eligibility.audit.interception.recorder import Recorder
+from eligibility.audit.noise.numpy_numbers import GENERATOR, LEGACY, drawing
+from eligibility.audit.patches import Patches, Standing, disguised
+from eligibility.audit.trace import UNREAD
+
+# Uniform integers and trials are enumerated when there are so few; larger ones pick minibatches.
+FEW = 8
+_NO_DRAWS = ("bit_generator", "seed", "get_state", "set_state", "spawn")
+
+
+def enumerate_numpy(patches: Patches, recorder: Recorder) -> None:
+    """NumPy's global functions and generators."""
+    choosing = _choosing(recorder)
+    for name, function in choosing.items():
+        stock = getattr(np.random, name)
+        patches.set(np.random, name, _while_running(recorder, function, stock))
+
+    def become(own: Any, names: tuple[str, ...]) -> None:
+        """Answer the draws of a generator, and note those that are not read."""
+        for name in (name for name in dir(own) if not name.startswith("_")):
+            stock = getattr(own, name)
+            if name in names:
+                setattr(own, name, drawing(name, stock, recorder.noise, lambda: recorder.running))
+            elif name in choosing:
+                setattr(own, name, _while_running(recorder, choosing[name], stock))
+            elif callable(stock) and name not in _NO_DRAWS:
+                setattr(own, name, _noted(recorder, name, stock))
+
+    class Enumerated(np.random.Generator):
+        def __init__(self, bits: Any) -> None:
+            super().__init__(bits)
+            become(self, GENERATOR)
+
+        def __reduce__(self) -> Any:
+            return np.random.default_rng, (self.bit_generator,)
+
+    disguised(Enumerated, np.random.Generator)
+
+    def default_rng(seed: Any = None) -> Any:
+        if isinstance(seed, np.random.Generator):
+            return seed
+        if isinstance(seed, np.random.RandomState):
+            return Enumerated(seed._bit_generator)
+        own = isinstance(seed, np.random.BitGenerator)
+        return Enumerated(seed if own else np.random.PCG64(0 if seed is None else seed))
+
+    patches.set(np.random, "default_rng", default_rng)
+    stock_state: type[Any] = np.random.RandomState
+
+    class State(np.random.RandomState, metaclass=Standing):
+        def __init__(self, seed: Any = None) -> None:
+            super().__init__(seed)
+            become(self, LEGACY)
+
+        def __reduce__(self) -> Any:
+            return np.random.RandomState, (self._bit_generator,)
+
+    patches.set(np.random, "RandomState", disguised(State, stock_state))
+
+
+def _while_running(
+    recorder: Recorder, function: Callable[..., Any], stock: Callable[..., Any]
+) -> Callable[..., Any]:
+    """``function`` of ``stock``'s arguments once the program is running; NotImplemented: stock."""
+
+    def drawn(*args: Any, **options: Any) -> Any:
+        answer = function(*args, **options) if recorder.running else NotImplemented
+        return stock(*args, **options) if answer is NotImplemented else answer
+
+    return drawn
+
+
+def _noted(recorder: Recorder, name: str, stock: Callable[..., Any]) -> Callable[..., Any]:
+    def drawn(*args: Any, **options: Any) -> Any:
+        if recorder.running:
+            recorder.note(f"{UNREAD} `{name}` of a generator of numpy")
+        return stock(*args, **options)
+
+    return drawn
+
+
+def _choosing(recorder: Recorder) -> dict[str, Callable[..., Any]]:
+    """What answers the functions of these names; NotImplemented where it does not."""
+    choose = recorder.choices.choose
+
+    def choice(
+        a: Any, size: Any = None, replace: bool = True, p: Any = None, *args: Any, **options: Any
+    ) -> Any:
+        options_list = np.arange(a) if np.ndim(a) == 0 else np.asarray(a)
+        count = 1 if size is None else int(np.prod(size))
+        if p is None and (count > 1 or len(options_list) > FEW):
+            return NotImplemented
+        probs = [1.0 / len(options_list)] * len(options_list) if p is None else floats(p)
+        first = len(recorder.choices.draws)
+        picked = [choose(probs, "other" if p is None else "action") for _ in range(count)]
+        values = options_list[picked]
+        if np.issubdtype(values.dtype, np.number):
+            recorder.sampled(first, [float(value) for value in values])
+        return values[0] if size is None else values.reshape(size)
+
+    def multinomial(n: Any, pvals: Any, size: Any = None) -> Any:
+        if size is not None or np.ndim(n) or n > FEW or np.ndim(pvals) != 1:
+            return NotImplemented
+        probs = floats(pvals)
+        first = len(recorder.choices.draws)
+        picked = [choose(probs, "action") for _ in range(n)]
+        counts = np.bincount(picked, minlength=len(probs))
+        recorder.sampled_in(
+            [tuple(range(first, first + n)), *[()] * (len(probs) - 1)], counts.tolist()
+        )
+        return counts
+
+    def binomial(n: Any, p: Any, size: Any = None) -> Any:
+        shape = np.shape(p) if size is None else tuple(np.atleast_1d(size))
+        if np.ndim(n) or n > FEW:
+            return NotImplemented
+        units, counts = [], []
+        for prob in floats(np.broadcast_to(p, shape)):
+            first = len(recorder.choices.draws)
+            counts.append(sum(choose([1.0 - prob, prob], "action") for _ in range(n)))
+            units.append(tuple(range(first, first + n)))
+        recorder.sampled_in(units, counts)
+        return np.array(counts).reshape(shape)[()]
+
+    def permutation(x: Any, axis: int = 0) -> Any:
+        recorder.note("identity-shuffle")
+        return np.arange(x) if np.ndim(x) == 0 else np.asarray(x).copy()
+
+    def shuffle(x: Any, axis: int = 0) -> None:
+        recorder.note("identity-shuffle")
+
+    return {
+        "choice": choice,
+        "multinomial": multinomial,
+        "binomial": binomial,
+        "permutation": permutation,
+        "shuffle": shuffle,
+    }
+
+
+def floats(values: Any) -> list[float]:
+    """The numbers in an array or a tensor of any shape."""
+    detached = values.detach() if isinstance(values, torch.Tensor) else values
+    return [float(value) for value in np.asarray(detached, dtype=np.float64).reshape(-1)]
