@@ -26,15 +26,17 @@ def audited(folder: Path, text: str) -> AuditReport:
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        scratch = folder / "scratch"
-        scratch.mkdir()
-        program = Program(
-            str(script), str(script), (), str(scratch), guard_here(), 100.0, 4096, False
-        )
-        record = worker.run(program, lambda done, expected: None)
-        with os.fdopen(writing, "w", encoding="utf-8") as pipe:
-            pipe.write(record.to_line())
-        os._exit(0)
+        try:
+            scratch = folder / "scratch"
+            scratch.mkdir()
+            program = Program(
+                str(script), str(script), (), str(scratch), guard_here(), 100.0, 4096, False
+            )
+            record = worker.run(program, lambda done, expected: None)
+            with os.fdopen(writing, "w", encoding="utf-8") as pipe:
+                pipe.write(record.to_line())
+        finally:
+            os._exit(0)  # whatever happens, it must not go on with the other tests
     os.close(writing)
     with os.fdopen(reading, encoding="utf-8") as pipe:
         line = pipe.read()

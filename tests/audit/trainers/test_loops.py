@@ -266,7 +266,7 @@ def test_answers_of_one_length_go_on_after_the_end(
     assert report.verdict == verdict, report.summary
     rules = [finding.rule for finding in report.findings]
     assert rules == (["first-token-dropped"] if verdict == "biased" else [])
-    assert any("draws on after the end" in note for note in report.notes)
+    assert any("goes on after the end" in note for note in report.notes)
 
 
 def test_a_greedy_evaluation_before_the_training_takes_no_part(tmp_path: Path) -> None:

@@ -365,7 +365,7 @@ REFUSED = {
         **(GRPO_PARTS | {"group": "1"})
     ).replace("do_sample=True, num_return_sequences=G", "do_sample=False"),
     "no reward was found": GRPO.format(**GRPO_PARTS).replace(
-        "for text in texts], dtype=torch.float32)", "for text in texts]).fill_(1.0)"
+        "torch.tensor([reward_fn(text) for text in texts], dtype=torch.float32)", "torch.ones(G)"
     ),
     "the program makes no trainer of TRL and samples no answers": "import torch",
     "the program samples no answers": HEAD.format(name="gpt2")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -140,6 +141,15 @@ def with_a_certain_end(logits: Tensor, scored: Scored) -> Tensor:
         if END in row[start:]:
             barred[number, max(row.index(END, start) - first, 0) :, WORD] = True
     return logits.masked_fill(barred, _NEVER)
+
+
+def has_one_length(options: dict[str, Any], settings: Any) -> bool:
+    """Whether `generate` is asked for answers that cannot end early."""
+    least, most = (
+        options.get(f"{end}_new_tokens", getattr(settings, f"{end}_new_tokens", None))
+        for end in ("min", "max")
+    )
+    return bool(least and most and least >= most)
 
 
 def draws_tokens(last: Scored | None, probs: Tensor) -> bool:

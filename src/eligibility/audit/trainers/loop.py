@@ -18,7 +18,7 @@ from eligibility.audit.trainers.operations import Recorder
 from eligibility.audit.trainers.record import Policies
 from eligibility.audit.trainers.refused import Finished, Refused
 from eligibility.audit.trainers.runs import PATTERN, Runs
-from eligibility.audit.trainers.scores import FUNCTION, MODEL, Source
+from eligibility.audit.trainers.scores import FUNCTION, MODEL, NAME, Source
 from eligibility.audit.trainers.sizes import MOST, longest, temperature_of
 from eligibility.audit.trainers.tiny import LENGTH, VOCABULARY
 from eligibility.audit.trainers.trl import WithoutAdapter, wake_adapters
@@ -66,6 +66,11 @@ class Loop(Runs):
             )
         if found["by_token"] and not self._look_beyond_the_end():
             return
+        if self._certain_end:
+            record.note(
+                "the program goes on after the end of an answer: the model says the end again "
+                "there, with probability 1"
+            )
         wake_adapters(model)
         reference = self._reference(found, model)
         sources = self._known(found)
@@ -123,10 +128,6 @@ class Loop(Runs):
             return False
         if found.get("goes_on"):
             self._certain_end = True
-            self._record.note(
-                "the program draws on after the end of an answer: the model says the end again "
-                "there, with probability 1"
-            )
         return True
 
     def _known(self, found: dict[str, Any]) -> list[Source]:
@@ -148,6 +149,12 @@ class Loop(Runs):
             if pair is None:
                 return False
             moves = not _alike(*pair)
+            if first and moves and source.kind == NAME:
+                doubled = self._with_sign(2.0)
+                if doubled is None:
+                    return False
+                # a reward enters as a factor or a summand: what a loss is divided by does not
+                moves = _alike(doubled - pair[0], (pair[0] - pair[1]) / 2.0)
             if first and not moves:
                 del scores.chosen[source.place]
             elif first:
@@ -159,8 +166,8 @@ class Loop(Runs):
         self._sign = 1.0
         if not scores.chosen:
             raise Refused(
-                "no reward was found, as no function of the program's that is given an answer "
-                "returns numbers that move the gradient; audit its loss with audit_token_loss"
+                "no reward was found, as nothing that the program makes of an answer moves the "
+                "gradient as a reward does; audit its loss with audit_token_loss"
             )
         named = " + ".join(source.described() for source in scores.chosen.values())
         self._record.note(f"the rewards are those of {named}: called, and replaced by the probe's")
@@ -172,12 +179,20 @@ class Loop(Runs):
     def _with_both_signs(self) -> list[torch.Tensor] | None:
         """The gradients of a plan with the rewards, and with their negatives; None in a branch."""
         pair = []
-        for self._sign in (1.0, -1.0):
-            found = self._go(Draws(self._spoken(), self._record.length, bounded=True))
+        for sign in (1.0, -1.0):
+            found = self._with_sign(sign)
             if found is None:
                 return None
-            pair.append(torch.tensor(found.get("table") or self._no_gradient()).nan_to_num())
+            pair.append(found)
         return pair
+
+    def _with_sign(self, sign: float) -> torch.Tensor | None:
+        """The gradient of a plan with the rewards times ``sign``; None in a branch."""
+        self._sign = sign
+        found = self._go(Draws(self._spoken(), self._record.length, bounded=True))
+        if found is None:
+            return None
+        return torch.tensor(found.get("table") or self._no_gradient()).nan_to_num()
 
     def _enumerate(self, model: Any, reference: Any) -> None:
         record = self._record

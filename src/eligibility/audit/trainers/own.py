@@ -94,7 +94,9 @@ def _run(
 ) -> None:
     loop = Loop(record, announce)
     loop.most_rows = most_rows
-    rewriting = Rewriting(smaller, loop.scores.watched, lambda before: loop.draws.over(before))
+    rewriting = Rewriting(
+        smaller, loop.scores.watched, loop.scores.of_name, lambda before: loop.draws.over(before)
+    )
     _install(record, loop)
     limit(program.seconds, program.megabytes)
     settle_in(program, workspace)

@@ -18,9 +18,11 @@ from types import ModuleType
 from typing import Any
 
 from eligibility.audit.job import WholeNumber
+from eligibility.audit.trainers.made_of_answers import made_of_answers
 from eligibility.audit.user_code import is_user_file
 
 WATCHED, STEPS = "_eligibility_watched", "_eligibility_steps"
+ASSIGNED = "_eligibility_assigned"
 BEGINS, GOES_ON = "_eligibility_begins", "_eligibility_goes_on"
 SMALL = 2
 
@@ -31,6 +33,8 @@ class Rewriting:
     Args:
         smaller: Whole numbers that are 2 in this run.
         watched: Takes each function and returns what is called instead.
+        assigned: Takes what is made of answers and assigned to a name, the name, and its file and
+            line; returns what is assigned instead.
         over: Asked by each loop before it goes on, with the number of draws when it was asked last
             or None: whether the answers that are drawn within it are complete.
     """
@@ -39,6 +43,7 @@ class Rewriting:
         self,
         smaller: list[WholeNumber],
         watched: Callable[[Any], Any],
+        assigned: Callable[[Any, str, str, int], Any],
         over: Callable[[int | None], tuple[bool, int]],
     ) -> None:
         self._smaller = {tuple(each[:3]) for each in smaller}
@@ -47,7 +52,8 @@ class Rewriting:
         self.strings: set[str] = set()
         self.variables: list[str] = []  # of the environment, that were not set
         self._last: dict[str, int | None] = {}
-        names = {WATCHED: watched, STEPS: self._steps, BEGINS: self._begins, GOES_ON: self._goes_on}
+        names = {WATCHED: watched, ASSIGNED: assigned, STEPS: self._steps}
+        names |= {BEGINS: self._begins, GOES_ON: self._goes_on}
         vars(builtins).update(names)
 
     def run(self, script: Path) -> None:
@@ -71,6 +77,7 @@ class Rewriting:
     def compiled(self, text: bytes, file: str) -> Any:
         """The code of a module."""
         tree = ast.parse(text, file)
+        assigned = made_of_answers(tree)
         for node in ast.walk(tree):
             self._read_constant(node, file)
             self._stand_for_variable(node)
@@ -81,6 +88,8 @@ class Rewriting:
                 statements = getattr(node, name, None)
                 if isinstance(statements, list):
                     setattr(node, name, [each for s in statements for each in _let_while_end(s)])
+        for statement in assigned:
+            _let_assign(statement, file)
         return compile(ast.fix_missing_locations(tree), file, "exec", dont_inherit=True)
 
     def _read_constant(self, node: ast.AST, file: str) -> None:
@@ -123,6 +132,13 @@ class Rewriting:
 def _watch(node: ast.AST) -> None:
     if isinstance(node, ast.FunctionDef):
         node.decorator_list.append(ast.copy_location(ast.Name(WATCHED, ast.Load()), node))
+
+
+def _let_assign(node: ast.Assign, file: str) -> None:
+    name = ast.unparse(node.targets[0])
+    about = [ast.Constant(value) for value in (name, file, node.lineno)]
+    called = ast.Call(ast.Name(ASSIGNED, ast.Load()), [node.value, *about], [])
+    node.value = ast.copy_location(called, node.value)
 
 
 def _let_pass(node: ast.AST) -> None:

@@ -18,6 +18,7 @@ from eligibility.audit.trainers.draws import (
     Draws,
     drawn_before,
     draws_tokens,
+    has_one_length,
     padded,
     with_a_certain_end,
     without_padding,
@@ -187,14 +188,15 @@ class Runs:
         copies = given.get("num_return_sequences") or getattr(settings, "num_return_sequences", 1)
         ids = ids.repeat_interleave(int(copies or 1), 0)
         self._latest = model
+        self._certain_end |= has_one_length(given, settings)
         self._arrive(given)
         chosen = self.draws.next_rows([without_padding(row) for row in ids.tolist()])
         if self.branch is not None and not self._options:  # the lead has not seen the call
             self._note_probabilities(model, given)
         pad = given.get("pad_token_id", getattr(settings, "pad_token_id", None))
-        sequences = padded(
-            ids, chosen, model.generation_config.pad_token_id if pad is None else pad
-        )
+        if pad is None or self._certain_end:
+            pad = model.generation_config.pad_token_id
+        sequences = padded(ids, chosen, pad)
         if self._recorder is not None:
             self._recorder.given(sequences, SAMPLED)
         return self._returned(model, sequences, ids.shape[1], given)
@@ -318,8 +320,6 @@ class Runs:
         rows = self._models.rows(model)
         assert rows is not None
         rows.expect_rows(list(zip(self.draws.prompts, self.draws.given, strict=True)))
-        if not self._pass.steps:
-            rows.expect_rows(list(zip(self.draws.prompts, self.draws.given, strict=True)))
         table, prompts = rows.collected(1, self.draws.length)
         if not self.draws.bounded and rows.scored & self._pass.scored:
             self._again = True

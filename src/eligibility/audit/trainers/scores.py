@@ -2,7 +2,8 @@
 
 A reward is what a function of the user's returns for the text of an answer, or for a list of them;
 or, if no such function moves the gradient, the numbers that the program makes a tensor of, one for
-each answer; or what a reward model says. Which of them it is, is found by its effect alone.
+each answer; or those that it assigns to a name; or what a reward model says. Which of them it is,
+is found by its effect alone.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from eligibility.audit.trainers.tiny import END, PROMPT_ONLY, WORD
 from eligibility.audit.user_code import user_place
 
 _DEPTH = 4
-FUNCTION, TENSOR, ITEM, MODEL = "function", "tensor", "item", "model"
+FUNCTION, TENSOR, ITEM, MODEL, NAME = "function", "tensor", "item", "model", "name"
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,8 @@ class Source:
     """What may be a reward.
 
     Attributes:
-        kind: One of the four.
-        name: Of the function.
+        kind: One of the five.
+        name: Of the function, or the one assigned to.
         file: Where it is.
         line: Likewise.
         argument: Which argument of the function has the answers: its place, or its name.
@@ -57,6 +58,8 @@ class Source:
             return f"{self.name}()"
         if self.kind == MODEL:
             return "the reward model"
+        if self.kind == NAME:
+            return f"`{self.name}` in line {self.line}"
         return f"the numbers that line {self.line} puts into a tensor"
 
 
@@ -150,6 +153,20 @@ class Scores:
         if place in self.chosen or place in self.silent:
             tensor[index] = self._said(place, rows[row])
 
+    def of_name(self, value: Any, name: str, file: str, line: int) -> Any:
+        """What the program assigns to a name, made of the answers."""
+        known = None if isinstance(value, bool) else _as_numbers(value)
+        listed, last = self._given()
+        rows = next((rows for rows in (last, listed) if known and len(rows) == len(known[0])), None)
+        if known is None or not rows:
+            return value
+        place = (NAME, file, line)
+        self.found.setdefault(place, Source(NAME, name, file, line))
+        self.order.setdefault(place, self._begun)
+        if place in self.chosen or place in self.silent:
+            return known[1]([self._said(place, answer) for answer in rows])
+        return value
+
     def of_model(self, ids: Any) -> Tensor:
         """[N, 1] what the probe's reward model says of rows of tokens."""
         place = (MODEL, "", 0)
@@ -159,12 +176,13 @@ class Scores:
         return torch.tensor([[self._said(place, answer)] for answer in rows])
 
     def candidates(self) -> list[Source]:
-        """What was found: functions first, the outer before the inner; whole numbers last."""
-        functions = (FUNCTION, MODEL)
-        return sorted(
-            self.found.values(),
-            key=lambda s: (s.whole, s.kind not in functions, self.order.get(s.place, 0)),
-        )
+        """What was found: functions first, the outer before the inner; names last."""
+
+        def rank(source: Source) -> tuple[bool, bool, bool, int]:
+            elsewhere = source.kind not in (FUNCTION, MODEL)
+            return source.kind == NAME, source.whole, elsewhere, self.order.get(source.place, 0)
+
+        return sorted(self.found.values(), key=rank)
 
     def _note(self, place: tuple[str, str, int], values: Sequence[float]) -> None:
         whole = all(float(value).is_integer() for value in values) and place[0] == TENSOR
