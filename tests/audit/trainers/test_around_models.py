@@ -104,6 +104,15 @@ def test_the_policy_gradient_is_recognised(name: str, tmp_path: Path) -> None:
     assert (report.verdict, report.findings) == ("unbiased", ()), report.summary
 
 
+@pytest.mark.parametrize(("drawn", "scored"), [("1.0", "0.7"), ("0.7", "1.0"), ("0.7", "0.5")])
+def test_another_temperature_in_drawing_than_in_scoring_is_named(
+    drawn: str, scored: str, tmp_path: Path
+) -> None:
+    parts = PARTS | {"temperature": drawn, "scored": scored}
+    report = audited(tmp_path, LOOP.format(**parts))
+    assert [finding.rule for finding in report.findings] == ["behaviour-not-scored"], report.text()
+
+
 # Each place in a group has a weight of its own, so that every order of the answers is run.
 TWICE = """old = log_probs.detach()[:, start - 1:]
     weights = torch.arange(1.0, 5.0)[:, None] * mask * (rewards - rewards.mean())[:, None]

@@ -27,6 +27,7 @@ REFERENCE = ("ref_logits",)
 SAMPLED = ("tokens",)
 _REWARDED = frozenset({"rewards"})
 _MOST = 3000  # operations
+_NORMALISING = frozenset({"log_softmax", "softmax", "logsumexp", "cross_entropy"})
 
 
 @dataclass
@@ -80,6 +81,7 @@ class Recorder:
         self._makers: dict[int, int] = {}
         self._logits: list[Tensor] = []
         self._rows: list[tuple[Scored, int]] = []  # of each of them, with its first column
+        self._temperature = 1.0
 
     def given(self, tensor: Any, tags: Iterable[str]) -> None:
         """A tensor that the audit gives to the program."""
@@ -102,6 +104,8 @@ class Recorder:
             self._losses.append(self._makers.get(id(args[0]), -1))
             return
         read = list(tensors_in((args, options)))
+        if getattr(func, "__name__", "") in _NORMALISING and self._logits:
+            self._temperature = _temperature(read[0], self._logits) or self._temperature
         made = args[0] if func is torch.Tensor.__setitem__ else result
         for tensor in tensors_in(made):
             self._note(getattr(func, "__name__", ""), tensor, read, ())
@@ -153,7 +157,11 @@ class Recorder:
         """
         for call in self._calls:
             call.reach = [self._token(given, each) for each in call.reach]
-        return {"calls": [asdict(call) for call in self._calls], "losses": self._losses}
+        return {
+            "calls": [asdict(call) for call in self._calls],
+            "losses": self._losses,
+            "temperature": self._temperature,
+        }
 
     def _token(self, given: list[Tokens], place: tuple[int, int, int]) -> Any:
         number, row, column = place
@@ -164,6 +172,16 @@ class Recorder:
             return (-1 - row - 1000 * number, first + column + 1 - start, len(answer))
         sampled = scored.places[row]
         return (sampled, first + column + 1 - start, len(given[sampled]))
+
+
+def _temperature(scaled: Tensor, logits: list[Tensor]) -> float | None:
+    """What logits were divided by before a softmax of ``scaled``; None: they are not in it."""
+    if not scaled.requires_grad:
+        return None
+    slopes = torch.autograd.grad(scaled.sum(), logits, retain_graph=True, allow_unused=True)
+    moved = [slope[slope != 0] for slope in slopes if slope is not None and slope.any()]
+    alike = bool(moved) and all(float(each.std(correction=0)) == 0.0 for each in moved)
+    return 1.0 / float(moved[-1][0]) if alike and moved[-1][0] > 0 else None
 
 
 def operations_of(recorded: dict[str, Any], turned: dict[str, Any]) -> tuple[Operation, ...]:

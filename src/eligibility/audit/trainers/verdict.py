@@ -101,13 +101,14 @@ def _distance(record: Record) -> float:
 
 
 def _measured(record: Record) -> tuple[Measured, float]:
-    """The measured of the policy at the configured temperature; or at 1, if only that is scored."""
+    """The measured of the policy at the temperature of the draw; or at the one that is scored."""
     measured, temperature = _measured_at(record, record.temperature), record.temperature
-    if measured.reading is None and temperature != 1.0:
-        plain = _measured_at(record, 1.0)
-        measured, temperature = (
-            (plain, 1.0) if plain.reading is not None else (measured, temperature)
-        )
+    scored = [recorded.get("temperature", 1.0) for recorded in record.operations[:1]]
+    for other in sorted({1.0, *scored} - {temperature}):
+        if measured.reading is None:
+            elsewhere = _measured_at(record, other)
+            if elsewhere.reading is not None:
+                measured, temperature = elsewhere, other
     if measured.reading is None and record.ordered:
         sizes = [parts for parts in range(2, record.group) if record.group % parts == 0]
         for parts, same in itertools.product(sizes, (record, _with_twins_turned(record))):
