@@ -62,6 +62,13 @@ def test_a_number_that_is_assigned_to_a_name_is_a_reward(
     assert any("the rewards are those of `reward` in line" in note for note in report.notes)
 
 
+def test_a_cost_that_is_made_less_likely_is_no_wrong_sign(tmp_path: Path) -> None:
+    text = _TOKENS.replace("SIGN", "").replace("DIVISOR", "1.0").replace("reward", "length")
+    report = audited(tmp_path, _START + text)
+    assert (report.verdict, report.faults) == ("unexplained", ()), report.text()
+    assert "right if it is a cost" in report.summary
+
+
 def test_what_the_loss_is_divided_by_is_no_reward(tmp_path: Path) -> None:
     """It comes before the reward and turns the sign of the gradient as that does."""
     text = _TOKENS.replace("SIGN", "-").replace("DIVISOR", "length")

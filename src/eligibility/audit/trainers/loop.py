@@ -169,6 +169,8 @@ class Loop(Runs):
                 "no reward was found, as nothing that the program makes of an answer moves the "
                 "gradient as a reward does; audit its loss with audit_token_loss"
             )
+        main = next(iter(scores.chosen.values()))
+        self._record.supposed = main.described() if main.may_be_a_cost else ""
         named = " + ".join(source.described() for source in scores.chosen.values())
         self._record.note(f"the rewards are those of {named}: called, and replaced by the probe's")
         if scores.silent:

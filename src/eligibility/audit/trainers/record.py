@@ -62,6 +62,7 @@ class Record:
         drift: By how much log π(token) may differ when it trains on them again; 0: it does not.
         seconds: Of the training.
         operations: What the loss of a program's own loop does, with rewards of both signs.
+        supposed: What stands for the rewards without being called one; it may be a cost.
         notes: What was set aside.
     """
 
@@ -93,6 +94,7 @@ class Record:
     drift: float = 0.0
     seconds: float = 0.0
     operations: list[Any] = field(default_factory=list)
+    supposed: str = ""
     notes: list[str] = field(default_factory=list)
 
     def note(self, text: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import numbers
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -51,6 +52,12 @@ class Source:
     def place(self) -> tuple[str, str, int]:
         """What tells it from others."""
         return (self.kind, self.file, self.line)
+
+    @property
+    def may_be_a_cost(self) -> bool:
+        """Whether it is a name that does not say that it is a reward."""
+        called = re.search("reward|score|return", self.name, re.IGNORECASE)
+        return self.kind == NAME and not called and self.name not in ("r", "R")
 
     def described(self) -> str:
         """In words."""

@@ -41,6 +41,8 @@ def report_of(record: Record, program: str) -> AuditReport:
     notes = (*_described(record), *report.notes, *record.notes)
     if record.prompt_share > _SINGLE:
         report = _with_prompt_scored(report, _prompt_scored(record, measured.operations, place))
+    if record.supposed and report.verdict == "wrong-sign":
+        report = _if_a_reward(report, record.supposed)
     return replace(
         report,
         parameters=record.parameters,
@@ -81,6 +83,18 @@ def _with_second(first: AuditReport, again: AuditReport, distance: float) -> Aud
         updates=2,
         notes=(note, *first.notes),
     )
+
+
+def _if_a_reward(report: AuditReport, supposed: str) -> AuditReport:
+    """Less of something may be what is wanted: a sign is only wrong for a reward."""
+    findings = tuple(
+        replace(each, severity="warning") if each.rule == "wrong-sign" else each
+        for each in report.findings
+    )
+    faulty = any(each.severity == "fault" for each in findings)
+    summary = f"what raises {supposed} becomes less likely: right if it is a cost, not a reward"
+    verdict = "biased" if faulty else "unexplained"
+    return replace(report, verdict=verdict, summary=summary, findings=findings)
 
 
 def _with_prompt_scored(report: AuditReport, finding: Finding) -> AuditReport:
