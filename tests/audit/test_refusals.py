@@ -25,7 +25,7 @@ from eligibility.audit.interception.surroundings import Inert, _InertModule
 from eligibility.audit.job import SIZES, Job
 from eligibility.audit.running.forkserver import WorkerError
 from eligibility.audit.running.runner import ScriptRunner
-from eligibility.audit.trace import Draw, Step, parse_trace
+from eligibility.audit.trace import Density, Draw, Step, parse_trace
 from eligibility.errors import InvalidTypeError, InvalidValueError, MissingDependencyError
 from eligibility.notebooks import script_of
 
@@ -157,6 +157,13 @@ def test_every_field_of_a_step_survives_its_way_through_json() -> None:
     step = Step(0, 0, 1, 2, 0.5, 3, True, False, ((1, 2), (3,)), (True, False), False, (1.0,))
     record = json.loads(json.dumps(astuple(step)))
     assert parse_trace(_TRACE | {"steps": [record]}).steps == (step,)
+
+
+def test_a_density_survives_its_way_through_json() -> None:
+    density = Density(-0.5, (0.1, -0.2), (0.3, 0.4))
+    draw = Draw("action", (0.25, 0.5, 0.25, 0.0), 1, 1.5, 2.5, 0.4, density)
+    record = json.loads(json.dumps(astuple(draw)))
+    assert parse_trace(_TRACE | {"draws": [record]}).draws == (draw,)
 
 
 _CONSOLE = """

@@ -282,7 +282,7 @@ def _draw(values: Any) -> Draw:
     draw = _record(Draw, values)
     if draw.density is None:
         return draw
-    return replace(draw, density=_record(Density, draw.density))
+    return replace(draw, density=_record(Density, values[-1]))
 
 
 def _record(kind: Callable[..., Record], values: Any) -> Record:
