@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,9 +68,9 @@ class Rows:
         ids = options.get("input_ids", args[0] if args else None)
         if ids is None:
             return
-        before = self._before(options.get("past_key_values"), *ids.shape)
+        before = self._before(_cache_in(options), *ids.shape)
         rows = [(*old, *new) for old, new in zip(before, ids.tolist(), strict=True)]
-        cache = getattr(output, "past_key_values", None)
+        cache = _cache_in(output)
         if cache is not None:
             self._cached[id(cache)] = rows
         scored = self.last = Scored(rows, len(before[0]))
@@ -130,6 +131,14 @@ class Rows:
         if place in self._free:
             self._free.remove(place)
         return place
+
+
+def _cache_in(given: Any) -> Any:
+    """The keys and values in what a model is given or returns, by either of transformers' names."""
+    if not isinstance(given, Mapping):  # a tuple, which does not tell
+        return None
+    caches = (given.get(name) for name in ("cache", "past_key_values"))
+    return next((cache for cache in caches if cache is not None), None)
 
 
 def prompt_share(prompts: AtPrompts, table: Tensor) -> float:
