@@ -37,7 +37,7 @@ def test_keeps_the_old_file_when_writing_fails(
         write_atomically(target, "new")
     assert str(caught.value) == (
         f"cannot write `{target}`: got No space left on device, expected a writable place; "
-        "choose another folder, free some space, or change its permissions"
+        "choose another folder, free some space, or change the permissions"
     )
     assert target.read_text() == "old"
     assert os.listdir(tmp_path) == ["checkpoint"]

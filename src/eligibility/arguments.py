@@ -144,7 +144,9 @@ def check_trials(value: object) -> None:
     if isinstance(value, Tensor):
         check_real(value, "total_count")
     elif not is_number(value):
-        raise not_a_number("total_count", value, "a whole number >= 0, or a tensor of such")
+        raise not_a_number(
+            "total_count", value, "a whole number >= 0, or a tensor of whole numbers"
+        )
 
 
 def check_sizes(value: object, name: str) -> torch.Size:

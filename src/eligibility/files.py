@@ -100,7 +100,7 @@ def _unwritable(path: Path, error: OSError) -> OutputError:
         f"cannot write `{path}`",
         error.strerror or str(error),
         "a writable place",
-        "choose another folder, free some space, or change its permissions",
+        "choose another folder, free some space, or change the permissions",
     )
 
 

@@ -56,6 +56,9 @@ def _cells(path: Path) -> list[dict[str, Any]]:
         ) from error
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise InvalidValueError(
-            f"`{path}`", "no notebook of Jupyter", "JSON with cells", "pass the script itself"
+            f"`{path}`",
+            "a file that is not a Jupyter notebook",
+            "JSON with cells",
+            "pass the script itself",
         ) from error
     return [cell for cell in found if isinstance(cell, dict)]

@@ -183,7 +183,7 @@ def check_count(value: object, name: str, least: int = 1) -> None:
         raise InvalidTypeError(f"`{name}`", described(value), "a whole number", "pass an int")
     if int(whole) < least:
         raise InvalidValueError(
-            f"`{name}`", f"{value}", f"a whole number >= {least}", "leave it out for the default"
+            f"`{name}`", f"{value}", f"a whole number >= {least}", "omit it to use the default"
         )
 
 

@@ -45,7 +45,7 @@ def check_tensor(tensor: object, name: str) -> None:
             f"`{name}`",
             "a parameter that is not initialised",
             "a tensor",
-            "call the lazy module once, so that it knows its shapes",
+            "call the lazy module once, to set its shapes",
         )
     if tensor.layout is not torch.strided or tensor.is_nested:
         layout = "nested" if tensor.is_nested else str(tensor.layout).removeprefix("torch.")
@@ -82,7 +82,7 @@ def check_local(tensor: Tensor, name: str) -> None:
             "a DTensor",
             "a tensor of this process",
             f"pass {name}.to_local() where each process has whole rows, or {name}.full_tensor(); "
-            "for a vocabulary in parts see the how-to page on several processes",
+            "for a sharded vocabulary see the how-to page on several processes",
         )
 
 

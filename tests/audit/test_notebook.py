@@ -43,5 +43,7 @@ def test_a_finding_in_a_notebook_names_the_cell_and_its_line(tmp_path: Path) -> 
 def test_a_file_that_is_no_notebook_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "n.ipynb"
     path.write_text("{}", encoding="utf-8")
-    with pytest.raises(InvalidValueError, match="got no notebook of Jupyter, expected JSON"):
+    with pytest.raises(
+        InvalidValueError, match="got a file that is not a Jupyter notebook, expected JSON"
+    ):
         el.audit_script(path)

@@ -75,7 +75,7 @@ def test_the_command_names_the_fault_its_line_and_its_fix(tmp_path: Path) -> Non
         ),
         (
             ["fine.py", "--time-limit", "-1"],
-            "error: `time_limit`: got -1, expected a positive number; leave it out for the default",
+            "error: `time_limit`: got -1, expected a positive number; omit it to use the default",
         ),
         (
             ["fine.py", "--discount", "2"],

@@ -73,7 +73,7 @@ def test_what_cannot_be_compared_is_refused(eligibility: Command) -> None:
         "",
         "error: the runs: got tests.train.environments:Bandit-v0 and "
         "tests.train.environments:Contextual-v0, expected one environment; "
-        "compare what is comparable\n",
+        "compare runs of the same environment\n",
     )
     status, _, errors = eligibility("compare", "bandit", "nowhere")
     assert status == 2

@@ -52,8 +52,8 @@ def test_only_a_certain_difference_is_explained() -> None:
     [
         (("--lr", "0.1"), "error: No such option: --lr; here it is --learning-rate.\n"),
         (("--gamma", "9"), "error: No such option: --gamma; here it is --discount.\n"),
-        (("--max-seconds", "0"), "error: `--max-seconds`: got 0, expected a number > 0; leave it "
-         "out for no limit\n"),
+        (("--max-seconds", "0"), "error: `--max-seconds`: got 0, expected a number > 0; omit it "
+        "to set no limit\n"),
     ],
 )  # fmt: skip
 def test_habits_from_elsewhere_are_answered(

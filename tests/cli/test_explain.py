@@ -79,7 +79,7 @@ def test_families(eligibility: Command, arguments: str, values: list[float]) -> 
         ),
         (
             "categorical --probs 0.5,0.5 --action 0.5",
-            "`--action`: got 0.5, expected a whole number; categories are counted from 0",
+            "`--action`: got 0.5, expected a whole number; categories are numbered from 0",
         ),
         (
             "categorical --probs=-0.5,1.5 --action 0",
@@ -132,8 +132,8 @@ def test_families(eligibility: Command, arguments: str, values: list[float]) -> 
         ),
         (
             "multinomial --probs 0.5,0.5 --counts 2,1,1",
-            "`--counts`: got 3 numbers, expected 2, one for each category; give 0 for what was "
-            "not drawn",
+            "`--counts`: got 3 numbers, expected 2, one for each category; pass 0 for a category "
+            "that was not drawn",
         ),
         (
             "bernoulli --probs 1.5 --value 1",
@@ -290,7 +290,8 @@ def test_one_category_is_explained(eligibility: Command) -> None:
     [
         (
             "categorical --probs 0.69 0.1 0.2 --action 0",
-            "the command: got the surplus `0.1`, expected one distribution, or one question, and "
+            "the command: got the extra argument `0.1`, expected one distribution, or one "
+            "question, and "
             "options; separate numbers by commas, without spaces",
         ),
         (
@@ -317,7 +318,7 @@ def test_one_category_is_explained(eligibility: Command) -> None:
         ),
         (
             "normal --param loc=0 --param loc=1 --param scale=1 --value 0",
-            "`--param`: got loc twice, expected each parameter once; leave one of them away",
+            "`--param`: got loc twice, expected each parameter once; pass only one of them",
         ),
         (
             "poisson --param rate=inf --value 0",

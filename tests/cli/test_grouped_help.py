@@ -25,8 +25,6 @@ def test_options_stand_in_groups(eligibility: Command, verb: str, last: str) -> 
 def test_the_defaults_are_those_that_will_be_used(eligibility: Command) -> None:
     _, output, _ = eligibility("train", "CartPole-v1", "--help")
     said = " ".join(output.split())
-    assert (
-        "Step size of Adam; natural_gradient does not use it. Default, by the preset: 0.06" in said
-    )
+    assert "Step size of Adam; not used with natural_gradient. Default, by the preset: 0.06" in said
     assert "γ in [0, 1] of the rewards-to-go. Default: 0.99." in said
     assert said.count("by the preset:") == 4

@@ -31,7 +31,7 @@ def test_plot_of_what_is_no_run_is_one_line(eligibility: Command) -> None:
     assert status == 2
     assert errors == (
         "error: `.`: got no run folder, expected a run folder, or a folder of several; "
-        "pass what eligibility train or sweep has written\n"
+        "pass a folder that eligibility train or sweep wrote\n"
     )
 
 
@@ -47,6 +47,6 @@ def test_plot_without_matplotlib_says_what_is_missing(
     assert eligibility("plot", ".", "--out", "curves.png") == (
         2,
         "",
-        "error: the package `matplotlib`: got no installation of it, expected eligibility with its "
+        "error: the package `matplotlib`: got no such package, expected eligibility with its "
         'training extra; pip install "eligibility[train]"\n',
     )

@@ -64,8 +64,9 @@ def test_a_search_goes_on_as_if_it_had_not_stopped_and_leaves_the_best_as_a_conf
     status, _, errors = eligibility(*search(3, "whole", "--discount", "0.5"))
     assert (status, errors) == (
         2,
-        "error: the folder `whole`: got a search over other options, or with others in common, "
-        "expected none, or one by the same command; --search may be larger; choose another folder "
+        "error: the folder `whole`: got a search with different options, "
+        "expected no search, or one started by the same command (--search may be larger); choose "
+        "another folder "
         "with --out\n",
     )
 
@@ -139,7 +140,7 @@ def test_other_ways_to_write_them_are_refused(over: tuple[str, ...]) -> None:
     [
         (
             ("--search", "0", "--over", "discount=0.5"),
-            "`--search`: got 0, expected a whole number >= 1; leave it out for the default",
+            "`--search`: got 0, expected a whole number >= 1; omit it to use the default",
         ),
         (
             ("--search", "1"),
@@ -166,6 +167,7 @@ def test_without_optuna_the_message_says_how_to_install_it(
     status, _, errors = eligibility(*search(1, "none"))
     assert (status, errors) == (
         2,
-        "error: the package `optuna`: got no installation of it, expected the extra search; "
+        "error: the package `optuna`: got no such package, expected eligibility with its search "
+        "extra; "
         'pip install "eligibility[search]"\n',
     )

@@ -40,8 +40,8 @@ def run(*arguments: str, folder: Path) -> tuple[int, str, str]:
 def test_what_an_update_may_take_is_said_beforehand(tmp_path: Path) -> None:
     _, _, errors = run("train", "CartPole-v1", "--steps", "2000", folder=tmp_path)
     assert errors.startswith(
-        "note: an update takes an episode of each of the 100 environments, which may be 50,000 "
-        "steps, more than the 2,000 of this training; fewer environments make smaller updates\n"
+        "note: an update takes one episode from each of the 100 environments, up to 50,000 steps, "
+        "more than the 2,000 of this training; fewer environments make smaller updates\n"
     )
     few = ("--environments", "4", "--max-episode-steps", "20")
     _, _, errors = run("train", "CartPole-v1", "--steps", "2000", *few, folder=tmp_path)
@@ -124,23 +124,23 @@ def test_train_and_evaluate_from_the_first_command_to_the_last(
         (
             (),
             "the command: got neither ENV nor --resume, expected the id of an environment, or the "
-            "folder of a run to go on with; for instance eligibility train CartPole-v1",
+            "folder of a run to continue; for instance eligibility train CartPole-v1",
         ),
         (
             ("CartPole-v1", "--resume", "run"),
             "the command: got both ENV and --resume, expected the id of an environment, or the "
-            "folder of a run to go on with; for instance eligibility train CartPole-v1",
+            "folder of a run to continue; for instance eligibility train CartPole-v1",
         ),
         (
             ("--resume", "elsewhere"),
-            "`--out`: got run, expected no --out with --resume; the run stays in its folder",
+            "`--out`: got run, expected no --out with --resume; a resumed run keeps its folder",
         ),
         (("CartPole-v1", "--steps", "many"), "Invalid value for '--steps'"),
         (("CartPole-v1", "--frobnicate"), "No such option: --frobnicate"),
         (
             (HERE + "Crashing-v0",),
             "the environment's step: got RuntimeError: the arm came off, expected no exception; "
-            "correct the environment; what was trained so far is kept",
+            "correct the environment; the policy trained so far is kept",
         ),
     ],
 )
@@ -162,7 +162,7 @@ def test_an_environment_that_crashes_later_keeps_what_was_trained(
     assert status == 2
     assert errors.splitlines()[-1] == (
         "error: the environment's step: got RuntimeError: worn out, expected no exception; "
-        "correct the environment; what was trained so far is kept"
+        "correct the environment; the policy trained so far is kept"
     )
     assert json.loads((tmp_path / "run" / "result.json").read_text())["updates"] == 3
     assert (tmp_path / "run" / "checkpoint.safetensors").exists()
@@ -184,7 +184,7 @@ def test_a_signal_ends_training_and_keeps_the_checkpoint(
     result = json.loads(output)
     assert result["solved"] is False
     assert result["updates"] >= 1
-    assert "stopping after this rollout; once more to stop at once" in errors
+    assert "stopping after this rollout; press Ctrl-C again to stop at once" in errors
     status, output, _ = eligibility(
         "evaluate", "run", "--episodes", "2", "--json", "--allow-module", "tests"
     )
@@ -207,7 +207,7 @@ def test_a_restart_before_the_first_checkpoint_goes_on_from_the_config(
     for name in ("checkpoint.safetensors", "result.json", "curve.csv"):
         (tmp_path / "run" / name).unlink()
     status, _, errors = eligibility(*command)
-    assert (status, "a folder that holds a run already" in errors) == (2, True)
+    assert (status, "a folder that already holds a run" in errors) == (2, True)
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     status, _, errors = eligibility(*command)
     assert status == 0, errors
@@ -234,7 +234,7 @@ def test_a_missing_extra_names_the_remedy(tmp_path: Path) -> None:
     )  # fmt: skip
     assert process.returncode == 2
     assert process.stderr == (
-        "error: the package `gymnasium`: got no installation of it, expected eligibility with its "
+        "error: the package `gymnasium`: got no such package, expected eligibility with its "
         'training extra; pip install "eligibility[train]"\n'
     )
 
@@ -246,7 +246,7 @@ def test_a_second_signal_stops_at_once(capsys: pytest.CaptureFixture[str]) -> No
         assert received == [signal.SIGINT]
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
-    assert "once more to stop at once" in capsys.readouterr().err
+    assert "again to stop at once" in capsys.readouterr().err
 
 
 def test_a_run_is_filmed_when_trained_and_when_evaluated(
@@ -316,6 +316,6 @@ def test_a_recurrent_policy_is_trained_resumed_and_evaluated(eligibility: Comman
     status, _, errors = eligibility("train", "Taxi-v4", "--recurrent", "gru")
     assert (status, errors) == (
         2,
-        "error: `recurrent`: got gru, expected none for a network without hidden layers, the last "
-        "of which it is; add --hidden-sizes 64\n",
+        "error: `recurrent`: got gru, expected none, because a network without hidden layers has "
+        "no layer to make recurrent; add --hidden-sizes 64\n",
     )

@@ -171,8 +171,8 @@ COINS = el.Binomial(4, probs=torch.full((2,), 0.5))
         (
             lambda: kl_divergence(POLICY, el.Categorical(logits=torch.zeros(2, 4))),
             ShapeError,
-            "the distributions of a KL divergence: got 3 and 4 categories, expected as many "
-            "categories in both; give the missing ones the probability 0",
+            "the distributions of a KL divergence: got 3 and 4 categories, expected the same "
+            "number of categories in both; give the missing ones the probability 0",
         ),
         (
             lambda: kl_divergence(POLICY, el.Categorical(logits=torch.zeros(2, 1, 3))),

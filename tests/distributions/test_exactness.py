@@ -217,7 +217,7 @@ def test_kl_of_binomials_with_different_counts() -> None:
     with pytest.raises(el.errors.InvalidValueError) as caught:
         kl_divergence(few, many)
     assert str(caught.value) == (
-        "`total_count` of the first distribution: got fewer draws than the second one has, "
+        "`total_count` of the first distribution: got fewer draws than the second distribution, "
         "expected equal numbers of draws; "
         "a divergence between different numbers of draws has no closed form"
     )

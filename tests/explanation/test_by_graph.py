@@ -321,7 +321,7 @@ def test_a_thousand_nodes_are_folded_to_a_readable_text() -> None:
             InvalidValueError,
             "`wrt` = `Y`: got a tensor that the explained one does not depend on, expected a leaf "
             "or an intermediate result of its graph; look for a detach() between them, or for a "
-            "copy that was made after",
+            "copy made afterwards",
         ),
         (
             lambda: el.explain(X.sum(), wrt="probs"),
@@ -349,7 +349,7 @@ def test_a_freed_graph_is_one_clear_error() -> None:
     with pytest.raises(InvalidValueError) as raised:
         el.explain(output)
     assert str(raised.value) == (
-        "the graph: got freed by an earlier backward pass, expected a graph that is still whole; "
+        "the graph: got freed by an earlier backward pass, expected an intact graph; "
         "explain before calling .backward(), or call .backward(retain_graph=True); more: "
         "eligibility explain --question 9"
     )

@@ -280,8 +280,8 @@ def test_a_distribution_that_cannot_be_made_again_is_refused() -> None:
     with pytest.raises(UnsupportedDistributionError) as raised:
         el.explain(Forgetful(torch.tensor(0.3), 2.0), value=torch.tensor(1.0))
     assert str(raised.value) == (
-        "`scale` of Forgetful: got an argument of its constructor that it does not keep as an "
-        "attribute, expected attributes from which the distribution can be made again; keep it "
+        "`scale` of Forgetful: got a constructor argument that it does not keep as an attribute, "
+        "expected attributes from which the distribution can be rebuilt; keep it "
         "as an attribute, or explain by graph: eligibility.explain(dist.log_prob(y))"
     )
 

@@ -101,7 +101,8 @@ def test_a_line_without_a_backward_pass_names_those_with_one(tmp_path: Path) -> 
     with pytest.raises(InvalidValueError) as raised:
         explain_script(path, ["7"], line=2)
     assert str(raised.value) == (
-        f"`{path}`: got no backward pass of line 2, expected one of its own: loss.backward() in "
+        f"`{path}`: got no backward pass of line 2, expected one of its backward passes: "
+        "loss.backward() in "
         "line 12, extra.backward() in line 14; choose one of them"
     )
 
@@ -205,12 +206,12 @@ def test_an_error_of_autograd_is_told_with_the_users_lines(tmp_path: Path, name:
         (
             "import sys\nprint('usage: program.py --seed N')\nsys.exit(3)\n",
             "got exit status 3; its last line: usage: program.py --seed N, expected a script that "
-            "runs to its end; give it the arguments that it asks for, after `--`",
+            "runs to its end; pass the arguments that it requires after `--`",
         ),
         (
             "import os\nos._exit(0)\n",
             "got an end without a report, expected a script that runs to its end; it was killed, "
-            "perhaps for memory: give it smaller work or a larger `--memory`",
+            "perhaps for lack of memory; reduce its work or raise `--memory`",
         ),
     ],
 )
@@ -229,7 +230,7 @@ def test_a_script_that_does_not_end_is_stopped(tmp_path: Path) -> None:
         explain_script(path, timeout=0.5)
     assert str(raised.value) == (
         f"`{path}`: got no backward pass within 0.5 s, expected a script that reaches one in time; "
-        "give it smaller work or a larger `--timeout`"
+        "reduce its work or raise `--timeout`"
     )
 
 
@@ -254,7 +255,7 @@ def test_a_script_that_prints_without_end_is_stopped(tmp_path: Path) -> None:
         explain_script(path)
     assert str(raised.value) == (
         f"`{path}`: got no backward pass within 64 MiB of output, expected a script that reaches "
-        "one in time; give it smaller work or fewer prints"
+        "one in time; reduce its work or print less"
     )
 
 

@@ -51,7 +51,7 @@ def test_memory_that_is_gone_is_refused() -> None:
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines() == 2 * [
         "`logits`, or a tensor passed with them: got one without memory, expected dense "
-        "tensors whose storage is there; gather a parameter that FSDP has freed; resize_ no "
+        "tensors whose storage is there; gather a parameter that FSDP has freed; do not resize_ "
         "storage that is still in use"
     ]
 

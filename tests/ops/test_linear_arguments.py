@@ -65,7 +65,7 @@ def test_errors_name_the_argument_and_the_remedy() -> None:
     )
     assert message(lambda: el.linear_log_prob(hidden, weight[0], token), ShapeError) == (
         "`weight`: got shape [8], expected hidden [*batch, D] and weight [V, D] with V >= 1; the "
-        "unembedding has one row for each token of the vocabulary"
+        "unembedding has one row per token of the vocabulary"
     )
     assert message(
         lambda: el.linear_log_prob(hidden, weight, token, mask=case.mask().to_sparse()),

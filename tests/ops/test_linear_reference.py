@@ -217,7 +217,8 @@ def test_what_does_not_fit_together_is_refused() -> None:
     reference, raw = reference_of(case)
     call = (*case.inputs, case.advantage)
     assert message(InvalidValueError, lambda: el.linear_reinforce_loss(*call, kl_coef=0.1)) == (
-        "`kl_coef`: got 0.1 for an exact KL without reference, expected the reference policy; pass "
+        "`kl_coef`: got 0.1 for an exact KL without a reference, expected the reference policy; "
+        "pass "
         "reference=LinearReference(hidden, weight), or leave kl_coef at 0"
     )
     assert message(

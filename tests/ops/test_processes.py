@@ -61,9 +61,10 @@ def test_gradients_are_averaged_over_every_dimension_of_a_mesh(
 
 
 AGREE = (
-    "got others in process 1 of the group than in process 0, expected the same in all processes "
-    "that share a vocabulary; leave group out where each process has a batch of its own, as under "
-    "DDP and FSDP; under tensor parallelism gather or add up the hidden states first"
+    "got different values in process 1 and in process 0 of the group, expected equal values in all "
+    "processes that share a vocabulary; leave group out where each process has a batch of its "
+    "own, as under "
+    "DDP and FSDP; under tensor parallelism gather or sum the hidden states first"
 )
 
 
@@ -93,7 +94,7 @@ AGREE = (
         (
             "logits",
             "`logits`: got a DTensor, expected a tensor of this process; pass logits.to_local() "
-            "where each process has whole rows, or logits.full_tensor(); for a vocabulary in parts "
+            "where each process has whole rows, or logits.full_tensor(); for a sharded vocabulary "
             "see the how-to page on several processes",
         ),
     ],

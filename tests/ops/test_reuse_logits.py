@@ -116,7 +116,7 @@ def test_what_cannot_be_reused_is_refused_and_left_alone(call: Call, reason: str
         call(source, action, advantage)
     assert str(caught.value) == (
         f"`reuse_logits`: got {reason}, expected logits that an operation made, and a plain mean "
-        "or sum of the loss; leave reuse_logits out"
+        "or sum as the reduction; leave reuse_logits out"
     )
     assert torch.equal(source, before)
 

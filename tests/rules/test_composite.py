@@ -140,7 +140,7 @@ def test_weights_of_a_mixture_have_one_convention() -> None:
         el.eligibility(dist, torch.tensor(0.0), "mixture_distribution.probs", "tangent")
     assert str(caught.value) == (
         "`coordinates` of the mixture_distribution.probs of MixtureSameFamily: got 'tangent', "
-        "expected 'weights'; the weights of a mixture have this convention only"
+        "expected 'weights'; the weights of a mixture have only this convention"
     )
 
 

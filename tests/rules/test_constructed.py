@@ -29,7 +29,7 @@ def test_an_object_that_cannot_tell_refuses_to_guess() -> None:
     with pytest.raises(InvalidValueError) as caught:
         el.eligibility(dist.expand((2,)), torch.ones(2))
     assert str(caught.value) == (
-        "`wrt`: got nothing, for a distribution that was expanded after both probs and logits had "
+        "`wrt`: got None, for a distribution expanded after both probs and logits had "
         "been computed, expected the one it was constructed with; pass wrt='probs' or wrt='logits'"
     )
     assert list(el.eligibility(dist.expand((2,)), torch.ones(2), wrt="probs")) == ["probs"]

@@ -47,7 +47,7 @@ def test_a_parameter_that_moves_the_support_is_refused_with_the_reason() -> None
         "the eligibility of the low of Uniform: got an expectation that is not 0: the support "
         "[low, high) moves with it, expected a parameter that does not move the support; choose "
         "the others with wrt, use a pathwise gradient (rsample), or pass "
-        "allow_parameter_dependent_support=True to get the number all the same"
+        "allow_parameter_dependent_support=True to get the number anyway"
     )
     allowed = el.eligibility(dist, torch.tensor(1.0), allow_parameter_dependent_support=True)
     assert allowed == {"low": 0.25, "high": -0.25}

@@ -225,6 +225,6 @@ def test_logits_have_one_convention() -> None:
     with pytest.raises(InvalidValueError) as caught:
         el.eligibility(dist, torch.tensor(0), "logits", "tangent")
     assert str(caught.value) == (
-        "`coordinates` of the logits of Categorical: got 'tangent', expected none: the parameter "
-        "has one convention only; see the documentation of eligibility.rules.multinomial"
+        "`coordinates` of the logits of Categorical: got 'tangent', expected none, because the "
+        "parameter has only one convention; see the documentation of eligibility.rules.multinomial"
     )

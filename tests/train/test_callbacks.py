@@ -64,7 +64,7 @@ def test_something_else_is_refused() -> None:
 def test_weights_and_biases_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
     text = (
-        "the package `wandb`: got no installation of it, expected eligibility with its wandb "
+        "the package `wandb`: got no such package, expected eligibility with its wandb "
         'extra; pip install "eligibility\\[train,wandb\\]"'
     )
     with pytest.raises(MissingDependencyError, match=f"^{text}$"):

@@ -87,7 +87,7 @@ def test_an_unwritable_place_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     text = (
         f"cannot write `{tmp_path}/file/model`: got File exists, expected a writable place; "
-        "choose another folder, free some space, or change its permissions"
+        "choose another folder, free some space, or change the permissions"
     )
     with pytest.raises(OutputError, match=f"^{re.escape(text)}$"):
         Reinforce("CartPole-v1").save(tmp_path / "file" / "model")

@@ -64,14 +64,14 @@ from eligibility.train.presets import PRESETS
         ),
         (
             {"recurrent": "gru", "hidden_sizes": ()},
-            "`recurrent`: got gru, expected none for a network without hidden layers, the last of "
-            "which it is; add --hidden-sizes 64",
+            "`recurrent`: got gru, expected none, because a network without hidden layers has no "
+            "layer to make recurrent; add --hidden-sizes 64",
         ),
         (
             {"recurrent": "lstm", "hidden_sizes": (2, 10_000)},
             "`hidden_sizes`: got 2 layers with 400,080,000 weights between them, expected at "
-            "most 100 layers and 268,435,456 weights; choose smaller ones, or pass a network of "
-            "your own",
+            "most 100 layers and 268,435,456 weights; choose smaller ones, or pass your own "
+            "network",
         ),
         (
             {"credit": "next-reward", "discount_updates": True},
@@ -81,7 +81,7 @@ from eligibility.train.presets import PRESETS
         (
             {"credit": "whole-return", "discount_updates": True},
             "`discount_updates`: got True, expected False with credit whole-return; "
-            "the whole discounted return has γ^t in it already",
+            "the discounted whole return already contains γ^t",
         ),
         (
             {"baseline": "state-values"},
@@ -95,37 +95,38 @@ from eligibility.train.presets import PRESETS
         ),
         (
             {"baseline": "none+per-weight"},
-            "`baseline`: got 'none+per-weight', expected different baselines; leave out what is "
-            "none or repeated",
+            "`baseline`: got 'none+per-weight', expected different baselines; remove none and "
+            "repeated names",
         ),
         (
             {"baseline_rate": 0.5},
-            "`baseline_rate`: got 0.5, expected no value where nothing uses it; add --baseline "
+            "`baseline_rate`: got 0.5, expected no value, because nothing uses it; add --baseline "
             "moving-average, or omit it",
         ),
         (
             {"shorten_noisy_steps": True},
-            "`shorten_noisy_steps`: got True, expected no value where nothing uses it; add "
+            "`shorten_noisy_steps`: got True, expected no value, because nothing uses it; add "
             "--natural-gradient 0.01, or omit it",
         ),
         (
             {"line_search": True},
-            "`line_search`: got True, expected no value where nothing uses it; add "
+            "`line_search`: got True, expected no value, because nothing uses it; add "
             "--natural-gradient 0.01, or omit it",
         ),
         (
             {"normalize_returns": True},
-            "`normalize_returns`: got True, expected no value where nothing uses it; add "
+            "`normalize_returns`: got True, expected no value, because nothing uses it; add "
             "--no-normalize, or omit it",
         ),
         (
             {"entropy_schedule": "linear"},
-            "`entropy_schedule`: got linear, expected no value where nothing uses it; add "
+            "`entropy_schedule`: got linear, expected no value, because nothing uses it; add "
             "--entropy-coef 0.01, or omit it",
         ),
         (
             {"damping": 0.5},
-            "`damping`: got 0.5, expected no value where nothing uses it; add --natural-gradient "
+            "`damping`: got 0.5, expected no value, because nothing uses it; add "
+            "--natural-gradient "
             "0.01, or omit it",
         ),
         (
@@ -153,8 +154,8 @@ from eligibility.train.presets import PRESETS
         (
             {"hidden_sizes": (65_536, 65_536)},
             "`hidden_sizes`: got 2 layers with 4,294,967,296 weights between them, expected at "
-            "most 100 layers and 268,435,456 weights; choose smaller ones, or pass a network of "
-            "your own",
+            "most 100 layers and 268,435,456 weights; choose smaller ones, or pass your own "
+            "network",
         ),
         (
             {"environments": 300_000},

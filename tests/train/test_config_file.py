@@ -76,7 +76,7 @@ def test_a_format_whose_package_is_missing_says_so(
     path.write_text("")
     monkeypatch.setitem(sys.modules, name, None)
     text = (
-        f"the package `{package}`: got no installation of it, expected eligibility with its "
+        f"the package `{package}`: got no such package, expected eligibility with its "
         'training extra; pip install "eligibility[train]"'
     )
     with pytest.raises(MissingDependencyError, match=f"^{re.escape(text)}$"):

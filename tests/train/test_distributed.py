@@ -158,8 +158,9 @@ def half(arguments: list[str]) -> None:
         model.learn(total_steps=100)
         os._exit(0)
     text = (
-        "the other processes: got no answer: one of them has ended, expected all of them until the "
-        "end of the training; look for the first message; what was trained so far is kept"
+        "the other processes: got no answer, because one of them has exited, expected all of them "
+        "to run until training ends; read the first error message; the policy trained so far is "
+        "kept"
     )
     with pytest.raises(EligibilityError, match=f"^{text}$"):
         model.learn(total_steps=100_000)

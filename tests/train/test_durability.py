@@ -105,8 +105,8 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_starts_again(
 def test_a_folder_has_one_writer_at_a_time(tmp_path: Path) -> None:
     first = RunFolder(tmp_path / "run", Reinforce("CartPole-v1"))
     text = (
-        f"the folder `{tmp_path}/run`: got one that another process is writing to, expected a "
-        "folder of its own for each training; wait for the other process to end, or choose "
+        f"the folder `{tmp_path}/run`: got a folder that another process is writing to, expected "
+        "a separate folder for each training; wait for the other process to end, or choose "
         "another folder with --out"
     )
     for resume in (False, True):
@@ -178,8 +178,8 @@ def test_the_curve_of_another_run_is_refused(whole: Path, tmp_path: Path) -> Non
     parts[3] = "7.25"
     (tmp_path / "run" / "curve.csv").write_text("\n".join([*lines, ",".join(parts)]) + "\n")
     text = (
-        f"the record `{tmp_path}/run/curve.csv`: got the curve of another run than the "
-        "checkpoint's, expected what the run had written; restore it from a copy, or remove it: "
+        f"the record `{tmp_path}/run/curve.csv`: got the curve of a run other than the "
+        "checkpoint's, expected the file that the run wrote; restore it from a copy, or remove it: "
         "the curve then starts at the checkpoint"
     )
     with pytest.raises(InvalidValueError, match=f"^{re.escape(text)}$"):
@@ -190,7 +190,7 @@ def test_missing_seconds_are_noted(whole: Path, tmp_path: Path) -> None:
     shutil.copytree(whole, tmp_path / "run")
     (tmp_path / "run" / "result.json").unlink()
     folder = RunFolder(tmp_path / "run", load_run(tmp_path / "run", {}), resume=True)
-    assert folder.notes == ["result.json is missing: the seconds of training count from here"]
+    assert folder.notes == ["result.json is missing: training seconds are counted from here"]
     folder.finish()
 
 

@@ -97,8 +97,8 @@ def test_a_keyword_that_the_environment_does_not_take_is_named() -> None:
 )
 def test_an_environment_that_is_made_takes_none(made: Any) -> None:
     text = (
-        "`env_kwargs`: got {'wage': 1}, expected none with an environment that is made already; "
-        "make it with them, or pass its id or a function that makes it"
+        "`env_kwargs`: got {'wage': 1}, expected none with an existing environment; "
+        "create it with them, or pass its id or a function that creates it"
     )
     with pytest.raises(InvalidValueError, match=f"^{re.escape(text)}$"):
         Reinforce(made(), env_kwargs={"wage": 1})
@@ -129,7 +129,7 @@ def test_a_module_that_only_a_file_names_in_them_is_not_imported(tmp_path: Path)
     model = Reinforce("FrozenLake-v1", environments=4, env_kwargs={"map_name": "4x4"})
     model.config.env_kwargs["map_name"] = "stranger:Map"  # type: ignore[index]  # it is set
     path = model.save(tmp_path / "model")
-    text = "got `stranger:Map`, which imports the module `stranger` and so runs its code"
+    text = "got `stranger:Map`, which imports the module `stranger` and therefore runs its code"
     for env in (None, "FrozenLake-v1"):
         with pytest.raises(InvalidValueError, match=re.escape(text)):
             Reinforce.load(path, env=env)

@@ -160,7 +160,7 @@ def test_training_goes_on_in_another_environment_of_the_same_spaces(tmp_path: Pa
     assert loaded.config.learning_rate == 0.1
     text = (
         "`env`: got one with observations Discrete(500), masked, actions Discrete(6), expected "
-        "observations Discrete(16), actions Discrete(4); make a new model for it"
+        "observations Discrete(16), actions Discrete(4); create a new model for it"
     )
     with pytest.raises(InvalidValueError, match=f"^{re.escape(text)}$"):
         model.set_env("Taxi-v4")
@@ -182,13 +182,13 @@ def fail() -> Any:
     [
         (
             3,
-            "`env`: got int, expected an environment, its id, a function that makes one, or a "
+            "`env`: got int, expected an environment, its id, a function that creates one, or a "
             "vector environment; pass a function, such as the environment's class or a lambda",
         ),
         (
             make_nothing,
-            "what `env` returned: got int, expected a gymnasium.Env; return one environment, a new "
-            "one in each call",
+            "what `env` returned: got int, expected a gymnasium.Env; return a new environment in "
+            "each call",
         ),
         (
             fail,
@@ -204,14 +204,14 @@ def test_what_makes_no_environments_is_refused(env: Any, text: str) -> None:
 
 def test_the_size_of_a_vector_environment_is_its_own() -> None:
     text = (
-        "`environments`: got 5, expected 4, as many as the vector environment has in each shard; "
+        "`environments`: got 5, expected 4, the size of the vector environment in each shard; "
         "omit it"
     )
     with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):
         Reinforce(SyncVectorEnv([Walk] * 4), environments=5)
     text = (
         "`shards`: got 2 in this process, expected one for a vector environment; pass a function "
-        "that makes one environment"
+        "that creates one environment"
     )
     with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):
         Reinforce(SyncVectorEnv([Walk] * 4), shards=2)
@@ -220,8 +220,8 @@ def test_the_size_of_a_vector_environment_is_its_own() -> None:
 def test_a_checkpoint_asks_for_the_users_environment(tmp_path: Path) -> None:
     path = Reinforce(Walk).save(tmp_path / "model")
     text = (
-        "`env`: got none, expected the function or vector environment that the model was made "
-        "with: `load(…, env=…)`; a checkpoint has weights, no code"
+        "`env`: got none, expected the function or vector environment the model was created with: "
+        "`load(…, env=…)`; a checkpoint holds weights, not code"
     )
     with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):
         Reinforce.load(path)

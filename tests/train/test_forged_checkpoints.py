@@ -54,8 +54,9 @@ def test_a_module_that_only_the_file_names_is_not_imported(
     path = forge(original, tmp_path / FILE_NAME, change)
     text = (
         f"the environment in the checkpoint `{path}`: got `stranger:CartPole-v1`, which imports "
-        "the module `stranger` and so runs its code, expected one that Gymnasium knows by itself, "
-        "or a module that you trust and name; if you trust it, pass --allow-module stranger (in "
+        "the module `stranger` and therefore runs its code, expected an environment that "
+        "Gymnasium registers itself, or a module that you trust and name; if you trust it, pass "
+        "--allow-module stranger (in "
         "Python allow_modules=['stranger'])"
     )
     with pytest.raises(InvalidValueError, match=f"^{re.escape(text)}$"):
@@ -161,7 +162,7 @@ def test_a_forgery_with_a_right_checksum_is_refused_before_anything_is_made(
         Reinforce.load(path)
     assert re.match(
         rf"the checkpoint `{path}`: got a damaged or foreign file \(.+\), expected a checkpoint of "
-        "format version 2; train again, or restore it from a copy$|`network`: got another network ",
+        "format version 2; train again, or restore it from a copy$|`network`: got a network other ",
         str(caught.value),
     ), str(caught.value)
     assert "\n" not in str(caught.value)
@@ -207,7 +208,7 @@ def test_a_model_is_loaded_into_another_environment_of_the_same_spaces(tmp_path:
     path = Reinforce(HERE + "Bandit-v0", seed=3).save(tmp_path / "model")
     for env in (HERE + "Crashing-v0", HERE + "Endless-v0"):
         assert Reinforce.load(path, env=env).config.env == env
-    with pytest.raises(InvalidValueError, match=r"^`network`: got another network than the check"):
+    with pytest.raises(InvalidValueError, match=r"^`network`: got a network other than the ch"):
         Reinforce.load(path, env=Contextual)
 
 

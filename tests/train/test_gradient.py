@@ -199,7 +199,8 @@ def test_a_baseline_of_weights_is_refused_on_several_processes() -> None:
     model = Reinforce("CartPole-v1", environments=4)
     config = dataclasses.replace(model.config, baseline="per-weight")
     text = (
-        "`baseline`: got per-weight, expected a baseline without per-weight on several processes; "
+        "`baseline`: got per-weight, expected a baseline other than per-weight on several "
+        "processes; "
         "its averages need the gradients of every episode in one place: use one process"
     )
     shards = model.shards

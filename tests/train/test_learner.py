@@ -256,7 +256,7 @@ def test_learn_says_beforehand_that_it_will_take_more_steps(
     (record,) = caplog.records
     assert (record.name, record.getMessage()) == (
         "eligibility",
-        "note: an update takes an episode of each of the 4 environments, which may be 200 steps, "
+        "note: an update takes one episode from each of the 4 environments, up to 200 steps, "
         "more than the 199 of this training; fewer environments make smaller updates",
     )
     model.learn(total_steps=1)  # which it has already
@@ -328,7 +328,7 @@ def test_equal_returns_leave_the_weights_alone() -> None:
             HERE + "Words-v0",
             {},
             "the observation space: got Text(1, 3, charset=a), expected Box, Discrete, "
-            "MultiDiscrete, MultiBinary, or a Dict or Tuple of these; leave it out with "
+            "MultiDiscrete, MultiBinary, or a Dict or Tuple of these; exclude it with "
             "observation_keys, or wrap the environment in "
             "gymnasium.wrappers.TransformObservation",
         ),
@@ -336,19 +336,19 @@ def test_equal_returns_leave_the_weights_alone() -> None:
             HERE + "NotANumber-v0",
             {},
             "the reward at step 0 of environment 1: got nan, expected a finite number; "
-            "correct the environment; what was trained so far is kept",
+            "correct the environment; the policy trained so far is kept",
         ),
         (
             HERE + "Crashing-v0",
             {},
             "the environment's step: got RuntimeError: the arm came off, expected no exception; "
-            "correct the environment; what was trained so far is kept",
+            "correct the environment; the policy trained so far is kept",
         ),
         (
             "CartPole-v1",
             {"learning_rate": 1e200},
             "the policy gradient of update 1: got a norm of nan, expected a finite number; "
-            "lower the learning rate; what was trained so far is kept",
+            "lower the learning rate; the policy trained so far is kept",
         ),
     ],
 )

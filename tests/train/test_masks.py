@@ -119,19 +119,19 @@ def test_predictions_heed_masks() -> None:
         (
             "Bandit",
             (np.zeros(2), np.ones(4)),
-            "`action_masks`: got masks for a policy without, expected None: the environment had "
-            "no masks when the model was made; leave them away, or train with mask_actions on an "
+            "`action_masks`: got masks for a policy that has none, expected None, because the "
+            "training environment had no masks; omit them, or train with mask_actions on an "
             "environment with masks",
         ),
         (
             "Forbidding",
             (np.zeros((2, 4)), np.ones((3, 4))),
-            "`action_masks`: got 3 masks, expected 2; one an observation",
+            "`action_masks`: got 3 masks, expected 2; pass one for each observation",
         ),
         (
             "Forbidding",
             (np.zeros(4), np.zeros(4)),
-            "`action_masks` of environment 0: got one that forbids every action, expected at "
+            "`action_masks` of environment 0: got a mask that forbids every action, expected at "
             "least one action that is allowed; correct the environment",
         ),
     ],
@@ -145,7 +145,7 @@ def test_predictions_refuse_masks_that_do_not_fit(env: str, arguments: Any, text
 
 def test_a_mask_that_forbids_everything_is_an_error() -> None:
     text = (
-        "the action mask of environment 0: got one that forbids every action, expected at least "
+        "the action mask of environment 0: got a mask that forbids every action, expected at least "
         "one action that is allowed; correct the environment"
     )
     with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):

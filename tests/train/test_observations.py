@@ -190,7 +190,7 @@ def test_keys_choose_what_the_network_sees() -> None:
             spaces.Text(3, charset="a"),
             None,
             "the observation space: got Text(1, 3, charset=a), expected Box, Discrete, "
-            "MultiDiscrete, MultiBinary, or a Dict or Tuple of these; leave it out with "
+            "MultiDiscrete, MultiBinary, or a Dict or Tuple of these; exclude it with "
             "observation_keys, or wrap the environment in "
             "gymnasium.wrappers.TransformObservation",
         ),
@@ -198,7 +198,7 @@ def test_keys_choose_what_the_network_sees() -> None:
             spaces.Dict({"a": spaces.Tuple([BOX, spaces.Text(9)])}),
             None,
             "the observation space at `a.1`: got Text, expected Box, Discrete, "
-            "MultiDiscrete, MultiBinary, or a Dict or Tuple of these; leave it out with "
+            "MultiDiscrete, MultiBinary, or a Dict or Tuple of these; exclude it with "
             "observation_keys, or wrap the environment in "
             "gymnasium.wrappers.TransformObservation",
         ),
@@ -233,8 +233,8 @@ def test_a_space_is_refused(space: spaces.Space, keys: tuple[str, ...], text: st
         ("MultiDiscrete", [[6], [2]], "2, expected indices of the space"),
         ("MultiBinary", [[0, 1], [2, 0]], "2, expected whole numbers in [0, 2)"),
         ("Tuple", [1, 2], "list, expected a tuple of 2"),
-        ("Tuple", (np.zeros(2, int), 1), "parts with 2, 1 rows, expected as many rows in each "
-         "part"),
+        ("Tuple", (np.zeros(2, int), 1), "parts with 2, 1 rows, expected the same number of rows "
+        "in each part"),
         ("Dict", {"bits": [0, 1]}, "dict with bits, expected a dict with bits, inner, picture"),
         ("Dict", 7, "int, expected a dict with bits, inner, picture"),
     ],

@@ -433,13 +433,13 @@ def test_an_unsupported_action_space_is_refused() -> None:
 def test_there_must_be_something_to_squash() -> None:
     message = (
         "`squash_actions`: got True, expected a Box among the actions; Discrete(2) has none: "
-        "leave it out"
+        "omit it"
     )
     with pytest.raises(InvalidValueError, match=f"^{re.escape(message)}$"):
         policy_for(spaces.Discrete(2), squash=True)
     message = (
-        "`squash_actions`: got Box(0.0, inf, (1,), float32), expected bounds on both sides of "
-        "every number; leave it out, or bound the numbers with gymnasium.wrappers.TransformAction"
+        "`squash_actions`: got Box(0.0, inf, (1,), float32), expected lower and upper bounds on "
+        "every number; omit it, or bound the numbers with gymnasium.wrappers.TransformAction"
     )
     with pytest.raises(InvalidValueError, match=f"^{re.escape(message)}$"):
         policy_for(spaces.Box(0, np.inf, (1,)), squash=True)

@@ -119,10 +119,10 @@ def test_the_command_line_chooses_it_and_says_how_to_refuse_it(
 ) -> None:
     installed(monkeypatch, "1.2.5")
     assert trained(tmp_path / "pool", "Acrobot-v1") == "envpool:Acrobot-v1"
-    note = "note: EnvPool steps Acrobot-v1, "
+    note = "note: EnvPool runs Acrobot-v1, "
     said = capsys.readouterr().err
     assert note in said
-    assert "to refuse it: eligibility train gymnasium:Acrobot-v1" in said
+    assert "to use Gymnasium: eligibility train gymnasium:Acrobot-v1" in said
     assert trained(tmp_path / "own", "gymnasium:Acrobot-v1") == "gymnasium:Acrobot-v1"
     # A config is a record of a run, and what it names is what is trained again.
     config = tmp_path / "acrobot.json"

@@ -65,7 +65,8 @@ def test_a_missing_package_is_named_with_the_extra(
         importlib.util, "find_spec", lambda name: None if name == package else find(name)
     )
     text = (
-        f"the package `{package}`: got no installation of it, expected the extra {extra}; "
+        f"the package `{package}`: got no such package, expected eligibility with its "
+        f"{extra} extra; "
         f'pip install "eligibility[{extra}]"'
     )
     with pytest.raises(MissingDependencyError, match=f"^{re.escape(text)}$"):

@@ -87,8 +87,8 @@ def test_a_damaged_record_is_refused(name: str, content: str, tmp_path: Path) ->
     folder = record(tmp_path / "run")
     (folder / name).write_text(content)
     text = (
-        f"the record `{folder}/{name}`: got a missing or damaged file, expected what the run had "
-        "written; restore it from a copy, or train again"
+        f"the record `{folder}/{name}`: got a missing or damaged file, expected the file that the "
+        "run wrote; restore it from a copy, or train again"
     )
     with pytest.raises(InvalidValueError, match=f"^{re.escape(text)}$"):
         read_groups([folder])

@@ -233,14 +233,14 @@ STATE = "; pass what the last call returned, or None where all episodes begin"
          "`state`: got float64 of shape [1, 128], expected floating-point numbers of shape [128]"
          + STATE),
         ("gru", {"episode_start": np.ones(2, bool)},
-         "`episode_start`: got bool of shape [2], expected 1 truths, one for each observation; "
+         "`episode_start`: got bool of shape [2], expected 1 booleans, one for each observation; "
          "pass terminated | truncated of the step before"),
         ("none", {"state": np.zeros(64, np.float32)},
-         "`state`: got ndarray, expected None: this policy remembers nothing; leave it out, or "
+         "`state`: got ndarray, expected None, because this policy is not recurrent; omit it, or "
          "train with recurrent='gru'"),
         ("none", {"episode_start": True},
-         "`episode_start`: got bool, expected None: this policy remembers nothing; leave it out, "
-         "or train with recurrent='gru'"),
+         "`episode_start`: got bool, expected None, because this policy is not recurrent; omit "
+         "it, or train with recurrent='gru'"),
     ],
 )  # fmt: skip
 def test_a_state_that_does_not_fit_is_refused(
@@ -253,8 +253,8 @@ def test_a_state_that_does_not_fit_is_refused(
 
 def test_a_network_of_ones_own_has_no_recurrent_layer_of_ours() -> None:
     text = (
-        "`recurrent`: got gru, expected no value together with a network of your own; omit it: a "
-        "network of your own sees one step at a time"
+        "`recurrent`: got gru, expected no value when you pass your own network; omit it, because "
+        "your own network sees one step at a time"
     )
     with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):
         Reinforce("CartPole-v1", recurrent="gru", network=lambda outputs: torch.nn.Linear(4, 2))

@@ -114,8 +114,8 @@ def test_a_damaged_record_is_refused(file: str, tmp_path: Path) -> None:
     run(tmp_path / "run")
     (tmp_path / "run" / file).write_text("updates\nmany")
     text = (
-        f"the record `{tmp_path}/run/{file}`: got a missing or damaged file, expected what the "
-        "run had written; restore it from a copy, or train again"
+        f"the record `{tmp_path}/run/{file}`: got a missing or damaged file, expected the file "
+        "that the run wrote; restore it from a copy, or train again"
     )
     with pytest.raises(InvalidValueError, match=f"^{re.escape(text)}$"):
         RunFolder(tmp_path / "run", Reinforce.load(tmp_path / "run"), resume=True)
@@ -133,8 +133,8 @@ def test_resuming_with_another_kind_of_change_is_refused(tmp_path: Path) -> None
 def test_a_folder_with_a_run_in_it_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     text = (
-        f"the run folder `{tmp_path}`: got a folder that holds a run already, expected a new "
-        "folder, or an empty one; go on with that run by --resume, choose another folder with "
+        f"the run folder `{tmp_path}`: got a folder that already holds a run, expected a new "
+        "folder, or an empty one; continue that run with --resume, choose another folder with "
         "--out, or remove this one"
     )
     with pytest.raises(OutputError, match=f"^{re.escape(text)}$"):

@@ -104,8 +104,8 @@ REMEDY = "; see the docstring of eligibility.train.user_network.UserNetwork"
 @pytest.mark.parametrize(
     ("network", "text"),
     [
-        (3, "`network`: got int, expected a torch.nn.Module, or a function that makes one from "
-         "the number of outputs" + REMEDY),
+        (3, "`network`: got int, expected a torch.nn.Module, or a function that builds one from "
+        "the number of outputs" + REMEDY),
         (lambda outputs: outputs, "what `network` returned: got int, expected a torch.nn.Module"
          + REMEDY),
         (nn.Linear(4, 3), "the network's outputs for two observations: got shape [2, 3], expected "
@@ -122,7 +122,7 @@ def test_what_does_not_fit_is_refused(network: Any, text: str) -> None:
 
 def test_options_of_the_default_network_are_refused_beside_it() -> None:
     text = (
-        "`hidden_sizes`: got (8,), expected no value together with a network of your own; omit it, "
+        "`hidden_sizes`: got (8,), expected no value when you pass your own network; omit it, "
         "or build it into the network"
     )
     with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):
@@ -133,14 +133,15 @@ def test_a_checkpoint_needs_the_network_that_it_was_made_with(tmp_path: Path) ->
     own = Reinforce("CartPole-v1", network=small).save(tmp_path / "own")
     usual = Reinforce("CartPole-v1").save(tmp_path / "usual")
     text = (
-        "`network`: got none, expected the module or function that the model was made with: "
-        "`load(…, network=…)`; a checkpoint has weights, no code"
+        "`network`: got none, expected the module or function the model was created with: "
+        "`load(…, network=…)`; a checkpoint holds weights, not code"
     )
     with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):
         Reinforce.load(own)
-    text = "`network`: got one for a model that was made without, expected none; omit it"
+    text = "`network`: got a network for a model that was created without one, expected none; "
+    "omit it"
     with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):
         Reinforce.load(usual, network=small)
-    text = "^`network`: got another network than the checkpoint's .*; pass the same module or"
+    text = "^`network`: got a network other than the checkpoint's .*; pass the same module or"
     with pytest.raises(EligibilityError, match=text):
         Reinforce.load(own, network=Tied)

@@ -161,7 +161,7 @@ def audit_loss(
     if unknown:
         raise InvalidTypeError(
             f"parameter `{unknown[0]}` of the loss",
-            "a name that the audit has nothing for",
+            "a name that the audit does not know",
             f"some of {', '.join(sorted(FILLED))}",
             "wrap the loss in a function with these names",
         )
@@ -243,7 +243,7 @@ def _audit(
 ) -> AuditReport:
     if max_paths <= 0:
         raise InvalidValueError(
-            "`max_paths`", f"{max_paths}", "a positive number", "leave it out for the default"
+            "`max_paths`", f"{max_paths}", "a positive number", "omit it to use the default"
         )
     started = time.perf_counter()
     source = _source_of(audited)
@@ -302,7 +302,7 @@ def _check_agent(factory: Callable[..., Any], act: str, update: str, environment
             f"the agent ({type(agent).__name__})",
             f"neither a list `rewards` nor a parameter `rewards` of `{update}`",
             "one of them",
-            f"give `{update}` a parameter `rewards`: the list of the batch's rewards",
+            f"give `{update}` a parameter `rewards` that takes the list of the batch's rewards",
         )
 
 

@@ -221,5 +221,5 @@ def _check_limits(
             raise not_a_number(name, value, "a positive number")
         if not (math.isfinite(value) and value > 0):
             raise InvalidValueError(
-                f"`{name}`", f"{value:g}", "a positive number", "leave it out for the default"
+                f"`{name}`", f"{value:g}", "a positive number", "omit it to use the default"
             )

@@ -102,7 +102,7 @@ def _unusable(error: OSError) -> OutputError:
     return OutputError(
         f"`{str(error.filename)[:200]}`",
         error.strerror or str(error),
-        "a path that can be used",
+        "a usable path",
         "check its name and its permissions",
     )
 
@@ -113,7 +113,7 @@ def _too_large(message: str) -> EligibilityError:
     return EligibilityError(
         "the memory",
         f"a request for {asked.group()}" if asked else "a request that is too large",
-        "what this machine has free",
+        "no more than this machine has free",
         "choose smaller sizes, or fewer environments",
     )
 

@@ -23,12 +23,14 @@ def audit(
     ] = None,
     max_paths: Annotated[int, typer.Option(help="Maximum number of paths to enumerate.")] = 600,
     samples: Annotated[
-        int, typer.Option(help="Paths to sample if there are more than that.")
+        int, typer.Option(help="Number of paths to sample if there are more than that.")
     ] = 200,
-    time_limit: Annotated[float, typer.Option(help="Seconds that one run may take.")] = 20.0,
-    memory_limit: Annotated[int, typer.Option(help="Megabytes that one run may take.")] = 2048,
+    time_limit: Annotated[float, typer.Option(help="Time limit for one run, in seconds.")] = 20.0,
+    memory_limit: Annotated[
+        int, typer.Option(help="Memory limit for one run, in megabytes.")
+    ] = 2048,
 ) -> int:
-    """Run a script on a problem whose policy gradient is known, and compare.
+    """Run a script on a problem whose policy gradient is known, and compare the two.
 
     Exit status: 0 no fault, 1 a fault was found, 2 bad usage or nothing could be judged, 3 no known
     rule explains what was measured.

@@ -29,9 +29,11 @@ def bench(
     quick: Annotated[
         bool, typer.Option("--quick", help="Three small sizes without torch.compile, in seconds.")
     ] = False,
-    rounds: Annotated[int, typer.Option(help="Rounds in which all contestants take turns.")] = 9,
+    rounds: Annotated[
+        int, typer.Option(help="Number of rounds; all contestants take turns in each.")
+    ] = 9,
     budget: Annotated[
-        float | None, typer.Option(help="Seconds after which a size starts no further round.")
+        float | None, typer.Option(help="Start no new round of a size after this many seconds.")
     ] = None,
     threads: Annotated[int, typer.Option(help="Number of threads.")] = 1,
     with_compile: Annotated[

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 def compare(
     a: Annotated[Path, typer.Argument(help="A run folder, or a folder of several seeds.")],
-    b: Annotated[Path, typer.Argument(help="The same for the runs that may be better.")],
+    b: Annotated[
+        Path, typer.Argument(help="The run folder, or folder of several seeds, to compare with A.")
+    ],
     episodes: Episodes = 100,
     seed: EpisodeSeed = None,
     stochastic: Stochastic = False,
@@ -30,7 +32,7 @@ def compare(
     allow_module: AllowModule = None,
     json_: AsJson = False,
 ) -> None:
-    """Play fresh episodes with two runs, or two groups of seeds, and say whether B beats A.
+    """Play fresh episodes with two runs, or two groups of seeds, and test whether B beats A.
 
     The probability of improvement is that a run of B, drawn at random, beats one of A (an episode,
     where each is a single run). Intervals are 95 %, by percentile bootstrap over the runs and the
@@ -50,7 +52,10 @@ def compare(
     tasks = {read_run_config(run).env for group in folders for run in group}
     if len(tasks) > 1:
         raise InvalidValueError(
-            "the runs", " and ".join(sorted(tasks)), "one environment", "compare what is comparable"
+            "the runs",
+            " and ".join(sorted(tasks)),
+            "one environment",
+            "compare runs of the same environment",
         )
     returns = [
         play_runs(group, episodes, seed, not stochastic, allow_modules=allow_module or ())[1]

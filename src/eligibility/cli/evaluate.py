@@ -36,7 +36,7 @@ def evaluate(
     ] = None,
     env: Annotated[
         str | None,
-        typer.Option(help="Play in this environment instead; its spaces must be the same."),
+        typer.Option(help="Play in this environment instead; its spaces must match."),
     ] = None,
     allow_module: AllowModule = None,
     json_: AsJson = False,
@@ -94,7 +94,7 @@ def _film(
 
     if len(folders) > 1:
         raise InvalidValueError(
-            "`--video`", f"{len(folders)} runs", "one", "film one run after the other"
+            "`--video`", f"{len(folders)} runs", "one", "film one run at a time"
         )
     model = load(folders[0])
     check_video(video, model.config.env, model.config.env_kwargs)

@@ -61,13 +61,13 @@ def explain(
         typer.Option(help="The convention for probs: weights, ambient, free or tangent."),
     ] = None,
     line: Annotated[
-        int | None, typer.Option(help="Script: only the backward pass that this line calls.")
+        int | None, typer.Option(help="Script: only the backward pass called on this line.")
     ] = None,
     tensor: Annotated[
         str | None, typer.Option(help="Script: only backward passes of this variable.")
     ] = None,
-    timeout: Annotated[float, typer.Option(help="Script: seconds until it is stopped.")] = 120.0,
-    memory: Annotated[float, typer.Option(help="Script: GiB of memory it may take.")] = 8.0,
+    timeout: Annotated[float, typer.Option(help="Script: time limit in seconds.")] = 120.0,
+    memory: Annotated[float, typer.Option(help="Script: memory limit in GiB.")] = 8.0,
     question: Annotated[
         bool,
         typer.Option(
@@ -84,15 +84,15 @@ def explain(
     json: Annotated[bool, typer.Option("--json", help="Print the record as JSON.")] = False,
     latex: Annotated[bool, typer.Option("--latex", help="Print a LaTeX document.")] = False,
     html: Annotated[
-        Path | None, typer.Option(help="Write one self-contained HTML page here as well.")
+        Path | None, typer.Option(help="Also write a self-contained HTML page to this path.")
     ] = None,
 ) -> None:
     """Show where every entry of a gradient comes from.
 
-    A script or notebook is run unmodified. Each of its backward passes is explained, and so is
-    every .grad that it reads as None. What it prints goes to standard error.
+    Runs a script or notebook unmodified, and explains each of its backward passes and every .grad
+    that it reads as None. The script's own output goes to standard error.
 
-    With --question and a number, one of the worked questions is answered.
+    With --question and a number, answer that worked question.
 
     Examples: eligibility explain categorical --probs 0.69,0.1,0.2,0.01 --action 0 --of prob;
     eligibility explain normal --param loc=0 --param scale=1 --value 0.3;
@@ -170,7 +170,7 @@ def _refuse_surplus(arguments: list[str]) -> None:
     if arguments:
         raise InvalidValueError(
             "the command",
-            f"the surplus `{arguments[0]}`",
+            f"the extra argument `{arguments[0]}`",
             "one distribution, or one question, and options",
             "separate numbers by commas, without spaces",
         )

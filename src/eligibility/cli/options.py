@@ -29,8 +29,8 @@ AsJson = Annotated[
 AllowModule = Annotated[
     list[str] | None,
     typer.Option(
-        help="A module that a run, checkpoint or config file may name for import, as in "
-        "MODULE:Name-v0. Importing it runs its code. Repeat for several.",
+        help="A module that a run, checkpoint or config file may import, as in MODULE:Name-v0. "
+        "Importing it runs its code. Repeat the option for more modules.",
         show_default=False,
     ),
 ]

@@ -16,10 +16,10 @@ def plot(
     ],
     out: Annotated[Path, typer.Option(help="The picture to write.")] = Path("curves.png"),
 ) -> None:
-    """Draw the learning curves of runs: a line for each environment and set of options.
+    """Draw learning curves, one line for each environment and set of options.
 
-    Runs that differ in nothing but their seed are one line, the mean over the seeds, with a band
-    from the worst to the best.
+    Runs that differ only in their seed become one line, the mean over the seeds, with a band from
+    the worst to the best.
     """
     check_picture("--out", out)
     from eligibility.files import write_atomically

@@ -89,7 +89,7 @@ def read_assignments(texts: Iterable[str]) -> dict[str, str]:
             )
         if name in assignments:
             raise InvalidValueError(
-                "`--param`", f"{name} twice", "each parameter once", "leave one of them away"
+                "`--param`", f"{name} twice", "each parameter once", "pass only one of them"
             )
         assignments[name] = value
     return assignments
@@ -193,7 +193,7 @@ def _categories(
                 "`--counts`",
                 f"{len(drawn)} numbers",
                 f"{len(entries)}, one for each category",
-                "give 0 for what was not drawn",
+                "pass 0 for a category that was not drawn",
             )
         if bool((drawn > _LARGEST_COUNT).any()):  # sums of larger ones would not be exact
             raise InvalidValueError(
@@ -205,7 +205,7 @@ def _categories(
     action = index.long()
     if action != index:
         raise InvalidValueError(
-            "`--action`", f"{index:g}", "a whole number", "categories are counted from 0"
+            "`--action`", f"{index:g}", "a whole number", "categories are numbered from 0"
         )
     shapes.check_action(action, len(entries), "--action")
     if cls is OneHotCategorical:

@@ -98,8 +98,8 @@ class Search:
         if study.user_attrs.get("common", common) != common:
             raise InvalidValueError(
                 f"the folder `{self.folder}`",
-                "a search over other options, or with others in common",
-                "none, or one by the same command; --search may be larger",
+                "a search with different options",
+                "no search, or one started by the same command (--search may be larger)",
                 "choose another folder with --out",
             )
         study.set_user_attr("common", common)

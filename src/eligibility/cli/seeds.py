@@ -39,8 +39,8 @@ def read_seeds(text: str) -> list[int]:
             raise InvalidValueError(
                 "`--seeds`",
                 shown(text),
-                f"a number of seeds up to {_MOST_SEEDS}, or which: 0-9 or 0,3,5-7",
-                "correct it; a single seed is 7-7",
+                f"a number of seeds up to {_MOST_SEEDS}, or a list such as 0-9 or 0,3,5-7",
+                "correct it; write 7-7 to run seed 7 alone",
             )
         seeds += range(start, end + 1)
     if len({*seeds}) < len(seeds):

@@ -42,11 +42,11 @@ def sweep(
     json_: bool,
     **options: Any,
 ) -> int:
-    """Train with several seeds, some at a time, each in a process and a run folder of its own.
+    """Train with several seeds in parallel, each in its own process and run folder.
 
-    Running the same command again continues: finished seeds are kept, stopped ones resumed,
-    failed ones tried again. A seed that fails does not stop the others; the exit status is then 1.
-    The folder also receives summary.json and curves.png. evaluate, plot and compare take the whole
+    Run the same command again to continue. It keeps finished seeds, resumes stopped ones and
+    retries failed ones. A failed seed does not stop the others, but the exit status is then 1. The
+    folder also receives summary.json and curves.png. evaluate, plot and compare take the whole
     folder.
 
     With --search each trial is such a sweep, with options that Optuna proposes; best.json is then
@@ -139,18 +139,28 @@ def report(summary: dict[str, Any], folder: Path, to_stderr: bool) -> None:
 
 
 OWN = (
-    option("seeds", str, "How many, such as 3; or which, such as 0-9 or 0,3,5-7. Default: 5."),
-    option("jobs", int, "Processes at a time. Default: the number of processors."),
-    option("search", int, "How many trials of options to make, by Optuna; needs --over."),
+    option(
+        "seeds", str, "Number of seeds, such as 3, or a list, such as 0-9 or 0,3,5-7. Default: 5."
+    ),
+    option(
+        "jobs", int, "Maximum number of processes at a time. Default: the number of processors."
+    ),
+    option("search", int, "Number of Optuna trials; requires --over."),
     option(
         "over",
         list[str],
-        "What to search over: NAME=LOW..HIGH, on a logarithmic scale where both are above 0; or "
-        "NAME=VALUE once for each choice. Repeat for several.",
+        "An option to search over: NAME=LOW..HIGH, on a logarithmic scale if both are above 0; or "
+        "NAME=VALUE, once for each choice. Repeat for more options.",
     ),
-    option("config", Path, "Options from a YAML, TOML or JSON file; those given here come first."),
+    option(
+        "config", Path, "Options from a YAML, TOML or JSON file; those given here take precedence."
+    ),
     option("out", Path, "Folder of the runs. Default: runs/sweep-ENV."),
     parameter("allow_module", AllowModule, None),
-    flag("json_", "--json", "Print the summary as JSON on standard output, all else on stderr."),
+    flag(
+        "json_",
+        "--json",
+        "Print the summary as JSON on standard output, everything else on stderr.",
+    ),
 )
 take_signature(sweep, [*config_options(without=("seed",)), *OWN])

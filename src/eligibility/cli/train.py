@@ -55,19 +55,18 @@ def train(
 ) -> int:
     """Train a policy by REINFORCE on a Gymnasium environment.
 
-    Options that are not given come from the config file, if there is one, then from the
-    environment's preset, else they have the defaults below: `train ENV --help` shows those of ENV.
-    The run folder receives the config,
-    the learning curve (CSV and PNG), TensorBoard events and the checkpoint. Ctrl-C keeps what was
-    trained so far.
+    Options not given here come from the config file, then from the environment's preset, then from
+    the defaults below. `train ENV --help` shows the defaults for ENV. The run folder receives the
+    config, the learning curve (CSV and PNG), TensorBoard events and the checkpoint. Ctrl-C keeps
+    the policy trained so far.
 
-    On several processes: torchrun --nproc-per-node 2 -m eligibility train ENV --out FOLDER.
+    To use several processes: torchrun --nproc-per-node 2 -m eligibility train ENV --out FOLDER.
     """
     options, allowed = given(options), allow_module or []
     seconds = math.inf if max_seconds is None else max_seconds
     if not seconds > 0:
         raise InvalidValueError(
-            "`--max-seconds`", f"{seconds:g}", "a number > 0", "leave it out for no limit"
+            "`--max-seconds`", f"{seconds:g}", "a number > 0", "omit it to set no limit"
         )
     if keep_best is not None:
         check_count(keep_best, "--keep-best")
@@ -121,8 +120,8 @@ def train(
     console = Console(stderr=True)
     if chosen is not None:
         typer.echo(
-            f"note: EnvPool steps {named}, {FACTORS[str(named)]:.0f} times as fast as Gymnasium; "
-            f"to refuse it: eligibility train gymnasium:{named}",
+            f"note: EnvPool runs {named}, {FACTORS[str(named)]:.0f} times as fast as Gymnasium; "
+            f"to use Gymnasium: eligibility train gymnasium:{named}",
             err=True,
         )
     for note in folder.notes:
@@ -155,7 +154,7 @@ def _is_restart(out: Path | None) -> bool:
         raise InvalidValueError(
             "`--out`",
             "none, with --max-restarts",
-            "a folder in which processes that are restarted find the run",
+            "a folder where restarted processes can find the run",
             "add --out FOLDER",
         )
     restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
@@ -175,7 +174,7 @@ def _check(
         raise InvalidValueError(
             "the command",
             "neither ENV nor --resume" if env is None else "both ENV and --resume",
-            "the id of an environment, or the folder of a run to go on with",
+            "the id of an environment, or the folder of a run to continue",
             "for instance eligibility train CartPole-v1",
         )
     if env is not None:
@@ -186,7 +185,7 @@ def _check(
                 f"`{name}`",
                 str(value),
                 f"no {name} with --resume",
-                "the run stays in its folder, as it was configured",
+                "a resumed run keeps its folder and its options",
             )
 
 
@@ -198,7 +197,7 @@ def _stopping_on_signals(received: list[int]) -> Iterator[None]:
         if received:
             raise KeyboardInterrupt
         received.append(number)
-        sys.stderr.write("stopping after this rollout; once more to stop at once\n")
+        sys.stderr.write("stopping after this rollout; press Ctrl-C again to stop at once\n")
 
     before = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -240,12 +239,14 @@ OWN = (
     option(
         "keep_best",
         int,
-        "Evaluate the greedy policy every this many updates, and keep the best one in the run "
-        "folder as best.safetensors.",
+        "Evaluate the greedy policy every N updates, and keep the best one in the "
+        "run folder as best.safetensors.",
     ),
     parameter("allow_module", AllowModule, None),
     option("video", Path, "Film an episode of the trained policy afterwards: .gif, or .mp4."),
     option("wandb", str, "Also log to this project of Weights & Biases."),
-    flag("json_", "--json", "Print the result as JSON on standard output, all else on stderr."),
+    flag(
+        "json_", "--json", "Print the result as JSON on standard output, everything else on stderr."
+    ),
 )
 take_signature(train, [*config_options(), *OWN])

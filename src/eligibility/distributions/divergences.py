@@ -31,7 +31,7 @@ def _kl_repeated(p: Distribution, q: Distribution) -> Tensor:
     if are_values_readable(mine, other) and bool((mine < other).any()):
         raise InvalidValueError(
             "`total_count` of the first distribution",
-            "fewer draws than the second one has",
+            "fewer draws than the second distribution",
             "equal numbers of draws",
             "a divergence between different numbers of draws has no closed form",
         )
@@ -55,7 +55,7 @@ def _kl_of_one_draw(p: Distribution, q: Distribution) -> Tensor:
         raise ShapeError(
             "the distributions of a KL divergence",
             f"{mine.shape[-1]} and {other.shape[-1]} categories",
-            "as many categories in both",
+            "the same number of categories in both",
             "give the missing ones the probability 0",
         )
     shape = torch.broadcast_shapes(mine.shape, other.shape)  # type: ignore[no-untyped-call]  # torch

@@ -181,7 +181,7 @@ def _check_reached(graph: Graph, wrt: Sequence[Tensor] | None, names: Names) -> 
                 f"`wrt` = `{names.of(tensor) or 'a tensor'}`",
                 "a tensor that the explained one does not depend on",
                 "a leaf or an intermediate result of its graph",
-                "look for a detach() between them, or for a copy that was made after",
+                "look for a detach() between them, or for a copy made afterwards",
             )
 
 
@@ -193,7 +193,7 @@ def _run(tensor: Tensor, targets: Sequence[Tensor], start: Tensor) -> tuple[Tens
             raise InvalidValueError(
                 "the graph",
                 "freed by an earlier backward pass",
-                "a graph that is still whole",
+                "an intact graph",
                 "explain before calling .backward(), or call .backward(retain_graph=True); more: "
                 "eligibility explain --question 9",
             ) from error

@@ -150,8 +150,8 @@ def problem_of(
     if missing:
         raise UnsupportedDistributionError(
             f"`{missing[0]}` of {type(dist).__name__}",
-            "an argument of its constructor that it does not keep as an attribute",
-            "attributes from which the distribution can be made again",
+            "a constructor argument that it does not keep as an attribute",
+            "attributes from which the distribution can be rebuilt",
             "keep it as an attribute, or explain by graph: eligibility.explain(dist.log_prob(y))",
         )
     constants = {name: getattr(dist, name) for name in needed}

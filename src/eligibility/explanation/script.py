@@ -287,7 +287,7 @@ def _parsed(path: Path, report: Path) -> dict[str, Any]:
             found[name]
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidValueError(
-            f"`{path}`", "a report that was overwritten", "a script that leaves it alone",
+            f"`{path}`", "an overwritten report", "a script that does not touch it",
             "do not write to the folder above the one that the script runs in",
         ) from error  # fmt: skip
     return found
@@ -328,19 +328,19 @@ def read_report(
     notes = list(report["notes"])
     if run.stopped:
         if not calls:
-            remedy = "a larger `--timeout`" if run.stopped == "time" else "fewer prints"
+            remedy = "raise `--timeout`" if run.stopped == "time" else "print less"
             raise InvalidValueError(
                 f"`{path}`",
                 f"no backward pass within {limit}",
                 "a script that reaches one in time",
-                f"give it smaller work or {remedy}",
+                f"reduce its work or {remedy}",
             )  # fmt: skip
         notes.append(f"The script was stopped after {limit}.")
     elif found is None or "ended" not in found:
         by = f" (ended by {run.signal})" if run.signal else ""
         raise InvalidValueError(
             f"`{path}`", f"an end without a report{by}", "a script that runs to its end",
-            "it was killed, perhaps for memory: give it smaller work or a larger `--memory`",
+            "it was killed, perhaps for lack of memory; reduce its work or raise `--memory`",
         )  # fmt: skip
     if guard != LANDLOCK:
         notes.append(f"{GUARDS[guard][0].upper()}{GUARDS[guard][1:]}.")
@@ -357,7 +357,7 @@ def _raise_error(path: Path, error: str, output: str) -> None:
     said = f"; its last line: {lines[-1].strip()}" if lines else ""
     raise InvalidValueError(
         f"`{path}`", f"{error}{said}", "a script that runs to its end",
-        "give it the arguments that it asks for, after `--`",
+        "pass the arguments that it requires after `--`",
     )  # fmt: skip
 
 
@@ -375,6 +375,6 @@ def _raise_not_found(
     raise InvalidValueError(
         f"`{path}`",
         f"no backward pass of {asked}",
-        f"one of its own: {known}",
+        f"one of its backward passes: {known}",
         "choose one of them",
     )

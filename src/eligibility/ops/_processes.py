@@ -144,8 +144,9 @@ def check_agreement(table: Tensor, hidden: Tensor | None) -> None:
         if bool(found.any()):
             raise InvalidValueError(
                 f"`{name}`",
-                f"others in process {int(found.nonzero()[0])} of the group than in process 0",
-                "the same in all processes that share a vocabulary",
+                f"different values in process {int(found.nonzero()[0])} and in process 0 of the "
+                "group",
+                "equal values in all processes that share a vocabulary",
                 "leave group out where each process has a batch of its own, as under DDP and FSDP; "
-                "under tensor parallelism gather or add up the hidden states first",
+                "under tensor parallelism gather or sum the hidden states first",
             )

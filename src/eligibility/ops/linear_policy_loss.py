@@ -202,7 +202,7 @@ def _reference_of_use(
     if kl_estimator == "exact" and kl_coef != 0.0 and reference is None:
         raise InvalidValueError(
             "`kl_coef`",
-            f"{kl_coef:g} for an exact KL without reference",
+            f"{kl_coef:g} for an exact KL without a reference",
             "the reference policy",
             "pass reference=LinearReference(hidden, weight), or leave kl_coef at 0",
         )

@@ -243,6 +243,6 @@ def _check_reusable(loss: PolicyLoss, has_backend: bool) -> None:
             raise InvalidValueError(
                 "`reuse_logits`",
                 reason,
-                "logits that an operation made, and a plain mean or sum of the loss",
+                "logits that an operation made, and a plain mean or sum as the reduction",
                 "leave reuse_logits out",
             )

@@ -51,7 +51,7 @@ def check_unambiguous(names: tuple[str, ...]) -> None:
         if len(rivals) > 1:
             raise InvalidValueError(
                 "`wrt`",
-                "nothing, for a distribution that was expanded after both "
+                "None, for a distribution expanded after both "
                 + " and ".join(rivals)
                 + " had been computed",
                 "the one it was constructed with",

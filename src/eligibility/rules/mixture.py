@@ -56,7 +56,7 @@ def mixture_rule(dist: MixtureSameFamily, parameter: str, coordinates: str | Non
             f"`coordinates` of the {parameter} of {type(dist).__name__}",
             repr(coordinates),
             "'weights'",
-            "the weights of a mixture have this convention only",
+            "the weights of a mixture have only this convention",
         )
     by_logits = parameter.endswith("logits")
     return Rule(

@@ -299,7 +299,7 @@ def _in_coordinates(rules: list[Rule], coordinates: str | None) -> list[Rule]:
     raise InvalidValueError(
         f"`coordinates` of the {rules[0].parameter} of {rules[0].distribution.__name__}",
         repr(coordinates),
-        " or ".join(names) if names else "none: the parameter has one convention only",
+        " or ".join(names) if names else "none, because the parameter has only one convention",
         "see the documentation of eligibility.rules.multinomial",
     )
 
@@ -334,7 +334,7 @@ def _check_unbiased(reason: str | None, rule: Rule, dist: Distribution) -> None:
             f"an expectation that is not 0: {reason}",
             "a parameter that does not move the support",
             "choose the others with wrt, use a pathwise gradient (rsample), or pass "
-            "allow_parameter_dependent_support=True to get the number all the same",
+            "allow_parameter_dependent_support=True to get the number anyway",
         )
 
 

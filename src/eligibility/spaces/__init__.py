@@ -12,8 +12,8 @@ from eligibility.errors import MissingDependencyError
 if find_spec("gymnasium") is None:
     raise MissingDependencyError(
         "the package `gymnasium`",
-        "no installation of it",
-        "eligibility with its training extra",
+        "no such package",
+        "eligibility with its train extra",
         'pip install "eligibility[train]"',
     )
 

@@ -67,7 +67,7 @@ class BaselineNames:
                     f"`{name}`", shown(part), known, suggestion(str(part), self.names)
                 )
         if len({*parts}) < len(parts) or (len(parts) > 1 and "none" in parts):
-            raise wrong(name, value, "different baselines", "leave out what is none or repeated")
+            raise wrong(name, value, "different baselines", "remove none and repeated names")
         options = [OPTIONS[part] for part in parts]
         late = any(option.predicts for option in options[1:])
         if late or any(option.of_weights for option in options[:-1]):

@@ -100,7 +100,7 @@ def _progress(content: dict[str, Any]) -> Progress:
         else:
             fits = _is_number(value) and (name in _FREE or not value < 0)
         if not fits:
-            raise _wrong(f"`progress.{name}`", value, "what training counts there")
+            raise _wrong(f"`progress.{name}`", value, "a count that training could have reached")
     return Progress(**values)
 
 

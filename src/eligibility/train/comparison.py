@@ -57,7 +57,7 @@ def compare(a: Array, b: Array, seed: int) -> Comparison:
             "the runs",
             f"{len(a)} against {len(b)}",
             "one run against one, whose episodes are compared, or several against several",
-            "train more seeds: eligibility sweep",
+            "train more seeds with eligibility sweep",
         )
     return Comparison(
         a=summarize(a, seed),

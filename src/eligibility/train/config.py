@@ -65,7 +65,7 @@ class Config:
     )
     seed: int = _option(0, Whole(0, 2**128), "Same seed, same run, bit for bit.")
     steps: int = _option(
-        1_000_000, Whole(1), "Stop after the rollout in which this many steps are reached."
+        1_000_000, Whole(1), "Stop after the rollout that reaches this many steps."
     )
     stop_at: float | None = _option(
         None,
@@ -74,39 +74,41 @@ class Config:
         "Default: the environment's own reward threshold, if it has one; inf: never.",
     )
     environments: int = _option(
-        64, _SIDE_BY_SIDE, "Environments side by side: episodes in each update."
+        64,
+        _SIDE_BY_SIDE,
+        "Number of parallel environments; each update uses one episode from each.",
     )
     shards: int = _option(
         1,
         _SIDE_BY_SIDE,
-        "Groups of environments with their own random numbers, spread over the processes of "
-        "torchrun, one for each process if left out: the run depends on the number of shards, not "
-        "on the number of processes.",
+        "Number of groups of environments, each with its own random numbers, divided among the "
+        "processes of torchrun; one per process if omitted. The run depends on the number of "
+        "shards, not on the number of processes.",
     )
     max_episode_steps: int | None = _option(
         None,
         Maybe(Whole(1)),
-        "Cut episodes after this many steps. Default: the environment's own limit, or 1000.",
+        "Truncate episodes after this many steps. Default: the environment's own limit, or 1000.",
     )
     discount: float = _option(0.99, _SHARE, "γ in [0, 1] of the rewards-to-go.")
     credit: str = _option(
         "reward-to-go",
         Choice(CREDITS),
-        "What an action is credited with: reward-to-go; whole-return, which adds the noise of "
-        "the rewards before it; or next-reward, the first that is not 0, discounted: for games "
-        "that go on after each point.",
+        "The credit of an action: reward-to-go; whole-return, which adds the noise of earlier "
+        "rewards; or next-reward, the first nonzero reward, discounted, for games that continue "
+        "after each point.",
     )
     discount_updates: bool = _option(
         False,
         Flag(),
-        "Also weight the update at step t by γ^t: the gradient of the discounted return itself. "
-        "Otherwise late steps count as much as early ones, as is customary.",
+        "Also weight the update at step t by γ^t, which gives the gradient of the discounted "
+        "return itself. Otherwise late steps count as much as early ones, as is common practice.",
     )
     baseline: str = _option(
         "time-dependent-leave-one-out",
         BaselineNames(),
-        f"One of {', '.join(BaselineNames.names)}; or several joined by +, each of which is "
-        "subtracted from what the previous one left.",
+        f"One of {', '.join(BaselineNames.names)}; or several joined by +, subtracted one after "
+        "another.",
     )
     baseline_rate: float = _option(
         0.1,
@@ -123,7 +125,7 @@ class Config:
         False,
         Flag(),
         "After a truncation, add the value that the state-value baseline predicts for the rest of "
-        "the episode. Otherwise a time limit is part of the task.",
+        "the episode. Otherwise the time limit is part of the task.",
     )
     normalize: bool = _option(
         True, Flag(), "Divide the advantages of an update by their standard deviation."
@@ -132,41 +134,42 @@ class Config:
         False,
         Flag(),
         "Divide the advantages by the running standard deviation of the returns over all updates "
-        "so far, in place of their own (--no-normalize): steps of Adam then vary with the update.",
+        "so far, not by their own (use --no-normalize). Adam's steps then vary with the update.",
     )
     average: str = _option(
         "steps",
         Choice(AVERAGES),
-        "Divide the sum over all steps of an update by the number of steps, as is customary, or by "
-        "the number of episodes, which does not depend on the policy and is therefore unbiased.",
+        "Divide the sum over all steps of an update by the number of steps, as is common "
+        "practice, or by the number of episodes, which is unbiased because it does not depend on "
+        "the policy.",
     )
     entropy_coef: float = _option(
-        0.0, _NOT_NEGATIVE, "Weight of the policy's entropy in what is maximised."
+        0.0, _NOT_NEGATIVE, "Weight of the policy's entropy in the objective."
     )
     entropy_schedule: str = _option(
         "constant",
         Choice(SCHEDULES),
-        "How entropy_coef changes during training: constant, or linear, which falls to 0.",
+        "How entropy_coef changes during training: constant, or linear decay to 0.",
     )
     learning_rate: float = _option(
-        0.005, _POSITIVE, "Step size of Adam; natural_gradient does not use it."
+        0.005, _POSITIVE, "Step size of Adam; not used with natural_gradient."
     )
     schedule: str = _option(
         "constant",
         Choice(SCHEDULES),
-        "How the step size, of Adam or of the natural gradient, changes during training: constant, "
-        "or linear, which falls to 0.",
+        "How the step size, of Adam or of the natural gradient, changes during training: "
+        "constant, or linear decay to 0.",
     )
     max_gradient_norm: float | None = _option(
         None,
         Maybe(_POSITIVE),
-        "Clip the norm of the gradient to this before Adam. Default: no clipping.",
+        "Clip the gradient norm to this value before Adam. Default: no clipping.",
     )
     natural_gradient: float = _option(
         0.0,
         _NOT_NEGATIVE,
-        "Follow the natural gradient instead of Adam; each step moves the policy by this "
-        "Kullback-Leibler divergence in nats, such as 0.01. 0: Adam.",
+        "Follow the natural gradient instead of Adam. Each step moves the policy by this "
+        "Kullback-Leibler divergence in nats, such as 0.01; 0 means Adam.",
     )
     damping: float = _option(
         0.01,
@@ -183,9 +186,9 @@ class Config:
     line_search: bool = _option(
         False,
         Flag(),
-        "Halve each natural-gradient step until the policy's divergence, measured at the states "
-        "visited, is at most 1.5 times as much: a policy that is all but certain moves farther "
-        "than its Fisher information says.",
+        "Halve each natural-gradient step until the policy's divergence, measured at the visited "
+        "states, is at most 1.5 times the intended one. A nearly deterministic policy moves "
+        "farther than its Fisher information predicts.",
     )
     hidden_sizes: tuple[int, ...] = _option(
         (64, 64), _WIDTHS, "Widths of the hidden layers, as in 64,64."
@@ -196,26 +199,27 @@ class Config:
     recurrent: str = _option(
         "none",
         Choice(tuple(RECURRENT)),
-        "Make the last hidden layer recurrent: gru or lstm. It remembers what was seen since the "
-        "episode began, and an update goes back through whole episodes. With none an action "
-        "depends on the present observation alone.",
+        "Make the last hidden layer recurrent: gru or lstm. It remembers the episode so far, and "
+        "an update backpropagates through whole episodes. With none, an action depends only on "
+        "the current observation.",
     )
     squash_actions: bool = _option(
         False,
         Flag(),
-        "Take the tanh of a normal number as a Box action, which stays within the bounds. Without, "
-        "normal numbers are clipped on their way to the environment.",
+        "Sample Box actions as the tanh of a normal, so they stay within the bounds. Otherwise "
+        "normal samples are clipped on their way to the environment.",
     )
     initial_deviation: float = _option(
         1.0,
         _POSITIVE,
-        "Initial standard deviation of Box actions, in units of half the range where the space is "
-        "bounded. It is learned from there.",
+        "Initial standard deviation of Box actions, in units of half the range if the space is "
+        "bounded. Training changes it.",
     )
     mask_actions: bool = _option(
         True,
         Flag(),
-        "Never take actions that the environment forbids: by its info's action_mask, its method "
+        "Never take actions that the environment forbids, whether by its info's action_mask, its "
+        "method "
         "action_masks(), or the entry action_mask of a Dict observation.",
     )
     observation_keys: tuple[str, ...] | None = _option(
@@ -226,16 +230,16 @@ class Config:
     normalize_observations: bool = _option(
         False,
         Flag(),
-        "Give each number observed mean 0 and variance 1 over what training has seen so far.",
+        "Standardise each observed number to mean 0 and variance 1 over the training so far.",
     )
     scale_observations: bool = _option(
         False,
         Flag(),
-        "Scale each bounded floating-point number around the middle of its range, in units of "
-        "range/√12, so that a uniform one would have variance 1.",
+        "Centre each bounded floating-point number on the middle of its range and divide it by "
+        "range/√12, so that a uniform one has variance 1.",
     )
     convolution: bool = _option(
-        True, Flag(), "Pass images through convolutional layers; otherwise as flat vectors."
+        True, Flag(), "Pass images through convolutional layers; otherwise flatten them."
     )
     threads: int = _option(
         1, Whole(1, 1024), "Number of torch threads for training; 1 suits small networks."
@@ -264,7 +268,7 @@ class Config:
                 "`hidden_sizes`",
                 f"{len(self.hidden_sizes)} layers with {weights:,} weights between them",
                 f"at most {_MOST_LAYERS} layers and {_MOST_WEIGHTS:,} weights",
-                "choose smaller ones, or pass a network of your own",
+                "choose smaller ones, or pass your own network",
             )
 
     def _check_combinations(self) -> None:
@@ -280,7 +284,7 @@ class Config:
             raise InvalidValueError(
                 "`recurrent`",
                 self.recurrent,
-                "none for a network without hidden layers, the last of which it is",
+                "none, because a network without hidden layers has no layer to make recurrent",
                 "add --hidden-sizes 64",
             )
         baselines = options_of(self.baseline)
@@ -297,7 +301,7 @@ class Config:
                 "`discount_updates`",
                 "True",
                 f"False with credit {self.credit}",
-                "the whole discounted return has γ^t in it already"
+                "the discounted whole return already contains γ^t"
                 if self.credit == "whole-return"
                 else "the discount restarts after each reward",
             )
@@ -327,8 +331,8 @@ class Config:
                     raise InvalidValueError(
                         f"`{option.name}`",
                         str(value),
-                        "no value together with a network of your own",
-                        "omit it: a network of your own sees one step at a time"
+                        "no value when you pass your own network",
+                        "omit it, because your own network sees one step at a time"
                         if option.name == "recurrent"
                         else "omit it, or build it into the network",
                     )
@@ -340,7 +344,7 @@ class Config:
             raise InvalidValueError(
                 f"`{name}`",
                 str(getattr(self, name)),
-                "no value where nothing uses it",
+                "no value, because nothing uses it",
                 f"add {remedy}, or omit it",
             )
 

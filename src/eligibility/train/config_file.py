@@ -66,8 +66,8 @@ def _module(name: str, package: str) -> Any:
     except ImportError as error:
         raise MissingDependencyError(
             f"the package `{package}`",
-            "no installation of it",
-            "eligibility with its training extra",
+            "no such package",
+            "eligibility with its train extra",
             'pip install "eligibility[train]"',
         ) from error
 

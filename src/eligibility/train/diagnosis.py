@@ -25,23 +25,24 @@ def diagnose(facts: GradientFacts, largest_entropy: float | None, solved: bool) 
         return None
     if facts.norm == 0:
         return (
-            "all returns of a rollout were equal: there is nothing to learn from it; "
-            "more environments make a difference more likely"
+            "all returns of a rollout were equal, so it teaches nothing; with more environments a "
+            "difference is more likely"
         )
     if largest_entropy is not None and facts.entropy < _COLLAPSED * largest_entropy:
         return (
-            "the policy hardly tries anything new (entropy below 1 % of its largest) and has not "
-            "reached its goal; try a larger entropy coefficient or a smaller learning rate"
+            "the policy hardly explores (entropy below 1 % of the maximum) and has not reached "
+            "its goal; try a larger entropy coefficient or a smaller learning rate"
         )
     if facts.saturated > _MOSTLY_SATURATED:
         return (
-            "the policy is all but certain at more than 95 % of the steps, which teach nothing, "
-            "and has not reached its goal; try a larger entropy coefficient or a smaller learning "
+            "the policy is nearly deterministic at more than 95 % of the steps, which teach "
+            "nothing, and has not reached its goal; try a larger entropy coefficient or a smaller "
+            "learning "
             "rate"
         )
     if facts.explained_variance < _HARMFUL:
         return (
-            "the baseline makes the returns noisier than they are without it; "
+            "the baseline makes the returns noisier than no baseline would; "
             "try --baseline time-dependent-leave-one-out"
         )
     return None

@@ -184,9 +184,9 @@ def _talking() -> Iterator[None]:
     except RuntimeError as error:
         raise EligibilityError(
             "the other processes",
-            "no answer: one of them has ended",
-            "all of them until the end of the training",
-            "look for the first message; what was trained so far is kept",
+            "no answer, because one of them has exited",
+            "all of them to run until training ends",
+            "read the first error message; the policy trained so far is kept",
         ) from error
 
 

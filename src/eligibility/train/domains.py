@@ -159,7 +159,7 @@ class Keywords:
         except (TypeError, ValueError, RecursionError):  # of no kind, number or depth that JSON has
             kept = None
         if not isinstance(kept, dict) or not all(map(str.isidentifier, kept)):
-            remedy = "what else it takes, set in a function that makes the environment"
+            remedy = "set any other value in a function that creates the environment"
             raise wrong(name, found, self.expected, remedy)
         return kept
 

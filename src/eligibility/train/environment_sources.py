@@ -55,7 +55,7 @@ class EnvironmentSource:
             raise InvalidValueError(
                 "`environments`",
                 str(options["environments"]),
-                f"{number}, as many as the vector environment has in each shard",
+                f"{number}, the size of the vector environment in each shard",
                 "omit it",
             )
         return {**options, "environments": number}
@@ -71,7 +71,7 @@ class EnvironmentSource:
                 "`shards`",
                 f"{number} in this process",
                 "one for a vector environment",
-                "pass a function that makes one environment",
+                "pass a function that creates one environment",
             )
 
     def close(self, vector: VectorEnv[Any, Any, Any]) -> None:
@@ -119,7 +119,7 @@ def environment_source(env: EnvironmentLike) -> EnvironmentSource:
     raise InvalidTypeError(
         "`env`",
         type(env).__name__,
-        "an environment, its id, a function that makes one, or a vector environment",
+        "an environment, its id, a function that creates one, or a vector environment",
         "pass a function, such as the environment's class or a lambda",
     )
 
@@ -134,8 +134,8 @@ def _as_is(made: Any, keywords: Mapping[str, Any] | None) -> Any:
         raise InvalidValueError(
             "`env_kwargs`",
             shown(keywords),
-            "none with an environment that is made already",
-            "make it with them, or pass its id or a function that makes it",
+            "none with an existing environment",
+            "create it with them, or pass its id or a function that creates it",
         )
     return made
 
@@ -169,7 +169,7 @@ def _several(function: Callable[[], Any], number: int) -> VectorEnv[Any, Any, An
                 "what `env` returned",
                 type(environment).__name__,
                 "a gymnasium.Env",
-                "return one environment, a new one in each call",
+                "return a new environment in each call",
             )
         return environment
 

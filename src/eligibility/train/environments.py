@@ -175,7 +175,7 @@ def unknown_keywords(keywords: Mapping[str, Any], error: TypeError) -> InvalidVa
     return InvalidValueError(
         "`env_kwargs`",
         f"{shown(keywords)} ({' '.join(str(error).split()).rstrip('.')})",
-        "keywords that the environment takes, with values as it takes them",
+        "keywords and values that the environment accepts",
         "look them up in its documentation",
     )
 
@@ -184,7 +184,9 @@ def missing(package: str, extra: str = "train") -> MissingDependencyError:
     """The error for an optional package that training, or an environment, needs."""
     return MissingDependencyError(
         f"the package `{package}`",
-        "no installation of it",
-        "eligibility with its training extra" if extra == "train" else f"the extra {extra}",
+        "no such package",
+        "eligibility with its train extra"
+        if extra == "train"
+        else f"eligibility with its {extra} extra",
         f'pip install "eligibility[{extra}]"',
     )

@@ -100,5 +100,5 @@ class Events:
             f"cannot write `{self._path}`",
             error.strerror or str(error),
             "a writable place",
-            "choose another folder, free some space, or change its permissions",
+            "choose another folder, free some space, or change the permissions",
         )

@@ -31,8 +31,8 @@ class FolderLock:
         except Timeout as error:
             raise OutputError(
                 f"the folder `{folder}`",
-                "one that another process is writing to",
-                "a folder of its own for each training",
+                "a folder that another process is writing to",
+                "a separate folder for each training",
                 "wait for the other process to end, or choose another folder with --out",
             ) from error
         except OSError as error:

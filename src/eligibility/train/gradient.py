@@ -92,7 +92,7 @@ class PolicyGradient:
             raise InvalidValueError(
                 "`baseline`",
                 config.baseline,
-                "a baseline without per-weight on several processes",
+                "a baseline other than per-weight on several processes",
                 "its averages need the gradients of every episode in one place: use one process",
             )
 

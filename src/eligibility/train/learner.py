@@ -180,8 +180,8 @@ class Reinforce:
         most = number * self.horizon
         if self.leads and self.progress.steps < limit < most:
             logging.getLogger("eligibility").warning(
-                f"note: an update takes an episode of each of the {number} environments, which may "
-                f"be {most:,} steps, more than the {limit:,} of this training; fewer environments "
+                f"note: an update takes one episode from each of the {number} environments, up to "
+                f"{most:,} steps, more than the {limit:,} of this training; fewer environments "
                 "make smaller updates"
             )
 
@@ -237,7 +237,7 @@ class Reinforce:
                 f"the policy gradient of update {progress.updates}",
                 f"a norm of {facts.norm}",
                 "a finite number",
-                "lower the learning rate; what was trained so far is kept",
+                "lower the learning rate; the policy trained so far is kept",
             )
         warning = diagnose(facts, self.shards.policy.largest_entropy, progress.solved)
         return replace(
@@ -325,7 +325,7 @@ class Reinforce:
         shards = Shards(made, config, self._processes)
         old, new = (_seen_and_done(one) for one in (self.shards, shards))
         if old != new:
-            raise InvalidValueError("`env`", f"one with {new}", old, "make a new model for it")
+            raise InvalidValueError("`env`", f"one with {new}", old, "create a new model for it")
         self.source, self.shards, self.config = made, shards, config
         self.recent.clear()
         self.progress = Progress()

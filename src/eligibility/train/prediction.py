@@ -78,9 +78,9 @@ class Predictor:
             return self._observations.read_masked(observation, action_masks)
         raise InvalidValueError(
             "`action_masks`",
-            "masks for a policy without",
-            "None: the environment had no masks when the model was made",
-            "leave them away, or train with mask_actions on an environment with masks",
+            "masks for a policy that has none",
+            "None, because the training environment had no masks",
+            "omit them, or train with mask_actions on an environment with masks",
         )
 
 
@@ -103,7 +103,7 @@ def _states(start: Tensor, state: Any, episode_start: Any, several: bool) -> Ten
             raise ShapeError(
                 "`episode_start`",
                 f"{begins.dtype} of shape {list(begins.shape)}",
-                f"{number} truths, one for each observation",
+                f"{number} booleans, one for each observation",
                 "pass terminated | truncated of the step before",
             )
         states = torch.where(torch.from_numpy(begins.reshape(number, 1)), start, states)
@@ -117,6 +117,6 @@ def _check_no_memory(state: Any, episode_start: Any) -> None:
             raise InvalidTypeError(
                 f"`{name}`",
                 type(given).__name__,
-                "None: this policy remembers nothing",
-                "leave it out, or train with recurrent='gru'",
+                "None, because this policy is not recurrent",
+                "omit it, or train with recurrent='gru'",
             )

@@ -118,7 +118,7 @@ def find_runs(path: Path) -> list[Path]:
             f"`{path}`",
             "no run folder" if path.exists() else "no such folder",
             "a run folder, or a folder of several",
-            "pass what eligibility train or sweep has written",
+            "pass a folder that eligibility train or sweep wrote",
         )
     return runs
 
@@ -167,6 +167,6 @@ def _damaged(path: Path) -> InvalidValueError:
     return InvalidValueError(
         f"the record `{path}`",
         "a missing or damaged file",
-        "what the run had written",
+        "the file that the run wrote",
         "restore it from a copy, or train again",
     )

@@ -203,7 +203,7 @@ class Collector:
                 f"the environment's {method.__name__}",
                 f"{type(error).__name__}: {error}",
                 "no exception",
-                "correct the environment; what was trained so far is kept",
+                "correct the environment; the policy trained so far is kept",
             ) from error
 
 
@@ -236,5 +236,5 @@ def _check_finite(name: str, values: np.ndarray[Any, Any]) -> None:
         f"the {name} at step {step} of environment {environment}",
         str(values[~finite][0]),
         "a finite number",
-        "correct the environment; what was trained so far is kept",
+        "correct the environment; the policy trained so far is kept",
     )

@@ -103,7 +103,7 @@ class RunFolder:
             seconds = read_result(self.path).training_seconds
             model.progress = replace(model.progress, training_seconds=seconds)
         else:
-            self.notes.append(f"{RESULT} is missing: the seconds of training count from here")
+            self.notes.append(f"{RESULT} is missing: training seconds are counted from here")
         if not (self.path / CURVE_FILE).exists():
             self.notes.append(f"{CURVE_FILE} is missing: the curve starts here")
             return []
@@ -117,8 +117,8 @@ class RunFolder:
         elif not _is_same(rows[-1], model.progress):
             raise InvalidValueError(
                 f"the record `{self.path / CURVE_FILE}`",
-                "the curve of another run than the checkpoint's",
-                "what the run had written",
+                "the curve of a run other than the checkpoint's",
+                "the file that the run wrote",
                 "restore it from a copy, or remove it: the curve then starts at the checkpoint",
             )
         return rows
@@ -233,9 +233,9 @@ def _check_new(path: Path) -> None:
     if is_file or (path / CONFIG).exists():
         raise OutputError(
             f"the run folder `{path}`",
-            "a file" if is_file else "a folder that holds a run already",
+            "a file" if is_file else "a folder that already holds a run",
             "a new folder, or an empty one",
-            "go on with that run by --resume, choose another folder with --out, or remove this one",
+            "continue that run with --resume, choose another folder with --out, or remove this one",
         )
 
 

@@ -102,12 +102,12 @@ class Saved:
                 raise InvalidValueError(
                     f"`{name}`",
                     "none",
-                    f"the {kind} that the model was made with: `load(…, {name}=…)`",
-                    "a checkpoint has weights, no code",
+                    f"the {kind} the model was created with: `load(…, {name}=…)`",
+                    "a checkpoint holds weights, not code",
                 )
         if network is not None and not self._facts.own_network:
             raise InvalidValueError(
-                "`network`", "one for a model that was made without", "none", "omit it"
+                "`network`", "a network for a model that was created without one", "none", "omit it"
             )
         if env is None:
             check_trusted(self._facts.config.env, allow_modules, source)
@@ -155,9 +155,9 @@ class Saved:
         if wrong:  # perhaps no damage: what the caller gave may be another than then
             raise InvalidValueError(
                 "`network`",
-                f"another network than the checkpoint's ({wrong})",
-                "the network that the model was made with, and spaces such as then",
-                "pass the same module or function as then, and an environment with these spaces",
+                f"a network other than the checkpoint's ({wrong})",
+                "the network and the spaces that the model was created with",
+                "pass the same module or function, and an environment with these spaces",
             )
         learned = named("gradient", model.gradient.learned_state())
         expected = [{**mine, **learned}, mine]  # baselines know something, or nothing yet

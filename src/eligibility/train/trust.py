@@ -29,8 +29,9 @@ def check_trusted(named: object, allow_modules: Collection[str], source: str) ->
         if module and not any(module == a or module.startswith(f"{a}.") for a in allow_modules):
             raise InvalidValueError(
                 f"the environment in {source}",
-                f"`{text}`, which imports the module `{module}` and so runs its code",
-                "one that Gymnasium knows by itself, or a module that you trust and name",
+                f"`{text}`, which imports the module `{module}` and therefore runs its code",
+                "an environment that Gymnasium registers itself, or a module that you trust and "
+                "name",
                 f"if you trust it, pass --allow-module {module} "
                 f"(in Python allow_modules=[{module!r}])",
             )

@@ -128,7 +128,7 @@ def _make(body: Body, outputs: int, seed: int) -> nn.Module:
         raise InvalidTypeError(
             "`network`",
             type(body).__name__,
-            "a torch.nn.Module, or a function that makes one from the number of outputs",
+            "a torch.nn.Module, or a function that builds one from the number of outputs",
             _REMEDY,
         )
     with torch.random.fork_rng(devices=()):

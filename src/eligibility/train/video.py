@@ -47,7 +47,7 @@ def check_video(path: Path, env: str, keywords: Mapping[str, Any] | None = None)
     if importlib.util.find_spec(module) is None:
         raise MissingDependencyError(
             f"the package `{package}`",
-            "no installation of it",
+            "no such package",
             f"eligibility with its video extra, for {path.suffix[1:].upper()}",
             'pip install "eligibility[train,video]"'
             + (", or write a .gif" if path.suffix == ".mp4" else ""),

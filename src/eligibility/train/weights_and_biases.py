@@ -31,7 +31,7 @@ class WandbCallback(Callback):
         except ImportError as error:
             raise MissingDependencyError(
                 "the package `wandb`",
-                "no installation of it",
+                "no such package",
                 "eligibility with its wandb extra",
                 'pip install "eligibility[train,wandb]"',
             ) from error

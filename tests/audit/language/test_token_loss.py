@@ -177,20 +177,20 @@ def test_a_partial_and_a_module_are_losses_too() -> None:
         ),
         (
             {"pad_to": 2},
-            "`pad_to`: got 2, expected at least the answers' length 3; leave it out to pad to each "
-            "batch's longest answer",
+            "`pad_to`: got 2, expected at least the answers' length 3; omit it to pad to the "
+            "longest answer of each batch",
         ),
         (
             {"temperature": 0.0},
-            "`temperature`: got 0.0, expected a positive number; leave it out for 1.0",
+            "`temperature`: got 0.0, expected a positive number; omit it to use 1.0",
         ),
         (
             {"micro_batch": 0},
-            "`micro_batch`: got 0, expected a number of rows of at least 1; leave it out",
+            "`micro_batch`: got 0, expected a number of rows of at least 1; omit it",
         ),
         (
             {"max_paths": 0},
-            "`max_paths`: got 0, expected a positive number; leave it out for the default",
+            "`max_paths`: got 0, expected a positive number; omit it to use the default",
         ),
     ],
 )
@@ -213,12 +213,12 @@ def no_scalar(batch: TokenBatch) -> Tensor:
     [
         (
             unknown_parameter,
-            "parameter `horizon` of `unknown_parameter`: got a name that the audit has nothing "
-            "for, expected one of tokens, mask, lengths, logits, log_probs, old_log_probs, "
+            "parameter `horizon` of `unknown_parameter`: got a name that the audit does not know, "
+            "expected one of tokens, mask, lengths, logits, log_probs, old_log_probs, "
             "rollout_log_probs, ref_log_probs, ref_logits, rewards, token_rewards, prompt, ended, "
             "prompt_tokens, prompt_mask, sequence_tokens, sequence_mask, sequence_logits, "
             "answer_mask, hidden, unembedding, group_size, max_length, temperature, "
-            "advantages, or another project's name of these; give it a value: "
+            "advantages, or another project's name for one of these; give it a value: "
             "functools.partial(unknown_parameter, horizon=…)",
         ),
         (

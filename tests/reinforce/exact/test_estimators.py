@@ -269,7 +269,7 @@ def test_mistakes_say_what_to_do(bandit: Bandit) -> None:
     rewards = bandit.reward.__getitem__
     assert (
         message(InvalidValueError, exact.leave_one_out_variance, policy, rewards, logits, samples=1)
-        == "`samples`: got 1, expected at least 2; one sample leaves nothing to centre with"
+        == "`samples`: got 1, expected at least 2; one sample cannot be centred"
     )
 
 

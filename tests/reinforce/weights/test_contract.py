@@ -194,8 +194,9 @@ class CentredOverTheBatch(nn.Module):
 
 
 TOGETHER = (
-    "`module`: got another log-probability for a sample by itself than in its batch, expected a "
-    "module that treats each sample by itself and alike each time; call module.eval() to switch "
+    "`module`: got a log-probability that differs between a sample alone and the same sample in "
+    "its batch, expected a module that treats samples independently and deterministically; call "
+    "module.eval() to switch "
     "off dropout and statistics of the batch"
 )
 MISTAKES: dict[str, tuple[nn.Module, type[Exception], str]] = {
@@ -203,8 +204,8 @@ MISTAKES: dict[str, tuple[nn.Module, type[Exception], str]] = {
         nn.Sequential(nn.BatchNorm1d(6), nn.Linear(6, 4)),
         InvalidValueError,
         "`module`, layer '0': got a batch norm with the statistics of the batch, expected one with "
-        "fixed statistics; call module.eval(): no sample has an eligibility of its own in a mixed "
-        "batch",
+        "fixed statistics; call module.eval(): batch statistics mix the samples, so no sample has "
+        "a separate eligibility",
     ),
     "mixed samples": (CentredOverTheBatch(), InvalidValueError, TOGETHER),
     "dropout beside torch.func": (
@@ -216,7 +217,8 @@ MISTAKES: dict[str, tuple[nn.Module, type[Exception], str]] = {
         ChangesItsInput(),
         InvalidValueError,
         "the input of a Linear layer: got a tensor that the module changed in place afterwards, "
-        "expected an input that stays as the layer saw it; use the out-of-place operation; "
+        "expected an input that nothing changes after the layer has read it; use the out-of-place "
+        "operation; "
         "torch's own backward needs this as well",
     ),
     "all frozen": (

@@ -92,8 +92,8 @@ class Turns:
                 return ready()
             elif self._waiting >= 2 * alive:  # each had the chance to run out of time
                 raise NotImplementedError(
-                    "the processes or threads of the program all wait for each other, as the audit "
-                    "runs them (one after the other, each until it waits): train without them"
+                    "the audit runs the program's processes and threads one at a time, each until "
+                    "it waits, and now all of them wait for each other; train without them"
                 )
             else:
                 self._waiting += 1

@@ -50,7 +50,7 @@ def behaviour_named(name: str, temperature: float, vocabulary: int) -> Behaviour
     """
     if not temperature > 0 or math.isinf(temperature):
         raise InvalidValueError(
-            "`temperature`", f"{temperature}", "a positive number", "leave it out for 1.0"
+            "`temperature`", f"{temperature}", "a positive number", "omit it to use 1.0"
         )
     settings = {
         "policy": {},

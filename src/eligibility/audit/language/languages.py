@@ -66,7 +66,7 @@ class Language:
                 "`pad_to`",
                 f"{self.pad_to}",
                 f"at least the answers' length {self.length}",
-                "leave it out to pad to each batch's longest answer",
+                "omit it to pad to the longest answer of each batch",
             )
 
     @property

@@ -88,7 +88,7 @@ def plan(
     """
     if max_paths < 1:
         raise InvalidValueError(
-            "`max_paths`", f"{max_paths}", "a positive number", "leave it out for the default"
+            "`max_paths`", f"{max_paths}", "a positive number", "omit it to use the default"
         )
     answers, size = len(language.answers), language.group_size
     every = (answers**size) ** language.prompts

@@ -94,7 +94,7 @@ def bind(
             raise InvalidTypeError(name, type(function).__name__, "a function", "pass one")
     if micro_batch is not None and micro_batch < 1:
         raise InvalidValueError(
-            "`micro_batch`", f"{micro_batch}", "a number of rows of at least 1", "leave it out"
+            "`micro_batch`", f"{micro_batch}", "a number of rows of at least 1", "omit it"
         )
     bound = BoundLoss(loss, advantage, micro_batch)
     if advantage is not None or not _wants_advantages(loss):
@@ -155,8 +155,8 @@ def _default_config(function: Callable[..., Any], parameter: inspect.Parameter) 
     there_is = ", ".join([*(f.name for f in fields(TokenBatch)), ADVANTAGES[0]])
     raise InvalidTypeError(
         f"parameter `{parameter.name}` of `{_name_of(function)}`",
-        "a name that the audit has nothing for",
-        f"one of {there_is}, or another project's name of these",
+        "a name that the audit does not know",
+        f"one of {there_is}, or another project's name for one of these",
         f"give it a value: functools.partial({_name_of(function)}, {parameter.name}=…)",
     )
 

@@ -96,14 +96,14 @@ class Draws:
         episode = self._episode
         if episode is None or episode.drawn != drawn or episode.size != len(last.rows):
             raise Refused(
-                "the program draws tokens in a way that the probe cannot follow; audit its loss "
+                "the audit cannot follow how the program draws tokens; audit its loss "
                 "with audit_token_loss"
             )
         places = range(episode.first, episode.first + episode.size)
         last.places = list(places)
         if drawn >= self.length:
             raise Refused(
-                f"the program goes on with an answer after {self.length} tokens; audit its loss "
+                f"the program continues an answer after {self.length} tokens; audit its loss "
                 "with audit_token_loss"
             )
         self.goes_on |= all(drawn >= len(self.given[place]) for place in places)

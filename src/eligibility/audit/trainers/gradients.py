@@ -124,7 +124,7 @@ class Rows:
         same = [i for i, known in enumerate(self._expected) if known == (prompt, answer)]
         if not same:
             raise Refused(
-                "the program scores other tokens than it has sampled; audit its loss with "
+                "the program scores tokens other than those it sampled; audit its loss with "
                 "audit_token_loss"
             )
         place = next((i for i in same if i in self._free), same[0])

@@ -43,7 +43,7 @@ class Loop(Runs):
         record, model = self._record, self._models.by_id(found["trained"])
         if model is None:
             raise Refused(
-                "the program makes the model that it trains after another one has run; audit its "
+                "the program creates the model it trains after it has run another one; audit its "
                 "loss with audit_token_loss"
             )
         record.rows = len(prompts)
@@ -62,7 +62,7 @@ class Loop(Runs):
         if not record.length:
             raise Refused(
                 f"the program samples {record.group} answers to each of {record.prompts} prompts "
-                "before its optimizer steps, more groups than the audit can list; give it fewer"
+                "before its optimizer steps, more groups than the audit can list; use fewer"
             )
         if found["by_token"] and not self._look_beyond_the_end():
             return
@@ -93,7 +93,7 @@ class Loop(Runs):
                 return
         raise Refused(
             "the order of a prompt's answers changes the gradient, and there are too many "
-            "orders to list; give the program fewer answers to a prompt"
+            "orders to list; use fewer answers per prompt"
         )
 
     def _explored(self) -> dict[str, Any] | None:
@@ -166,8 +166,8 @@ class Loop(Runs):
         self._sign = 1.0
         if not scores.chosen:
             raise Refused(
-                "no reward was found, as nothing that the program makes of an answer moves the "
-                "gradient as a reward does; audit its loss with audit_token_loss"
+                "the audit found no reward: nothing that the program computes from an answer "
+                "changes the gradient as a reward would; audit its loss with audit_token_loss"
             )
         main = next(iter(scores.chosen.values()))
         self._record.supposed = main.described() if main.may_be_a_cost else ""

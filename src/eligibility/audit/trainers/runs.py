@@ -168,7 +168,7 @@ class Runs:
         if model.config._name_or_path != NAME:
             raise Refused(
                 f"the program builds its {type(model).__name__} from a configuration, and the "
-                "audit stands in for models that are loaded by name: load it with "
+                "audit replaces only models that are loaded by name; load it with "
                 "from_pretrained, or audit its loss with audit_token_loss"
             )
         given = dict(options)
@@ -178,7 +178,7 @@ class Runs:
             ids = ids["input_ids"]
         if ids is None:
             raise Refused(
-                "`generate` is called without input_ids; the audit answers prompts of tokens"
+                "`generate` is called without input_ids; the audit needs prompts as tokens"
             )
         if given.get("do_sample", getattr(settings, "do_sample", None)) is False:
             if (given.get("num_return_sequences") or 1) > 1:

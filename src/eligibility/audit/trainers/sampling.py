@@ -61,9 +61,7 @@ class Sampler:
         if not self._prompts:
             self._begin(model, rows, options)
         if any(rows.count(prompt) != GROUP for prompt in self._prompts):
-            raise Refused(
-                "the program asks for other prompts or other numbers of answers at every step"
-            )
+            raise Refused("the program changes the prompts or the number of answers at every step")
         self._close_outcome()
         task = next(self._plan, None)
         if task is None:
@@ -257,7 +255,7 @@ def generated(
     given = dict(options)
     ids = arguments[0] if arguments else given.pop("input_ids", given.pop("inputs", None))
     if ids is None:
-        raise Refused("`generate` is called without input_ids; the audit answers prompts of tokens")
+        raise Refused("`generate` is called without input_ids; the audit needs prompts as tokens")
     given.pop("attention_mask", None)
     copies = given.get("num_return_sequences") or getattr(
         given.get("generation_config"), "num_return_sequences", 1

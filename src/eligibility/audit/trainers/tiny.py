@@ -66,7 +66,7 @@ def _refuse_other_tokens(embedding: Any, args: tuple[torch.Tensor, ...]) -> None
     if highest >= len(SYMBOLS):
         raise Refused(
             f"the program gives the model token {highest}, and the probe's tokenizer has "
-            f"{len(SYMBOLS)} tokens: take the numbers of tokens from the tokenizer, or audit its "
+            f"{len(SYMBOLS)} tokens: get token ids from the tokenizer, or audit its "
             "loss with audit_token_loss"
         )
 

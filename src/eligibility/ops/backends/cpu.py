@@ -322,7 +322,7 @@ def _without_memory() -> InvalidTypeError:
         "`logits`, or a tensor passed with them",
         "one without memory",
         "dense tensors whose storage is there",
-        "gather a parameter that FSDP has freed; resize_ no storage that is still in use",
+        "gather a parameter that FSDP has freed; do not resize_ storage that is still in use",
     )
 
 

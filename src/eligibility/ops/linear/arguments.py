@@ -152,7 +152,7 @@ def _check_head(
             f"`{owner}{name}`",
             f"shape {list(wrong.shape)}",
             "hidden [*batch, D] and weight [V, D] with V >= 1",
-            "the unembedding has one row for each token of the vocabulary",
+            "the unembedding has one row per token of the vocabulary",
         )
     if hidden.shape[-1] != weight.shape[1]:
         raise ShapeError(

@@ -206,5 +206,5 @@ def _first_derivatives_only(got: str) -> InvalidValueError:
         "`group`",
         got,
         "first derivatives by an ordinary backward pass",
-        "a vocabulary that is sharded over processes has no others",
+        "a vocabulary sharded over processes supports no others",
     )

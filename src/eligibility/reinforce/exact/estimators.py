@@ -241,7 +241,7 @@ def leave_one_out_variance(
     """
     if samples < 2:
         raise InvalidValueError(
-            "`samples`", str(samples), "at least 2", "one sample leaves nothing to centre with"
+            "`samples`", str(samples), "at least 2", "one sample cannot be centred"
         )
     outcomes = law(policy, **options)
     score = eligibilities(outcomes, wrt).reshape(len(outcomes), -1)

@@ -159,6 +159,6 @@ def _check_unmodified(note: _Noted) -> None:
         raise InvalidValueError(
             f"the input of a {type(note.layer).__name__} layer",
             "a tensor that the module changed in place afterwards",
-            "an input that stays as the layer saw it",
+            "an input that nothing changes after the layer has read it",
             "use the out-of-place operation; torch's own backward needs this as well",
         )

@@ -209,7 +209,8 @@ def _check_mode(module: nn.Module) -> None:
                 f"`module`, layer {name or type(layer).__name__!r}",
                 "a batch norm with the statistics of the batch",
                 "one with fixed statistics",
-                "call module.eval(): no sample has an eligibility of its own in a mixed batch",
+                "call module.eval(): batch statistics mix the samples, so no sample has a "
+                "separate eligibility",
             )
 
 
@@ -219,7 +220,8 @@ def _check_same(alone: Tensor, together: Tensor) -> None:
     if not torch.allclose(alone, together, rtol=tolerance, atol=tolerance, equal_nan=True):
         raise InvalidValueError(
             "`module`",
-            "another log-probability for a sample by itself than in its batch",
-            "a module that treats each sample by itself and alike each time",
+            "a log-probability that differs between a sample alone and the same sample in its "
+            "batch",
+            "a module that treats samples independently and deterministically",
             "call module.eval() to switch off dropout and statistics of the batch",
         )

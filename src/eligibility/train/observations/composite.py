@@ -66,7 +66,7 @@ class CompositeObservations(Observations):
             raise ShapeError(
                 "`observation`",
                 f"parts with {', '.join(str(len(seen)) for seen, _ in both)} rows",
-                "as many rows in each part",
+                "the same number of rows in each part",
                 "pass what the environment returned",
             )
         rows = [seen.reshape(len(seen), -1).astype(self.dtype) for seen, _ in both]

@@ -59,6 +59,6 @@ def _unsupported(space: Any, place: str) -> EligibilityError:
         f"the observation space at `{place}`" if place else "the observation space",
         got,
         "Box, Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of these",
-        "leave it out with observation_keys, or wrap the environment in "
+        "exclude it with observation_keys, or wrap the environment in "
         "gymnasium.wrappers.TransformObservation",
     )

@@ -66,7 +66,10 @@ class MaskedObservations(Observations):
         codes = self._policy.codes(masks if several else [masks])
         if len(codes) != len(rows):
             raise ShapeError(
-                "`action_masks`", f"{len(codes)} masks", f"{len(rows)}", "one an observation"
+                "`action_masks`",
+                f"{len(codes)} masks",
+                f"{len(rows)}",
+                "pass one for each observation",
             )
         check_not_stuck(self._policy, codes, "`action_masks`")
         return self._join(rows, codes), several
@@ -108,7 +111,7 @@ def check_not_stuck(policy: Policy, codes: np.ndarray[Any, Any], what: str) -> N
     if stuck.any():
         raise InvalidValueError(
             f"{what} of environment {int(stuck.argmax())}",
-            "one that forbids every action",
+            "a mask that forbids every action",
             "at least one action that is allowed",
             "correct the environment",
         )

@@ -164,7 +164,7 @@ def _(kind: Numbers, space: Any, squash: bool) -> Policy | None:
         raise InvalidValueError(
             "`squash_actions`",
             f"{space}",
-            "bounds on both sides of every number",
-            "leave it out, or bound the numbers with gymnasium.wrappers.TransformAction",
+            "lower and upper bounds on every number",
+            "omit it, or bound the numbers with gymnasium.wrappers.TransformAction",
         )
     return SquashedGaussianPolicy(kind.low, kind.high)

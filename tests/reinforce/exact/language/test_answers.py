@@ -86,7 +86,7 @@ def test_a_token_that_is_forbidden_is_never_drawn() -> None:
         (
             torch.zeros(4),
             "the logits of a language: got shape [4], expected [states, V] with V of at least 2; "
-            "give one row of logits for each prefix",
+            "pass one row of logits for each prefix",
         ),
     ],
     ids=["states", "shape"],

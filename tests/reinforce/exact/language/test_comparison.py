@@ -272,23 +272,23 @@ REFUSED = {
     "behaviour of another language": (
         {"behaviour": torch.zeros(3, 3).double()},
         ShapeError,
-        "`behaviour`: got shape [3, 3], expected [7, 3]; give the logits of the same prefixes and "
+        "`behaviour`: got shape [3, 3], expected [7, 3]; pass logits over the same prefixes and "
         "tokens as the policy's",
     ),
     "rewards": (
         {"reward": torch.zeros(3)},
         ShapeError,
-        "`reward`: got shape [3], expected [15]; return a tensor with one number an answer",
+        "`reward`: got shape [3], expected [15]; return a tensor with one number for each answer",
     ),
     "rewards that are no tensor": (
         {"reward": lambda answers: 1.0},
         ShapeError,
-        "`reward`: got float, expected [15]; return a tensor with one number an answer",
+        "`reward`: got float, expected [15]; return a tensor with one number for each answer",
     ),
     "constant rewards": (
         {"reward": torch.zeros(15)},
         InvalidValueError,
-        "the gradient to compare with: got 0, expected a direction; give rewards that differ "
+        "the gradient to compare with: got 0, expected a direction; pass rewards that differ "
         "between answers, or a reference other than the policy",
     ),
     "no reference": (
@@ -316,7 +316,7 @@ REFUSED = {
     "a group of none": (
         {"group_sizes": [0]},
         InvalidValueError,
-        "`group_sizes`: got 0, expected at least 1; pass the answers a prompt",
+        "`group_sizes`: got 0, expected at least 1; pass the number of answers per prompt",
     ),
     "too many groups": (
         {"group_sizes": [4], "limit": 1000},

@@ -164,7 +164,7 @@ def language_size(logits: Float[Tensor, "*_"]) -> tuple[int, int]:
             "the logits of a language",
             f"shape {list(logits.shape)}",
             "[states, V] with V of at least 2",
-            "give one row of logits for each prefix",
+            "pass one row of logits for each prefix",
         )
     states, vocabulary = logits.shape
     counted = [sum((vocabulary - 1) ** t for t in range(n)) for n in range(_LONGEST)]

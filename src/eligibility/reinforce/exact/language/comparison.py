@@ -283,7 +283,7 @@ def _groups(
     """Every multiset of answers that the behaviour may draw, and its probability."""
     if size < 1:
         raise InvalidValueError(
-            "`group_sizes`", str(size), "at least 1", "pass the answers a prompt"
+            "`group_sizes`", str(size), "at least 1", "pass the number of answers per prompt"
         )
     log_prob = problem.every.log_probs(problem.behaviour).sum(-1)
     possible = (log_prob > -math.inf).nonzero().squeeze(1)
@@ -339,7 +339,7 @@ def _truth(
             "the gradient to compare with",
             "0",
             "a direction",
-            "give rewards that differ between answers, or a reference other than the policy",
+            "pass rewards that differ between answers, or a reference other than the policy",
         )
     return truth
 
@@ -349,7 +349,7 @@ def _rewards(reward: Reward, language: Law) -> Float[Tensor, " S"]:
     if not isinstance(given, Tensor) or given.shape != (len(language),):
         got = f"shape {list(given.shape)}" if isinstance(given, Tensor) else type(given).__name__
         raise ShapeError(
-            "`reward`", got, f"[{len(language)}]", "return a tensor with one number an answer"
+            "`reward`", got, f"[{len(language)}]", "return a tensor with one number for each answer"
         )
     return given.detach().to(language.log_probs)
 
@@ -362,7 +362,7 @@ def _check_tables(policy: Tensor, behaviour: Tensor, reference: Tensor | None) -
                 f"`{name}`",
                 f"shape {list(table.shape)}",
                 f"{list(policy.shape)}",
-                "give the logits of the same prefixes and tokens as the policy's",
+                "pass logits over the same prefixes and tokens as the policy's",
             )
 
 
