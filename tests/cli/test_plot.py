@@ -48,5 +48,5 @@ def test_plot_without_matplotlib_says_what_is_missing(
         2,
         "",
         "error: the package `matplotlib`: got no such package, expected eligibility with its "
-        'training extra; pip install "eligibility[train]"\n',
+        'train extra; pip install "eligibility[train]"\n',
     )

@@ -235,7 +235,7 @@ def test_a_missing_extra_names_the_remedy(tmp_path: Path) -> None:
     assert process.returncode == 2
     assert process.stderr == (
         "error: the package `gymnasium`: got no such package, expected eligibility with its "
-        'training extra; pip install "eligibility[train]"\n'
+        'train extra; pip install "eligibility[train]"\n'
     )
 
 

@@ -77,7 +77,7 @@ def test_a_format_whose_package_is_missing_says_so(
     monkeypatch.setitem(sys.modules, name, None)
     text = (
         f"the package `{package}`: got no such package, expected eligibility with its "
-        'training extra; pip install "eligibility[train]"'
+        'train extra; pip install "eligibility[train]"'
     )
     with pytest.raises(MissingDependencyError, match=f"^{re.escape(text)}$"):
         read_options(path)

@@ -138,8 +138,9 @@ def test_a_checkpoint_needs_the_network_that_it_was_made_with(tmp_path: Path) ->
     )
     with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):
         Reinforce.load(own)
-    text = "`network`: got a network for a model that was created without one, expected none; "
-    "omit it"
+    text = (
+        "`network`: got a network for a model that was created without one, expected none; omit it"
+    )
     with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):
         Reinforce.load(usual, network=small)
     text = "^`network`: got a network other than the checkpoint's .*; pass the same module or"

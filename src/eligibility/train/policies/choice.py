@@ -25,7 +25,7 @@ def policy_for(space: Any, squash: bool = False) -> Policy:
     policy = _policy(space, squash)
     if squash and not any(isinstance(leaf, SquashedGaussianPolicy) for leaf in policy.leaves):
         raise InvalidValueError(
-            "`squash_actions`", "True", "a Box among the actions", f"{space} has none; omit it"
+            "`squash_actions`", "True", "a Box among the actions", f"{space} has none: omit it"
         )
     return policy
 
