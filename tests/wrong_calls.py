@@ -83,7 +83,7 @@ def _base() -> dict[str, dict[str, Any]]:
         "generalized_advantages": rewards | values,
         "MovingAverage": {"rate": 0.1},
         "PerWeight": {"rate": 0.1},
-        "StateValue": {"ridge": 1e-6, "units": 4},
+        "StateValue": {"ridge": 1e-6, "units": 4, "time": False},
         "LeaveOneOut": {"rows": "time"},
         "Bernoulli": {"probs": torch.rand(B, generator=generator)},
         "Binomial": {"probs": torch.rand(B, generator=generator), "total_count": 3},

@@ -197,6 +197,20 @@ def test_state_value_forgets_nothing_through_its_state() -> None:
     assert torch.equal(one(returns, None, states), other(returns, None, states))
 
 
+def test_without_the_time_state_value_is_one_of_the_state() -> None:
+    """It prefers what comes late: a cost at each step leaves less to pay."""
+    states = torch.tensor([[0.0, 0.0], [0.0, 0.0], [1.0, 1.0]]).unsqueeze(-1)
+    returns = torch.tensor([[-3.0, -3.0], [-2.0, -2.0], [-1.0, -1.0]])
+    knowing, ignorant = StateValue(ridge=1e-9), StateValue(ridge=1e-9, time=False)
+    for baseline in (knowing, ignorant):
+        baseline(returns, None, states)
+    torch.testing.assert_close(knowing(returns, None, states), returns, rtol=0, atol=1e-3)
+    expected = torch.tensor([[-2.5, -2.5], [-2.5, -2.5], [-1.0, -1.0]])
+    torch.testing.assert_close(ignorant(returns, None, states), expected, rtol=0, atol=1e-3)
+    shapes = {name: state.shape for name, state in ignorant.learned_state(1).items()}
+    assert shapes == {name: state.shape for name, state in ignorant.state_dict().items()}
+
+
 def test_state_value_ignores_what_is_not_alive() -> None:
     states, returns = torch.arange(6.0).reshape(2, 3, 1), torch.arange(6.0).reshape(2, 3)
     alive = torch.tensor([[True, True, True], [True, True, False]])

@@ -114,6 +114,11 @@ from eligibility.train.presets import PRESETS
             "--natural-gradient 0.01, or omit it",
         ),
         (
+            {"value_knows_time": False},
+            "`value_knows_time`: got False, expected no value, because nothing uses it; add "
+            "--baseline state-value, or omit it",
+        ),
+        (
             {"normalize_returns": True},
             "`normalize_returns`: got True, expected no value, because nothing uses it; add "
             "--no-normalize, or omit it",

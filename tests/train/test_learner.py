@@ -211,11 +211,16 @@ def test_training_leaves_torchs_global_state_as_it_was() -> None:
 
 
 def test_a_loaded_model_continues_as_if_it_had_never_stopped(tmp_path: Path) -> None:
-    for baseline in ("time-dependent-leave-one-out", "moving-average"):
-        whole = Reinforce("CartPole-v1", baseline=baseline).learn(total_steps=12_000)
-        part = Reinforce("CartPole-v1", baseline=baseline).learn(total_steps=5_000)
-        part.save(tmp_path / baseline)
-        resumed = Reinforce.load(tmp_path / baseline).learn(total_steps=12_000)
+    every: tuple[dict[str, Any], ...] = (
+        {"baseline": "time-dependent-leave-one-out"},
+        {"baseline": "moving-average"},
+        {"baseline": "state-value", "value_knows_time": False, "gae_lambda": 0.9},
+    )
+    for options in every:
+        whole = Reinforce("CartPole-v1", **options).learn(total_steps=12_000)
+        part = Reinforce("CartPole-v1", **options).learn(total_steps=5_000)
+        saved = part.save(tmp_path / options["baseline"])
+        resumed = Reinforce.load(saved).learn(total_steps=12_000)
         assert resumed.save(tmp_path / "resumed").read_bytes() == (
             whole.save(tmp_path / "whole").read_bytes()
         )

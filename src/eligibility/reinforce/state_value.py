@@ -11,7 +11,7 @@ from torch import Tensor
 from eligibility.arguments import check_tensors
 from eligibility.errors import ShapeError
 from eligibility.reinforce.baseline import Baseline, check_returns
-from eligibility.scalars import check_count, check_numbers
+from eligibility.scalars import check_count, check_flag, check_numbers
 
 
 class StateValue(Baseline):
@@ -28,6 +28,9 @@ class StateValue(Baseline):
         ridge: The penalty on each squared weight, > 0, relative to the sum of squares of its
             feature.
         units: The number of hidden units.
+        time: Whether V knows the time. Without it a time limit is no part of the state: what is
+            seen late in an episode with a cost at every step counts as better than what is seen
+            early, and the policy goes where it has not been before it has met any success.
 
     Example:
         >>> baseline = StateValue()
@@ -46,10 +49,11 @@ class StateValue(Baseline):
 
     _remembers = ("weights", "mean", "factor")
 
-    def __init__(self, ridge: float = 1e-3, units: int = 128) -> None:
+    def __init__(self, ridge: float = 1e-3, units: int = 128, time: bool = True) -> None:
         check_numbers(ridge=ridge)
         check_count(units, "units", least=0)
-        self.ridge, self.units = ridge, units
+        check_flag(time, "time")
+        self.ridge, self.units, self.time = ridge, units, time
         self.weights, self.mean, self.factor = torch.zeros(3, 0, dtype=torch.float64)
         self._hidden: tuple[Tensor, Tensor] | None = None
 
@@ -76,7 +80,7 @@ class StateValue(Baseline):
         """V(s, t) of observations ``[*batch, D]`` at times ``[*batch]``, float64 ``[*batch]``."""
         if not len(self.weights):
             return torch.zeros(time.shape, dtype=torch.float64)
-        value: Tensor = self._features(_numbers(observations, time)) @ self.weights
+        value: Tensor = self._features(self._numbers(observations, time)) @ self.weights
         return value
 
     def learned_state(self, features: int) -> dict[str, Tensor]:
@@ -86,7 +90,7 @@ class StateValue(Baseline):
             features: D.
         """
         zeros = self.weights.new_zeros
-        numbers = features + 1  # the time is one
+        numbers = features + self.time
         return {
             "weights": zeros(1 + 3 * numbers + self.units),
             "mean": zeros(numbers),
@@ -94,7 +98,7 @@ class StateValue(Baseline):
         }
 
     def _fit(self, observations: Tensor, time: Tensor, returns: Tensor) -> None:
-        numbers = _numbers(observations, time)
+        numbers = self._numbers(observations, time)
         spread = numbers.std(0, correction=0)
         self.mean = numbers.mean(0)
         # What never differs but for rounding says nothing.
@@ -105,8 +109,13 @@ class StateValue(Baseline):
         diagonal.add_(self.ridge * torch.where(diagonal > 0, diagonal, 1))
         self.weights = torch.linalg.solve(gram, features.T @ returns.double())
 
+    def _numbers(self, observations: Tensor, time: Tensor) -> Tensor:
+        """``[s, t]``, float64 ``[*batch, D + 1]``, or s alone."""
+        seen = [observations.double(), *[time.double().unsqueeze(-1)] * self.time]
+        return torch.cat(seen, -1)
+
     def _features(self, numbers: Tensor) -> Tensor:
-        """φ, float64 ``[*batch, 3 (D + 1) + 1 + units]``."""
+        """φ of n numbers, float64 ``[*batch, 3 n + 1 + units]``."""
         z = ((numbers - self.mean) * self.factor).clamp_(-5, 5)
         if self._hidden is None:
             # Narrow enough to be smooth over a standard deviation, wide enough to bend in it.
@@ -122,8 +131,3 @@ def _drawn(rows: int, columns: int) -> Tensor:
     """Normal numbers, always the same: a part of what the baseline is, not of what a run draws."""
     generator = np.random.Generator(np.random.PCG64(0))
     return torch.from_numpy(generator.standard_normal((rows, columns)))
-
-
-def _numbers(observations: Tensor, time: Tensor) -> Tensor:
-    """``[s, t]``, float64 ``[*batch, D + 1]``."""
-    return torch.cat([observations.double(), time.double().unsqueeze(-1)], -1)

@@ -12,7 +12,7 @@ from eligibility.reinforce.baseline import Baseline
 from eligibility.reinforce.baselines import BASELINES
 from eligibility.reinforce.returns import generalized_advantages, rewards_to_go
 from eligibility.reinforce.state_value import StateValue
-from eligibility.train.baseline_names import options_of
+from eligibility.train.baseline_names import BaselineOption, options_of
 from eligibility.train.config import Config
 from eligibility.train.normalization import RunningNormalization
 from eligibility.train.observations import Observations
@@ -67,10 +67,7 @@ class AdvantageEstimator:
                 f"at most {_MOST_FEATURES:,}: it solves a linear system of twice their number",
                 "choose another baseline, such as time-dependent-leave-one-out",
             )
-        self.baselines: dict[str, Baseline] = {
-            option.name: BASELINES[option.name](*[config.baseline_rate] * option.averages)
-            for option in options
-        }
+        self.baselines = {option.name: _baseline(option, config) for option in options}
         one = torch.ones(1, dtype=torch.bool)
         self._returns = RunningNormalization(one) if config.normalize_returns else None
         several = self.baselines.values()
@@ -175,6 +172,12 @@ class AdvantageEstimator:
             terminated=rollout.terminated,
             truncated=rollout.truncated,
         )
+
+
+def _baseline(option: BaselineOption, config: Config) -> Baseline:
+    if option.predicts:
+        return StateValue(time=config.value_knows_time)
+    return BASELINES[option.name](*[config.baseline_rate] * option.averages)
 
 
 def _explained_variance(returns: Tensor, advantages: Tensor) -> float:

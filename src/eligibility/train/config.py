@@ -127,6 +127,12 @@ class Config:
         "After a truncation, add the value that the state-value baseline predicts for the rest of "
         "the episode. Otherwise the time limit is part of the task.",
     )
+    value_knows_time: bool = _option(
+        True,
+        Flag(),
+        "Let the state-value baseline know the time within the episode. Without, a policy that has "
+        "met no success yet is drawn to the states that it reaches late.",
+    )
     normalize: bool = _option(
         True, Flag(), "Divide the advantages of an update by their standard deviation."
     )
@@ -305,7 +311,8 @@ class Config:
                 if self.credit == "whole-return"
                 else "the discount restarts after each reward",
             )
-        predicted = any(b.predicts for b in baselines) and self.credit == "reward-to-go"
+        values = any(baseline.predicts for baseline in baselines)
+        predicted = values and self.credit == "reward-to-go"
         if (self.gae_lambda < 1 or self.bootstrap) and not predicted:
             raise InvalidValueError(
                 "`bootstrap`" if self.bootstrap else "`gae_lambda`",
@@ -313,6 +320,7 @@ class Config:
                 "the baseline state-value and credit reward-to-go with it",
                 "add --baseline state-value",
             )
+        self._check_idle("value_knows_time", values, "--baseline state-value")
         self._check_idle("normalize_returns", not self.normalize, "--no-normalize")
         self._check_idle("entropy_schedule", self.entropy_coef > 0, "--entropy-coef 0.01")
         averaging = any(baseline.averages for baseline in baselines)

@@ -8,13 +8,16 @@ from __future__ import annotations
 from typing import Any
 
 # What is seen of a grid is codes of things, colours and states; its size is small. The mission is
-# the same in all episodes, and the direction can be seen.
+# the same in all episodes, and the direction can be seen. Episodes differ in where things are: a
+# value of the state knows that, and the mean of the others does not.
 _GRID: dict[str, Any] = {
     "environments": 32,
     "observation_keys": ("image",),
     "convolution": False,
     "normalize_observations": True,
     "natural_gradient": 0.03,
+    "baseline": "state-value",
+    "gae_lambda": 0.95,
 }
 
 # Noise that is as wide as the whole range must shrink first: by the natural gradient it does; a
@@ -74,8 +77,15 @@ PRESETS: dict[str, dict[str, Any]] = {
         "natural_gradient": 0.01,
         "steps": 200_000,
     },
-    # Nothing is paid before the first success: long steps of a constant length find it.
-    "MountainCar-v0": {**_CONTROL, "natural_gradient": 0.1, "gae_lambda": 0.97},
+    # Nothing is paid before the first success: long steps of a constant length find it, and a value
+    # that does not know the time says where to look. A policy that is certain too early does not.
+    "MountainCar-v0": {
+        **_CONTROL,
+        "natural_gradient": 0.1,
+        "gae_lambda": 0.97,
+        "value_knows_time": False,
+        "entropy_coef": 0.02,
+    },
     # A reward at every step tells signal from noise.
     "Pendulum-v1": {**_CONTROL, "shorten_noisy_steps": True},
     # The pole falls at once under noise as wide as the whole range.
