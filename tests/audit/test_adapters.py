@@ -66,7 +66,8 @@ def test_an_agent_without_a_way_to_get_rewards_is_refused() -> None:
         el.audit_agent(Deaf)
     assert str(error.value) == (
         "the agent (Deaf): got neither a list `rewards` nor a parameter `rewards` of `update`, "
-        "expected one of them; give `update` a parameter `rewards`: the list of the batch's rewards"
+        "expected one of them; give `update` a parameter `rewards` that takes the list of the "
+        "batch's rewards"
     )
 
 

@@ -380,7 +380,7 @@ def test_a_penalty_on_the_parameters_is_a_choice(penalty: str, tmp_path: Path) -
     report = audit_here(write_program(tmp_path, LOSS, LOSS + added), 60)
     assert (report.verdict, report.findings) == ("convention", ()), report.text()
     assert [named.name for named in report.conventions] == ["parameter-penalty"]
-    assert report.rule.endswith("beside a term of the parameters alone")
+    assert report.rule.endswith("next to a term of the parameters alone")
     wrong = audit_here(write_program(tmp_path, LOSS, LOSS.replace("-(", "(") + added), 60)
     assert wrong.verdict not in ("convention", "unbiased"), wrong.text()
 

@@ -88,6 +88,6 @@ def test_half_precision_that_cannot_be_raised_is_inconclusive() -> None:
     report = el.audit_loss(loss, discount=1.0)
     assert report.verdict == "inconclusive"
     assert report.summary == (
-        "the gradient is computed in half precision, where no rule can be told from rounding; "
-        "run the program in float32"
+        "the gradient is computed in half precision, where rounding hides every rule; run the "
+        "program in float32"
     )

@@ -125,7 +125,7 @@ def test_a_worker_that_has_ended_is_said_to_have(tmp_path: Path) -> None:
     path.touch()
     runner = ScriptRunner(path, (), 1.0, 64, False)
     os.kill(runner._worker.pid, signal.SIGKILL)
-    with pytest.raises(WorkerError, match=r"an early end \(no message\)"):
+    with pytest.raises(WorkerError, match=r"an early exit \(no message\)"):
         runner.run(Job((), SIZES[-1]))
     runner.close()
 

@@ -110,7 +110,7 @@ def test_what_the_environment_makes_of_a_number_is_its_own_affair(change: Any) -
     assert report.paths == 3 + 3**3  # of one and of three steps; the other values are no paths
     assert report.probability == pytest.approx(1.0)
     assert report.quadrature_error < 1e-8
-    assert "continuous draws stand at 3 nodes" in report.notes[0]
+    assert "continuous draws are replaced by 3 quadrature nodes" in report.notes[0]
 
 
 def test_a_clipped_action_is_found_where_no_node_is_clipped() -> None:
@@ -118,7 +118,7 @@ def test_a_clipped_action_is_found_where_no_node_is_clipped() -> None:
     assert report.verdict == "biased", report.text()
     assert report.findings[0].rule == "transformed-action-scored"
     assert report.residual < 1e-8
-    assert "too seldom to be seen in the residual" in report.findings[0].evidence
+    assert "too rarely to show in the residual" in report.findings[0].evidence
 
 
 def test_a_credit_that_differs_between_the_nodes_is_not_called_unbiased() -> None:

@@ -79,14 +79,14 @@ def test_a_long_batch_is_read_as_a_short_one(tmp_path: Path) -> None:
     assert [fault.rule for fault in report.faults] == ["immediate-reward"], report.text()
     assert report.exhaustive
     made = "512 is 6 at settings.py:2, 64 is 6 at settings.py:3"
-    assert f"made small, so that a batch can be read: {made}" in report.notes, report.notes
+    assert f"reduced, so that a batch can be enumerated: {made}" in report.notes, report.notes
 
 
 def test_numbers_of_a_program_with_short_batches_stay(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(PROGRAM, encoding="utf-8")
     report = el.audit_script(script, max_paths=6, samples=12)
-    assert not any("made small" in note for note in report.notes)
+    assert not any("reduced" in note for note in report.notes)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_the_length_of_a_batch_is_found_outside_of_the_text(
     settings.write_text('{\n"steps": 1024,\n"seed": 1024}', encoding="utf-8")
     report = el.audit_script(_written(tmp_path), arguments, max_paths=6, samples=12)
     assert report.verdict == "unbiased", report.text()
-    assert f"made small, so that a batch can be read: {where}" in report.notes, report.notes
+    assert f"reduced, so that a batch can be enumerated: {where}" in report.notes, report.notes
     assert "1024" in settings.read_text(encoding="utf-8")
 
 
@@ -110,4 +110,4 @@ def test_a_program_that_learns_nothing_from_a_short_batch_is_read_as_it_is(tmp_p
     script = _written(tmp_path, last="STEPS // PART * PART")
     report = el.audit_script(script, max_paths=2, samples=2)
     assert report.verdict != "no-gradient", report.text()
-    assert not any("made small" in note for note in report.notes)
+    assert not any("reduced" in note for note in report.notes)

@@ -145,8 +145,8 @@ def test_observations_are_members_of_their_space_and_tell_the_states_apart() -> 
 @pytest.mark.parametrize(
     ("observed", "actions", "what"),
     [
-        (spaces.Text(3), spaces.Discrete(2), "observations of the kind Text"),
-        (spaces.Discrete(2), spaces.Text(3), "actions of the kind Text"),
+        (spaces.Text(3), spaces.Discrete(2), "observations of type Text"),
+        (spaces.Discrete(2), spaces.Text(3), "actions of type Text"),
     ],
 )
 def test_a_space_that_cannot_be_imitated_is_named(
@@ -155,7 +155,7 @@ def test_a_space_that_cannot_be_imitated_is_named(
     name = environment(observed, actions)
     report = el.audit_loss(lambda log_probs, returns: -log_probs @ returns, environment=name)
     assert report.verdict == "inconclusive"
-    assert f"`Spaces-v0` has {what}, which the probe does not imitate" in report.summary
+    assert f"`Spaces-v0` has {what}, which the probe does not support" in report.summary
 
 
 def test_an_environment_that_the_program_defines_and_makes_itself_is_the_probe() -> None:

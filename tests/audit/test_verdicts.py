@@ -20,7 +20,7 @@ def test_what_is_exact_in_expectation_is_never_biased() -> None:
     assert (report.verdict, report.exit_status) == ("unbiased", 0), report.text()
     assert report.residual < report.tolerance
     assert [(f.rule, f.severity) for f in report.findings] == [("broadcast", "warning")]
-    assert "noisier than it need be" in report.summary
+    assert "noisier than necessary" in report.summary
 
 
 def test_a_gradient_of_rounding_alone_is_no_gradient() -> None:

@@ -24,10 +24,15 @@ from eligibility.train.progress import Progress
     [
         ({}, math.log(2), False, None),
         ({"norm": 0.0}, math.log(2), False, "all returns of a rollout were equal"),
-        ({"entropy": 0.005}, math.log(2), False, "the policy hardly tries anything new"),
+        ({"entropy": 0.005}, math.log(2), False, "the policy hardly explores"),
         ({"entropy": 0.005}, math.log(2), True, None),
         ({"entropy": -7.0}, None, False, None),
-        ({"saturated": 0.96}, math.log(2), False, "the policy is all but certain at more than"),
+        (
+            {"saturated": 0.96},
+            math.log(2),
+            False,
+            "the policy is nearly deterministic at more than",
+        ),
         ({"explained_variance": -5.0}, math.log(2), False, "the baseline makes the returns nois"),
         ({"explained_variance": math.nan}, math.log(2), False, None),
     ],

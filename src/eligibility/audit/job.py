@@ -70,7 +70,7 @@ class Job:
         other_end: Show another observation at the end of a terminated episode.
         rewards: Of the executed steps, in order; later steps earn what the problem gives.
         followed: Note what each statement of the user's makes.
-        smaller: Whole numbers of the program's text that are small in this run.
+        smaller: Whole numbers from the program's source that are small in this run.
     """
 
     prescribed: tuple[int, ...]

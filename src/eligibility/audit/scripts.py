@@ -175,7 +175,7 @@ def _with_small_batches(
     if not numbers:
         return examined(runner)
     said = (f"{number[3]} is {SMALL} {place_of(number)}" for number in numbers)
-    note = f"made small, so that a batch can be read: {', '.join(said)}"
+    note = f"reduced, so that a batch can be enumerated: {', '.join(said)}"
     short = examined(Smaller(runner, numbers))
     short = replace(short, notes=(*short.notes, note))
     if short.verdict not in ("inconclusive", "unexplained"):

@@ -45,7 +45,9 @@ def test_a_divergence_of_the_padding_in_the_returns_is_padding_that_counts() -> 
     report = el.audit_token_loss(loss, max_paths=FEW)
     assert report.verdict == "biased"
     assert [finding.rule for finding in report.findings] == ["padding-counted"]
-    assert report.findings[0].evidence.startswith("other values on the padding change the gradient")
+    assert report.findings[0].evidence.startswith(
+        "changing the values on the padding changes the gradient"
+    )
     assert report.invariances["padding"] > 0.01
 
 

@@ -163,4 +163,4 @@ def test_every_convention_of_a_token_loss_is_known_with_what_to_write_instead() 
 def test_every_convention_says_what_to_write_instead() -> None:
     conventions = [*audited("PPO", 2).conventions, *audited("CISPO", 1).conventions]
     assert all(convention.instead for convention in conventions)
-    assert "without clipped: one step for each batch" in " ".join(audited("PPO", 2).text().split())
+    assert "without clipped: one step per batch" in " ".join(audited("PPO", 2).text().split())

@@ -168,7 +168,7 @@ def test_a_tokenizer_that_pads_and_a_model_without_its_adapter(tmp_path: Path) -
     report = audited(tmp_path, ADAPTED)
     assert (report.verdict, biasing(report)) == ("convention", {"kl-per-token"}), report.summary
     assert report.components == pytest.approx({"reward": 0.5, "kl-states": -0.1}, rel=1e-6)
-    assert any("taken to come with one" in note for note in report.notes)
+    assert any("assumes that its tokenizer has one" in note for note in report.notes)
 
 
 # A slice that begins one place late, and log π − log ref in the loss.
@@ -266,7 +266,7 @@ def test_answers_of_one_length_go_on_after_the_end(
     assert report.verdict == verdict, report.summary
     rules = [finding.rule for finding in report.findings]
     assert rules == (["first-token-dropped"] if verdict == "biased" else [])
-    assert any("goes on after the end" in note for note in report.notes)
+    assert any("continues after the end" in note for note in report.notes)
 
 
 def test_a_greedy_evaluation_before_the_training_takes_no_part(tmp_path: Path) -> None:

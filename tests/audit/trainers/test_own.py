@@ -283,7 +283,7 @@ def test_a_group_that_is_too_large_is_made_small(beside: bool, tmp_path: Path) -
         text, where = text.replace("64", read), "grpo.yaml:2"
     report = audited(tmp_path, text)
     assert report.verdict == "unbiased", report.summary
-    assert f"made small: 64 is 2 at {where}" in report.notes
+    assert f"reduced: 64 is 2 at {where}" in report.notes
 
 
 PLAIN = GRPO.format(**GRPO_PARTS)
@@ -364,7 +364,7 @@ REFUSED = {
     "`generate` is called without sampling, so no answer has a probability": GRPO.format(
         **(GRPO_PARTS | {"group": "1"})
     ).replace("do_sample=True, num_return_sequences=G", "do_sample=False"),
-    "no reward was found": GRPO.format(**GRPO_PARTS).replace(
+    "the audit found no reward": GRPO.format(**GRPO_PARTS).replace(
         "torch.tensor([reward_fn(text) for text in texts], dtype=torch.float32)", "torch.ones(G)"
     ),
     "the program makes no trainer of TRL and samples no answers": "import torch",
@@ -374,13 +374,13 @@ REFUSED = {
     "the program trains on images, and the probe has none; audit its loss with audit_token_loss": (
         HEAD.format(name="gpt2") + 'model.generate(load({"type": "image"}))'
     ),
-    "the program samples with vLLM itself, which the probe cannot stand in for": (
+    "the program calls vLLM directly, which the probe cannot replace": (
         HEAD.format(name="gpt2") + "from vllm import LLM"
     ),
-    "the program asks a service for its rewards (openai), and there is no network here": (
+    "the program gets its rewards from a service (openai), and the audit has no network": (
         HEAD.format(name="gpt2") + "import openai"
     ),
-    "the program calls tools while it answers, and the probe's answers are single ones": (
+    "the program calls tools while it answers, and the probe has only single answers": (
         HEAD.format(name="gpt2") + "Trainer(model, tools=[print])"
     ),
     "the program builds its LlamaForCausalLM from a configuration": (

@@ -66,7 +66,7 @@ def test_a_cost_that_is_made_less_likely_is_no_wrong_sign(tmp_path: Path) -> Non
     text = _TOKENS.replace("SIGN", "").replace("DIVISOR", "1.0").replace("reward", "length")
     report = audited(tmp_path, _START + text)
     assert (report.verdict, report.faults) == ("unexplained", ()), report.text()
-    assert "right if it is a cost" in report.summary
+    assert "correct if it is a cost" in report.summary
 
 
 def test_what_the_loss_is_divided_by_is_no_reward(tmp_path: Path) -> None:

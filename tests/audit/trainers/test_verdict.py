@@ -58,7 +58,7 @@ REFUSED = {
     "AutoModelForImageTextToText.from_pretrained('x')",
     "the trainer has no reward function": "GRPOTrainer(model='x', reward_funcs=[], "
     "train_dataset=load_dataset('y'))",
-    "the program calls tools while it answers, and the probe's answers are single ones; audit its "
+    "the program calls tools while it answers, and the probe has only single answers; audit its "
     "loss with audit_token_loss": "GRPOTrainer(model='x', reward_funcs=[len], tools=[len], "
     "train_dataset=load_dataset('y'))",
 }
@@ -126,7 +126,7 @@ while True:
 
 def _is_of_its_own_class(report: AuditReport) -> None:
     assert report.verdict == "inconclusive"
-    assert report.summary.startswith("the program trains a model of tokens of its own class")
+    assert report.summary.startswith("the program trains its own class of language model")
 
 
 def test_the_line_in_a_refusal_audits_the_loss_of_a_loop_by_hand(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_the_line_in_a_refusal_audits_the_loss_of_a_loop_by_hand(tmp_path: Path)
     report = audit_script(tmp_path / "by_hand.py")
     head, _, line = report.summary.partition(": ")
     assert report.verdict == "inconclusive"
-    assert head.startswith("no reward was found")
+    assert head.startswith("the audit found no reward")
     assert "from by_hand import policy_loss;" in line
     options = {"shell": True, "cwd": tmp_path, "capture_output": True, "text": True}
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -163,7 +163,7 @@ def test_a_model_that_a_module_of_the_programs_loads_is_a_language_model(
         "    tokenizer =", "    from transformers import AutoTokenizer\n    tokenizer ="
     )
     (tmp_path / "by_hand.py").write_text(text, encoding="utf-8")
-    assert audit_script(tmp_path / "by_hand.py").summary.startswith("no reward was found")
+    assert audit_script(tmp_path / "by_hand.py").summary.startswith("the audit found no reward")
 
 
 def test_a_package_of_the_programs_may_be_called_as_the_library_of_data(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_a_package_of_the_programs_may_be_called_as_the_library_of_data(tmp_path
     (tmp_path / "datasets" / "__init__.py").write_text("QUESTIONS = ['Once']\n", encoding="utf-8")
     text = f"from datasets import QUESTIONS\n{BY_HAND}"
     (tmp_path / "by_hand.py").write_text(text, encoding="utf-8")
-    assert audit_script(tmp_path / "by_hand.py").summary.startswith("no reward was found")
+    assert audit_script(tmp_path / "by_hand.py").summary.startswith("the audit found no reward")
 
 
 @pytest.mark.parametrize("place", [".venv/lib/python3.11/site-packages", "lib"])

@@ -9,8 +9,8 @@ FAULTS = (
         id="mean-log-prob-times-sum-of-returns",
         title="mean(log_prob) × sum(returns)",
         means=(
-            "every action is reinforced by the same number, the sum of all returns over "
-            "the number of steps, so no action is told apart from another"
+            "every action is reinforced by the same number, the sum of all returns divided by the "
+            "number of steps, so nothing distinguishes one action from another"
         ),
         fix="loss = -(log_probs * returns).sum()",
         example="loss = -(log_probs.mean() * returns).sum()",
@@ -29,8 +29,8 @@ FAULTS = (
         fix="loss = -(log_probs.reshape(-1) * returns.reshape(-1)).sum()",
         example=("loss = -(log_probs * returns.unsqueeze(1)).sum()      # [T] × [T, 1] is [T, T]"),
         note=(
-            "It is also said where no formula is recognised, if on every path all "
-            "actions of several episodes got the same number."
+            "The audit also names it when it recognises no formula, if on every path all actions "
+            "of several episodes got the same number."
         ),
         seen_in=(
             "[pytorch/rl#1243](https://github.com/pytorch/rl/issues/1243), "
@@ -42,19 +42,20 @@ FAULTS = (
     Fault(
         id="immediate-reward",
         title="immediate reward instead of the return",
-        means="an action is reinforced by its own reward only, as if it had no consequences",
+        means="an action is reinforced only by its immediate reward, as if it had no later "
+        "consequences",
         fix="running = reward + gamma * running  # from the last step to the first",
         example="returns = torch.tensor(rewards)",
         seen_in=(
             "[hunkim/ReinforcementZeroToAll#1](https://github.com/hunkim/ReinforcementZeroToAll/issues/1): "
-            "each reward was discounted, and none was added to the one before it."
+            "each reward was discounted, but never added to the previous one."
         ),
     ),
     Fault(
         id="immediate-reward-twice",
         title="the immediate reward is counted twice",
-        means="the reward of an action's own step enters its return twice, all later ones once",
-        fix="advantage = returns - value  # the return has the reward of its own step already",
+        means="an action's immediate reward enters its return twice, and every later reward once",
+        fix="advantage = returns - value  # the return already contains the reward of its own step",
         example="advantage = reward + returns - value",
     ),
     Fault(
@@ -83,7 +84,7 @@ FAULTS = (
     Fault(
         id="rewards-so-far",
         title="rewards of the past",
-        means=("an action is reinforced by what was earned before it, which it cannot have caused"),
+        means=("an action is reinforced by earlier rewards, which it cannot have caused"),
         fix="returns = rewards.flip(0).cumsum(0).flip(0)  # or running = reward + gamma * running",
         example="returns = torch.cumsum(rewards, 0)",
         seen_in=(
@@ -122,20 +123,23 @@ FAULTS = (
         id="last-reward-dropped",
         title="the last reward of an episode is dropped",
         means=(
-            "what the last action earned, often the only reward that tells episodes "
-            "apart, is not counted in any return"
+            "no return includes the reward of the last action, often the only reward that "
+            "distinguishes episodes"
         ),
-        fix="rewards.append(reward)  # and the ends of episodes in a list of their own",
+        fix="rewards.append(reward)  # and keep the ends of episodes in a separate list",
         example="reward = 0 if done else reward  # a mark between episodes",
         seen_in=(
             "[Finspire13/pytorch-policy-gradient-example](https://github.com/Finspire13/pytorch-policy-gradient-example/blob/master/pg.py), "
-            "and programs made from it."
+            "and programs derived from it."
         ),
     ),
     Fault(
         id="returns-unused",
         title="the returns are not used",
-        means=("every action is reinforced alike, as in imitation: the expected gradient is zero"),
+        means=(
+            "every action is reinforced equally, as in imitation learning: the expected "
+            "gradient is zero"
+        ),
         fix="loss = -(log_probs * returns).sum()",
         example="loss = F.cross_entropy(logits, actions)",
         seen_in=(
@@ -146,12 +150,13 @@ FAULTS = (
     Fault(
         id="integer-returns",
         title="returns are cut to integers",
-        means="the returns are stored in an integer array, which drops their fractions",
+        means="the returns are stored in an integer array, which truncates them",
         fix="returns = np.zeros(len(rewards), dtype=np.float64)",
         example="returns = np.zeros_like(actions)      # an integer array",
         note=(
-            "Small changes of the rewards change no weight, and large ones make them jump. So it is "
-            "told where a critic's value is subtracted, which makes the weights no integers."
+            "Small changes of the rewards leave the weights unchanged, and large ones make them "
+            "jump. The audit can therefore recognise it even where a critic's value is subtracted "
+            "and the weights are not integers."
         ),
         seen_in="[MorvanZhou/Reinforcement-learning-with-tensorflow#128](https://github.com/MorvanZhou/Reinforcement-learning-with-tensorflow/issues/128).",
     ),
@@ -159,8 +164,7 @@ FAULTS = (
         id="return-carried-over-episodes",
         title="return carried across the end of an episode",
         means=(
-            "the return of an action includes rewards of later episodes, on which it has "
-            "no influence"
+            "the return of an action includes rewards of later episodes, which it cannot influence"
         ),
         fix="running = reward + gamma * running * (1 - done)",
         example=(
@@ -173,7 +177,7 @@ FAULTS = (
         id="return-carried-over-actors",
         title="return carried across parallel environments",
         means="the return of an action includes the rewards of other environments",
-        fix="compute the returns of each environment on its own",
+        fix="compute the returns of each environment separately",
         example=(
             "for reward in reversed(rewards.flatten()):      # [T, N] of N environments\n"
             "    running = reward + gamma * running"
@@ -184,10 +188,12 @@ FAULTS = (
         id="autoreset-step-trained-on",
         title="the autoreset step is trained on",
         means=(
-            "after the end of an episode the vector environment resets and ignores the "
-            "action, and the program reinforces that action nevertheless"
+            "after an episode ends, the vector environment resets and ignores the action, but the "
+            "program still reinforces that action"
         ),
-        fix=("weigh the step after an end by 0, or use AutoresetMode.SAME_STEP and final_obs"),
+        fix=(
+            "give the step after an end the weight 0, or use AutoresetMode.SAME_STEP and final_obs"
+        ),
         example=(
             "obs, reward, terminated, truncated, _ = envs.step(action)  # the step after "
             "an end: ignored\n"
@@ -209,7 +215,7 @@ FAULTS = (
         example="loss = (log_probs * returns).sum()",
         seen_in=(
             "[fla-org/flash-linear-attention#1073](https://github.com/fla-org/flash-linear-attention/issues/1073): "
-            "a GRPO loss was negated twice, once for each token and once in the sum."
+            "a GRPO loss was negated twice, once per token and once in the sum."
         ),
     ),
 )

@@ -8,23 +8,27 @@ FAULTS = (
     Fault(
         id="std-of-one-element",
         title="standard deviation of one element",
-        means=("an episode of one step has no standard deviation, and the gradient becomes NaN"),
+        means=(
+            "the standard deviation of a one-step episode is undefined, so the gradient becomes NaN"
+        ),
         fix="returns = (returns - returns.mean()) / (returns.std(correction=0) + 1e-8)",
         example=(
             "returns = (returns - returns.mean()) / (returns.std() + eps)      # NaN for one step"
         ),
         seen_in=(
-            "[jolibrain/wheatley#93](https://github.com/jolibrain/wheatley/pull/93); the "
-            "division by a zero deviation of leave-one-out samples: "
+            "[jolibrain/wheatley#93](https://github.com/jolibrain/wheatley/pull/93); division by "
+            "a zero standard deviation of leave-one-out samples: "
             "[NVIDIA-NeMo/RL#1518](https://github.com/NVIDIA-NeMo/RL/issues/1518). The "
-            "widespread `(R - R.mean()) / (R.std() + eps)` has it on episodes of one "
-            "step."
+            "widespread `(R - R.mean()) / (R.std() + eps)` has this fault on one-step episodes."
         ),
     ),
     Fault(
         id="non-finite-gradient",
         title="gradient is not finite",
-        means=("on some episodes the gradient is NaN or infinite, and the parameters are lost"),
+        means=(
+            "on some episodes the gradient is NaN or infinite, and the update destroys the "
+            "parameters"
+        ),
         fix="guard the division or the logarithm",
         example=("log_prob = torch.log(probs)[action]      # a probability that underflows to 0"),
         seen_in=(
@@ -37,17 +41,16 @@ FAULTS = (
     Fault(
         id="fails-on-some-episodes",
         title="the program stops on some episodes",
-        means="on some episodes the program ends with an error before its update",
+        means="on some episodes the program raises an error before its update",
         fix="keep the time dimension: do not squeeze() a batch that may have one row",
         example="log_probs = torch.cat(log_probs).squeeze()      # 0-dimensional for one step",
         note=(
-            "If the first path of the probe stops, others are tried: what fails by the "
-            "number of steps of an episode does not fail on all of them. It is a warning "
-            "next to the verdict on the episodes that run. Where most of the probability "
-            "stops, nothing follows from the rest: then it is a fault, and the verdict "
-            "is inconclusive. If the numbers in torch's message are those of an action "
-            "of several components, the report asks whether their log-probabilities are "
-            "summed."
+            "If the program fails on the first path of the probe, the audit tries others, because "
+            "an error that depends on the length of an episode does not occur on all of them. It "
+            "is a warning in addition to the verdict on the episodes that run. If paths with most "
+            "of the probability fail, the rest proves nothing: then it is a fault, and the "
+            "verdict is inconclusive. If the numbers in torch's message match an action of "
+            "several components, the report asks whether their log-probabilities are summed."
         ),
         seen_in=(
             "[ray-project/ray#25872](https://github.com/ray-project/ray/issues/25872): "
@@ -59,20 +62,20 @@ FAULTS = (
         severity="warning",
         title="no known rule",
         means=(
-            "the expected gradient is not the policy gradient, and no rule of the "
-            "catalogue gives it; whether that is meant, the audit cannot tell"
+            "the expected gradient is not the policy gradient, and no rule in the catalogue "
+            "explains it; the audit cannot tell whether this is intended"
         ),
-        fix="compare the weights below with the ones REINFORCE gives",
+        fix="compare the weights below with those of REINFORCE",
         note=(
             "The expected gradient of the program differs from the policy gradient by "
             "more than rounding, and no composition of the catalogue reproduces the "
-            "gradients of all paths. The report prints the weight that each action "
-            "really got on one path, and the one that REINFORCE gives; a weight that "
-            "does not depend on later rewards, or one outside the span of the executed "
-            "actions' eligibilities, is where to look.\n\nWhat is unknown is not called a "
-            "fault: the verdict is `unexplained` and the exit status 3. An estimator of your "
-            "own, a regulariser or a wrapper that repeats actions ends here as well as a "
-            "mistake that the catalogue lacks."
+            "gradients of all paths. For one path, the report prints the weight that each action "
+            "actually got next to the weight that REINFORCE gives. Look for a weight that does "
+            "not depend on later rewards, or for a gradient outside the span of the executed "
+            "actions' eligibilities.\n\nAn unknown rule is not called a fault: the verdict is "
+            "`unexplained` and the exit status is 3. Your own estimator, a regulariser or a "
+            "wrapper that repeats actions ends here, and so does a mistake that the catalogue "
+            "lacks."
         ),
     ),
 )

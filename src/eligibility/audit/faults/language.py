@@ -9,18 +9,20 @@ FAULTS = (
         id="padding-counted",
         title="padding is trained on",
         means=(
-            "positions beyond an answer's end reach the gradient, so the model learns from tokens "
-            "that it never drew"
+            "positions after the end of an answer contribute to the gradient, so the model learns "
+            "from tokens that it never sampled"
         ),
         fix="loss = -(log_probs * advantages * mask).sum() / mask.sum()",
         example="loss = -(log_probs * advantages[:, None]).mean()      # no mask",
         note=(
-            "The probe's logits at padded positions depend on parameters, as a real model's do: the "
-            "gradient by them must be 0 in every batch. The invariance `padding` tells more: other "
-            "tokens and logits there must not change anything."
+            "The probe's logits at padded positions depend on parameters, as a real model's do. "
+            "The gradient with respect to these parameters must be 0 in every batch. The "
+            "invariance `padding` is stronger: changing the tokens and logits there must change "
+            "nothing."
         ),
         seen_in=(
-            "[THUDM/slime#1372](https://github.com/THUDM/slime/issues/1372): the KL of masked tokens "
+            "[THUDM/slime#1372](https://github.com/THUDM/slime/issues/1372): the KL of masked "
+            "tokens "
             "entered the returns."
         ),
     ),
@@ -28,8 +30,8 @@ FAULTS = (
         id="kl-without-gradient",
         title="the KL term has no gradient",
         means=(
-            "the loss contains a divergence from the reference, and the expected gradient does not "
-            "depend on the reference: nothing holds the policy near it"
+            "the loss contains a divergence from the reference, but the expected gradient does "
+            "not depend on the reference, so nothing keeps the policy close to it"
         ),
         fix=(
             "kl = 0.5 * (log_probs - ref_log_probs) ** 2  # k2 in the loss, or k1 in the reward: "
@@ -37,13 +39,15 @@ FAULTS = (
         ),
         example="loss = pg_loss + beta * (log_probs - ref_log_probs).mean()      # k1",
         note=(
-            "The estimator k1 = log π − log ref has the right value and the gradient ∇ log π, whose "
-            "expectation is 0. Under `no_grad` or after `detach` any estimator has none at all. The "
+            "The estimator k1 = log π − log ref has the right value and the gradient ∇ log π, "
+            "whose "
+            "expectation is 0. Under `no_grad` or after `detach` no estimator has a gradient. The "
             "audit moves the reference: the loss changes, and the gradient does not."
         ),
         seen_in=(
             "[OpenRLHF/OpenRLHF#1309](https://github.com/OpenRLHF/OpenRLHF/issues/1309) (k1 in the "
-            "loss), [NovaSky-AI/SkyRL#1353](https://github.com/NovaSky-AI/SkyRL/issues/1353) (under "
+            "loss), [NovaSky-AI/SkyRL#1353](https://github.com/NovaSky-AI/SkyRL/issues/1353) "
+            "(under "
             "`no_grad`)."
         ),
     ),
@@ -51,7 +55,7 @@ FAULTS = (
         id="kl-forward",
         title="the gradient of the forward KL",
         means=(
-            "the estimator k3 in the loss has the value of KL(π‖ref) and the gradient of each "
+            "the estimator k3 in the loss has the value of KL(π‖ref) but the gradient of each "
             "state's KL(ref‖π)"
         ),
         fix=(
@@ -81,14 +85,15 @@ FAULTS = (
         id="off-policy-uncorrected",
         title="answers of another policy, without a ratio",
         means=(
-            "the answers were drawn from another policy than the one that is scored, and no ratio "
-            "corrects for it"
+            "the answers were sampled from a policy other than the one that is scored, and no "
+            "ratio corrects for it"
         ),
         fix="loss = -((log_probs - old_log_probs).exp() * advantages * mask).sum()",
-        example="loss = -(log_probs * advantages * mask).sum()      # of an older policy's answers",
+        example="loss = -(log_probs * advantages * mask).sum()      # for answers of an older "
+        "policy",
         note=(
-            "Named where the behaviour of the probe is an older policy, or the inference engine's, "
-            "and the weights do not depend on the ratio."
+            "The audit names it when the probe's behaviour policy is an older policy, or the "
+            "inference engine's, and the weights do not depend on the ratio."
         ),
     ),
     Fault(
@@ -97,15 +102,16 @@ FAULTS = (
         means="the first token of every answer is never reinforced",
         fix="shift logits and tokens by one place, not by two",
         example="loss = -(log_probs[:, 1:] * advantages[:, None] * mask[:, 1:]).sum()",
-        note="Its weight is 0 in every batch, and that of the other tokens is not.",
+        note="Its weight is 0 in every batch, while the other tokens have nonzero weights.",
     ),
     Fault(
         id="prompt-scored",
         title="tokens of the prompt are trained on",
-        means="the loss moves the probabilities of the prompt's own tokens, which nobody drew",
+        means="the loss changes the probabilities of prompt tokens, which the policy did not "
+        "sample",
         fix="mask = completion_mask  # 0 on the prompt and on the padding",
         example="loss = -(log_probs * advantages[:, None]).sum()  # of prompt and answer together",
-        note="A part of the gradient lies at the logits that predict a prompt's tokens.",
+        note="Part of the gradient falls on the logits that predict the prompt's tokens.",
     ),
 )
 
@@ -115,49 +121,50 @@ FIXES = {
     "most-likely-action-scored": "log_probs = logits.log_softmax(-1).gather(-1, tokens[..., None])",
     "behaviour-not-scored": "log_probs = (logits / temperature).log_softmax(-1), of the tokens",
     "prompt-scored": "mask = answer_mask  # 0 on the prompt and on the padding",
-    "last-step-dropped": "use all tokens: the one that ends the answer is a decision too",
+    "last-step-dropped": "use all tokens, because ending the answer is a decision too",
     "broadcast": "loss = -(log_probs * advantages.unsqueeze(1) * mask).sum()",
     "rewards-so-far": "token_rewards.flip(-1).cumsum(-1).flip(-1)",
     "probability-not-log-probability": "loss = -(log_probs * advantages * mask).sum()",
     "returns-unused": "loss = -(log_probs * advantages * mask).sum()",
     "wrong-sign": "loss = -(log_probs * advantages * mask).sum()  # optimizers minimise",
     "advantage-not-detached": "advantages = (rewards - beta * kl.detach()) - baseline",
-    "ratio-always-one": "ratio = (log_probs - old_log_probs).exp()  # those of what drew the answers",
+    "ratio-always-one": "ratio = (log_probs - old_log_probs).exp()  # those of the policy that "
+    "sampled the answers",
     "entropy-sign": "loss = pg_loss - entropy_coef * entropy",
 }
 
 # What to write instead of a convention, where one does not want what it does.
 INSTEAD = {
     "baseline": "a choice without a bias",
-    "gae": "λ = 1: a reward at the end counts the same for every token",
-    "discounted-by-token": "γ = 1: a reward at the end counts the same for every token",
+    "gae": "λ = 1: a final reward counts equally for every token",
+    "discounted-by-token": "γ = 1: a final reward counts equally for every token",
     "mean-over-each-episode": "(terms * mask).sum(1).mean(), or divided by a constant length",
     "mean-over-time": "(terms * mask).sum() / (rows * max_length): the same divisor in every batch",
     "micro-batch-mean": "divide each micro-batch's sum by the number of rows of the whole batch",
     "padded-width": "(terms * mask).sum() / (rows * max_length): a constant, not the batch's width",
-    "whitened": "rewards minus the group's mean, without the division by its deviation",
-    "batch-scaled": "advantages without the division, or divided by a running deviation",
-    "scaled": "rewards without the division, or divided by a running deviation",
-    "centred": "a choice without a bias: the factor (G-1)/G is a learning rate's",
+    "whitened": "rewards minus the group's mean, without dividing by its standard deviation",
+    "batch-scaled": "advantages without the division, or divided by a running standard deviation",
+    "scaled": "rewards without the division, or divided by a running standard deviation",
+    "centred": "a choice without a bias: the factor (G-1)/G only rescales the learning rate",
     "leave-one-out": "a choice without a bias",
-    "constant-scale": "a choice without a bias: the factor is a learning rate's",
+    "constant-scale": "a choice without a bias: the factor only rescales the learning rate",
     "groups-mixed": "subtract the mean of the answers to the same prompt",
-    "truncated-masked": "keep answers that were cut, with the reward that they deserve",
-    "kl-in-reward": "a choice: leave it out, and the objective is E[R] alone",
+    "truncated-masked": "keep truncated answers, with the reward that they deserve",
+    "kl-in-reward": "a choice: without it, the objective is E[R] alone",
     "kl-per-token": (
         "for the KL of whole answers: rewards - beta * (log_probs - ref_log_probs).detach().sum(1)"
     ),
     "total-variation": "kl = 0.5 * (log_probs - ref_log_probs) ** 2",
     "squared-log-ratio": "the ratio times k3, or k2 without the ratio: each state's KL",
     "chi-squared": "kl = 0.5 * (log_probs - ref_log_probs) ** 2: its gradient is that of the KL",
-    "entropy-bonus": "a choice: leave it out, and the objective is E[R] alone",
+    "entropy-bonus": "a choice: without it, the objective is E[R] alone",
     "token-ratio": "ratio = ((log_probs - old_log_probs) * mask).sum(1, keepdim=True).exp()",
     "sequence-ratio": "a choice without a bias; the token's ratio has less variance and a bias",
     "geometric-mean-ratio": (
         "ratio = ((log_probs - old_log_probs) * mask).sum(1, keepdim=True).exp()"
     ),
-    "clipped": "one step for each batch of answers, so that no ratio reaches the bound",
+    "clipped": "one step per batch of answers, so that no ratio reaches the bound",
     "truncated-importance": "a larger bound: the bias falls, and the variance rises",
     "masked-importance": "truncate instead: ratio.clamp(max=bound), which keeps every token",
-    "soft-clipped": "ratio * advantages, without the gate, and few steps for each batch",
+    "soft-clipped": "ratio * advantages, without the gate, and with few steps per batch",
 }

@@ -8,13 +8,13 @@ FAULTS = (
     Fault(
         id="probability-not-log-probability",
         title="probability instead of its logarithm",
-        means=("each action's gradient comes with the factor π(a|s), so rare actions learn least"),
+        means=("each action's gradient is multiplied by π(a|s), so rare actions learn least"),
         fix="loss = -(dist.log_prob(action) * returns).sum()",
         example="loss = -(dist.log_prob(action).exp() * returns).sum()",
         seen_in=(
-            "No thread was found about a program with this fault; [cs.stackexchange "
+            "We found no thread about a program with this fault; [cs.stackexchange "
             "70518](https://cs.stackexchange.com/questions/70518/why-do-we-use-the-log-in-gradient-based-reinforcement-algorithms) "
-            "asks what the logarithm is for."
+            "asks why the logarithm is there."
         ),
     ),
     Fault(
@@ -26,8 +26,8 @@ FAULTS = (
             "env.step(dist.sample())\nlog_prob = dist.log_prob(dist.sample())      # another draw"
         ),
         note=(
-            "Where the action that is scored was executed, but made by tanh or clip from the "
-            "number that was drawn, the fault is `transformed-action-scored`."
+            "If the scored action was executed, but was computed by tanh or clip from the number "
+            "that was sampled, the fault is `transformed-action-scored`."
         ),
         look=("log_prob",),
     ),
@@ -35,28 +35,27 @@ FAULTS = (
         id="transformed-action-scored",
         title="the action is scored by the distribution of what it was made from",
         means=(
-            "the number that was drawn became the action by tanh, clip or the like, and the "
-            "action is scored as if it had been drawn"
+            "the action was computed from the sampled number by tanh, clip or a similar function, "
+            "but it is scored as if it had been sampled itself"
         ),
-        fix="log_prob = dist.log_prob(u)  # of the number drawn, u = dist.sample()",
+        fix="log_prob = dist.log_prob(u)  # of the sampled number, u = dist.sample()",
         example=(
             "u = dist.sample()\n"
             "action = 2 * torch.tanh(u)\n"
             "env.step(action)\n"
-            "log_prob = dist.log_prob(action)      # the density of u, at another number"
+            "log_prob = dist.log_prob(action)      # the density of u at a different number"
         ),
         note=(
-            "What was drawn, what was executed and what was scored are three numbers. Here the "
-            "last two are the same, and the first is another. The score of u is right without "
+            "The sampled, the executed and the scored value are three numbers. Here the last two "
+            "are equal, and the first differs. The score of u is right without "
             "the volume term of the change of variables, which does not depend on the "
             "parameters; with `TransformedDistribution(dist, [TanhTransform()])` the action "
             "itself can be scored."
         ),
         seen_in=(
             "[ray-project/ray#8889](https://github.com/ray-project/ray/issues/8889) and "
-            "[thu-ml/tianshou#312](https://github.com/thu-ml/tianshou/issues/312): the "
-            "clipped action was stored and scored, and not the one that was drawn; PPO "
-            "did not learn."
+            "[thu-ml/tianshou#312](https://github.com/thu-ml/tianshou/issues/312): the clipped "
+            "action was stored and scored instead of the sampled one; PPO did not learn."
         ),
         look=("log_prob",),
     ),
@@ -64,14 +63,14 @@ FAULTS = (
         id="action-keeps-its-graph",
         title="the action that is scored carries a gradient",
         means=(
-            "the action is drawn as mean + scale × noise and keeps its graph, so that the mean "
-            "cancels in its own log-probability: only the scale is trained"
+            "the action is sampled as mean + scale × noise and keeps its graph, so the mean "
+            "cancels in the log-probability and only the scale is trained"
         ),
         fix="action = dist.sample()  # or dist.rsample().detach()",
         example="action = dist.rsample()\nlog_prob = dist.log_prob(action)      # ∂/∂mean is 0",
         note=(
             "ln N(m + σz; m, σ²) is −ln σ − z²/2: its gradient is −∂ ln σ for every action. The "
-            "audit finds that this vector in place of each eligibility explains every path."
+            "audit finds that this vector, used in place of each eligibility, explains every path."
         ),
         look=("rsample", "log_prob"),
     ),
@@ -79,22 +78,23 @@ FAULTS = (
         id="component-not-scored",
         title="a component of the action is not scored",
         means=(
-            "the action has several components, and the log-probability is that of one "
-            "of them: the others never learn"
+            "the action has several components, but the log-probability is that of only one of "
+            "them: the others never learn"
         ),
         fix=("log_prob = dist.log_prob(action).sum(-1)  # over the components, not the batch"),
         example="log_prob = dist.log_prob(action)[..., 0]      # of two components",
         seen_in=(
-            "No thread was found whose cause is this. Its sign was met in "
-            "[iffiX/machin#16](https://github.com/iffiX/machin/issues/16): of a discrete "
-            "and a continuous part of the action, only one learned."
+            "We found no thread with this cause. Its symptom appears in "
+            "[iffiX/machin#16](https://github.com/iffiX/machin/issues/16): the action had a "
+            "discrete and a continuous part, and only one learned."
         ),
         look=("log_prob",),
     ),
     Fault(
         id="most-likely-action-scored",
         title="the most likely action is scored",
-        means="the log-probability is that of the most likely action, whichever was taken",
+        means="the log-probability is always that of the most likely action, whichever action was "
+        "taken",
         fix="log_prob = dist.log_prob(action)  # of the action given to env.step",
         example=("action = dist.sample()\nlog_prob = dist.log_prob(dist.probs.argmax(-1))"),
         seen_in="[henrywoo/chatllama#7](https://github.com/henrywoo/chatllama/issues/7).",
@@ -110,12 +110,11 @@ FAULTS = (
             "log_prob = Categorical(logits=logits).log_prob(action)"
         ),
         note=(
-            "Where the program calls `log_prob`, the audit compares the distribution "
-            "with the one that was sampled. Where it does not, the vector that each "
-            "action of each state contributes is left free. If the right credit then "
-            "explains every path, the vectors say what was scored: they are the scores "
-            "of the distribution whose mean of them is zero, and the report prints it "
-            "next to the one that acted."
+            "If the program calls `log_prob`, the audit compares that distribution with the "
+            "sampled one. Otherwise the audit leaves free the vector that each action in each "
+            "state contributes. If the right credit then explains every path, these vectors show "
+            "what was scored: they are the scores of the distribution under which their mean is "
+            "zero. The report prints that distribution next to the one that acted."
         ),
         seen_in="[coleam00/Archon#821](https://github.com/coleam00/Archon/pull/821).",
         look=("log_prob", "log_softmax"),
@@ -123,7 +122,7 @@ FAULTS = (
     Fault(
         id="mask-in-acting-only",
         title="mask when acting, none when scoring",
-        means="illegal actions are excluded when sampling and counted when scoring",
+        means="illegal actions are excluded when sampling but included when scoring",
         fix="logits = logits.masked_fill(~mask, -torch.inf)  # where they are scored, too",
         example=(
             "action = Categorical(logits=logits.masked_fill(~mask, -1e9)).sample()\n"
@@ -135,12 +134,14 @@ FAULTS = (
     Fault(
         id="argmax-action",
         title="actions are not sampled",
-        means=("the most likely action is always taken; the score function needs a random one"),
+        means=(
+            "the most likely action is always taken, but the score function needs a random action"
+        ),
         fix="action = Categorical(logits=logits).sample()",
         example="action = logits.argmax(-1)",
         note=(
-            "It is found where nothing was drawn and the same state was always answered by the "
-            "same action, if the text says so (`argmax`, `max`) or that action is scored by a "
+            "The audit names it when nothing was sampled and the same state always led to the "
+            "same action, if the source has `argmax` or `max`, or if that action is scored by a "
             "log-probability with a gradient."
         ),
         seen_in="[kengz/SLM-Lab#271](https://github.com/kengz/SLM-Lab/issues/271).",
@@ -153,20 +154,20 @@ FAULTS = (
         fix="dist = Categorical(probs=probs)  # or pass the raw outputs as logits",
         example="dist = Categorical(logits=torch.softmax(outputs, -1))",
         note=(
-            "The gradient of such a policy is exact, and the residual says so; the fault is what "
-            "the policy can reach: with K actions no probability below 1/(e + K − 1) or above "
+            "The gradient of such a policy is exact, as the residual shows. The fault limits what "
+            "the policy can represent: with K actions no probability below 1/(e + K − 1) or above "
             "e/(e + K − 1)."
         ),
         seen_in=(
             "[rlworkgroup/garage#1357](https://github.com/rlworkgroup/garage/pull/1357): "
-            "the first argument of the distribution is the logits, and got probabilities."
+            "the first argument of the distribution is the logits, but it received probabilities."
         ),
         look=("Categorical",),
     ),
     Fault(
         id="entropy-sign",
         title="entropy with the wrong sign",
-        means=("the loss punishes entropy, so the policy is driven towards a deterministic one"),
+        means=("the loss penalises entropy, which drives the policy towards a deterministic one"),
         fix="loss = policy_loss - entropy_coef * entropy",
         example="loss = policy_loss + entropy_coef * entropy",
         seen_in=(

@@ -9,10 +9,10 @@ FAULTS = (
         id="several-updates-without-ratio",
         title="several updates on one batch without a ratio",
         means=(
-            "from the second update on the policy is no longer the one that acted, and "
-            "nothing corrects for it"
+            "from the second update on, the policy is no longer the one that acted, and nothing "
+            "corrects for the difference"
         ),
-        fix="ratio = (log_prob - old_log_prob).exp()  # or one update a batch",
+        fix="ratio = (log_prob - old_log_prob).exp()  # or one update per batch",
         example=(
             "for epoch in range(4):\n"
             "    loss = -(policy.log_prob(actions) * advantages).mean()\n"
@@ -21,8 +21,7 @@ FAULTS = (
         note=(
             "The audit keeps the parameters still, so it sees several optimizer steps "
             "with the same gradient on the same data, and no ratio of probabilities "
-            "exp(new − old) in the loss. The first of them is right; the later ones are "
-            "not."
+            "exp(new − old) in the loss. The first step is right; the later ones are not."
         ),
         seen_in="[ray-project/ray#27314](https://github.com/ray-project/ray/issues/27314).",
     ),
@@ -33,19 +32,18 @@ FAULTS = (
         fix="optimizer.zero_grad()  # before loss.backward()",
         example=(
             "loss.backward()\n"
-            "optimizer.step()  # and on to the next episode: p.grad still holds this "
+            "optimizer.step()  # the next episode starts while p.grad still holds this "
             "episode's gradient"
         ),
         note=(
-            "Seen directly: when `backward` begins, a gradient that an earlier step was "
-            "made with is still there, untouched, and the next step is made with the "
-            "sum. Gradients that are added up over micro-batches *before* a step are no "
-            "fault: none of them has been used. The size says how much of the step's "
-            "gradient is old."
+            "The audit sees this directly: when `backward` begins, a gradient that an earlier "
+            "step used is still there unchanged, and the next step uses the sum. Accumulating "
+            "gradients over micro-batches *before* a step is not a fault, because no step has "
+            "used them yet. The size tells how much of the step's gradient is old."
         ),
         seen_in=(
-            "As far as we found nobody published this one; its neighbour, `zero_grad` at "
-            "the wrong place of an accumulation over micro-batches, is "
+            "We found no published case. A related one, `zero_grad` in the wrong place during "
+            "accumulation over micro-batches, is "
             "[huggingface/trl#583](https://github.com/huggingface/trl/issues/583)."
         ),
     ),
@@ -53,8 +51,8 @@ FAULTS = (
         id="stale-batch",
         title="data of an earlier update is used again",
         means=(
-            "the second update is computed from steps of the first one too, by a policy "
-            "that no longer is what acted then"
+            "the second update also uses steps of the first one, although the policy is no longer "
+            "the one that took them"
         ),
         fix="log_probs.clear(); rewards.clear()  # after optimizer.step()",
         example=(
@@ -63,16 +61,16 @@ FAULTS = (
             "    loss = -(log_prob(buffer) * buffer.returns).sum()"
         ),
         note=(
-            "The audit plays the first update on one path, and the second one on all. "
-            "The gradient of the second update is explained by the steps of both updates "
-            "together, and not by its own. The other form: the rewards are kept and the "
-            "log-probabilities are not, so that `zip` pairs new actions with the returns "
+            "The audit runs the first update on one path and the second one on all paths. The "
+            "steps of both updates together explain the gradient of the second update, and its "
+            "own steps alone do not. In the other form, the rewards are kept and the "
+            "log-probabilities are not, so `zip` pairs new actions with the returns "
             "of old ones."
         ),
         seen_in=(
             "[tensorflow/agents#227](https://github.com/tensorflow/agents/issues/227) "
-            "asks why PPO's buffer is cleared in each iteration, and met an error "
-            "without it."
+            "asks why PPO's buffer is cleared in each iteration; without clearing, it raised an "
+            "error."
         ),
         look=("append+rewards", "append+reward", "extend", "append"),
     ),
@@ -80,8 +78,8 @@ FAULTS = (
         id="stale-graph",
         title="the graph of an earlier update is used again",
         means=(
-            "the second `backward` goes through operations of the first update, and "
-            "fails, or computes at parameters that no longer exist"
+            "the second `backward` goes through operations of the first update and fails, or uses "
+            "parameter values that no longer exist"
         ),
         fix="log_probs.clear()  # after optimizer.step(); detach what is carried over",
         example=(
@@ -90,11 +88,11 @@ FAULTS = (
             "loss.backward()"
         ),
         note=(
-            "torch itself stops the program: *Trying to backward through the graph a "
+            "torch itself raises the error: *Trying to backward through the graph a "
             "second time*, or, with `retain_graph=True`, *modified by an inplace "
             "operation*, because the optimizer has moved the parameters that the old "
-            "graph needs. The second message depends on parameters that move, so the "
-            "audit moves them once between the updates."
+            "graph needs. The second message appears only if parameters move, so the audit moves "
+            "them once between the updates."
         ),
         seen_in=(
             "[pytorch/examples#151](https://github.com/pytorch/examples/issues/151): "
@@ -115,11 +113,11 @@ FAULTS = (
             "(values - returns).pow(2).mean().backward()   # `values` has lost its graph"
         ),
         note=(
-            "torch itself stops the program: *Trying to backward through the graph a "
-            "second time*. `retain_graph=True` silences it, and then the policy's loss "
-            "trains the critic too, which is [advantage not "
-            "detached](advantage-not-detached.md). Where the two passes are epochs on one "
-            "batch, compute the log-probabilities again in each."
+            "torch itself raises the error: *Trying to backward through the graph a "
+            "second time*. `retain_graph=True` silences it, but then the policy's loss also "
+            "trains the critic, which is [advantage not "
+            "detached](advantage-not-detached.md). If the two passes are epochs on one batch, "
+            "recompute the log-probabilities in each."
         ),
         seen_in=(
             "[pytorch/rl#1187](https://github.com/pytorch/rl/issues/1187): the loss of an "
@@ -129,22 +127,21 @@ FAULTS = (
     Fault(
         id="second-update-fails",
         title="the program stops at its second update",
-        means="after a first update the program ends with an error before the second one",
-        fix="start every update with empty lists, and with the shapes of the first one",
+        means="after its first update the program raises an error before the second one",
+        fix="start every update with empty lists and with the shapes of the first update",
         example=(
             "returns = torch.tensor(rewards_of_all_episodes)\n"
             "loss = -(torch.stack(log_probs) * returns).sum()   # two lengths from the "
             "second episode on"
         ),
         note=(
-            "The first update runs, and on every path the program ends with an error "
-            "before the second one. The report gives the error and its line."
+            "The first update runs, and on every path the program raises an error before the "
+            "second one. The report gives the error and its line."
         ),
         seen_in=(
-            "No thread was found about exactly this. Close to it is "
+            "We found no thread about exactly this. A similar case is "
             "[Lightning-Universe/lightning-bolts#381](https://github.com/Lightning-Universe/lightning-bolts/issues/381): "
-            "the first updates run, and a later batch has not the size that the loss was "
-            "written for."
+            "the first updates run, but a later batch does not have the size that the loss expects."
         ),
     ),
     Fault(
@@ -152,35 +149,35 @@ FAULTS = (
         severity="warning",
         title="the second update does not follow the rule of the first",
         means=(
-            "something is carried over from the first update, and the expected gradient "
-            "is no longer the policy gradient"
+            "the first update leaves something behind, and the expected gradient of the second is "
+            "not the policy gradient"
         ),
-        fix=("look for what is kept between updates: lists, statistics, states of environments"),
+        fix=("look for anything kept between updates: lists, statistics, states of environments"),
         example=(
             "env_steps += len(rewards)\n"
             "returns = returns * 0.5 ** (log_probs.mean() * env_steps)   # state that "
             "the choices of this batch decide"
         ),
         note=(
-            "With the first update on one path held fixed, the expected gradient of the "
-            "second one must be the policy gradient too, whatever is carried over: a "
-            "running baseline is a constant then, and has no bias. Here it is not, and "
-            "none of the named rules explains why. The weights in the report are those "
-            "of the second update. It may be meant, as statistics of the rewards are that "
-            "run on over the updates: the verdict is `unexplained`, and the exit status 3."
+            "With the first update fixed to one path, the expected gradient of the second update "
+            "must be the policy gradient too, whatever is carried over. A running baseline, for "
+            "example, is then a constant and adds no bias. Here the gradient differs, and none of "
+            "the named rules explains why. The weights in the report are those "
+            "of the second update. It may be intended, like running statistics of the rewards: "
+            "the verdict is `unexplained`, and the exit status is 3."
         ),
         seen_in=(
             "[ikostrikov/pytorch-a2c-ppo-acktr-gail#278](https://github.com/ikostrikov/pytorch-a2c-ppo-acktr-gail/issues/278) "
-            "asks about one form of it: the hidden state that a recurrent policy "
-            "computed before an update is the start of the next rollout."
+            "asks about one form of it: a recurrent policy starts the next rollout from a hidden "
+            "state computed before the update."
         ),
     ),
     Fault(
         id="old-log-prob-stale",
         title="old log-probabilities are not refreshed",
         means=(
-            "the ratio compares the policy with one of an earlier update, not with the "
-            "one that acted"
+            "the ratio compares the policy with the policy of an earlier update, not with the one "
+            "that acted"
         ),
         fix="old_log_prob = dist.log_prob(action).detach()  # when the action is taken",
         example=(
@@ -189,17 +186,17 @@ FAULTS = (
             "    ratio = (log_prob(batch) - old_log_probs).exp()"
         ),
         note=(
-            "The audit moves the parameters between the first update and the second. The "
-            "actions of the second one come from the moved policy, and it is the moved "
-            "policy that is scored: the ratio must be 1 at the first step of that "
-            "update, as it was in the first. It is not. A program that acts by an older "
-            "policy on purpose and corrects by the ratio is not meant: there the actions "
-            "do not come from the moved policy."
+            "The audit moves the parameters between the first update and the second. The moved "
+            "policy then draws the actions of the second update and is also the policy that is "
+            "scored. So the ratio must be 1 at the first step of that update, as it was in the "
+            "first. It is not. This does not apply to a program that deliberately acts by an "
+            "older policy and corrects by the ratio: there the moved policy does not draw the "
+            "actions."
         ),
         seen_in=(
-            "[CarperAI/trlx#107](https://github.com/CarperAI/trlx/issues/107) noticed it "
-            "by the same sign, a ratio that is not 1 at the first step; the cause was "
-            "another one, a missing attention mask."
+            "[CarperAI/trlx#107](https://github.com/CarperAI/trlx/issues/107) shows the same "
+            "symptom, a ratio that is not 1 at the first step, with a different cause, a missing "
+            "attention mask."
         ),
         look=("old_log_probs", "old_log_prob", "exp"),
     ),
@@ -207,8 +204,8 @@ FAULTS = (
         id="ratio-always-one",
         title="the ratio is always 1",
         means=(
-            "the old log-probabilities are recomputed after each step, so nothing "
-            "corrects for the steps before, and nothing is ever clipped"
+            "the old log-probabilities are recomputed after each step, so nothing corrects for "
+            "the earlier steps and nothing is ever clipped"
         ),
         fix="old_log_probs = log_probs.detach()  # once, before the first epoch",
         example=(
@@ -220,7 +217,7 @@ FAULTS = (
         ),
         note=(
             "The audit moves the parameters after the first optimizer step on a batch. "
-            "In the steps that follow, the ratio in the loss is still exactly 1: the old "
+            "In the following steps the ratio in the loss is still exactly 1, because the old "
             "log-probabilities moved as well."
         ),
         seen_in=(
@@ -235,7 +232,7 @@ FAULTS = (
         title="the network that acts is not updated",
         means=(
             "actions come from the parameters of an earlier update, and no ratio corrects for it; "
-            "one that is clipped, or of one action, does not"
+            "a clipped ratio, or the ratio of a single action, is not enough"
         ),
         fix="acting_policy.load_state_dict(policy.state_dict())  # after every update",
         example=(
@@ -245,19 +242,19 @@ FAULTS = (
             "loss = -(Categorical(logits=policy(obs)).log_prob(action) * G)"
         ),
         note=(
-            "Before the first update both networks are the same, so nothing shows. After "
-            "the audit has moved every parameter that an optimizer trains, the actions "
-            "of the second update still come from the probabilities of before, and the "
-            "loss holds no ratio. With one, the audit looks at eight more updates: a copy that "
-            "is refreshed within them is a choice. One that is not is a fault if the ratio is "
-            "clipped, and a warning otherwise. The ratio of a whole path's probability is exact; "
-            "that of one action leaves the states and the later rewards to the old policy, "
-            "which is exact in episodes of one step only, and clipped it stops the learning "
-            "of every action that has become 20 % more or less likely."
+            "Before the first update both networks are equal, so nothing shows. The audit then "
+            "moves every parameter that an optimizer trains. The actions of the second update "
+            "still come from the earlier probabilities, and the loss contains no ratio. If the "
+            "loss contains a ratio, the audit runs eight more updates. A copy that is refreshed "
+            "within them is a choice. A copy that is not refreshed is a fault if the ratio is "
+            "clipped, and a warning otherwise. The ratio of a whole path's probability is exact. "
+            "The ratio of one action leaves the states and the later rewards to the old policy, "
+            "which is exact only in one-step episodes. If it is clipped, every action that has "
+            "become 20 % more or less likely stops learning."
         ),
         seen_in=(
             "[nikhilbarhate99/PPO-PyTorch#10](https://github.com/nikhilbarhate99/PPO-PyTorch/issues/10) "
-            "is the same at the start: the acting copy was not loaded from the policy "
+            "has the same fault at the start: the acting copy was not loaded from the policy "
             "before the first update."
         ),
         look=("load_state_dict", "deepcopy", "detach+copy"),

@@ -9,43 +9,40 @@ FAULTS = (
         id="baseline-sees-own-return",
         title="the baseline is updated before it is used",
         means=(
-            "part of each return is in the baseline that is subtracted from it, so that "
-            "a good episode is compared with itself"
+            "the baseline contains part of each return from which it is subtracted, so a good "
+            "episode is compared with itself"
         ),
-        fix=(
-            "advantage = returns - baseline  # and only then: baseline += rate * (mean - baseline)"
-        ),
+        fix=("advantage = returns - baseline  # then update: baseline += rate * (mean - baseline)"),
         example=(
             "baseline = 0.9 * baseline + 0.1 * returns.mean()\nadvantage = returns - baseline"
         ),
         note=(
-            "A baseline may be anything that does not depend on the action: then it "
-            "changes no expectation (Williams 1992, §4). A moving average that has just "
-            "taken in the returns of the present batch depends on them. Where the "
-            "baseline is a share *a* of the batch's own return, the gradient of the "
-            "whole-episode return shrinks by the factor 1 − *a*; with rewards-to-go its "
-            "direction changes too.\n"
+            "A baseline may be anything that does not depend on the action: then it leaves the "
+            "expectation unchanged (Williams 1992, §4). A moving average that already includes "
+            "the returns of the current batch depends on the actions. If the baseline contains a "
+            "fraction *a* of the batch's own return, the gradient of the whole-episode return "
+            "shrinks by the factor 1 − *a*; with rewards-to-go its direction changes too.\n"
             "\n"
-            "The audit finds the share with which the batch's mean, or its episodes' "
-            "return, has entered. The mean of the batch alone, *a* = 1, is the "
+            "The audit measures the fraction of the batch's mean, or of its episodes' return, in "
+            "the baseline. The mean of the batch alone, *a* = 1, is the "
             "convention `centred`.\n"
             "\n"
-            "A critic that is trained on the batch before its values are subtracted from "
-            "the batch's own returns is the same fault. Optimizers move nothing while a "
-            "program is audited, so the audit moves the critic a little after its step: "
-            "if the policy's gradient for the same batch changes, the values were read "
-            "too late. The bias is of the size of that step."
+            "It is the same fault to train a critic on the batch before its values are subtracted "
+            "from the batch's own returns. During an audit optimizers do not move the parameters, "
+            "so the audit moves the critic a little after its step. If the policy's gradient for "
+            "the same batch changes, the values were read too late. The bias is as large as that "
+            "step."
         ),
         seen_in=(
-            "Nobody whose report is linked here. It is found by eye in programs that "
-            "keep an average of their returns."
+            "We have no report to link. We have seen it in programs that keep an average of their "
+            "returns."
         ),
         look=("baseline",),
     ),
     Fault(
         id="truncation-as-termination",
         title="truncation treated as termination",
-        means="the value of the state in which the time limit struck is taken to be zero",
+        means="the value of the state at the time limit is taken to be zero",
         fix="target = reward + gamma * next_value * (1 - terminated)  # not (1 - done)",
         example="target = reward + gamma * next_value * (1 - (terminated or truncated))",
         seen_in="[vwxyzjn/cleanrl#457](https://github.com/vwxyzjn/cleanrl/issues/457).",
@@ -53,20 +50,20 @@ FAULTS = (
     Fault(
         id="bootstrapped-after-termination",
         title="bootstrap beyond the end of an episode",
-        means="the value of a state that has no future is added to the last reward",
+        means="the value of a terminal state, which has no future, is added to the last reward",
         fix="target = reward + gamma * next_value * (1 - terminated)",
         example="target = reward + gamma * next_value",
         note=(
-            "From the gradients of one policy this cannot always be told from a right "
-            "bootstrap: a value v of the terminal state is the same as the values V − v "
-            "and a constant baseline. So the audit runs one path once more with another "
-            "observation at the end of the episode. If the policy's gradient then is "
-            "another one, the program looks beyond the end."
+            "The gradients of one policy cannot always distinguish this from a correct bootstrap: "
+            "a value v of the terminal state is equivalent to the values V − v and a constant "
+            "baseline. So the audit repeats one path with a different observation at the end of "
+            "the episode. If the policy's gradient changes, the program uses the state after the "
+            "end."
         ),
         seen_in=(
             "[RoboVerseOrg/RoboVerse#814](https://github.com/RoboVerseOrg/RoboVerse/pull/814): "
-            "the flags of the ends were shifted by one step, so the last reward of an "
-            "episode was followed by the value of the next one's first state."
+            "the done flags were shifted by one step, so the value of the next episode's first "
+            "state followed the last reward of an episode."
         ),
     ),
     Fault(
@@ -74,8 +71,8 @@ FAULTS = (
         severity="warning",
         title="the critic's target is not detached",
         means=(
-            "the squared error also moves the target towards the prediction, which is "
-            "another gradient than that of a temporal difference"
+            "the squared error also moves the target towards the prediction, so its gradient is "
+            "not that of temporal-difference learning"
         ),
         fix="target = reward + gamma * next_value.detach() * (1 - terminated)",
         example=(
@@ -84,10 +81,10 @@ FAULTS = (
             "critic_loss = td.pow(2).mean()"
         ),
         note=(
-            "Seen in the graph of the loss: the two sides of a squared (or absolute, or "
-            "Huber) error lead to the same parameters. It is the critic's gradient that is "
-            "another one: the verdict on the policy's stays as it is, and this is a warning "
-            "next to it. Baird's residual-gradient algorithm does it on purpose (Baird 1995, "
+            "The audit reads it from the graph of the loss: both sides of a squared (or absolute, "
+            "or Huber) error lead to the same parameters. It changes the critic's gradient, not "
+            "the policy's. The verdict on the policy gradient stays as it is, with this warning "
+            "in addition. Baird's residual-gradient algorithm does it deliberately (Baird 1995, "
             "*Residual algorithms*)."
         ),
         seen_in=(
@@ -100,7 +97,7 @@ FAULTS = (
     Fault(
         id="advantage-not-detached",
         title="advantage not detached",
-        means=("the policy loss changes the critic too: it lowers the value of likely actions"),
+        means=("the policy loss also changes the critic: it lowers the value of likely actions"),
         fix="advantage = (returns - values).detach()",
         example=(
             "advantage = returns - values\nloss = -(log_probs * advantage).sum() + value_loss"

@@ -43,7 +43,7 @@ def with_constant_term(
         without = replace(evidence, ascent=evidence.ascent - beside)
         match = find_match(without, constants, tolerance, "no")
         if match is not None and match.faultless:
-            note = "beside a term of the parameters alone"
+            note = "next to a term of the parameters alone"
             named = replace(match, note=note, changed="parameter-penalty", beside=beside)
             return named, without
     return None

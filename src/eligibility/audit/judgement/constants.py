@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from eligibility.audit.judgement.catalogue import Told
 
 # Where a discount comes from, as the report says it.
-GIVEN, MEASURED, TEXT = "as given", "measured: the powers in its weights", "of the program's text"
-CONFIRMED = "its gradients bear it out, with γλ as measured"
+GIVEN, MEASURED, TEXT = "as given", "measured: the powers in its weights", "from the program's "
+"source"
+CONFIRMED = "its gradients confirm it, with γλ as measured"
 FITTED = "measured: with it the expected gradient is exact"
-LEAST = "not measured: of 1 and the numbers of the text, the one with least bias"
-USUAL, NOT_FOUND = "a usual value, which its gradients bear out", "not found: 1"
+LEAST = "not measured: the value with the least bias among 1 and the numbers in the source"
+USUAL, NOT_FOUND = "a usual value, which its gradients confirm", "not found: 1"
 _SAME_CONSTANT = 1e-4  # relative difference of measured constants that is none
 
 

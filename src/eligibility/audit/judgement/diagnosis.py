@@ -55,10 +55,10 @@ from eligibility.audit.trace import UNREAD
 Row = tuple[float, ...] | None  # of one tensor's ascent
 _FEWEST = 20  # finite paths of a sample in which others are not
 _ROUNDING = 16.0  # unit roundoffs: the weight of an action that is none
-_TOO_MANY = "too many paths to run them all, and no rule explains the sample"
+_TOO_MANY = "there are too many paths to run them all, and no rule explains the sample"
 _SAMPLED = (
-    "the paths were drawn at random: a rule that explains them is exact on each of them, and the "
-    "residual contains the error of the sample"
+    "the paths were drawn at random; a rule that explains them is exact on each path, but the "
+    "residual includes the sampling error"
 )
 
 
@@ -114,12 +114,12 @@ def _judge(case: Case, evidence: Evidence) -> tuple[AuditReport, Match | None]:
     if match is None:
         match = with_ignored_actions(case, finite)
         if match is not None:
-            text = "every path is explained with the actions that the environments ignored"
+            text = "the actions that the environments ignored explain every path"
             faults.append(case.finding("autoreset-step-trained-on", text))
     if match is None:
         match, number, components = with_one_component(case, finite)
         if match is not None:
-            text = f"every path is explained by component {number} of {components} alone"
+            text = f"component {number} of {components} alone explains every path"
             faults.append(case.finding("component-not-scored", text))
     for used in used_decisions(case.measured, evidence) if match is None else ():
         some = evidence.first(used)
@@ -202,7 +202,7 @@ def _conclude(
     elif exact and not faults:
         verdict, summary = "unbiased", "the expected gradient is the policy gradient"
         if noisy:
-            summary += f", and noisier than it need be: {noisy[0].title}"
+            summary += f", but noisier than necessary: {noisy[0].title}"
     elif faults:
         verdict, summary = "biased", faults[0].means
     elif match is not None:
@@ -237,7 +237,7 @@ def _conclude(
 
 def _only_noise(finding: Finding) -> Finding:
     """A loss that is exact in expectation is not a fault: its shape only costs variance."""
-    text = f"{finding.evidence}: rounding, so on average the gradient is right, with more noise"
+    text = f"{finding.evidence}; this is rounding, so the mean gradient is right but noisier"
     return replace(finding, severity="warning", evidence=text)
 
 
@@ -258,8 +258,8 @@ def _tested(
     elif test.visible > VISIBLE:
         return inconclusive(
             case,
-            f"no bias was seen, but one below {test.visible:.0%} of the gradient would not have "
-            f"been: {words}",
+            f"no bias was detected, but a bias below {test.visible:.0%} of the gradient would not "
+            f"have been: {words}",
         )
     elif test.scale < 0:
         wrong = case.finding("wrong-sign", words)
@@ -272,7 +272,7 @@ def _tested(
                 case,
                 evidence,
                 "convention" if dropped else "unbiased",
-                f"no bias is seen; one above {test.visible:.0%} of the gradient would be",
+                f"no bias was detected; a bias above {test.visible:.0%} of the gradient would be",
                 warnings,
             ),
             conventions=(named,) if dropped else (),
@@ -294,8 +294,9 @@ def _unread(survey: Survey) -> tuple[str, ...]:
     notes = {n.removeprefix(UNREAD).strip() for t in survey.traces for n in t.notes if UNREAD in n}
     if not notes:
         return ()
-    how = "drawn again in every run" if survey.traces[0].noise is not None else "the same each run"
-    return (f"random numbers that are not enumerated, {how}: {', '.join(sorted(notes))}",)
+    how = "drawn again in every run" if survey.traces[0].noise is not None else "the same in "
+    "every run"
+    return (f"random numbers that the audit does not enumerate, {how}: {', '.join(sorted(notes))}",)
 
 
 def wants_test(case: Case, report: AuditReport) -> bool:
@@ -319,7 +320,7 @@ def _faults_of_shape(case: Case, match: Match | None, measured: Bias) -> list[Fi
     every = "every path" if case.survey.exhaustive else "every sampled path"
     faults = [case.finding(rule, f"explains {every}; {size}") for rule in match.form.faults]
     if match.entropy < -case.tolerance and match.scale > 0.0:
-        evidence = f"the entropy's gradient enters with the factor {match.entropy:.3g}"
+        evidence = f"the gradient of the entropy is added with the factor {match.entropy:.3g}"
         faults.append(case.finding("entropy-sign", evidence))
     return faults
 

@@ -25,20 +25,21 @@ from eligibility.audit.trace import Step, Trace
 _AGREES = 1e-3  # shares up to which a factor is that of a rule; programs add small numbers to logs
 _PROBABILITY = Scoring(
     "probability-not-log-probability",
-    "each eligibility comes with the probability of its action as a factor",
+    "each eligibility is multiplied by the probability of its action",
 )
 _ATTACHED = Scoring(
     "action-keeps-its-graph",
-    "each action, whichever it is, comes with the gradient of −ln σ alone",
+    "every action contributes only the gradient of −ln σ, whatever the action is",
 )
 
 _OTHER_DENSITY = Scoring(
     "behaviour-not-scored",
-    "each action is scored by another function of the mean and the deviation that it was drawn "
-    "with than its log-density",
+    "each action is scored by a function of its mean and standard deviation other than its "
+    "log-density",
 )
 _SAME_ACTION = Scoring(
-    "most-likely-action-scored", "in each state every action is scored as the same one"
+    "most-likely-action-scored",
+    "in each state the same action is scored, whichever action was taken",
 )
 _OTHER_ACTION = Scoring(
     "scored-other-action", "the state of each decision is scored with the action of a neighbour"
@@ -301,7 +302,7 @@ def _of_logits(groups: _Groups, free: Array) -> Scoring | None:
             return None
     return Scoring(
         "behaviour-not-scored",
-        "each action is scored by its log-probability and something of the state, as a logit is",
+        "each action is scored by its log-probability plus a function of the state, as a logit is",
     )
 
 

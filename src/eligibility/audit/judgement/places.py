@@ -48,7 +48,7 @@ IN_SCORING = (
     "behaviour-not-scored",
 )
 _ATTACHED = "advantage-not-detached"
-_ALONE = "no statement was seen to keep the graph of an advantage"
+_ALONE = "no statement that keeps the graph of an advantage was found"
 
 
 def placed(

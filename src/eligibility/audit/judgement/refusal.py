@@ -16,17 +16,17 @@ from eligibility.audit.running.survey import RAN, Survey
 from eligibility.audit.trace import BY_HAND, NO_ENVIRONMENT, RATIO, UNREAD, Trace
 
 _NO_UPDATE = (
-    "the program made no optimizer step (of torch.optim); does something start its training, and "
-    "is its loop long enough?"
+    "the program made no optimizer step (of torch.optim); does it start training, and is its loop "
+    "long enough?"
 )
 _NO_ENVIRONMENT = (
-    f"the program learns, or draws more than {MAX_TOKENS} times, before it makes an environment by "
-    "gymnasium.make or from gymnasium.Env; make the environment first, or audit its loss with "
+    f"the program learns, or draws more than {MAX_TOKENS} times, before it creates an environment "
+    "by gymnasium.make or from gymnasium.Env; create the environment first, or audit its loss with "
     "audit_loss"
 )
 _OWN_MODEL = (
-    "the program trains a model of tokens of its own class, and the audit stands in for models "
-    "that transformers loads by name; audit its loss with audit_token_loss"
+    "the program trains its own class of language model, and the audit replaces only models that "
+    "transformers loads by name; audit its loss with audit_token_loss"
 )
 _SUM_TOLERANCE = 1e-4  # far above rounding, in single precision too
 
@@ -46,14 +46,14 @@ def evidence_or_refusal(case: Case) -> Evidence | AuditReport:
         return inconclusive(
             case,
             f"the probabilities of all its paths sum to {total:.6g} and not to 1: the same random "
-            "choices do not lead to the same run (does it look at a clock, or keep files?)",
+            "choices do not lead to the same run (does it read a clock, or keep files?)",
         )
     evidence = gather(survey)
     if any(HALF in trace.notes for trace in ran):
         return inconclusive(
             case,
-            "the gradient is computed in half precision, where no rule can be told from rounding; "
-            "run the program in float32",
+            "the gradient is computed in half precision, where rounding hides every rule; run the "
+            "program in float32",
         )
     if evidence is None:
         return _without_policy(case)
@@ -78,7 +78,7 @@ def _without_policy(case: Case) -> AuditReport:
             "audit its loss with audit_loss",
         )
     if not drawn:
-        finding = case.finding("argmax-action", "no action was drawn at random on any path")
+        finding = case.finding("argmax-action", "no path has a randomly drawn action")
         return replace(inconclusive(case, finding.means), verdict="biased", findings=(finding,))
     moved = moved_by_hand(case.survey)
     if moved is not None:
@@ -94,7 +94,7 @@ def _without_policy(case: Case) -> AuditReport:
     return inconclusive(
         case,
         "no action's probability depends on the parameters that the optimizer trains; "
-        "are they changed after the optimizer was made?",
+        "are they replaced after the optimizer was created?",
     )
 
 
@@ -154,5 +154,5 @@ def inconclusive(case: Case, reason: str) -> AuditReport:
 def precision_of(survey: Survey) -> str:
     """In which precision the program ran, for its report."""
     if survey.single:
-        return "run in single precision, as the program insists on it"
+        return "run in single precision, because the program requires it"
     return "run in double precision"

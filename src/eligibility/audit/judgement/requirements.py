@@ -8,19 +8,19 @@ from pathlib import Path
 from eligibility.audit.trace import Trace
 
 _ADAPTER = (
-    "or audit its parts: `el.audit_agent(factory, act=…, update=…)` for an object that acts and "
-    "learns, `el.audit_loss(loss)` for its loss"
+    "or audit its parts: `el.audit_agent(factory, act=…, update=…)` for an agent object, "
+    "`el.audit_loss(loss)` for its loss"
 )
 # A pattern in the error's text -> what to do; the first that is found.
 _NEEDS = (
     (
         r"may not start or signal processes|'/dev/shm/|/dev/shm",
-        "it starts processes by other means than `multiprocessing`, which the audit does not "
-        f"follow; pass an argument that keeps it in one process, {_ADAPTER}",
+        "it starts processes without `multiprocessing`, which the audit cannot follow; pass an "
+        f"argument that keeps it in one process, {_ADAPTER}",
     ),
     (
         r"has no network",
-        f"it needs the network, which it does not get; pass local data, {_ADAPTER}",
+        f"it needs the network, which the audit blocks; pass local data, {_ADAPTER}",
     ),
     (
         r"No module named '([\w.]+)'",
@@ -29,20 +29,20 @@ _NEEDS = (
     ),
     (
         r"cannot import name '(\w+)' from '([\w.]+)'",
-        "the installed `{1}` has no `{0}`; install the version that the program was written for, "
+        "the installed `{1}` has no `{0}`; install the version that the program needs, "
         + _ADAPTER,
     ),
     (
         r"No such file or directory: '([^']+)'",
-        f"it reads the file `{{0}}`, which is not there; run what makes it first, {_ADAPTER}",
+        f"it reads the file `{{0}}`, which does not exist; create it first, {_ADAPTER}",
     ),
     (
         r"EOFError: EOF when reading a line",
-        f"it asks at the keyboard; pass what it asks for as an argument, {_ADAPTER}",
+        f"it reads from the keyboard; pass the input as an argument, {_ADAPTER}",
     ),
     (
         r"IndexError: list index out of range|not enough values to unpack.*got 1",
-        "an index is beyond its list; if it reads `sys.argv`, pass its arguments after `--`",
+        "an index is out of range; if it reads `sys.argv`, pass its arguments after `--`",
     ),
     (
         r"KeyError: '([A-Z][A-Z0-9_]+)'",
@@ -50,8 +50,8 @@ _NEEDS = (
     ),
     (
         r"CUDA|cuda|GPU|(?<!\w)mps",
-        "it insists on an accelerator, which the audit does not use; pass an argument that lets it "
-        f"run on the processor, {_ADAPTER}",
+        "it requires an accelerator, which the audit does not use; pass an argument that makes it "
+        f"run on the CPU, {_ADAPTER}",
     ),
     (
         r"(Namespace|Version)NotFound|NameNotFound|UnregisteredEnv|DeprecatedEnv",
@@ -60,15 +60,14 @@ _NEEDS = (
     ),
     (
         r"exit status (\d+)",
-        "it left with exit status {0} before it learned anything, as programs do that miss an "
-        "argument; pass its arguments after `--`",
+        "it exited with status {0} before it learned anything, perhaps because an argument is "
+        "missing; pass its arguments after `--`",
     ),
-    (r"may not (?:write|change) (.+)", "it writes {0}, outside of its own folder; pass a path "
-     "within it"),
+    (r"may not (?:write|change) (.+)", "it writes {0}, outside its folder; pass a path inside it"),
     (r"MemoryError|allocate memory", "it needs more memory than the limit; raise `--memory-limit`"),
     (
         r"(observations|actions) of (\w+) in (\S+)",
-        "`{2}` has {0} of the kind {1}, which the probe does not imitate; "
+        "`{2}` has {0} of type {1}, which the probe does not support; "
         + _ADAPTER.removeprefix("or "),
     ),
 )  # fmt: skip
@@ -87,12 +86,12 @@ def what_it_needs(trace: Trace, program: str = "") -> str:
     if trace.outcome == "choices":
         need = (
             "it makes too many random choices before its first update; pass arguments after `--` "
-            f"that make its batches small, {_ADAPTER}"
+            f"that make its batches smaller, {_ADAPTER}"
         )
     elif trace.outcome == "work":
         need = (
-            f"it takes more than {trace.detail} before its first update; pass arguments after `--` "
-            f"that make its batches small, {_ADAPTER}"
+            f"it takes more than {trace.detail} before its first update; pass arguments after "
+            f"`--` that make its batches smaller, {_ADAPTER}"
         )
     elif trace.outcome == "time":
         need = f"{trace.detail}; raise `--time-limit`, or pass arguments that make it shorter"

@@ -25,7 +25,7 @@ from eligibility.audit.trace import Trace
 
 _OFF_NODES = 12  # paths at other values
 _CANNOT_TELL = (
-    "the sums over the nodes of continuous draws cannot tell: no rule explains every path, "
+    "the sums over the nodes of continuous draws are not conclusive: no rule explains every path, "
 )
 
 
@@ -71,7 +71,7 @@ def resolved(
         error = abs(closer.residual - coarse)
         where = "" if size == survey.size else f", on the probe with {size.horizon} steps"
         note = (
-            f"continuous draws stand at {COARSE} nodes of a quadrature; with {FINE} the "
+            f"continuous draws are replaced by {COARSE} quadrature nodes; with {FINE} the "
             f"residual changes by {error:.2g}{where}"
         )
         if not proved and closer.rule:
@@ -91,7 +91,7 @@ def _only_on_nodes(report: AuditReport, case: Case, rule: str) -> AuditReport:
     if scoring is None:
         summary = f"{_CANNOT_TELL}but those at the nodes are by {rule}"
         return replace(report, verdict="inconclusive", summary=summary)
-    evidence = f"{scoring.evidence}; it happens too seldom to be seen in the residual"
+    evidence = f"{scoring.evidence}; it happens too rarely to show in the residual"
     finding = case.finding(scoring.rule, evidence)
     return replace(report, verdict="biased", summary=finding.means, findings=(finding,))
 

@@ -33,8 +33,8 @@ _OF_FILES = ("FileNotFoundError", "FileExistsError", "PermissionError", "NotADir
 _WITH_GRAPH = ("log", "prob", "value", "entrop", "loss")
 _PASSED = ("unbiased", "convention")
 _APART = (
-    "the network that acted up to the first update had nothing of the one that is trained: the "
-    "second update is judged"
+    "the network that acted until the first update shares nothing with the trained network, so "
+    "the audit judges the second update"
 )
 
 
@@ -66,7 +66,8 @@ def with_second_update(
         known = (finding for finding in report.findings if finding.rule != "unexplained")
         return replace(report, verdict="biased", summary=stopped.means, findings=(*known, stopped))
     if match is not None and match.use.endswith("-decisions"):
-        note = "the second update was not judged: it begins with decisions of the first rollout"
+        note = "the second update was not judged, because it begins with decisions from the first "
+        "rollout"
         return replace(report, notes=(*report.notes, note))
     passed = report.verdict in _PASSED and not report.faults
     apart = report.verdict == "inconclusive" and gather(case.survey) is None
@@ -106,10 +107,12 @@ def with_second_update(
     if _again(case, second, _untold(case_of(rounds.whole)), match):
         found = [finding for finding in found if finding.rule != "old-log-prob-stale"]
         named = [
-            second.finding("stale-batch", f"the first update's steps enter again; {_size(later)}")
+            second.finding(
+                "stale-batch", f"it reuses the steps of the first update; {_size(later)}"
+            )
         ]
     elif match is not None and _adds_first(case, rounds, match):
-        text = f"less the first update's gradient, it follows the rule; {_size(later)}"
+        text = f"without the first update's gradient, it follows the rule; {_size(later)}"
         named = [second.finding("gradients-not-zeroed", text)]
     else:
         named = _named(second, later)
@@ -295,7 +298,7 @@ def _named(second: Case, later: AuditReport) -> list[Finding]:
     known = [finding for finding in later.faults if finding.rule not in _UNNAMED]
     if known:
         return [replace(f, evidence=f"at the second update: {f.evidence}") for f in known]
-    text = f"{_size(later)}; the first update follows its rule on the same path"
+    text = f"{_size(later)}; the first update follows the rule on the same path"
     return [second.finding("second-update-differs", text)]
 
 

@@ -26,7 +26,7 @@ _SHIFTED = 0.05  # a tensor of the critic
 _FAR = 1.7  # by how much all rewards differ in one run, so that integers change
 _VISIBLE = 1e-6
 MOST_REWARDS = 24
-LONG, EPISODES, BROKEN = "a long path", "several episodes", "numbers that are none"
+LONG, EPISODES, BROKEN = "a long path", "several episodes", "values that are not numbers"
 
 
 @dataclass(frozen=True, eq=False)

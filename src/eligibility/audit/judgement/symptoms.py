@@ -59,8 +59,8 @@ def _failures(case: Case) -> list[Finding]:
     parts = max((len(step.action) for step in failed[0].steps), default=0)
     if parts > 1 and re.search(rf"size.*\b{parts}\b", failed[0].detail):
         text += (
-            f"; the action has {parts} components: are their log-probabilities summed, as by "
-            "`.sum(-1)`?"
+            f"; the action has {parts} components: are their log-probabilities summed, for "
+            "instance with `.sum(-1)`?"
         )
     finding = case.finding("fails-on-some-episodes", text, "warning")
     return [replace(finding, file=file or finding.file, line=line or finding.line)]
@@ -72,7 +72,7 @@ def _non_finite(case: Case, evidence: Evidence, finite: Booleans) -> list[Findin
     steps = evidence.present.sum(axis=1)
     share = f"NaN or infinite on {int((~finite).sum())} of {len(finite)} paths"
     if (steps[~finite] == 1).all():
-        return [case.finding("std-of-one-element", f"{share}, all of one step", "warning")]
+        return [case.finding("std-of-one-element", f"{share}, all with one step", "warning")]
     if (_has_episode_of_one_step(evidence) != finite).all():
         text = f"{share}: those with an episode of one step"
         return [case.finding("std-of-one-element", text, "warning")]
@@ -97,7 +97,8 @@ def without_rare_equals(
     rare = isinstance(match.form, Advantage) or case.shortened
     if not rare or not broken.paths or not _all_equal(broken, match):
         return list(findings)
-    text = "those on which all that is divided by its standard deviation is equal, as on the probe"
+    text = "those on which all values that are divided by their standard deviation are equal, as "
+    "on the probe"
     return [
         replace(finding, severity="warning", evidence=f"{finding.evidence}: {text}")
         if finding.rule == "non-finite-gradient"

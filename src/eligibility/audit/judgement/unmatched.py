@@ -46,7 +46,7 @@ def unmatched_fault(
     if known is not None or not case.survey.exhaustive:
         return known
     if case.measured is not None and case.measured.kind == "stepwise":
-        text = "small changes of the rewards change no weight, and large ones do"
+        text = "small changes of the rewards change no weight, but large ones do"
         return case.finding("integer-returns", f"{text}; {size}")
     for part in _parts(case, evidence):
         alike = _alike(part, case.tolerance)
@@ -56,10 +56,11 @@ def unmatched_fault(
     if case.measured is not None and shape not in _SHAPES:
         shape = structure(case.measured)
     if shape in _SHAPES:
-        seen = "by the rewards' effect on the weights of one path; no composition explains them all"
+        seen = "inferred from the rewards' effect on the weights of one path; no composition "
+        "explains all paths"
         return case.finding(shape, f"{seen}; {size}")
     if _explained_as_executed(case):
-        text = "what was executed explains every path, as if it had been drawn"
+        text = "the executed action explains every path, as if it had been sampled"
         return case.finding("transformed-action-scored", f"{text}; {size}")
     limits = case.constants, case.tolerance, _credited(case.reading)
     scored = (
@@ -131,4 +132,4 @@ def _alike(evidence: Evidence, tolerance: float) -> str:
     ]
     if sum(several) < _FEW or left >= tolerance * float(np.linalg.norm(evidence.ascent)):
         return ""
-    return "on every path all actions, of all its episodes, are reinforced by the same number"
+    return "on every path the same number reinforces all actions of all episodes"

@@ -32,13 +32,13 @@ def facts_of_updates(case: Case, rounds: Rounds, runner: Runner) -> Iterator[Fin
     )
     if left is not None:
         text = (
-            f"what optimizer step {left.update + 1} was made with holds a gradient of an earlier "
+            f"what optimizer step {left.update + 1} used contains the gradient of an earlier "
             f"step, {left.size:.2g} times as large as the whole"
         )
         yield case.finding("gradients-not-zeroed", text, seen=left.place)
     target = next((fact for fact in seen if fact.kind == TARGET), None)
     if target is not None and has_critic(case.survey):
-        text = "parameters are reached from both sides of the critic's squared error"
+        text = "both sides of the critic's squared error lead to the same parameters"
         yield case.finding("critic-target-not-detached", text, seen=target.place)
     yield from _ratios(case, rounds)
     yield from _critic_first(case, runner)
@@ -74,8 +74,8 @@ def _critic_first(case: Case, runner: Runner) -> Iterator[Finding]:
     )
     if learns and not np.allclose(here, there, rtol=_ROUNDING, atol=0.0):
         text = (
-            "its values are read after its optimizer's step: when that step moves it, the policy's "
-            "gradient for the same batch changes"
+            "the critic's values are read after its optimizer step: moving the critic by that "
+            "step changes the policy's gradient for the same batch"
         )
         yield case.finding(OWN_RETURN, text, seen=trace.updates[before[-1] - 1].place)
 
@@ -103,7 +103,7 @@ def _stale(case: Case, rounds: Rounds, runner: Runner) -> Iterator[Finding]:
     """
     seen, notes = rounds.inspected, {RATIO, CLIPPED} & set(rounds.inspected.notes)
     if not notes and not any(fact.kind == RATIO for fact in seen.facts):
-        text = "after the parameters had moved, actions came from the same probabilities as before"
+        text = "after the parameters moved, actions still came from the old probabilities"
         yield case.finding("acting-policy-stale", text)
         return
     assert rounds.second is not None
@@ -114,8 +114,8 @@ def _stale(case: Case, rounds: Rounds, runner: Runner) -> Iterator[Finding]:
     on = runner.run(replace(job, perturbed=rounds.ends))
     if _acting_moves(case, rounds, on) is False:
         text = (
-            f"parameters moved after the first of {_LATER + 1} updates, and all actions came from "
-            "the probabilities of before"
+            f"parameters moved after the first of {_LATER + 1} updates, and all actions still "
+            "came from the old probabilities"
         )
         clips = ", with a ratio that is clipped" if CLIPPED in notes else ", with a ratio"
         severity = "fault" if CLIPPED in notes else "warning"
@@ -132,8 +132,8 @@ def _ratios(case: Case, rounds: Rounds) -> Iterator[Finding]:
     off = [fact for fact in later if fact.size > _ROUNDING]
     if plain and off and acting:
         text = (
-            f"the second update begins with a ratio that is off 1 by {off[0].size:.1%}, although "
-            "its actions come from the policy that it scores"
+            f"the second update begins with a ratio that differs from 1 by {off[0].size:.1%}, "
+            "although its actions come from the policy that is scored"
         )
         yield case.finding("old-log-prob-stale", text, seen=_old(case, off[0].place))
     again = list(_ratios_after_a_step(case, rounds.repeated)) if rounds.repeated else []

@@ -35,7 +35,7 @@ def judge(measured: Measured, program: str, place: Place) -> AuditReport:
     conventions = conventions_of(measured)
     verdict = _verdict(measured, findings)
     if verdict == "unexplained":
-        seen = f"the part that no name explains is {measured.unexplained:.1%} of the whole"
+        seen = f"the unexplained part is {measured.unexplained:.1%} of the whole"
         findings = (*findings, _finding("unexplained", seen, place, measured))
     outcomes = measured.observed.outcomes
     return AuditReport(
@@ -75,14 +75,15 @@ def _seen(measured: Measured) -> Iterator[tuple[str, str]]:
         return
     yield from _of_reading(measured)
     if measured.padded > TOLERANCE:
-        yield "padding-counted", f"{measured.padded:.1%} of the gradients lies at padded positions"
+        yield "padding-counted", f"{measured.padded:.1%} of the gradients falls on padded positions"
     elif measured.invariances.get("padding", 0.0) > EXACT_IN_SINGLE:
         change = measured.invariances["padding"]
-        yield "padding-counted", f"other values on the padding change the gradient by {change:.1%}"
+        yield "padding-counted", "changing the values on the padding changes the gradient by "
+        f"{change:.1%}"
     if measured.prompts > TOLERANCE:
         yield (
             "prompt-scored",
-            f"{measured.prompts:.1%} of a batch's gradient lies at prompts' logits",
+            f"{measured.prompts:.1%} of a batch's gradient falls on the prompts' logits",
         )
     if not np.linalg.norm(measured.sample.ascent) or not _rewards_matter(measured):
         yield "returns-unused", "no weight changes with any reward"
@@ -106,7 +107,7 @@ def _of_reading(measured: Measured) -> Iterator[tuple[str, str]]:
         return
     own = _own_share(measured)
     if own < 0:
-        yield "wrong-sign", f"a token's weight falls with the reward of its answer {every}"
+        yield "wrong-sign", f"a token's weight decreases with the reward of its answer {every}"
     if not reading.coefficients.get("own"):
         yield "broadcast", f"every token has the same weight, from all rewards together, {every}"
     if reading.coefficients.get("wrong group") or reading.scale == "wrong group":
@@ -123,7 +124,7 @@ def _of_reading(measured: Measured) -> Iterator[tuple[str, str]]:
         yield _credit_fault(measured), f"only the last token has a weight {every}"
     behaviour = measured.observed.outcomes.worlds[0].behaviour
     if reading.factor == "one" and not behaviour.on_policy and measured.residual > TOLERANCE:
-        yield _uncorrected(measured), f"{_drawn_and_scored(measured)}; no ratio is in the weights"
+        yield _uncorrected(measured), f"{_drawn_and_scored(measured)}; the weights contain no ratio"
 
 
 def _dropped(pattern: str, every: str) -> Iterator[tuple[str, str]]:
@@ -171,7 +172,7 @@ def _credit_fault(measured: Measured) -> str:
 
 def _of_regularisers(measured: Measured) -> Iterator[tuple[str, str]]:
     if measured.reference_in_value and not measured.reference_in_gradient:
-        yield "kl-without-gradient", "another reference changes the loss, and not its gradient"
+        yield "kl-without-gradient", "changing the reference changes the loss, but not its gradient"
     if measured.regularisers is None:
         return
     given = measured.regularisers.coefficients
@@ -195,7 +196,7 @@ def _undetached(given: Mapping[str, float]) -> str:
     kept, entropy = given.get("k1 in the reward", 0.0), given.get("log-probability in the reward")
     if not kept or entropy is None or abs(entropy - kept) > TOLERANCE * abs(kept):
         return ""
-    return "next to the divergence in the reward, log π is in it with the same coefficient"
+    return "the reward contains the divergence and also log π with the same coefficient"
 
 
 def _finding(rule: str, seen: str, place: Place, measured: Measured) -> Finding:
@@ -228,7 +229,7 @@ def _summary(
     if verdict == "unbiased":
         return f"the expected gradient is {measured.factor:.4g} × ∇E[R], exactly"
     if verdict == "convention":
-        return f"the gradient of a loss with known choices: {', '.join(biasing)}"
+        return f"the gradient of a loss with known conventions: {', '.join(biasing)}"
     if faults:
         return faults[0].means
     return findings[-1].means

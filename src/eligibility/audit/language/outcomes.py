@@ -62,7 +62,7 @@ class Outcomes:
             f"{prompts}{several}, {group}, "
             f"{language.vocabulary} tokens, answers of at most {language.length}: "
             f"{len(language.answers)} answers, {len(self.chosen)} {kind}outcomes{orders} of "
-            f"{pairs} {policies} with generic rewards and with their negatives"
+            f"{pairs} {policies} with generic rewards and with the same rewards negated"
         )
 
 

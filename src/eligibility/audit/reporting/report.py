@@ -262,7 +262,7 @@ class AuditReport:
         if self.parameters:
             said.append(f"{self.parameters} policy parameters")
         if self.residual == self.residual:
-            below = f"what is below {self.tolerance:.0e} is rounding"
+            below = f"anything below {self.tolerance:.0e} is rounding"
             said.append(f"residual {self.residual:.1e} ({below})")
         if self.discount == self.discount:
             said.append(f"γ = {self.discount:.6g}{f' ({self.origin})' if self.origin else ''}")

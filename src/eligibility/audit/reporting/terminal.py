@@ -47,7 +47,7 @@ def renderable(report: AuditReport) -> RenderableType:
     if report.components:
         parts += [Text(), _components(report)]
     if report.credit is not None:
-        title = f"{report.credit.title()}; in brackets REINFORCE's, where it is another"
+        title = f"{report.credit.title()}; REINFORCE's in brackets where it differs"
         parts += [Text(), Text(title), _credit(report.credit)]
     if report.invariances:
         parts += [Text(), _invariances(report)]

@@ -259,8 +259,8 @@ def early_end(message: str = "no message") -> WorkerError:
     """What to raise when a process of the audit is gone."""
     return WorkerError(
         "the audit's child process",
-        f"an early end ({message})",
-        "a process that stays",
+        f"an early exit ({message})",
+        "a process that keeps running",
         "run `python -c 'import eligibility.audit.running.worker'` to see why",
     )
 

@@ -105,7 +105,7 @@ class ScriptRunner:
                 "the program",
                 "one that trains a language model",
                 "one that acts in an environment",
-                "audit it by audit_script, which knows both",
+                "audit it with audit_script, which handles both",
             )
         return trace
 

@@ -205,7 +205,7 @@ def _answer(data: bytes, in_time: bool, status: int, program: Program) -> str:
             return data.decode("utf-8")
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
         most = f"{program.seconds:g} s"
-        return _failure("time", f"one run took longer than the limit of {most} of the processor")
+        return _failure("time", f"one run used more than the limit of {most} of processor time")
     if not in_time:
         waited = _WAITING * program.seconds
         return _failure("time", f"one run was still waiting for something after {waited:g} s")

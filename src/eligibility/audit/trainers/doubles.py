@@ -18,7 +18,7 @@ _CASTS = {torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16}
 _LEGACY = ("FloatTensor", "HalfTensor", "BFloat16Tensor")
 GENERAL = (
     "one core, double precision; trackers, saving, compilation, dropout, gradient clipping, the "
-    "learning rate and the optimizer's own rule play no part"
+    "learning rate and the optimizer's rule have no effect"
 )
 
 

@@ -177,7 +177,7 @@ def without_padding(row: list[int]) -> Tokens:
     prompt = parsed(row)[0]
     if PAD in prompt:
         raise Refused(
-            "the program pads prompts on the right before it samples, where answers begin after "
+            "the program pads prompts on the right before it samples, so answers begin after "
             "padding; pass padding_side='left' to its tokenizer"
         )
     return prompt

@@ -71,7 +71,8 @@ class Hub:
         transformers: Any = importlib.import_module("transformers")
         note = self._record.note
         note(
-            "models, tokenizers and data sets loaded by name are the probe's; nothing is downloaded"
+            "the probe replaces models, tokenizers and data sets that are loaded by name; nothing "
+            "is downloaded"
         )
 
         def load(cls: Any, *args: Any, **options: Any) -> Any:

@@ -68,8 +68,8 @@ class Loop(Runs):
             return
         if self._certain_end:
             record.note(
-                "the program goes on after the end of an answer: the model says the end again "
-                "there, with probability 1"
+                "the program continues after the end of an answer; there the model repeats the "
+                "end token with probability 1"
             )
         wake_adapters(model)
         reference = self._reference(found, model)
@@ -166,13 +166,14 @@ class Loop(Runs):
         self._sign = 1.0
         if not scores.chosen:
             raise Refused(
-                "the audit found no reward: nothing that the program computes from an answer "
+                "the audit found no reward, because nothing that the program computes from an "
+                "answer "
                 "changes the gradient as a reward would; audit its loss with audit_token_loss"
             )
         main = next(iter(scores.chosen.values()))
         self._record.supposed = main.described() if main.may_be_a_cost else ""
         named = " + ".join(source.described() for source in scores.chosen.values())
-        self._record.note(f"the rewards are those of {named}: called, and replaced by the probe's")
+        self._record.note(f"the rewards are those of {named}: called, then replaced by the probe's")
         if scores.silent:
             others = " and ".join(source.described() for source in scores.silent.values())
             self._record.note(f"what {others} adds to them is 0 here")

@@ -59,7 +59,7 @@ def run_own(program: Program, announce: Callable[[int, int], None]) -> Record:
             return Record("error", "the program's process ended early")
         made = record_from(found)
         for number in smaller:
-            made.note(f"made small: {number[3]} is {SMALL} {place_of(number)}")
+            made.note(f"reduced: {number[3]} is {SMALL} {place_of(number)}")
         return made
 
     early: list[Any] = []
@@ -151,7 +151,8 @@ class _LoopHub(Hub):
     def _come_with_padding(self) -> None:
         self._pads = True
         self._record.note(
-            "the program pads and names no token for it: its tokenizer is taken to come with one"
+            "the program pads without naming a padding token; the audit assumes that its "
+            "tokenizer has one"
         )
         for model in self.models:
             _pad(model)

@@ -21,7 +21,7 @@ from eligibility.audit.trainers.tiny import END, GROUP, PROMPTS, VOCABULARY
 from eligibility.audit.user_code import is_user_file
 
 OWN_LOOP = (
-    "the program trains in a loop of its own, whose rewards the audit cannot set; audit its loss "
+    "the program trains in its own loop, whose rewards the audit cannot set; audit its loss "
     "with audit_token_loss"
 )
 _MIXED = (1, 3, 2, 0)  # an outcome in which no two answers are alike

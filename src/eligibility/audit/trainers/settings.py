@@ -59,8 +59,8 @@ _QUIET: dict[str, Any] = {
     "resume_from_checkpoint": None,
 }
 GENERAL = (
-    "one core, double precision; trackers, saving, evaluation, gradient checkpointing, "
-    "the learning rate and the optimizer's own rule play no part"
+    "one core, double precision; trackers, saving, evaluation, gradient checkpointing, the "
+    "learning rate and the optimizer's rule have no effect"
 )
 
 
@@ -128,7 +128,8 @@ def _make_small(settings: Any, record: Record) -> None:
     beta = float(getattr(settings, "beta", None) or 0.0)
     if 0.0 < beta < _LEAST_BETA:
         record.note(
-            f"beta={beta:g} is {_LEAST_BETA} here, to stand above single precision's rounding"
+            f"beta={beta:g} is raised to {_LEAST_BETA} here, to exceed the rounding of single "
+            "precision"
         )
         settings.beta = beta = _LEAST_BETA
     record.kl_coefficient = beta

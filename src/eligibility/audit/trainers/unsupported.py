@@ -7,12 +7,12 @@ import re
 from pathlib import Path
 
 _BEFORE = {
-    "rollout_func": "samples by a rollout function of its own",
+    "rollout_func": "samples with its own rollout function",
     "environment_factory": "trains in an environment of several turns",
     "tools": "calls tools while it answers",
 }
 SAMPLES_OTHERWISE = {
-    name: f"the program {what}, and the probe's answers are single ones; audit its loss with "
+    name: f"the program {what}, and the probe has only single answers; audit its loss with "
     "audit_token_loss"
     for name, what in _BEFORE.items()
 }
@@ -39,13 +39,13 @@ def reason_of(script: Path) -> str:
         )
     if "vllm" in roots:
         return (
-            "the program samples with vLLM itself, which the probe cannot stand in for; audit its "
+            "the program calls vLLM directly, which the probe cannot replace; audit its "
             "loss with audit_token_loss"
         )
     if remote := sorted(roots & _REMOTE):
         return (
-            f"the program asks a service for its rewards ({remote[0]}), and there is no network "
-            "here; audit its loss with audit_token_loss"
+            f"the program gets its rewards from a service ({remote[0]}), and the audit has no "
+            "network; audit its loss with audit_token_loss"
         )
     return ""
 

@@ -46,7 +46,7 @@ def report_of(record: Record, program: str) -> AuditReport:
     return replace(
         report,
         parameters=record.parameters,
-        precision="double precision, but for rewards and norms in single",
+        precision="double precision, except rewards and norms in single precision",
         notes=notes,
     )
 
@@ -66,10 +66,10 @@ def _with_second(first: AuditReport, again: AuditReport, distance: float) -> Aud
     named = {convention.name for convention in first.conventions}
     others = tuple(c for c in again.conventions if c.name not in named)
     verdict = "convention" if first.verdict == "unbiased" and any(c.bias for c in others) else ""
-    read = again.rule or "a weight that no composition of the known laws gives"
+    read = again.rule or "a weight that no composition of known rules gives"
     note = (
-        f"second update, by a policy whose log π(token) differs by up to {distance:.2g} (farther "
-        f"away, ratios have more bias and more of them are clipped): {read}"
+        f"second update, by a policy whose log π(token) differs by up to {distance:.2g} (at a "
+        f"larger distance, ratios have more bias and more of them are clipped): {read}"
     )
     base = again if worse else first
     return replace(
@@ -92,7 +92,7 @@ def _if_a_reward(report: AuditReport, supposed: str) -> AuditReport:
         for each in report.findings
     )
     faulty = any(each.severity == "fault" for each in findings)
-    summary = f"what raises {supposed} becomes less likely: right if it is a cost, not a reward"
+    summary = f"what raises {supposed} becomes less likely: correct if it is a cost, not a reward"
     verdict = "biased" if faulty else "unexplained"
     return replace(report, verdict=verdict, summary=summary, findings=findings)
 
@@ -236,8 +236,8 @@ def _described(record: Record) -> tuple[str, ...]:
     idle = sum(record.without_step)
     dropped = (
         (
-            f"after {idle} of {len(record.without_step)} groups of answers the program makes no "
-            "step but samples again: they are left out",
+            f"after {idle} of {len(record.without_step)} groups of answers the program samples "
+            "again without a step; these groups are excluded",
         )
         if idle
         else ()
@@ -252,7 +252,7 @@ def _described(record: Record) -> tuple[str, ...]:
 
 def _prompt_scored(record: Record, done: tuple[Operation, ...], place: Place) -> Finding:
     fault = FAULTS["prompt-scored"]
-    seen = f"up to {record.prompt_share:.1%} of a gradient lies at the logits of a prompt"
+    seen = f"up to {record.prompt_share:.1%} of a gradient falls on the logits of a prompt"
     file, line = place_of(fault.id, done) if done else place
     return Finding(fault.id, fault.title, fault.means, seen, file, line, fault.fix)
 

@@ -115,7 +115,7 @@ def _run_trainer(
 
 def _nothing_trained(record: Record) -> str:
     if record.gradients:
-        return "the program ended before every group of answers had been trained on"
+        return "the program ended before it had trained on every group of answers"
     return (
         "the program trained with neither GRPOTrainer nor RLOOTrainer of TRL; audit its loss with "
         "audit_token_loss"
