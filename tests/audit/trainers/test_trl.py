@@ -187,5 +187,5 @@ def test_what_a_program_turns_on_after_the_check_is_set_aside_too(tmp_path: Path
     assert report.verdict == "convention", report.summary
     assert [c.name for c in report.conventions if c.bias] == ["kl-in-reward"]
     assert report.components["kl-reverse"] == pytest.approx(-0.05, rel=1e-3)
-    assert "beta=0.001 is raised to 0.05 here, to exceed the rounding of single "
-    "precision" in report.notes
+    raised = "beta=0.001 is raised to 0.05 here, to exceed the rounding of single precision"
+    assert raised in report.notes

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from eligibility.audit.judgement.catalogue import Told
 
 # Where a discount comes from, as the report says it.
-GIVEN, MEASURED, TEXT = "as given", "measured: the powers in its weights", "from the program's "
-"source"
+GIVEN, MEASURED, TEXT = (
+    "as given",
+    "measured: the powers in its weights",
+    "from the program's source",
+)
 CONFIRMED = "its gradients confirm it, with γλ as measured"
 FITTED = "measured: with it the expected gradient is exact"
 LEAST = "not measured: the value with the least bias among 1 and the numbers in the source"

@@ -294,8 +294,11 @@ def _unread(survey: Survey) -> tuple[str, ...]:
     notes = {n.removeprefix(UNREAD).strip() for t in survey.traces for n in t.notes if UNREAD in n}
     if not notes:
         return ()
-    how = "drawn again in every run" if survey.traces[0].noise is not None else "the same in "
-    "every run"
+    how = (
+        "drawn again in every run"
+        if survey.traces[0].noise is not None
+        else "the same in every run"
+    )
     return (f"random numbers that the audit does not enumerate, {how}: {', '.join(sorted(notes))}",)
 
 

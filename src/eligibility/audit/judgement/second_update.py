@@ -66,8 +66,10 @@ def with_second_update(
         known = (finding for finding in report.findings if finding.rule != "unexplained")
         return replace(report, verdict="biased", summary=stopped.means, findings=(*known, stopped))
     if match is not None and match.use.endswith("-decisions"):
-        note = "the second update was not judged, because it begins with decisions from the first "
-        "rollout"
+        note = (
+            "the second update was not judged, because it begins with decisions from the first "
+            "rollout"
+        )
         return replace(report, notes=(*report.notes, note))
     passed = report.verdict in _PASSED and not report.faults
     apart = report.verdict == "inconclusive" and gather(case.survey) is None

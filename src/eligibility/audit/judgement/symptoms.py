@@ -97,8 +97,10 @@ def without_rare_equals(
     rare = isinstance(match.form, Advantage) or case.shortened
     if not rare or not broken.paths or not _all_equal(broken, match):
         return list(findings)
-    text = "those on which all values that are divided by their standard deviation are equal, as "
-    "on the probe"
+    text = (
+        "those on which all values that are divided by their standard deviation are equal, as "
+        "on the probe"
+    )
     return [
         replace(finding, severity="warning", evidence=f"{finding.evidence}: {text}")
         if finding.rule == "non-finite-gradient"

@@ -56,8 +56,10 @@ def unmatched_fault(
     if case.measured is not None and shape not in _SHAPES:
         shape = structure(case.measured)
     if shape in _SHAPES:
-        seen = "inferred from the rewards' effect on the weights of one path; no composition "
-        "explains all paths"
+        seen = (
+            "inferred from the rewards' effect on the weights of one path; no composition "
+            "explains all paths"
+        )
         return case.finding(shape, f"{seen}; {size}")
     if _explained_as_executed(case):
         text = "the executed action explains every path, as if it had been sampled"

@@ -78,8 +78,8 @@ def _seen(measured: Measured) -> Iterator[tuple[str, str]]:
         yield "padding-counted", f"{measured.padded:.1%} of the gradients falls on padded positions"
     elif measured.invariances.get("padding", 0.0) > EXACT_IN_SINGLE:
         change = measured.invariances["padding"]
-        yield "padding-counted", "changing the values on the padding changes the gradient by "
-        f"{change:.1%}"
+        text = f"changing the values on the padding changes the gradient by {change:.1%}"
+        yield "padding-counted", text
     if measured.prompts > TOLERANCE:
         yield (
             "prompt-scored",
