@@ -268,15 +268,6 @@ def linear_columns(evidence: Evidence, line: Timeline, form: Advantage) -> list[
     return columns
 
 
-def without_constant(evidence: Evidence, line: Timeline, form: Advantage) -> float:
-    """What share of the gradients ``form`` leaves, without a constant baseline beside V."""
-    columns = linear_columns(evidence, line, form)[:-1]
-    columns += entropy_columns(evidence, line, form.norm)
-    matrix, target = np.array(columns).T, evidence.ascent.ravel()
-    factors = np.linalg.lstsq(matrix, target, rcond=1e-11)[0]
-    return float(np.linalg.norm(target - matrix @ factors) / np.linalg.norm(target))
-
-
 def is_affine(form: Advantage) -> bool:
     """Whether its weights are affine in the critic's values."""
     return form.form.transform in AFFINE or form.ending == "return-after-transform"
@@ -321,12 +312,12 @@ def _fit_over_spread(
     So only directions are compared: what is not along the gradient of a path, nor along its
     entropy's if that is needed, must vanish, and that is affine in the values.
     """
-    columns = linear_columns(evidence, line, form.without_spread)[:-1]
-    if not np.isfinite(columns).all():
-        return None
     fit: Fit | None = None
-    for entropy in ((), entropy_columns(evidence, line, form.norm)):
-        values = _across(evidence, columns, entropy)
+    for bonus in (False, True):
+        entropy = entropy_columns(evidence, line, form.norm) if bonus else ()
+        values = _values_across(evidence, line, form.without_spread, bonus)
+        if values is None:
+            return None
         fit = _scaled_fit(evidence, line, form, values, tolerance, (entropy,))
         if fit is None or fit.residual >= tolerance:  # one that is rounding would divide by itself
             own = replace(form, form=_with_epsilon(evidence, line, form, values))
@@ -336,8 +327,15 @@ def _fit_over_spread(
     return fit
 
 
-def _across(evidence: Evidence, columns: Sequence[Array], entropy: Sequence[Array]) -> Array:
-    """The values that leave least across the gradient of each path, and its entropy's."""
+@lru_cache(maxsize=512)
+def _values_across(
+    evidence: Evidence, line: Timeline, form: Advantage, bonus: bool
+) -> Array | None:
+    """The values that leave least across each path's gradient; one answer for all deviations."""
+    columns = linear_columns(evidence, line, form)[:-1]
+    if not np.isfinite(columns).all():
+        return None
+    entropy = entropy_columns(evidence, line, form.norm) if bonus else ()
     target, shape = evidence.ascent, evidence.ascent.shape
     known = np.stack([target, *(column.reshape(shape) for column in entropy)], axis=-1)
     known = known / np.maximum(np.linalg.norm(known, axis=1, keepdims=True), 1e-300)

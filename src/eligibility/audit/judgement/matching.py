@@ -20,7 +20,6 @@ from eligibility.audit.judgement.critic import (
     fit_advantage,
     is_affine,
     linear_columns,
-    without_constant,
 )
 from eligibility.audit.judgement.entropy import entropy_columns
 from eligibility.audit.judgement.evidence import Evidence, joined, remembers
@@ -230,10 +229,19 @@ def with_true_ending(evidence: Evidence, match: Match, tolerance: float) -> Matc
     part = evidence.restricted(dict(uses(evidence)).get(match.use, evidence.present))
     line = timeline(part)
     with np.errstate(all="ignore"):
-        if not form.form.transform and without_constant(part, line, form) < tolerance:
+        if not form.form.transform and _without_constant(part, line, form) < tolerance:
             return match
         other = _fit(part, line, replace(form, ending=ENDINGS[2]), match.use, tolerance)
     return other or match
+
+
+def _without_constant(evidence: Evidence, line: Timeline, form: Advantage) -> float:
+    """What share of the gradients ``form`` leaves, without a constant baseline beside V."""
+    columns = linear_columns(evidence, line, form)[:-1]
+    columns += entropy_columns(evidence, line, form.norm)
+    matrix, target = np.array(columns).T, evidence.ascent.ravel()
+    factors = np.linalg.lstsq(matrix, target, rcond=1e-11)[0]
+    return float(np.linalg.norm(target - matrix @ factors) / np.linalg.norm(target))
 
 
 def same_rule(first: Evidence, second: Evidence, match: Match, tolerance: float) -> bool:

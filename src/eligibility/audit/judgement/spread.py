@@ -9,6 +9,7 @@ s_g = c/(σ_g + ε) are fitted first, and ε follows from s_g σ_g/c + s_g ε/c 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -42,8 +43,8 @@ def with_epsilon(
         several = line.steps > 1
         if not several.any():
             return None
-        numbers, spread, evidence = numbers[several], spread[several], evidence.where(several)
-        line = timeline(evidence)
+        numbers, spread = numbers[several], spread[several]
+        evidence, line = _of_several(evidence, line)
     if form.scope == "episode" and line.episodes.max() >= evidence.ascent.shape[1]:
         # more factors than equations
         return _plainer(form, _by_steps(form, numbers, spread, evidence, line), evidence, line)
@@ -59,6 +60,13 @@ def with_epsilon(
     near = replace(form, epsilon=max(float(solution[1] / solution[0]), 0.0))
     fitted = _by_steps(near, numbers, spread, evidence, line) or near
     return _plainer(form, fitted, evidence, line)
+
+
+@lru_cache(maxsize=32)
+def _of_several(evidence: Evidence, line: Timeline) -> tuple[Evidence, Timeline]:
+    """The paths of more than one step: the same for every composition."""
+    part = evidence.where(line.steps > 1)
+    return part, timeline(part)
 
 
 def _plainer(
