@@ -15,9 +15,10 @@ import numpy as np
 
 from eligibility.audit.arrays import Array, Integers
 from eligibility.audit.job import STATES
+from eligibility.audit.judgement.carried import CARRIED, RULE, carried_advantage
 from eligibility.audit.judgement.catalogue import Candidate
 from eligibility.audit.judgement.entropy import entropy_columns
-from eligibility.audit.judgement.evidence import Evidence
+from eligibility.audit.judgement.evidence import Evidence, histories
 from eligibility.audit.judgement.spread import with_epsilon
 from eligibility.audit.judgement.timeline import Timeline
 
@@ -47,9 +48,10 @@ class Advantage:
 
     Attributes:
         form: Everything but the values.
-        ending: One of ``ENDINGS``, ``BY_COUNT``, ``AT_BATCH_END`` or ``HERE``; or, without
-            bootstrap, "return": the credit minus V(s), "return-after-transform": the whitened one
-            minus V(s), ``ACTION_VALUE``, one of ``CROSSED`` or of ``OWN``: minus a share of itself.
+        ending: One of ``ENDINGS``, ``CARRIED``, ``BY_COUNT``, ``AT_BATCH_END`` or ``HERE``; or,
+            without bootstrap, "return": the credit minus V(s), "return-after-transform": the
+            whitened one minus V(s), ``ACTION_VALUE``, one of ``CROSSED`` or of ``OWN``: minus a
+            share of itself.
         decay: λ.
         of: What the values depend on: "state", "time" for V(s, t), or "history" for V(s₀, …, s_t).
         baseline: Whether V(s) is subtracted from a bootstrapped return.
@@ -76,7 +78,7 @@ class Advantage:
         """Its parts that are wrong in themselves."""
         known = {ending: ending for ending in ENDINGS[1:]}
         known |= dict.fromkeys(OWN, OWN_RETURN) | dict.fromkeys(CROSSED, "broadcast")
-        known[HERE] = "immediate-reward"
+        known |= dict.fromkeys(CARRIED, RULE) | {HERE: "immediate-reward"}
         return self.form.faults + ((known[self.ending],) if self.ending in known else ())
 
     @property
@@ -107,7 +109,7 @@ class Advantage:
         if self.of == "state":
             return evidence.state, evidence.next_state, STATES + 1
         if self.of == "history":
-            return _histories(evidence)
+            return histories(evidence)
         late = evidence.time + 1
         before = evidence.state + (STATES + 1) * evidence.time
         after = evidence.next_state + (STATES + 1) * late
@@ -137,6 +139,10 @@ class Advantage:
                 credit = credit * line.count("batch")
         elif self.ending == ACTION_VALUE:
             credit = here
+        elif self.ending in CARRIED:
+            factors = self.discount * np.array([1.0, self.decay])
+            form, there = CARRIED[self.ending], values[after]
+            credit = carried_advantage(form, evidence, line, here, there, factors)
         else:
             cut = evidence.time == evidence.time[evidence.truncated].max(initial=-1)
             ended = {
@@ -153,23 +159,6 @@ class Advantage:
             credit = credit if self.baseline else credit + here
         present: Array = credit * line.present
         return present
-
-
-@lru_cache(maxsize=32)
-def _histories(evidence: Evidence) -> tuple[Integers, Integers, int]:
-    """[P, I] number of the states that each decision's episode has met, also with the next one."""
-    numbers: dict[tuple[int, ...], int] = {}
-    before, after = np.zeros_like(evidence.state), np.zeros_like(evidence.state)
-    for p, present in enumerate(evidence.present):
-        met: dict[tuple[int, int], tuple[int, ...]] = {}
-        for i in np.flatnonzero(present):
-            actor = int(evidence.environment[p, i]), int(evidence.episode[p, i])
-            own = (*met.get(actor, ()), int(evidence.state[p, i]))
-            met[actor] = own
-            before[p, i] = numbers.setdefault(own, len(numbers))
-            longer = (*own, int(evidence.next_state[p, i]))
-            after[p, i] = numbers.setdefault(longer, len(numbers))
-    return before, after, max(len(numbers), 1)
 
 
 def _own_return(line: Timeline, kind: str, credit: Array, discount: float) -> Array:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from eligibility.audit.judgement.carried import RULE
 from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.constants import GIVEN, MEASURED, Constants
 from eligibility.audit.judgement.measured import Measured
@@ -44,8 +45,10 @@ def _constants(case: Case, measured: Measured, reading: Reading) -> Constants:
         return replace(known, discounts=(dated,), origin=MEASURED)
     misplaced = reading.rule not in _RIGHT or (known.told is not None and known.told.coupled)
     if misplaced:  # its powers may count something else
-        several = dict.fromkeys((powers, dated, *known.discounts))
-        return replace(known, discounts=tuple(several), origin=MEASURED)
+        several = tuple(dict.fromkeys((powers, dated, *known.discounts)))
+        if reading.rule == RULE and has_critic(case.survey) and powers >= _NONE:
+            return replace(known, discounts=several, product=powers, origin=MEASURED)
+        return replace(known, discounts=several, origin=MEASURED)
     values = bool(np.abs(measured.offset).max() > _FROM_VALUES * np.abs(measured.credit).max())
     if not (values or has_critic(case.survey)):
         if powers < _NONE:

@@ -129,6 +129,23 @@ def episodes_of(evidence: Evidence) -> tuple[Array, ...]:
     return tuple(episodes.values())
 
 
+@lru_cache(maxsize=32)
+def histories(evidence: Evidence) -> tuple[Integers, Integers, int]:
+    """[P, I] number of the states that each decision's episode has met, also with the next one."""
+    numbers: dict[tuple[int, ...], int] = {}
+    before, after = np.zeros_like(evidence.state), np.zeros_like(evidence.state)
+    for p, present in enumerate(evidence.present):
+        met: dict[tuple[int, int], tuple[int, ...]] = {}
+        for i in np.flatnonzero(present):
+            actor = int(evidence.environment[p, i]), int(evidence.episode[p, i])
+            own = (*met.get(actor, ()), int(evidence.state[p, i]))
+            met[actor] = own
+            before[p, i] = numbers.setdefault(own, len(numbers))
+            longer = (*own, int(evidence.next_state[p, i]))
+            after[p, i] = numbers.setdefault(longer, len(numbers))
+    return before, after, max(len(numbers), 1)
+
+
 def joined(first: Evidence, second: Evidence) -> Evidence:
     """The paths of both, with the same directions."""
     width = max(first.present.shape[1], second.present.shape[1])

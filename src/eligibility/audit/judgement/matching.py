@@ -36,6 +36,7 @@ from eligibility.audit.judgement.searches import (
     action_values,
     baselines,
     bootstraps,
+    carried,
     cut_batches,
     own_returns,
     unusual,
@@ -68,7 +69,7 @@ def find_match(
     values: tuple[_Search, ...] = () if critic == "no" else (_with_baseline, _with_own_return)
     if critic == "trained":
         own = constants.told is not None and ACTION_VALUE in constants.told.rules
-        values = (_with_action_values,) if own else (*values, _with_critic, _unusual)
+        values = (_with_action_values,) if own else (*values, _with_critic, _unusual, _carried)
         if not own and not long and timeline(evidence).is_cut(evidence):
             values = (*values, _with_cut_batches)
     elif critic == "fitted" and not long:
@@ -183,6 +184,10 @@ def _with_critic(line: Timeline, constants: Constants) -> Iterator[Candidate | A
 
 def _unusual(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
     return unusual(line, constants.discounts, constants.decays_at, constants.told)
+
+
+def _carried(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
+    return carried(line, constants.discounts, constants.decays_at, constants.told)
 
 
 def _with_cut_batches(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:

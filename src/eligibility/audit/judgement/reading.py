@@ -138,6 +138,7 @@ class Places:
         self.segment: Integers = np.unique(both, axis=0, return_inverse=True)[1].ravel()
         self.time: Integers = evidence.time[0][here]
         self.environment: Integers = evidence.environment[0][here]
+        self.terminated: Booleans = evidence.terminated[0][here]
         self.index: Integers = np.arange(len(self.time))
         last = {s: self.time[self.segment == s].max() for s in set(self.segment.tolist())}
         self.left: Integers = np.array([last[s] for s in self.segment.tolist()]) - self.time
@@ -156,6 +157,13 @@ class Places:
     def first(self) -> Integers:
         """The first decision of each episode."""
         return np.unique(self.segment, return_index=True)[1]
+
+    @cached_property
+    def last_of_actor(self) -> Booleans:
+        """[I] whether the batch has no later decision of the same actor."""
+        return np.array(
+            [actor not in self.environment[i + 1 :] for i, actor in enumerate(self.environment)]
+        )
 
     @cached_property
     def lag(self) -> Integers:
@@ -201,6 +209,28 @@ def _carried(p: Places, g: float) -> Array:
     return _power(g, lag, own & (lag >= 0))
 
 
+def _carried_over_limits(p: Places, g: float) -> Array:
+    """Only an end by the problem stops the sum, and none by the time limit does."""
+    before = np.array(
+        [
+            (p.terminated & (p.environment == actor))[:k].sum()
+            for k, actor in enumerate(p.environment)
+        ]
+    )
+    uncut: Booleans = before[:, None] == before[None, :]
+    return np.where(uncut, _carried(p, g), 0.0)
+
+
+def _without_last(shape: _Shape) -> _Shape:
+    """The same of a loop that leaves out each actor's last step."""
+
+    def shaped(p: Places, g: float) -> Array:
+        inner = ~p.last_of_actor
+        return shape(p, g) * inner * inner[:, None]
+
+    return shaped
+
+
 def _carried_from_before(p: Places, g: float) -> Array:
     """Each return starts from the first return of the episode before it."""
     made = _to_go(p, g)
@@ -244,6 +274,9 @@ _SHAPES: tuple[tuple[str, _Shape], ...] = (
     ("shifted-rewards", _next_of_batch),
     ("last-reward-dropped", lambda p, g: _to_go(p, g) * (p.left > 0)[None, :]),
     ("return-carried-over-episodes", _carried),
+    ("return-carried-over-episodes", _carried_over_limits),
+    ("return-carried-over-episodes", _without_last(_carried)),
+    ("return-carried-over-episodes", _without_last(_carried_over_limits)),
     ("return-carried-over-episodes", _carried_from_before),
     ("return-carried-over-actors", _over_actors),
     # all actions get the same sum, of the batch or of their episode

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 
+from eligibility.audit.judgement.carried import CARRIED, RULE
 from eligibility.audit.judgement.catalogue import TRANSFORMS, Candidate, Told, candidates
 from eligibility.audit.judgement.critic import (
     ACTION_VALUE,
@@ -117,3 +118,17 @@ def action_values(line: Timeline, discounts: Sequence[float]) -> Iterator[Advant
     for form in candidates(line, discounts, parts=1):
         if not form.transform and not form.faults and not form.credit.rule:
             yield Advantage(form, ACTION_VALUE, 0.0)
+
+
+def carried(
+    line: Timeline, discounts: Sequence[float], decays: Decays, told: Told | None
+) -> Iterator[Advantage]:
+    """Generalised advantages that go on into the next episode, where the measured credit does."""
+    if told is None or RULE not in told.rules or line.single:
+        return
+    told = replace(told, rules=told.rules | {""})
+    for form in _forms(line, discounts, told):
+        known = form.transform in AFFINE or form.transform in _OVER_SPREAD
+        if known and not form.faults and not form.credit.rule and form.scope == "batch":
+            for decay, ending in product(decays(form.discount), CARRIED):
+                yield Advantage(form, ending, decay)

@@ -111,7 +111,11 @@ class Timeline:
 
     def carried(self, discount: float) -> Array:
         """[P, I] the same without a stop at the end of an episode."""
-        return self._chained(self.reward, discount, self.following_of_actor)
+        return self.chained(self.reward, discount)
+
+    def chained(self, values: Array, factor: float | Array) -> Array:
+        """[P, I] x_i = values_i + factor_i · x_j, where j is the next decision of the actor."""
+        return self._chained(values, factor, self.following_of_actor)
 
     def carried_by_row(self, discount: float) -> Array:
         """[P, I] the same, discounted also for the rows in between whose actions were ignored."""
@@ -213,13 +217,14 @@ class Timeline:
         """[P, I] mean over the decisions of a scope."""
         return self.total(values, scope) / self.count(scope)
 
-    def _chained(self, values: Array, factor: float, following: Integers) -> Array:
-        """[P, I] x_i = values_i + factor · x_{following_i}, from the last decision on."""
+    def _chained(self, values: Array, factor: float | Array, following: Integers) -> Array:
+        """[P, I] x_i = values_i + factor_i · x_{following_i}, from the last decision on."""
         total = np.where(self.present, values, 0.0)
+        factors = np.broadcast_to(factor, total.shape)
         rows = np.arange(len(total))
         for i in reversed(range(total.shape[1])):
             after = following[:, i]
-            total[:, i] += np.where(after == _NONE, 0.0, factor * total[rows, after])
+            total[:, i] += np.where(after == _NONE, 0.0, factors[:, i] * total[rows, after])
         return total
 
     def _by_row(self, values: Array, discount: float, accumulate: bool = False) -> Array:

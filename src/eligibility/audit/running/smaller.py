@@ -19,8 +19,8 @@ from eligibility.audit.running.survey import RAN
 from eligibility.audit.trace import NO_ENVIRONMENT, Trace
 
 SMALL = 6  # two episodes of the probe
-_LARGE = 24  # of a number that may be a batch's
-_LONG, _SHORT = 100, 30  # steps of a batch: how many are too many, and few enough
+_LARGE = 12  # of a number that may be a batch's
+_LONG, _SHORT = 14, 14  # steps of a batch: how many are too many, and few enough
 _TRIALS = 8
 _FIRST = Job((), SIZES[0])
 

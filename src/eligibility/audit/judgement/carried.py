@@ -1,0 +1,74 @@
+"""Generalised advantages whose sum goes on where an episode ends, into the next one of its actor.
+
+A_i = δ_i + γλ c_i A_j, where j is the actor's next decision, whichever episode it belongs to, and
+δ_i = r_i + γ v_i − V(s_i). Loops over a buffer of steps compute this if they look at the ends of
+episodes in v_i only, or at those by the problem and not at those by the time limit.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from eligibility.audit.arrays import Array
+from eligibility.audit.judgement.evidence import Evidence
+from eligibility.audit.judgement.timeline import Timeline
+
+RULE = "return-carried-over-episodes"
+
+
+class Carried(NamedTuple):
+    """Where the sum goes on, and which values are in it.
+
+    Attributes:
+        stops: Whether an end by the problem stops the sum; one by the time limit never does.
+        cut: Behind which ends the value is left out: "terminated", "ended", or "" for none.
+        next: Whether v_i is of the state of the actor's next decision, instead of where i led.
+        dropped: Whether the last step of the batch has the advantage 0, as of a loop up to T − 1.
+    """
+
+    stops: bool
+    cut: str
+    next: bool
+    dropped: bool
+
+
+_HOW = [(True, "terminated"), (False, "terminated"), (False, "ended"), (False, "")]
+CARRIED = {
+    str(form): form
+    for form in (
+        Carried(*how, after, dropped)
+        for how in _HOW
+        for after in (True, False)
+        for dropped in (False, True)
+    )
+}
+
+
+def carried_advantage(
+    form: Carried, evidence: Evidence, line: Timeline, here: Array, there: Array, factors: Array
+) -> Array:
+    """[P, I] the advantages.
+
+    Args:
+        form: Which of them.
+        evidence: The decisions.
+        line: How they hang together.
+        here: [P, I] V(s) of each.
+        there: [P, I] V of where it led.
+        factors: γ, and γλ.
+    """
+    following = line.following_of_actor
+    last = following < 0
+    rows = np.arange(len(here))[:, None]
+    behind = np.where(last, there, here[rows, following]) if form.next else there
+    ended = {
+        "terminated": evidence.terminated,
+        "ended": evidence.terminated | evidence.truncated,
+        "": np.zeros_like(evidence.terminated),
+    }[form.cut]
+    delta = evidence.reward + factors[0] * np.where(ended, 0.0, behind) - here
+    delta = np.where(last & form.dropped, 0.0, delta) * line.present
+    stopped = evidence.terminated & form.stops
+    return line.chained(delta, np.where(stopped, 0.0, factors[1]))
