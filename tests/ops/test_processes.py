@@ -62,9 +62,8 @@ def test_gradients_are_averaged_over_every_dimension_of_a_mesh(
 
 AGREE = (
     "got different values in process 1 and in process 0 of the group, expected equal values in all "
-    "processes that share a vocabulary; leave group out where each process has a batch of its "
-    "own, as under "
-    "DDP and FSDP; under tensor parallelism gather or sum the hidden states first"
+    "processes that share a vocabulary; omit group where each process has its own batch, as "
+    "under DDP and FSDP; under tensor parallelism gather or sum the hidden states first"
 )
 
 

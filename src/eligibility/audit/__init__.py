@@ -1,7 +1,7 @@
 """Does this program compute the policy gradient? Run it on a problem whose gradient is known.
 
 ``probe`` is that problem, ``choices`` enumerates every random outcome, ``interception`` makes an
-unmodified program meet both, ``worker`` runs it in a process of its own. ``evidence`` turns the
+unmodified program meet both, ``worker`` runs it in a separate process. ``evidence`` turns the
 runs into arrays, ``exact`` into a bias, ``catalogue`` names the rule, ``diagnosis`` writes the
 report.
 """

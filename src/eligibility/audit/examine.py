@@ -96,7 +96,7 @@ def _examined(
 def _tested(
     observed: Survey, runner: Runner, progress: Progress, case_of: Callable[[Survey], Case]
 ) -> AuditReport:
-    """The statistical test on runs of its own, if they are short enough for that."""
+    """The statistical test on separate runs, if they are short enough."""
     episodes = [len({(s.environment, s.episode) for s in t.steps}) for t in observed.traces]
     each = max(sum(episodes) / len(episodes), 1.0)
     runs = max(RUNS, math.ceil(1.1 * EPISODES / each))

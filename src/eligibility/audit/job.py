@@ -57,7 +57,7 @@ class Job:
         distance: How far.
         slopes: Differentiate the probabilities of every choice along all directions.
         everywhere: Move every tensor, along a fixed mixture of its directions.
-        jitter: Give every observation that is shown features of its own; which ones; 0: none.
+        jitter: Which extra features to give every observation shown; 0: none.
         raised: Run in double precision whatever the program asks for.
         noise: Seed of the random numbers that are not enumerated, from the first reset on; None:
             they are the same in every run.
@@ -68,7 +68,7 @@ class Job:
         nodes: Values that stand for a normal number.
         off_nodes: Give continuous draws other values, at random; with a seed.
         other_end: Show another observation at the end of a terminated episode.
-        rewards: Of the executed steps, in order; later steps earn what the problem gives.
+        rewards: Rewards of the executed steps, in order; later steps earn the problem's own.
         followed: Note what each statement of the user's makes.
         smaller: Whole numbers from the program's source that are small in this run.
     """

@@ -63,7 +63,7 @@ def _dress(function: FunctionType, stock: Any, owner: Any, name: str) -> None:
 
 
 class Standing(type):
-    """Of a class that is `disguised` as its base: every instance of the base is one of it."""
+    """The class of a `disguised` class: every instance of the base counts as an instance of it."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return type.__instancecheck__(cls._stands_for(), instance)

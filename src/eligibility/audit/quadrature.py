@@ -42,7 +42,7 @@ def beta_rule(nodes: int, alpha: float, beta: float) -> tuple[tuple[float, ...],
 
 
 def beta_value(standard: float, alpha: float, beta: float) -> float:
-    """The x whose ln x/(1 − x) is so many ``standard`` deviations above its mean."""
+    """The x whose ln x/(1 − x) is ``standard`` standard deviations above its mean."""
     deviation = math.sqrt(_digamma(alpha, 1) + _digamma(beta, 1))
     mean = _digamma(alpha) - _digamma(beta)
     return 1.0 / (1.0 + math.exp(-mean - standard * deviation))

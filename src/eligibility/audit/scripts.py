@@ -1,4 +1,4 @@
-"""`audit_script`: an unmodified program, in a process of its own."""
+"""`audit_script`: an unmodified program in a separate process."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def audit_script(
     sequence of random outcomes up to its first update, and is stopped there; its parameters never
     change. It runs in a child process without network or display, in a copy of its folder; the
     kernel lets it write nowhere else (`AuditReport.guard` says by what).
-    A program that trains a language model, with TRL or in a loop of its own on transformers, runs
+    A program that trains a language model, with TRL or in its own loop on transformers, runs
     on a tiny model, through every group of answers to its prompts.
 
     Args:

@@ -15,7 +15,7 @@ Record = TypeVar("Record")
 UNREAD = "unread:"
 BY_HAND = "moved by hand:"  # and one with the line of a loss whose parameters no optimizer steps
 NO_ENVIRONMENT = "no environment"  # outcome of a run that learned or drew, and made none
-LANGUAGE = "language"  # outcome of a run that turned out to train a language model
+LANGUAGE = "language"  # outcome of a run that trains a language model
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Draw:
             ``probs`` are the quadrature weights.
         scale: Its standard deviation, or the second concentration.
         value: What was drawn.
-        density: Of a draw that is no Gaussian one.
+        density: Density of a draw that is not Gaussian.
     """
 
     source: str
@@ -164,9 +164,9 @@ class Score:
     Attributes:
         place: File and line of the call.
         differentiable: Whether the result carries a gradient.
-        batch_shape: Of the distribution.
-        value_shape: Of the argument.
-        result_shape: Of the result.
+        batch_shape: Batch shape of the distribution.
+        value_shape: Shape of the argument.
+        result_shape: Shape of the result.
         probs: The scored probabilities or Gaussian means, flattened; empty for other families.
         scales: The Gaussian's standard deviations, flattened.
         values: The scored actions, flattened; empty if there are many.
@@ -193,7 +193,7 @@ class Made:
         name: What it assigned to or changed, as it is written; "return" for a result, "arguments"
             for what it gave to a function of the user's.
         numbers: The numbers in it, flattened; there are not many.
-        attached: Of each number, whether it carries a gradient.
+        attached: Whether each number carries a gradient.
         leads: The parameter tensors that its gradients reach.
         steps_before: Transitions before it.
         identity: The same number for the same object.
@@ -224,11 +224,11 @@ class Trace:
         scores: The calls of ``log_prob``.
         shapes: Shapes of the parameter tensors, in order.
         notes: Facts that the diagnosis reads, such as "identity-shuffle".
-        noise: Seed of the random numbers that were not enumerated, if they had one of their own.
+        noise: Seed of the random numbers that were not enumerated, if they had a separate seed.
         facts: What was seen in gradients and graphs.
         given: So many of the choices are conditions: the same on every path.
         made: What the user's statements made, in order, if the job asked for it.
-        slopes: Of the choices whose graph was there, if the job asked for them.
+        slopes: Slopes of the choices that have a graph, if the job requested them.
     """
 
     outcome: str

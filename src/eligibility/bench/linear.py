@@ -2,7 +2,7 @@
 
 The yardstick is the three matrix products that no method can avoid: logits, the gradient of the
 hidden states, the gradient of the weight. Every contestant computes −mean(A log π(token)), with an
-entropy bonus β minus β times the mean entropy, and both gradients. Each has a process of its own,
+entropy bonus β minus β times the mean entropy, and both gradients. Each has a separate process,
 whose growth of the peak resident size in the first step is its memory, the two gradients included.
 """
 

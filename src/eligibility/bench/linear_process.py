@@ -1,4 +1,4 @@
-"""A process of its own for each method: steps are taken when asked, in turns, one at a time.
+"""A separate process for each method: steps are taken when asked, in turns, one at a time.
 
 So all methods are timed in the same rounds, and none finds the memory that another has left.
 """
@@ -42,7 +42,7 @@ class Step:
 
 
 class StepProcess:
-    """A method with inputs of its own; to be closed."""
+    """A method with its own inputs; to be closed."""
 
     def __init__(self, name: str, size: Size, dtype: str, entropy_coef: float, clock: str) -> None:
         context = multiprocessing.get_context("spawn")

@@ -129,7 +129,7 @@ def clock_name(threads: int) -> str:
 def extra_peak(loss: Loss, problem: Problem) -> int:
     """The most bytes that a step holds beyond those before it; the gradient is among them.
 
-    Large tensors lie in mappings of their own, so there the resident size tells; for small ones,
+    Large tensors have separate mappings, so the resident size measures them; for small ones,
     which share pages with others, torch's allocator does.
     """
     step = step_of(loss, problem)

@@ -166,7 +166,7 @@ def _refuse_idle(options: Mapping[str, object], subject: str) -> None:
 
 
 def _refuse_surplus(arguments: list[str]) -> None:
-    """Raise for words that nothing would read; only scripts have arguments of their own."""
+    """Raise for words that nothing would read; only scripts have arguments."""
     if arguments:
         raise InvalidValueError(
             "the command",

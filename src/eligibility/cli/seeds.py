@@ -156,7 +156,7 @@ class Seeds:
         return result.solved or result.steps >= self.config.steps
 
     def _start(self, seed: int) -> subprocess.Popen[bytes]:
-        """A process of its own: nothing that happens to it happens to the others."""
+        """A separate process: its failure does not affect the others."""
         path, limits = self._path(seed), ["--steps", str(self.config.steps)]
         if (path / CONFIG).exists():
             what = ["--resume", str(path), *limits]

@@ -42,7 +42,7 @@ class Word(NamedTuple):
 
 
 class Text(NamedTuple):
-    """Words that are no mathematics."""
+    """Words that are not mathematics."""
 
     text: str
 

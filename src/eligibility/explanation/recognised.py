@@ -79,7 +79,7 @@ def log_probs_of(graph: Graph, matches: Sequence[Match]) -> list[Match]:
 
 
 def _source(scene: Scene, match: Match) -> _Source | None:
-    """The source of a distribution of its own, or of one that it shares with its entropies."""
+    """The source of its distribution, which it may share with its entropies."""
     if "x" in match.inputs:
         return _Source(match.inputs["x"], match.nodes)
     if "z" not in match.inputs:

@@ -147,6 +147,6 @@ def check_agreement(table: Tensor, hidden: Tensor | None) -> None:
                 f"different values in process {int(found.nonzero()[0])} and in process 0 of the "
                 "group",
                 "equal values in all processes that share a vocabulary",
-                "leave group out where each process has a batch of its own, as under DDP and FSDP; "
+                "omit group where each process has its own batch, as under DDP and FSDP; "
                 "under tensor parallelism gather or sum the hidden states first",
             )

@@ -12,7 +12,7 @@ With a reference policy there are two more, the KL within the part and the refer
 
 Why a gather and not a sum: sums of exponentials want one shift that all processes know before they
 have seen each other's logits. A bound such as ‖h‖ max ‖w‖ lies hundreds of nats above the logits
-that occur, and the sums vanish; the true maximum takes a collective of its own. A gather is one
+that occur, and the sums vanish; the true maximum takes a separate collective. A gather is one
 collective, exact whatever the logits are, and what it moves beyond a sum is a few bytes a token.
 """
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from eligibility.errors import InvalidValueError
 
-# From this size on every tensor has a mapping of its own, which the C library returns when it dies.
+# From this size on every tensor has a separate mapping, which the C library returns when it dies.
 LARGE = 1 << 25
 _PAGE = 1 << 21
 _MOST_IDLE = 2  # mappings

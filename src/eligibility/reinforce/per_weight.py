@@ -1,4 +1,4 @@
-"""A baseline of its own for every weight: Williams' ``b_ij`` in ``Δw_ij = α (r − b_ij) e_ij``."""
+"""A separate baseline for every weight: Williams' ``b_ij`` in ``Δw_ij = α (r − b_ij) e_ij``."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class PerWeight:
         """``1/N Σ_n (r_n − b_ij) e_ij``, the ascent direction; then learn from this batch.
 
         Args:
-            eligibilities: Of N samples, from `eligibility.per_sample_eligibilities`.
+            eligibilities: Eligibilities of N samples, from `eligibility.per_sample_eligibilities`.
             rewards: What each sample is credited with, ``[N]``.
 
         Returns:
@@ -91,7 +91,7 @@ class PerWeight:
     ) -> dict[str, Tensor]:
         """``g_n − b_ij e_n`` where a sample is a whole episode; then learn from this batch.
 
-        In an episode every step has a credit of its own, and ``g = Σ_t A_t e(t)`` is no longer
+        In an episode every step has a different credit, and ``g = Σ_t A_t e(t)`` is no longer
         one reward times ``e = Σ_t e(t)``. The value of least variance is then
         ``b_ij = E[g e] / E[e²]``, which for one reward an episode is `PerWeight`'s own.
 

@@ -28,7 +28,7 @@ class StateValue(Baseline):
         ridge: The penalty on each squared weight, > 0, relative to the sum of squares of its
             feature.
         units: The number of hidden units.
-        time: Whether V knows the time. Without it a time limit is no part of the state: what is
+        time: Whether V knows the time. Without it a time limit is not part of the state: what is
             seen late in an episode with a cost at every step counts as better than what is seen
             early, and the policy goes where it has not been before it has met any success.
 

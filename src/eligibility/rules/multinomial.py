@@ -234,7 +234,7 @@ def exponentiate(logits: Float[Tensor, "*batch K"]) -> Float[Tensor, "*batch K"]
 def sum_of_others(weights: Float[Tensor, "*batch K"]) -> Float[Tensor, "*batch K"]:
     """``Σ_{j≠k} w_j`` for each k, without cancellation.
 
-    Only the largest weight can be most of the total, so only its entry needs a sum of its own.
+    Only the largest weight can be most of the total, so only its entry needs a separate sum.
     """
     largest = weights.argmax(-1, keepdim=True)
     rest = weights.scatter(-1, largest, 0.0).sum(-1, keepdim=True)

@@ -21,7 +21,7 @@ GUARDS = {
 
 @functools.cache
 def guard_here() -> str:
-    """The best guard that works here, tried in a process of its own."""
+    """The best guard that works here, tried in a separate process."""
     return next((guard for guard in (LANDLOCK, NAMESPACE) if works(guard)), COPY)
 
 

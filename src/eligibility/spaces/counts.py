@@ -58,7 +58,7 @@ class Counts(gymnasium.Space[np.ndarray[Any, Any]]):
 
         Args:
             mask: 1 for the bins that may be used, ``[K]``; None: all.
-            probability: Of each bin, ``[K]``, in place of uniform ones.
+            probability: Probability of each bin, ``[K]``, instead of uniform ones.
         """
         if probability is None:
             allowed = np.ones(self.bins) if mask is None else np.asarray(mask, float)

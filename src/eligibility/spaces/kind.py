@@ -21,7 +21,7 @@ class Kind(ABC):
     """The interface. A member of the space is an array of numbers, in their order.
 
     Attributes:
-        sizes: Of each number: how many values it can take; 0 for a continuous one.
+        sizes: Number of values that each number can take; 0 if it is continuous.
         first: The lowest value of each number that is not continuous, as one array or one number.
         draws: How many random numbers draw a member, if each number is drawn by one.
         have_fixed_sum: Whether the numbers of every member have the same sum.

@@ -1,4 +1,4 @@
-"""The best policy of a training, kept beside the last one."""
+"""The best policy of a training, kept next to the last one."""
 
 from __future__ import annotations
 

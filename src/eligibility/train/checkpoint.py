@@ -21,7 +21,7 @@ from eligibility.train.environments import missing
 
 FORMAT_VERSION = 2
 FILE_NAME = "checkpoint.safetensors"
-# One key, because the header of the format has no order of its own.
+# One key, because the format's header is unordered.
 _KEY = "eligibility"
 # Bytes; a network of ten thousand tensors has 4 million.
 _LARGEST_HEADER = 2**24
@@ -83,7 +83,7 @@ def _check_size(path: Path) -> None:
 
 
 def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The same with memory of their own: a network may have one weight under several names."""
+    """The same in separate memory: a network may have one weight under several names."""
     taken: set[int] = set()
     apart = {}
     for name, tensor in tensors.items():
@@ -110,7 +110,7 @@ def damaged(path: Path, reason: str = "") -> EligibilityError:
     """The error for a file that this program cannot have written.
 
     Args:
-        path: Of the file.
+        path: Path of the file.
         reason: How it shows, where it is whole and cannot be true.
     """
     got = f"a damaged or foreign file ({reason})" if reason else "a damaged or foreign file"

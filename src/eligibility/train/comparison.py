@@ -47,7 +47,7 @@ def compare(a: Array, b: Array, seed: int) -> Comparison:
     Args:
         a: Of A's runs.
         b: Of B's runs.
-        seed: Of the resampling.
+        seed: Seed of the resampling.
 
     Raises:
         InvalidValueError: One is a single run and the other is not.

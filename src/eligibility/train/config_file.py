@@ -53,7 +53,7 @@ def _parse(path: Path, text: str) -> Any:
         return _module("yaml", "pyyaml").safe_load(text)
     except MissingDependencyError:
         raise
-    except Exception as error:  # each format has errors of its own
+    except Exception as error:  # each format has different errors
         reason = " ".join(str(error).split())
         raise _wrong(path, f"a text that is not {path.suffix[1:]} ({reason})", "correct it") from (
             error

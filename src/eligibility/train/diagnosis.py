@@ -17,7 +17,7 @@ def diagnose(facts: GradientFacts, largest_entropy: float | None, solved: bool) 
     """One sentence for the user, or None.
 
     Args:
-        facts: Of the rollout's gradient.
+        facts: Statistics of the rollout's gradient.
         largest_entropy: That of the uniform policy in nats; None: there is none.
         solved: Whether the goal is reached: a policy may then be as certain as it likes.
     """

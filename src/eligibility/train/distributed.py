@@ -86,7 +86,8 @@ class Processes:
         )
 
     def own(self, values: Tensor, alive: Tensor) -> Tensor:
-        """Of one value for each step of all processes' rollout, those of this one's steps.
+        """The values of this process's steps, from one value for each step of all processes'
+        rollouts.
 
         Args:
             values: ``[N]``, in the order in which ``alive`` selects steps.
@@ -103,7 +104,7 @@ class Processes:
         """What some steps have, ``[N, *value]``, in their order in the rollout of all processes.
 
         Args:
-            values: Of each step of this process, ``[T', B', *value]``.
+            values: A value for each step of this process, ``[T', B', *value]``.
             chosen: Which steps, bool ``[T, B]``, in the rollout of all processes.
         """
         if self.size == 1:

@@ -60,7 +60,7 @@ def summarize(returns: Array, seed: int) -> Evaluation:
 
     Args:
         returns: Undiscounted.
-        seed: Of the resampling.
+        seed: Seed of the resampling.
     """
     average = interval(mean, returns, seed)
     middle = interval(interquartile_mean, returns, seed)

@@ -55,7 +55,7 @@ class Events:
     nobody can answer.
 
     Args:
-        folder: Of the run; there must be one.
+        folder: Folder of the run; it must exist.
         steps: Where the run stands: TensorBoard forgets what a run that was killed had written
             after the checkpoint that it goes on from.
 

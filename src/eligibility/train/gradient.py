@@ -58,7 +58,8 @@ class GradientFacts:
             the policy was all but certain there, and nothing can be learned.
         effective_batch: The number of steps that would tell as much if all had an equal say:
             ``(Σ w)²/Σ w²`` with w the size of a step's advantage times its eligibility.
-        explained_variance: Of the returns by the baseline; see `Advantages`.
+        explained_variance: Share of the returns' variance that the baseline explains; see
+            `Advantages`.
     """
 
     norm: float
@@ -210,8 +211,8 @@ class PolicyGradient:
         """What is seen at some steps; adds their share to ``.grad`` where gradients are enabled.
 
         Args:
-            rollout: Of this process.
-            places: Of the steps in it, see `_places`.
+            rollout: Rollout of this process.
+            places: Places of the steps in it; see `_places`.
             credits: The advantages, ``[T, B]``.
             number: What the sum over the steps is divided by.
             entropy_coef: The weight of the entropy.

@@ -18,7 +18,7 @@ from eligibility.train.network import Network, is_recurrent, outputs_of
 
 
 class Jacobian(Protocol):
-    """Of a network's outputs ``[N, P]`` in its W weights, in the order of ``parameters()``."""
+    """The Jacobian of outputs ``[N, P]`` in W weights, in the order of ``parameters()``."""
 
     outputs: Tensor
 
@@ -43,7 +43,7 @@ def jacobian_of(network: nn.Module, observations: Tensor, episode: Tensor) -> Ja
 
 
 class LayerJacobian:
-    """Of a `Network` that has linear layers alone."""
+    """The Jacobian of a `Network` with only linear layers."""
 
     @torch.no_grad()
     def __init__(self, network: Network, observations: Tensor) -> None:
@@ -88,7 +88,7 @@ class LayerJacobian:
 
 
 class AutogradJacobian:
-    """Of any module, by differentiating its backward pass."""
+    """The Jacobian of any module, by differentiating its backward pass."""
 
     def __init__(self, network: nn.Module, observations: Tensor, episode: Tensor) -> None:
         self._parameters = list(network.parameters())

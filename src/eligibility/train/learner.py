@@ -189,8 +189,8 @@ class Reinforce:
         """Move the weights by their ``.grad``.
 
         Args:
-            rollout: Of this process.
-            whole: Of all processes.
+            rollout: Rollout of this process.
+            whole: Rollout of all processes.
             progress: Which has the gradient's norm and noise.
             remaining: The share of the training that was still to come when the rollout began.
         """
@@ -264,13 +264,13 @@ class Reinforce:
         """The action for one observation, or for a batch of them.
 
         Args:
-            observation: Of the environment's observation space, or several along a first axis.
+            observation: An observation from the environment's space, or several along a first axis.
             deterministic: The most probable action; else one drawn from the policy.
             action_masks: What the environment allows, as it says it; one for each observation.
                 None: everything, or what the observation itself says.
-            state: Of a recurrent policy: what it remembers, as the last call returned it. None:
+            state: For a recurrent policy, its memory as returned by the last call. None:
                 nothing yet.
-            episode_start: Of a recurrent policy: whether an episode begins with the observation,
+            episode_start: For a recurrent policy, whether an episode begins with the observation,
                 one for each; its state is then forgotten. None: with none of them.
 
         Returns:
@@ -290,7 +290,8 @@ class Reinforce:
 
         Args:
             episodes: Their number, all played side by side.
-            seed: Of the episodes; default: the config's. They differ from the training's.
+            seed: Seed of the episodes; default: the config's. They differ from the training
+                episodes.
             deterministic: The most probable actions; else drawn from the policy.
 
         Returns:

@@ -53,7 +53,7 @@ class FisherInformation:
         episode: The number of each one's episode, ``[N]``, for a recurrent network.
 
     Attributes:
-        outputs: Of the network at these states, ``[N, P]``.
+        outputs: Outputs of the network at these states, ``[N, P]``.
     """
 
     def __init__(
@@ -121,8 +121,8 @@ def natural_step(
         divergence: In nats.
         damping: λ, on the scale of F's own diagonal entries.
         line_search: Measure how far the policy has moved.
-        iterations: Of conjugate gradients, at most.
-        tolerance: Of their residual, relative to g.
+        iterations: Maximum number of conjugate-gradient iterations.
+        tolerance: Tolerance of their residual, relative to g.
     """
     parameters = list(network.parameters())
     gradient = flatten([torch.zeros_like(p) if p.grad is None else p.grad for p in parameters])
@@ -152,7 +152,7 @@ def natural_step(
 
 
 def _exponent(gradient: Tensor) -> int:
-    """Of its largest number; without it the squares of a saturated policy's gradient would be 0."""
+    """Scale by the largest number; otherwise a saturated policy's squared gradient would be 0."""
     return max(math.frexp(float(gradient.abs().max()))[1], -100)
 
 
@@ -163,7 +163,7 @@ def share_of_signal(norm: float, noise: float) -> float:
     Wiener's filter. A step of constant length walks at random where only noise is left.
 
     Args:
-        norm: Of the estimate.
+        norm: Norm of the estimate.
         noise: The root of its total variance; NaN where that is unknown, which shortens nothing.
     """
     if math.isnan(noise) or norm == 0:

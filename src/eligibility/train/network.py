@@ -33,8 +33,8 @@ class Network(nn.Module):
         hidden_sizes: The widths of the hidden layers.
         policy: What the outputs mean.
         generator: Draws the first weights.
-        activation: Of the hidden layers, tanh or relu.
-        recurrent: Of which kind the last hidden layer is: gru or lstm, or none for a plain one.
+        activation: Activation of the hidden layers, tanh or relu.
+        recurrent: Kind of the last hidden layer: gru, lstm, or none for a plain layer.
         convolution: See images through convolutional layers; else as flat numbers.
         normalize: Normalise the numbers that are not seen through convolutional layers.
     """
@@ -91,12 +91,12 @@ class Network(nn.Module):
         return self.complete(observation, head(hidden))
 
     def start(self, number: int) -> Tensor:
-        """Of a recurrent network: the states of that many episodes that begin."""
+        """The initial states of that many episodes, for a recurrent network."""
         assert self.memory is not None
         return self.memory.start(number)
 
     def step(self, observation: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Of a recurrent network: the outputs of one step of N episodes, and their next states."""
+        """The outputs of one step of N episodes and their next states, for a recurrent network."""
         assert self.memory is not None
         *layers, head = self.layers
         hidden, state = self.memory.step(self._through(layers, observation), state)

@@ -28,7 +28,7 @@ def play_runs(
     Args:
         folders: Run folders, or checkpoint files.
         episodes: E.
-        seed: Of the episodes; None: each run's own, so that the runs' episodes differ.
+        seed: Seed of the episodes; None: each run's seed, so that the runs' episodes differ.
         deterministic: The most probable actions; else drawn from the policy.
         env: The environment to play in; None: the one that each run was trained in.
         allow_modules: Modules that the runs may name for import; see `Reinforce.load`.

@@ -17,8 +17,8 @@ class Interface(NamedTuple):
 
     Attributes:
         vector: The environments; their observations include masks if they have any.
-        observations: Of the observation space.
-        policy: Of the action space.
+        observations: Encoding of the observation space.
+        policy: Policy of the action space.
     """
 
     vector: VectorEnv[Any, Any, Any]

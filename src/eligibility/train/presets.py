@@ -50,7 +50,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     # The first successes are rare: keep trying. Each episode is long and costs real time.
     "Acrobot-v1": {"environments": 32, "entropy_coef": 0.01},
-    # What moves the demand is not the action: each step is a task of its own.
+    # What moves the demand is not the action: each step is a separate task.
     "eligibility/Allocation-v0": {"learning_rate": 0.02, "discount": 0.0},
     # Small policies that move by a given divergence need a third of the steps that Adam does.
     "LunarLander-v3": {"environments": 32, "hidden_sizes": (32,), "natural_gradient": 0.03},

@@ -57,7 +57,7 @@ class Progress:
 
         Args:
             returns: The undiscounted returns of the rollout's episodes.
-            steps: Of all of them together.
+            steps: Total steps of all of them.
             recent: The returns of the last 100 episodes, these among them.
         """
         return replace(

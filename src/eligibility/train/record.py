@@ -43,7 +43,7 @@ class Result:
         training_seconds: From the first reset to the end of the training.
         steps: Environment steps that counted.
         updates: Updates of the policy.
-        mean_return: Of the last 100 training episodes; None before the first one ended.
+        mean_return: Mean return of the last 100 training episodes; None before the first one ended.
         run: The run's folder, as it was named then.
     """
 

@@ -20,7 +20,7 @@ from eligibility.errors import EligibilityError, InvalidValueError
 from eligibility.train.network import acting
 from eligibility.train.policy_spaces import Interface
 
-# Rows of noise drawn at once: many, because a draw has a price of its own; not all, because most
+# Rows of noise drawn at once: many, because each draw has a fixed cost; not all, because most
 # episodes are shorter than the longest possible.
 _NOISE_ROWS = 64
 # Rows that there is room for at first: an episode may be allowed to be far longer than any is.

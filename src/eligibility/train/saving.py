@@ -53,7 +53,7 @@ def _tensors(model: Reinforce) -> dict[str, Tensor]:
 
 
 def read(path: str | Path, changes: dict[str, Any]) -> Saved:
-    """What a checkpoint says, and what to give to the model that is made of it."""
+    """What a checkpoint says, and the arguments of the model built from it."""
     check_path(path)
     check_changes(changes)
     tensors, found = read_checkpoint(path)

@@ -27,7 +27,7 @@ class Shards:
     Attributes:
         vector: The environments of the first of them, or that one.
         observations: How their observations are kept and encoded: the same in all.
-        policy: Of their actions: the same in all.
+        policy: Policy of their actions, the same in all.
         horizon: The number of steps after which an episode is cut.
 
     Raises:

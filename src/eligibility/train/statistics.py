@@ -27,7 +27,7 @@ class Interval:
     """A number and its 95 % interval: percentile bootstrap, 2000 resamples.
 
     Attributes:
-        value: Of the scores as they are.
+        value: Value on the original scores.
         low: The lower end.
         high: The upper end.
     """
@@ -85,7 +85,7 @@ def probability_of_improvement(a: Array, b: Array, seed: int) -> Interval:
 
 
 def _share_of_wins(a: Array, b: Array) -> Array:
-    """Of all pairs, by Mann & Whitney's count: ``[..., n]`` and ``[..., m]`` → ``[...]``."""
+    """Mann & Whitney's count over all pairs: ``[..., n]`` and ``[..., m]`` → ``[...]``."""
     gap = b[..., :, None] - a[..., None, :]
     share: Array = ((np.sign(gap) + 1) / 2).mean((-2, -1))
     return share

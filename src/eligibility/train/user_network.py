@@ -147,7 +147,7 @@ def network_for(
     """The default network with the config's options, or the user's own ``body``.
 
     Raises:
-        InvalidValueError: The config has options of the default network for a network of one's own.
+        InvalidValueError: The config has options of the default network for a user's own network.
     """
     network = _network_for(observations, policy, body, config)
     if network.constants is not None:  # ln σ

@@ -62,7 +62,7 @@ def record_video(model: Reinforce, path: Path, seed: int, deterministic: bool = 
     Args:
         model: Whose policy plays.
         path: A .gif or a .mp4.
-        seed: Of the episode.
+        seed: Seed of the episode.
         deterministic: The most probable actions; else drawn from the policy.
 
     Raises:

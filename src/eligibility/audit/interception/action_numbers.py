@@ -19,7 +19,7 @@ class ActionNumbers:
 
     Attributes:
         space: The action space.
-        sizes: Of each number: how many values it can take; 0 for a continuous one.
+        sizes: Number of values that each number can take; 0 if it is continuous.
         first: [numbers] the lowest index of each.
         deciding: [numbers] those whose parity decides where the probe goes.
         draws: Random numbers that an action takes if each is drawn by one; counts take one a unit.

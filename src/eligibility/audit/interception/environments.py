@@ -58,7 +58,7 @@ def replace_environments(patches: Patches, recorder: Recorder, four_tuple: bool)
 
 
 def _in_process() -> type[SyncVectorEnv]:
-    """The class of vector environments with processes of their own, without them."""
+    """The class of vector environments with separate processes, without the processes."""
 
     class InProcess(SyncVectorEnv):
         def __init__(self, env_fns: Any, *args: Any, **options: Any) -> None:

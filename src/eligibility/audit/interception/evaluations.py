@@ -30,7 +30,7 @@ class Evaluations:
         self._waiting.add(environment)
 
     def drawn(self) -> None:
-        """The program draws: what comes next is no evaluation."""
+        """The program draws, so the next steps are not an evaluation."""
         self._drawn = True
         self._waiting.clear()
         self._settle()

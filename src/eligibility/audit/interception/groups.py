@@ -11,7 +11,7 @@ class Group:
     """One call of the program that drew random numbers.
 
     Attributes:
-        units: Of each number: the choices that made it.
+        units: The choices that made each number.
         values: What it was, as far as known.
         ids: Which base numbers of hand-made noise they are.
     """

@@ -68,7 +68,7 @@ def imports_trainers(script: Path) -> bool:
 
 
 def notice_language(script: Path) -> None:
-    """From now on, end the run with `LanguageProgram` where the program turns out to be one.
+    """From now on, end the run with `LanguageProgram` if the program is one.
 
     Args:
         script: The program; modules in its folder are its own, whatever they are called.
@@ -102,7 +102,7 @@ def _watch() -> None:
 
 
 def model_loaders() -> list[Any]:
-    """The classes of transformers that load a model by name, each with a method of its own."""
+    """The classes of transformers that load a model by name, each with its own method."""
     module = importlib.import_module("transformers.models.auto.modeling_auto")
     base = module._BaseAutoModelClass
     owners = [each for each in vars(module).values() if isinstance(each, type)]

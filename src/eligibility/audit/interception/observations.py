@@ -64,7 +64,7 @@ def _drawn(
 
 
 def jittered(observation: Any, number: int, features: int) -> Any:
-    """The same with small features of its own, which a number and a choice of features decide.
+    """The same with extra small features, which a number and a choice of features decide.
 
     No generator: the audit enumerates those. What is not a real number stays as it is.
     """

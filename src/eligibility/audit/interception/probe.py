@@ -84,7 +84,7 @@ class Probe(gymnasium.Env[Any, Any]):
         on_step: Told of every step: the numbers of the action, state, reward, next state,
             terminated, truncated; answers what the step earns.
         four_tuple: Speak the interface of gym before 0.26.
-        dtype: Of Box observations.
+        dtype: Dtype of Box observations.
         masked: Where it says which actions are allowed: "info", "method" (``action_masks``), or "".
         other_end: Show the first state's observation at the end of a terminated episode.
         on_copy: Told of every copy that is made of this one.
@@ -149,7 +149,7 @@ class Probe(gymnasium.Env[Any, Any]):
         return _unpickled, (len(PICKLED) - 1,)
 
     def seed(self, seed: int | None = None) -> list[int | None]:
-        """A method of the old interface; the probe has no randomness of its own."""
+        """A method of the old interface; the probe itself is not random."""
         return [seed]
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
@@ -241,7 +241,7 @@ class Probe(gymnasium.Env[Any, Any]):
 
 
 class Made(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """What ``gymnasium.make`` returns: a wrapper, with an ``env`` of its own."""
+    """What ``gymnasium.make`` returns: a wrapper with its own ``env``."""
 
     def __getattr__(self, name: str) -> Any:
         if name == "env":  # while it is unpickled

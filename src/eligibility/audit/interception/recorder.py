@@ -104,7 +104,7 @@ class Recorder:
         self.environments.append(environment)
 
     def shown(self, observation: Any) -> Any:
-        """What the program sees: by the job, with features of its own for every observation."""
+        """What the program sees: as the job says, with separate features for every observation."""
         if not self.job.jitter:
             return observation
         self._seen += 1
@@ -363,7 +363,7 @@ class Recorder:
 
     @contextmanager
     def unread(self, kind: str) -> Iterator[None]:
-        """A draw of a ``kind`` that is not read: what it is made of is no choice of its own."""
+        """A draw of a ``kind`` that is not read: its parts are not separate choices."""
         self.note(f"{UNREAD} {kind}")
         self._blind = True
         try:

@@ -22,7 +22,7 @@ from eligibility.audit.patches import Patches, Standing, disguised
 from eligibility.audit.raised import precision_note
 from eligibility.audit.trace import UNREAD
 
-# What torch draws by samplers of its own for them.
+# What torch draws for them by its own samplers.
 NOT_ENUMERATED = (
     distributions.Binomial, distributions.Dirichlet, distributions.Gamma,
     distributions.Poisson, distributions.StudentT, distributions.VonMises,

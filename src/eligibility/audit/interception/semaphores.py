@@ -17,7 +17,7 @@ class Semaphore:
         kind: Whether the task that has it can take it again.
         value: How many can take it.
         maxvalue: The most that this can be.
-        name: Of the system's semaphore, of which there is none.
+        name: Name of the system's semaphore; unused here.
         unlink: Whether the system is to forget that name.
     """
 

@@ -239,7 +239,7 @@ class Told:
     """What a measured credit says of the compositions that can have made it.
 
     Attributes:
-        rules: Of their credits.
+        rules: Rules of their credits.
         means: What may be subtracted, in the words of `reading.Reading`.
         divides: Whether they divide by a standard deviation.
         coupled: Whether all actions may have got the same sum.

@@ -67,7 +67,7 @@ def with_changed_rewards(
 
 
 def _scaled(own: Array, became: Array) -> Array | None:
-    """What the rewards became, in their own units where they can be; None if that is no order."""
+    """What the rewards became, in their own units where possible; None if they have no order."""
     size = float(np.abs(became).max())
     if became[-1] < became[0]:  # the program descends
         became = -became

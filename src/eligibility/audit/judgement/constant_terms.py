@@ -23,7 +23,7 @@ from eligibility.audit.judgement.timeline import timeline
 def with_constant_term(
     evidence: Evidence, constants: Constants, tolerance: float
 ) -> tuple[Match, Evidence] | None:
-    """The composition that explains every path beside such a term, and the paths without it.
+    """The composition that explains every path next to such a term, and the paths without it.
 
     Only where the credit was measured, from which such a term drops out: what an earlier batch adds
     to the second update is the same on every path of it, too.

@@ -64,7 +64,7 @@ def _matrices(story: Story) -> Iterator[tuple[Statement, Booleans, Booleans]]:
 
 
 def _finished(story: Story) -> Iterator[tuple[Statement, Booleans, Booleans]]:
-    """Of a list or an array that is filled step by step, only what it is in the end."""
+    """Only the final state of a list or an array that is filled step by step."""
     last = _last(story)
     return (found for found in _matrices(story) if id(found[0]) in last)
 

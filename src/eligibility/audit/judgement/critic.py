@@ -251,7 +251,7 @@ def linear_columns(evidence: Evidence, line: Timeline, form: Advantage) -> list[
         weights = [form.form.finished(credit, line) for credit in credits]
     moves = [each - weights[0] for each in weights[1:]]
     columns = [_gradient(evidence, each) for each in (weights[0], *moves)]
-    # a constant baseline beside the critic's, subtracted where the values are
+    # a constant baseline next to the critic's, subtracted where the values are
     outside = replace(form.form, transform="") if after else form.form
     columns.append(_gradient(evidence, outside.finished(line.present.astype(float), line)))
     return columns

@@ -338,7 +338,7 @@ def _repeated_updates(case: Case) -> str:
 
 
 def _steps_of_parts(case: Case) -> bool:
-    """Whether parts of one batch have optimizer steps of their own, without a ratio."""
+    """Whether parts of one batch have separate optimizer steps, without a ratio."""
     for steps in _steps_of_policy(case):
         moved = (
             (before, tensor)
@@ -352,7 +352,7 @@ def _steps_of_parts(case: Case) -> bool:
 
 
 def _steps_of_policy(case: Case) -> Iterator[list[tuple[int, tuple[Row, ...]]]]:
-    """Of each path without a ratio, the optimizer's steps: when they were made, and the ascent."""
+    """The optimizer's steps on each path without a ratio: their times, and the ascent."""
     policy = policy_tensors(case.survey.directions, case.survey.slopes or {})
     own = (policy - case.survey.shared) or policy  # a critic may be trained often on one batch
     if any("ratio" in trace.notes for trace in case.survey.traces):

@@ -58,7 +58,7 @@ def _constants(case: Case, measured: Measured, reading: Reading) -> Constants:
     above = [value for value in _rounded(known.discounts) if value > powers + _SAME]
     if powers < _NONE:
         return replace(known, discounts=tuple(above), product=0.0)
-    # a product that is no constant is two of them rather than one
+    # a product that is not a constant is two of them rather than one
     both = (powers, *above) if powers in known.discounts else (*above, powers)
     return replace(known, discounts=both, product=powers, origin=MEASURED)
 
@@ -66,7 +66,7 @@ def _constants(case: Case, measured: Measured, reading: Reading) -> Constants:
 def _snapped(value: float, known: Constants, same: float) -> float:
     """The constant of the text that a measured number is, up to rounding; else the number.
 
-    What is measured beside a deviation is rounded to what people write.
+    A value measured next to a standard deviation is rounded to the numbers people write.
     """
     rounded = () if same == _SAME else (round(value, _DIGITS),)
     return next((own for own in (*known.discounts, *rounded) if abs(own - value) < same), value)

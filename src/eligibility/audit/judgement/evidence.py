@@ -42,7 +42,7 @@ class Evidence:
         rows: [P] steps of the environment that stepped most often.
         state: [P, I] where the action was taken.
         next_state: [P, I] where it led.
-        action: [P, I] a number of its own for each action.
+        action: [P, I] a different number for each action.
         terminated: [P, I].
         truncated: [P, I].
         log_prob: [P, I] ln π(a|s).

@@ -24,7 +24,7 @@ class Bias:
         true: [D] the gradient of the expected return.
         scale: The factor c that brings ``true`` closest to ``expected``.
         residual: ‖expected − c·true‖ / ‖expected‖.
-        cosine: Of the angle between the two.
+        cosine: Cosine of the angle between the two.
         discount: γ of the return.
     """
 

@@ -204,7 +204,7 @@ def _right_forms(line: Timeline, constants: Constants) -> Iterator[Candidate]:
 def _of_density(
     evidence: Evidence, line: Timeline, constants: Constants, volumes: Array
 ) -> Scoring | None:
-    """Of real actions: what comes in the place of each eligibility ∂ ln p.
+    """What replaces each eligibility ∂ ln p of continuous actions.
 
     It is p ∂ ln p where the density is scored, and −∂ ln σ where the action keeps its graph.
     """

@@ -45,7 +45,7 @@ class Test:
         statistic: T².
         degrees: Of freedom.
         runs: Independent runs.
-        p_value: Probability of so large a T² if there is no bias.
+        p_value: Probability of a T² at least this large if there is no bias.
         visible: Relative bias that the sample shows: twice its standard error over the gradient.
     """
 

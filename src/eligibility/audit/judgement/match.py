@@ -22,7 +22,8 @@ from eligibility.audit.judgement.timeline import Timeline
 
 SHARE = 1e-3  # a match must come from the composition itself, not from what may be added
 _SPARE = 4  # weights that the values of a critic must explain beyond their own number
-MORE_EQUATIONS = 2  # directions of the gradients beyond what is unknown: the rule is no accident
+# Directions of the gradients beyond the unknowns, so that a match is not an accident.
+MORE_EQUATIONS = 2
 _SAME_DIRECTION = 1e-6  # relative size below which a direction is rounding
 
 
@@ -40,7 +41,7 @@ class Match:
         note: What else it takes, in words.
         changed: The convention that this is; empty without a note.
         rewards: The problem's different rewards in order, and what the program makes of them.
-        beside: [D] what the gradient of every path has beside the composition.
+        beside: [D] the part of every path's gradient outside the composition.
     """
 
     form: Candidate | Advantage

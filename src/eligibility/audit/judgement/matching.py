@@ -75,7 +75,7 @@ def find_match(
     elif critic == "fitted" and not long:
         values = (*values, _with_fitted_critic)
     memory = (_with_memory,) if critic != "no" and not long and remembers(evidence) else ()
-    # a standard deviation of one element, or of equal ones, is no explanation
+    # a standard deviation of one element, or of equal ones, explains nothing
     with np.errstate(all="ignore"):
         for search, (use, part) in product((_plain, *values, *memory), parts):
             accept = (
@@ -241,7 +241,7 @@ def with_true_ending(evidence: Evidence, match: Match, tolerance: float) -> Matc
 
 
 def _without_constant(evidence: Evidence, line: Timeline, form: Advantage) -> float:
-    """What share of the gradients ``form`` leaves, without a constant baseline beside V."""
+    """What share of the gradients ``form`` leaves, without a constant baseline next to V."""
     columns = linear_columns(evidence, line, form)[:-1]
     columns += entropy_columns(evidence, line, form.norm)
     matrix, target = np.array(columns).T, evidence.ascent.ravel()
@@ -252,7 +252,7 @@ def _without_constant(evidence: Evidence, line: Timeline, form: Advantage) -> fl
 def same_rule(first: Evidence, second: Evidence, match: Match, tolerance: float) -> bool:
     """Whether the rule of ``first`` explains ``second`` as well, with the same critic's values.
 
-    The second may have a constant baseline of its own, and a positive factor if it has no critic.
+    The second may have its own constant baseline, and a positive factor if it has no critic.
     """
     masks = [dict(uses(each)).get(match.use, each.present) for each in (first, second)]
     both = joined(first.restricted(masks[0]), second.restricted(masks[1]))

@@ -4,7 +4,7 @@ The audit owns the rewards, so it replays a path with others. The gradient is g 
 the eligibilities e_i of the path; its slope in reward j is Σ_i M[i, j] e_i, and M follows by least
 squares. Baselines, a critic's values and entropy do not depend on rewards: they drop out of M.
 
-Every observation shown gets small features of its own, so that no two decisions have the same
+Every observation shown gets different small features, so that no two decisions have the same
 eligibility; where a policy has few parameters, the same path with other features adds equations.
 
 Letters: I decisions, N rewards, D probing directions times views.
@@ -140,7 +140,7 @@ class _Replays:
 
     @property
     def parts(self) -> list[Array]:
-        """Of each view, its rows of ``basis``."""
+        """The rows of ``basis`` of each view."""
         return [evidence.eligibility[0].T for _, _, evidence in self.views]
 
     @property

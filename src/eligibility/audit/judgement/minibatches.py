@@ -1,4 +1,4 @@
-"""Batches that are cut into parts, each with an optimizer step of its own.
+"""Batches that are cut into parts, each with its own optimizer step.
 
 What is done to a whole part, such as whitening, shows in the gradient of its own step. So each step
 of the first pass over the batch becomes a row of the evidence: all rewards, and the decisions that

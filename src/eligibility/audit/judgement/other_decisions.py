@@ -20,7 +20,7 @@ def trained(case: Case) -> str:
 
 
 def in_minibatches(case: Case, evidence: Evidence) -> tuple[Match, Evidence] | None:
-    """The rule that explains every part of a batch that has an optimizer step of its own.
+    """The rule that explains every part of a batch that has its own optimizer step.
 
     None where nothing is done to a part as a whole: then the sum of the steps tells as much.
     """

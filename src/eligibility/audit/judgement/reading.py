@@ -22,7 +22,7 @@ from eligibility.audit.judgement.measured import Measured
 from eligibility.audit.judgement.sections import refined
 
 EXPLAINS = 1e-5  # share of M that a reading may leave
-_OUTSIDE = 1e-3  # share of the slopes outside the span of the eligibilities that is no rounding
+_OUTSIDE = 1e-3  # share of the slopes outside the span of the eligibilities that is not rounding
 _GRID = np.linspace(0.0, 1.0, 21)
 # Credits that are the reward-to-go with a factor of each row.
 _FACTORS = {credit.rule for credit in CREDITS if credit.factor is not None}
@@ -35,7 +35,7 @@ class Reading:
     """One explanation of a credit.
 
     Attributes:
-        rule: Of the catalogue's credits; empty: the reward-to-go.
+        rule: A rule of the catalogue's credits; empty: the reward-to-go.
         mean: What is subtracted: "", "batch", "so-far", "episode", "returns",
             "other-episodes", "other-returns" or "other-times".
         beta: How much of it.

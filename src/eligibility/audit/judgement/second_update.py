@@ -51,11 +51,11 @@ def with_second_update(
     Its paths are visited only if the first one is right: else its fault shows again in all.
 
     Args:
-        report: Of the first update.
+        report: Report of the first update.
         match: The composition that explains it, if there is one.
-        case: Of the first update.
+        case: Case of the first update.
         runner: Runs the program.
-        case_of: What is known of the program beside a survey of its runs.
+        case_of: What is known of the program, in addition to a survey of its runs.
         progress: Told what is done.
     """
     if not case.survey.slopes or not any(trace.updates for trace in case.survey.traces):

@@ -37,7 +37,7 @@ class Source:
     def four_tuple(self) -> bool:
         """Whether it unpacks ``step`` as gym before 0.26 returned it, and never as it does now.
 
-        Five values can only come from an environment; four may be those of a wrapper of its own.
+        Five values can only come from an environment; four may come from the program's own wrapper.
         """
         widths = {
             len(node.targets[0].elts)
@@ -194,7 +194,7 @@ def _imported(tree: ast.Module) -> list[str]:
 
 
 def read_source(path: Path) -> Source:
-    """The text of ``path``; raises ``InvalidValueError`` if it is no Python program."""
+    """The text of ``path``; raises ``InvalidValueError`` if it is not a Python program."""
     cells = script_of(path)[0] if is_notebook(path) else None
     try:
         text = path.read_text(encoding="utf-8") if cells is None else cells
@@ -275,5 +275,5 @@ def _sliced(node: ast.expr) -> ast.expr:
 
 
 def _is_plain(node: ast.stmt) -> bool:
-    """A statement without a body of its own."""
+    """A statement without a body."""
     return not hasattr(node, "body")

@@ -34,7 +34,7 @@ def with_epsilon(
         form: The composition.
         undivided: [P, I] its weights before the division, and the deviations.
         evidence: The gradients.
-        line: Of the same decisions.
+        line: The line of the same decisions.
     """
     numbers, spread = undivided
     if spread is None or not np.isfinite(numbers).all():
@@ -140,7 +140,7 @@ def _kept(
 
     Args:
         found: What is left of the gradients, and the factors: without, and with.
-        deviations: Of the same groups.
+        deviations: Standard deviations of the same groups.
         told: The groups whose share is large enough to tell.
         evidence: The gradients.
     """

@@ -82,7 +82,7 @@ def _non_finite(case: Case, evidence: Evidence, finite: Booleans) -> list[Findin
 def without_rare_equals(
     case: Case, findings: Sequence[Finding], broken: Evidence, match: Match
 ) -> list[Finding]:
-    """The findings, of which numbers that only a probe makes equal are no fault.
+    """The findings. Numbers that only the probe makes equal are not a fault.
 
     Where a rule divides by a standard deviation, the gradient is not finite if all numbers are
     equal. A probe of three states makes a critic's advantages so, or those of a batch that the
@@ -90,7 +90,7 @@ def without_rare_equals(
 
     Args:
         case: The program.
-        findings: Of its symptoms.
+        findings: Findings from its symptoms.
         broken: The paths without a finite gradient.
         match: The rule of the others.
     """

@@ -66,7 +66,7 @@ def unmatched_fault(
         return case.finding("transformed-action-scored", f"{text}; {size}")
     limits = case.constants, case.tolerance, _credited(case.reading)
     scored = (
-        None  # another credit is no other score
+        None  # another credit is not another score
         if case.reading is not None and case.reading.rule
         else what_is_scored(case.survey, evidence, line, *limits)
     )

@@ -98,7 +98,7 @@ def _steps_before_policy(trace: Trace, policy: frozenset[int]) -> tuple[tuple[in
 def _stale(case: Case, rounds: Rounds, runner: Runner) -> Iterator[Finding]:
     """What acts as before the parameters moved: for good, or with a ratio until it is refreshed.
 
-    A ratio of each action's probability is no excuse: it corrects neither the states that are met
+    A ratio of each action's probability is not enough: it corrects neither the states that are met
     nor the rewards to come. That of a whole path is one, and only a clip is known not to be that.
     """
     seen, notes = rounds.inspected, {RATIO, CLIPPED} & set(rounds.inspected.notes)
@@ -172,6 +172,6 @@ def _acting_moves(case: Case, rounds: Rounds, trace: Trace) -> bool | None:
     later = replace(trace, steps=trace.steps[last.steps_before :])
     keys = [key for key, drawn in action_keys(later, call) if drawn >= last.draws_before]
     known = case.survey.slopes or {}
-    # what explores beside the policy is moved by nothing
+    # nothing moves what explores next to the policy
     told = [key for key in keys if key not in known or known[key].moves]
     return any(key not in known for key in told) if told else None

@@ -76,7 +76,7 @@ def field_of(name: str, beside: Collection[str] = ()) -> str | None:
     """The field that a parameter stands for; None: no name of any.
 
     Args:
-        name: Of the parameter.
+        name: Name of the parameter.
         beside: Names of all parameters of its function, on which some names depend.
 
     Example:

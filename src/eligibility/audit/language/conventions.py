@@ -77,7 +77,7 @@ def _of_reading(measured: Measured) -> Iterator[tuple[str, float | None]]:
     if reading.gate.kind != "none":  # on weights that have no bias but for it
         gated = replace(plain, factor="sequence-ratio", gate=reading.gate)
         yield _OF_GATE[reading.gate.kind], _bias(measured, gated)
-    # what the draw does to the others has a name of its own
+    # the draw's effect on the others has another name
     factor = "one" if reading.factor in RATIOS else reading.factor
     measured, plain = _on_policy(measured), replace(plain, factor=factor)
     parts = [part for part in reading.divisor.split(", ") if part in _OF_DIVISOR]
@@ -183,7 +183,7 @@ def _bias(measured: Measured, reading: Reading) -> float:
     ascent = np.zeros_like(measured.observed.ascent)
     observed = replace(
         measured.observed, ascent=ascent
-    )  # a gradient that is no number plays no part
+    )  # a gradient that is not a number is ignored
     kept = np.flatnonzero((observed.world % 2 == 0) & (observed.probability > 0))
     sample = sample_of(observed, ascent, None)
     sample = replace(sample, slice_rows=measured.sample.slice_rows)

@@ -46,7 +46,7 @@ class Gate:
             the last one that it keeps; 0: none.
         high: Where the bound from above is; infinite: none.
         dual: Where that for negative advantages is; infinite: none.
-        steepness: Of what is soft, for positive advantages and for negative ones.
+        steepness: Steepness of a soft gate, for positive and for negative advantages.
     """
 
     kind: str = "none"

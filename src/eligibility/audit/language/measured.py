@@ -130,7 +130,7 @@ def measured_of(
     Args:
         observed: The gradients.
         micro_batch: Rows of a micro-batch; None: there is one.
-        plain: Of the same answers, drawn from the policy that is scored; None: unknown.
+        plain: The measurement of the same answers, drawn from the scored policy; None: unknown.
     """
     named = _wanted(observed, observed.outcomes)
     read = plain and _read_off_policy(observed, plain, micro_batch)

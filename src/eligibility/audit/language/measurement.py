@@ -223,7 +223,7 @@ def true_directions(outcomes: Outcomes, temperature: float = 1.0) -> dict[str, A
 
     Args:
         outcomes: The worlds.
-        temperature: Of the policy that is meant, and of the reference.
+        temperature: Temperature of the intended policy and of the reference.
     """
     found = [_directions_of(world, temperature) for world in outcomes.worlds]
     return {name: np.stack([each[name] for each in found]) for name in found[0]}

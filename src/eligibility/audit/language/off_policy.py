@@ -57,7 +57,8 @@ def weighed(drawn: Observed, plain: Observed, reading: Reading) -> tuple[Reading
 
     Args:
         drawn: The gradients where the answers come from the behaviour.
-        plain: Of the same answers, on policy; it may be another policy that is scored there.
+        plain: The weights of the same answers on policy, where the scored policy may be another
+            one.
         reading: What the rewards do to the weights on policy.
 
     Returns:

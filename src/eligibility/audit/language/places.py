@@ -46,7 +46,7 @@ class Operation:
         size: Elements of its result.
         finite: Whether the result is, or some tensor read was not.
         ones: Whether its result is 1 everywhere.
-        reach: Of a program's own loop: "padding" and "prompt", if logits there move the result.
+        reach: For a program's own loop, "padding" and "prompt" if logits there move the result.
         lost: Likewise: "first" and "last", if from here on an answer's first or last token has no
             part in the loss.
         positions: Likewise: tokens whose logits move the result.

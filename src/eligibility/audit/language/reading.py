@@ -33,7 +33,7 @@ class Reading:
     """The composition of a token's weight.
 
     Attributes:
-        coefficients: Of the baseline's columns, by their names.
+        coefficients: Coefficients of the baseline's columns, by name.
         divisor: Key of `DIVISORS`.
         scale: Key of `SCALES`.
         epsilon: What is added to the deviation.

@@ -94,8 +94,8 @@ class Regularisers:
     """The terms that explain the part of the gradient in which no reward has a part.
 
     Attributes:
-        coefficients: Of each term that takes part, as an addition to the loss or a subtraction from
-            the reward, before the divisor.
+        coefficients: The coefficient of each term that takes part, as an addition to the loss or a
+            subtraction from the reward, before the divisor.
         divisor: Key of `DIVISORS`.
         residual: ‖what is not explained‖ / ‖that part‖.
         baseline: What is needed as well: "value", a weight of each state, as that of a critic;

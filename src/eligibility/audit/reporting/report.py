@@ -182,7 +182,7 @@ class AuditReport:
         tolerance: Residuals below it are rounding.
         notes: What else a reader should know.
         guard: What held the program's writes to its scratch folder: "landlock", "namespace",
-            "copy"; empty where it was not run in a process of its own.
+            "copy"; empty if it did not run in a separate process.
         updates: How many updates of the program were audited, from the first one on.
         seconds: Time that the audit took.
 

@@ -1,4 +1,4 @@
-"""Whole numbers that stand beside a program: on its command line, and in configuration files."""
+"""Whole numbers outside a program's source: on its command line, and in configuration files."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def read_small(numbers: Sequence[WholeNumber], small: int) -> None:
     """From now on the command line, and configuration files as they are read, have them small.
 
     Args:
-        numbers: Those; others than of these places are no matter.
+        numbers: Those; numbers from other places are ignored.
         small: What they are instead.
     """
     sys.argv[1:] = _with_small(sys.argv[1:], COMMAND_LINE, numbers, small)

@@ -23,7 +23,7 @@ from eligibility.audit.user_code import is_user_file
 
 
 def execute(program: Callable[[], object], job: Job, *, four_tuple: bool = False) -> Trace:
-    """Run ``program`` as ``job`` says and return what it left behind; raises nothing of its own."""
+    """Run ``program`` as ``job`` says and return what it left behind; raises nothing itself."""
     recorder = Recorder(job)
     outcome, detail, place = "finished", "", ("", 0)
     try:

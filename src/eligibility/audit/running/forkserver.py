@@ -125,7 +125,7 @@ class _Server:
         return self._owner == os.getpid() and self._process.poll() is None
 
     def fork(self, module: str, scratch: Path) -> Worker:
-        """A worker that runs a module's `main`, and whose home is a folder of its own."""
+        """A worker that runs a module's `main`, and whose home is a separate folder."""
         request = asdict(_Request(module, _environment(str(scratch)), os.getcwd()))
         pipes = [os.pipe() for _ in range(3)]
         theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]

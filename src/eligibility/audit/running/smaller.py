@@ -78,7 +78,7 @@ def small_batches(
 def _fewest_of(
     numbers: list[WholeNumber], steps_with: Callable[[list[WholeNumber]], float]
 ) -> tuple[WholeNumber, ...]:
-    """Of numbers that make a batch short together, those that are needed for it."""
+    """Those numbers that are needed to make a batch short."""
     needed = list(numbers)
     if not steps_with(needed) <= _SHORT:
         return ()

@@ -61,7 +61,7 @@ class Survey:
         size: How much of the probe was used.
         raised: Whether the program ran in double precision.
         directions: (tensor, index) of each of the D probing directions.
-        slopes: Of every choice that made an action.
+        slopes: Slopes of every choice that made an action.
         shared: Tensors that the critic's own gradient depends on.
         beyond: Whether the policy's gradient depends on what is seen where an episode has ended.
     """

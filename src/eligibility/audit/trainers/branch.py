@@ -1,4 +1,4 @@
-"""Runs that go on from one point of a program, each in a process of its own."""
+"""Runs that continue from one point of a program, each in a separate process."""
 
 from __future__ import annotations
 

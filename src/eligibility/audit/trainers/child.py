@@ -24,7 +24,7 @@ def train_once(
     megabytes: int,
     progress: Callable[[int, int], None],
 ) -> Record:
-    """Run the script in a process of its own, up to the end of one training.
+    """Run the script in a separate process, up to the end of one training.
 
     Args:
         path: The script.

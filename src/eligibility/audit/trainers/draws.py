@@ -34,7 +34,7 @@ class Draws:
         plan: Index of the answer of each row, in the program's order; what is beyond it repeats.
         length: Tokens of the longest answer.
         bounded: Whether no row may be drawn beyond the plan.
-        prompts: Of the rows.
+        prompts: Prompts of the rows.
         given: Their answers.
         called: How many of them the last call gave.
         probabilities: With which the program drew tokens itself, by prompt and tokens before.
@@ -131,7 +131,7 @@ def with_a_certain_end(logits: Tensor, scored: Scored) -> Tensor:
     A token of probability 1 has no gradient, so what is drawn there takes no part in anything.
 
     Args:
-        logits: Of the last columns of the rows.
+        logits: Logits of the last columns of the rows.
         scored: The rows.
     """
     barred = torch.zeros_like(logits, dtype=torch.bool)

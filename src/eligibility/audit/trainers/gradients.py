@@ -91,7 +91,7 @@ class Rows:
             self._found.append((scored, hidden @ inverse))
 
     def _before(self, cache: Any, rows: int, new: int) -> list[Tokens]:
-        """What a cache holds of each row, in addition to the new tokens."""
+        """What a cache contains for each row, in addition to the new tokens."""
         known = self._cached.get(id(cache), [])
         fits = len(known) == rows and cache.get_seq_length() == len(known[0]) + new
         return known if fits else [()] * rows  # else another one had its identity
@@ -206,7 +206,7 @@ class StateWeights:
         Parameters that are 0 stay it. Where no parameters give these logits, the nearest are kept.
 
         Args:
-            seed: Of the logits.
+            seed: Seed of the logits.
             drift: By how much log π(token) of the later policy differs at most.
         """
         generator = torch.Generator().manual_seed(seed)

@@ -27,7 +27,7 @@ class _AnyLabel(str):
 
 
 class _Classifier:
-    """In place of a pipeline that classifies texts: each has a score of its own."""
+    """Replaces a pipeline that classifies texts: each text has a different score."""
 
     def __init__(self, made_with: dict[str, Any]) -> None:
         self._made_with = made_with

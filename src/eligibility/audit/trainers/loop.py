@@ -1,7 +1,7 @@
 """A program's own loop on transformers, led through every group of answers.
 
 The program runs up to the first token that it samples. From there it goes on once for every
-outcome, each time in a process of its own, up to its optimizer's first step.
+outcome, each time in a new process, up to its optimizer's first step.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ def observed_from(record: Record, temperature: float, again: bool = False) -> Ob
     Args:
         record: A measured one.
         temperature: At which the policy is the softmax of its logits.
-        again: Of the second time that the answers were trained on, by a later policy.
+        again: The second training step on the answers, by a later policy.
     """
     language = Language(record.prompts, record.group, record.length, VOCABULARY)
     now = record.later if again else record.policies

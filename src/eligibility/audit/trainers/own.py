@@ -1,4 +1,4 @@
-"""A script with a training loop of its own: one attempt, and others if it samples too much."""
+"""A script with its own training loop: one attempt, and more if it samples too much."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _LIBRARIES = ("transformers", "datasets", "accelerate", "peft")
 
 
 def run_own(program: Program, announce: Callable[[int, int], None]) -> Record:
-    """The measurements of a script, which runs in processes of their own."""
+    """The measurements of a script, which runs in separate processes."""
     workspace = workspace_of(program)
     _import_libraries(Path(program.path))
 
@@ -130,7 +130,7 @@ def _run(
 
 
 class _LoopHub(Hub):
-    """What a loop of one's own loads by name."""
+    """What a program's own loop loads by name."""
 
     def __init__(self, record: Record, loop: Loop) -> None:
         super().__init__(record)
@@ -244,7 +244,7 @@ def _import_libraries(script: Path) -> None:
 
 
 def trains_with_trl(script: Path) -> bool:
-    """Whether a script, or one beside it, imports one of TRL's trainers that can be audited."""
+    """Whether a script, or one next to it, imports one of TRL's trainers that can be audited."""
     text = script.read_text("utf-8", errors="replace")
     modules = [path for path in script.parent.glob("*.py") if path != script and path.stem in text]
     texts = [text, *(path.read_text("utf-8", errors="replace") for path in modules)]

@@ -38,7 +38,7 @@ class Record:
         file: Where the training began, or an error was raised.
         line: Likewise.
         trainer: What trains: "GRPOTrainer", "RLOOTrainer", …, or "a loop".
-        version: Of the library that trains.
+        version: Version of the training library.
         policies: One for each block of outcomes; every second one is that before it with the
             rewards of the other sign.
         rows: That a program samples before its optimizer steps.
@@ -55,12 +55,13 @@ class Record:
         leak: Largest relative part of a parameters' gradient that ``gradients`` do not explain.
         prompt_share: Largest part of a gradient that is at the logits of a prompt.
         temperature: That the program's configuration names; 1 otherwise.
-        kl_coefficient: Likewise; of a loop of its own, 1 if the reference changes its loss; else 0.
+        kl_coefficient: Likewise; for a program's own loop, 1 if the reference changes its loss;
+            else 0.
         micro_batches: Into how many an update is split.
         parameters: Trained numbers.
         steps: Optimizer steps on each group of answers, each time that it is trained on.
         drift: By how much log π(token) may differ when it trains on them again; 0: it does not.
-        seconds: Of the training.
+        seconds: Duration of the training in seconds.
         operations: What the loss of a program's own loop does, with rewards of both signs.
         supposed: What stands for the rewards without being called one; it may be a cost.
         notes: What was set aside.

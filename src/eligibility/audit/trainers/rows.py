@@ -29,10 +29,10 @@ class AnyText(str):
 class _Row(dict[str, Any]):
     """A row with every column.
 
-    Each has a type of its own, for libraries rebuild a mapping by its type alone.
+    Each has a separate type, because libraries rebuild a mapping from its type alone.
     """
 
-    number = 0  # of the row; each has a text of its own
+    number = 0  # of the row; each has a different text
 
     def __missing__(self, key: str) -> AnyText:
         n = self.number

@@ -34,7 +34,7 @@ class Source:
 
     Attributes:
         kind: One of the five.
-        name: Of the function, or the one assigned to.
+        name: Name of the function, or of the variable assigned to.
         file: Where it is.
         line: Likewise.
         argument: Which argument of the function has the answers: its place, or its name.
@@ -74,9 +74,10 @@ class Scores:
     """Watches for rewards, and replaces those of the sources that were chosen.
 
     Args:
-        reward: Of an answer.
+        reward: Reward of an answer.
         given: The answers so far, in the order of the program's rows; those of its last call.
-        busy: A number that changes when the model runs: a function in which it does is no reward.
+        busy: A number that changes when the model runs: a function in which it does is not a
+            reward.
     """
 
     def __init__(

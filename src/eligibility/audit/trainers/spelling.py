@@ -1,4 +1,4 @@
-"""A tokenizer that reads each text of a program's own as a prompt of a length of its own."""
+"""A tokenizer that reads each of a program's texts as a prompt of a different length."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def spelling_tokenizer(name: str, pads: Callable[[], None]) -> Any:
     """The tokenizer for a model of this name.
 
     Args:
-        name: Of the model.
+        name: Name of the model.
         pads: Called when a program pads, and neither it nor the model's family names a token for
             it: a fine-tuned model often comes with one.
     """

@@ -188,12 +188,12 @@ class WithoutAdapter:
                 layer.enable_adapters(True)
 
     def parameters(self) -> tuple[Any, ...]:
-        """None of its own: they move with the adapted model's."""
+        """No separate ones: they move with the adapted model's."""
         return ()
 
 
 def generic_reward(function: int, prompt: int, answer: tuple[int, ...]) -> float:
-    """A number of its own for each: a multiple of 1/64, which single precision holds exactly."""
+    """A different number for each: a multiple of 1/64, which single precision holds exactly."""
     seed = sum(x * 31**i for i, x in enumerate((*answer, len(answer), prompt, function, 1)))
     drawn = torch.randint(-96, 97, (), generator=torch.Generator().manual_seed(seed))
     return int(drawn) / 64

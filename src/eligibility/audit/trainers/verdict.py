@@ -283,7 +283,7 @@ def _loss_function(script: Path) -> str:
     """The first function with a loss in its name, of a script that can be imported."""
     try:
         tree = ast.parse(script.read_bytes())
-    except (OSError, SyntaxError):  # it is gone, or what it says is no Python
+    except (OSError, SyntaxError):  # it is gone, or is not Python
         return ""
     guarded = any(
         isinstance(node, ast.If) and "__name__" in ast.unparse(node.test) for node in tree.body

@@ -178,7 +178,7 @@ def _asset(name: str) -> Markup:
 
 
 def _script() -> Markup:
-    """The script's files in one scope of their own."""
+    """The script's files in a separate scope."""
     return Markup("(() => {\n'use strict';\n" + join(*map(_asset, _SCRIPTS)) + "})();\n")
 
 

@@ -27,7 +27,7 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _ESTIMATORS = {"exact": 0, "k1": 1, "k2": 2, "k3": 3}
 _RESULTS = 10  # rows of `results` in the kernels
 _TILE = 4096  # logits a program holds where rows are short
-_MOST_ROWS = 256  # it holds, however short they are: each takes registers of its own
+_MOST_ROWS = 256  # it holds, however short they are: each takes separate registers
 _WIDEST_TILE = 32768  # logits of one row that fit the registers of a program; half with a reference
 _LOOP_TILE = 16384  # logits read at a time of a row that does not fit
 _VALUES_PER_THREAD = 16
@@ -113,7 +113,7 @@ class Results:
     Attributes:
         table: One row for each of the numbers of `triton_sums`, shape ``[10, N]``. Those of the
             loss, and of the reference, are filled only where there is one.
-        gradient: Of the loss, by the raw logits, shape ``[N, V]``.
+        gradient: Gradient of the loss with respect to the raw logits, shape ``[N, V]``.
         has_loss: Whether a loss was evaluated.
         has_reference: Whether the rows were compared with a reference.
     """

@@ -27,8 +27,8 @@ class BoxObservations(Observations):
     first and last axis is the colour.
 
     Args:
-        shape: Of the box.
-        dtype: Of the box.
+        shape: Shape of the box.
+        dtype: Dtype of the box.
         bounds: Its lower and upper bounds, to measure each number that has both from the middle of
             its range, in units of range/√12: one that were uniform there would have mean 0 and
             variance 1. None: numbers as they are.

@@ -18,7 +18,7 @@ def observations_for(
 
     Args:
         space: The space.
-        keys: Of a ``Dict``, which entries the network sees; None: all of them.
+        keys: Entries of a ``Dict`` that the network sees; None: all of them.
         scale: Measure floating-point numbers that have bounds from the middle of their range, in
             standard deviations of a uniform one.
 

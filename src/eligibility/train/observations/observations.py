@@ -52,7 +52,7 @@ class Observations(ABC):
         shape: The shape of one observation as kept.
         dtype: Its dtype as kept.
         features: The number of features of one observation as encoded.
-        numbers: Which features are numbers on a scale of their own, and worth normalising: bool
+        numbers: Which features are numbers on their own scale, and worth normalising: bool
             ``[features]``. The others are bits, already 0 or 1.
         images: The images among the features.
         categories: For a space of indices only, the number of them; else 0.
@@ -104,7 +104,7 @@ class Observations(ABC):
 
 @singledispatch
 def encoding_of(kind: Kind | None, space: Any, scale: bool) -> Observations | None:
-    """The encoding of a kind of observations, registered beside it; None if there is none.
+    """The encoding of a kind of observations, registered next to it; None if there is none.
 
     Args:
         kind: That of the space.

@@ -1,4 +1,4 @@
-"""``Tuple`` and ``Dict``: independent parts, each with a policy of its own."""
+"""``Tuple`` and ``Dict``: independent parts, each with its own policy."""
 
 from __future__ import annotations
 

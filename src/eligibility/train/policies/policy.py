@@ -22,9 +22,9 @@ class Policy(ABC):
     """The interface. ``N`` is any number of steps, ``P`` the network's outputs.
 
     Attributes:
-        kind: Of the action space; a composite has those of its parts.
+        kind: Kind of the action space; a composite has those of its parts.
         size: P, the number of outputs that the network must have.
-        constants: How many of them, the last ones, are weights of their own and do not depend on
+        constants: How many of them, the last ones, are separate weights and do not depend on
             the observation.
         largest_entropy: The entropy of the uniform policy in nats; None where there is none.
         noise_shape: The shape of the noise that one action consumes.
@@ -102,7 +102,7 @@ class Policy(ABC):
 
 @singledispatch
 def policy_of(kind: Kind | None, space: Any, squash: bool) -> Policy | None:
-    """The policy of a kind of actions, registered beside it; None if there is none.
+    """The policy of a kind of actions, registered next to it; None if there is none.
 
     Args:
         kind: That of the space.
