@@ -53,8 +53,8 @@ def rows_of(folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def command(out: Path) -> list[str]:
-    options = "--seed 1 --steps 30000 --stop-at inf --environments 8 --learning-rate 0.001"
+def command(out: Path, steps: int = 30000) -> list[str]:
+    options = f"--seed 1 --steps {steps} --stop-at inf --environments 8 --learning-rate 0.001"
     return ["train", "CartPole-v1", *options.split(), "--out", str(out)]
 
 
@@ -108,12 +108,14 @@ def test_two_nodes_make_the_steps_of_one(tmp_path: Path) -> None:
         address = f"localhost:{free.getsockname()[1]}"
     meet = ("--rdzv-backend", "c10d", "--rdzv-endpoint", address, "--rdzv-id", "job")
     torchrun = (sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", *meet)
-    start = (*torchrun, "--nproc-per-node", "1", "-m", "eligibility", *command(tmp_path / "nodes"))
+    start = (*torchrun, "--nproc-per-node", "1", "-m", "eligibility")
+    start = (*start, *command(tmp_path / "nodes", 3000))
     nodes = [subprocess.Popen(start, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     for node in nodes:
         _, errors = node.communicate(timeout=120)
         assert node.returncode == 0, errors
-    together(2, run, command(tmp_path / "whole"))
+    together(2, run, command(tmp_path / "whole", 3000))
+    assert len(rows_of(tmp_path / "whole")) > 5
     assert rows_of(tmp_path / "nodes") == rows_of(tmp_path / "whole")
 
 
