@@ -16,7 +16,7 @@ from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.constants import GIVEN
 from eligibility.audit.judgement.source import read_source
 from eligibility.audit.reporting.report import AuditReport, Finding
-from eligibility.audit.running.beside import numbers_beside, place_of
+from eligibility.audit.running.outside_numbers import numbers_outside, place_of
 from eligibility.audit.running.runner import LanguageScriptError, Runner, ScriptRunner
 from eligibility.audit.running.smaller import SMALL, Smaller, small_batches
 from eligibility.audit.running.survey import Progress
@@ -155,7 +155,7 @@ def _in_environment(
             return examine(by, max_paths, samples, progress, known)
 
         def numbers() -> list[WholeNumber]:
-            beside = numbers_beside(path.absolute(), text_of.strings(), argv)
+            beside = numbers_outside(path.absolute(), text_of.strings(), argv)
             return [*text_of.whole_numbers(), *beside]
 
         report = _with_small_batches(runner, numbers, examined)

@@ -79,8 +79,8 @@ def loss(of: str, weights: Tensor) -> tuple[str, ...]:
 def into_weights(names: Sequence[str]) -> tuple[str, ...]:
     """The reason for the gradient of a layer's weights, once that of its output is known."""
     return (
-        f"From there it goes into the weights ({', '.join(names)}): each one gets δ_i x_j, what "
-        "arrives at its output times what came in at its input, summed over the batch.",
+        f"From there it goes into the weights ({', '.join(names)}): each one gets δ_i x_j, the "
+        "gradient at its output times its input, summed over the batch.",
     )
 
 

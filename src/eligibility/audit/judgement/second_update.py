@@ -20,7 +20,7 @@ from eligibility.audit.judgement.matching import find_match, same_rule
 from eligibility.audit.judgement.other_decisions import trained
 from eligibility.audit.judgement.refusal import moved_by_hand
 from eligibility.audit.judgement.timeline import timeline
-from eligibility.audit.judgement.update_facts import facts_of_updates
+from eligibility.audit.judgement.update_findings import facts_of_updates
 from eligibility.audit.reporting.report import AuditReport, Convention, Finding
 from eligibility.audit.running.rounds import Rounds, observe_rounds
 from eligibility.audit.running.runner import Runner

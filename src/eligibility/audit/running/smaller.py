@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from eligibility.audit.job import SIZES, Job, WholeNumber
-from eligibility.audit.running.beside import read_small
+from eligibility.audit.running.outside_numbers import read_small
 from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.survey import RAN
 from eligibility.audit.trace import NO_ENVIRONMENT, Trace

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from eligibility.audit.job import Program, WholeNumber
-from eligibility.audit.running.beside import numbers_beside, place_of, read_small
+from eligibility.audit.running.outside_numbers import numbers_outside, place_of, read_small
 from eligibility.audit.running.place import settle_in, workspace_of
 from eligibility.audit.trainers.branch import Branch, branch_off
 from eligibility.audit.trainers.doubles import settle
@@ -123,7 +123,7 @@ def _run(
         loop.failed(f"{record.file}:{record.line}: {record.detail}")
     for name in rewriting.variables:
         record.note(f"the environment variable {name} is not set: it is {os.environ[name]} here")
-    beside = numbers_beside(Path(program.path), rewriting.strings, program.arguments)
+    beside = numbers_outside(Path(program.path), rewriting.strings, program.arguments)
     own = (*rewriting.constants, *(number for number in beside if number[3] > SMALL))
     record.constants = [list(number) for number in own]
     record.seconds = time.process_time() - started

@@ -75,8 +75,8 @@ class Sampler:
         self._rows.expect(self._prompts, given)
         self._states.expect(given)
         pending = list(chosen)
-        supply = {p: [pending.pop(0) for _ in range(GROUP)] for p in self._prompts}
-        return [answers()[supply[prompt].pop(0)] for prompt in rows]
+        unread = {p: [pending.pop(0) for _ in range(GROUP)] for p in self._prompts}
+        return [answers()[unread[prompt].pop(0)] for prompt in rows]
 
     def reward(self, prompt: int, answer: Tokens) -> float:
         """What an answer earns, in the block of outcomes that is run now."""

@@ -35,9 +35,9 @@ def all_actions(question: Question) -> Explanation:
         question,
         (
             "Probabilities sum to 1 whatever the parameters are, so their gradients sum to 0: "
-            "Σ π_a e_a = Σ ∂π_a = ∂1 = 0. Adding up every action with its probability as the "
-            "weight, and the same reward for all, leaves nothing.",
-            "That is not a fault. It is what makes baselines free: only differences of rewards "
+            "Σ π_a e_a = Σ ∂π_a = ∂1 = 0. Summed over all actions, weighted by probability and "
+            "with equal rewards, the gradient is 0.",
+            "That is not a fault. It is why baselines add no bias: only differences of rewards "
             f"count. With rewards {vector(rewards.tolist())} the same sum is "
             f"{vector(useful.tolist())}, "
             "the exact gradient of the expected reward.",
@@ -65,8 +65,8 @@ def two_ways(question: Question) -> Explanation:
     return answer(
         question,
         (
-            f"Through log_prob all {len(classes)} that have a rule here, but for parameters that "
-            "move the support: that is REINFORCE, and it asks nothing of the reward. A gradient "
+            f"Through log_prob, all {len(classes)} that have a rule here, except for parameters "
+            "that move the support. That is REINFORCE, and it works with any reward. A gradient "
             "through the sample itself (rsample, pathwise) needs one that moves smoothly with the "
             "parameters, and a reward with a derivative.",
             f"rsample too ({len(names[True])}): {', '.join(names[True])}.",
@@ -97,9 +97,10 @@ def second_backward(question: Question) -> Explanation:
     return answer(
         question,
         (
-            "backward() frees what the forward pass had saved, so the same graph serves once. The "
-            "usual reason is a distribution or a hidden state that is built once and used in every "
-            "iteration: recompute it inside the loop, or detach() what carries over.",
+            "backward() frees the tensors that the forward pass saved, so a graph can be used "
+            "only once. The "
+            "usual reason is a distribution or a hidden state that is built once and used in "
+            "every iteration. Recompute it inside the loop, or detach() what carries over.",
             "If two losses share a part, call backward() once, on their sum. retain_graph=True "
             "keeps the graph, and each further call adds to .grad: here twice the gradient.",
         ),

@@ -46,8 +46,8 @@ def hand_written_kl(question: Question) -> Explanation:
             "torch divides probs by their sum before it takes the divergence; Σ p log(p/q) written "
             "by hand does not, so it also counts that moving p off the simplex changes Σ p.",
             f"The two differ by the same number everywhere, KL + 1 = {number(kl + 1)}, which no "
-            "move along the simplex can feel: after a softmax both give the same gradient of the "
-            "logits. Both are right, torch's is the projected one.",
+            "move along the simplex changes: after a softmax both give the same gradient of the "
+            "logits. Both are right; torch's is the projected one.",
         ),
         table("∂ KL(p‖q) / ∂ p", "category", {"p": p, "q": q, "by hand": by_hand,
                "torch": by_torch, "difference": difference, "at the logits": at_logits[0]}),
@@ -133,8 +133,8 @@ def entropy_of_masked_logits(question: Question) -> Explanation:
             "A category that cannot happen contributes 0 · log 0 = 0 · (−∞), which is NaN in "
             f"floating point, though its limit is 0: by hand the entropy is {value_of(by_hand)}, "
             f"exactly it is {value_of(exact)}. In the gradient the same product appears again.",
-            "Leave such categories out of the sum, value and gradient: that is what "
-            "eligibility.categorical_entropy does, with −∞ as a logit or with a mask. A large "
+            "Exclude such categories from the sum, in value and gradient. "
+            "eligibility.categorical_entropy does that, with −∞ as a logit or with a mask. A large "
             "negative number such as -1e9 in place of −∞ works too.",
         ),
         table("∂ entropy / ∂ logits", "category", {"logits": z, "π": pi, **gradients}),
@@ -156,7 +156,7 @@ def saturation(question: Question) -> Explanation:
         (
             f"The policy is saturated: π(1) = {number(float(pi[1]))} is below the ε = "
             f"{number(epsilon)} to which torch clamps probs=, and outside its bounds a clamp has "
-            "derivative 0. Whatever is drawn there teaches nothing, so the agent repeats itself.",
+            "derivative 0. No draw there teaches anything, so the agent repeats itself.",
             "Pass logits= instead: they are not clamped, and the gradient is one_hot − π, here "
             f"{vector(by_logits.tolist())}. An entropy bonus and smaller steps keep a policy from "
             "getting there.",

@@ -80,7 +80,7 @@ def ratio_of_one(question: Question) -> Explanation:
     return answer(
         question,
         (
-            "Not in the first update after sampling: old and new policy are the same there, and a "
+            "Not in the first update after sampling. Old and new policy are the same there, and a "
             "ratio that is not 1 would be the bug (dropout, another temperature, other padding). "
             f"In the following updates of the same samples it moves, here {vector(rows['ratio'])}.",
             "It is a bug if it stays 1 in later updates, or if the old log-probability was not "
@@ -122,8 +122,8 @@ def three_estimators(question: Question) -> Explanation:
             "samples of π, their expected gradients are: k1 nothing at all (E[e] = 0), k2 that of "
             "KL(π‖ref), k3 that of the other one, KL(ref‖π).",
             "In the reward, where only log π is differentiated, k1 gives KL(π‖ref). k2 and k3 do "
-            "not: as a reward they descend neither. All three have values around the same KL; that "
-            "an estimate of a value is good says nothing about its gradient.",
+            "not: as a reward they descend neither. All three estimate the value of the same KL, "
+            "but a good estimate of a value says nothing about its gradient.",
         ),
         table("expected gradient at the logits", "",
               {f"logit {k}": column for k, column in enumerate(shown)}, tuple(found)),
@@ -149,13 +149,13 @@ def detached_weight(question: Question) -> Explanation:
     return answer(
         question,
         (
-            "detach() makes a number of it: the clipped ratio is then only the weight of log π, "
+            "detach() turns it into a number: the clipped ratio is then only the weight of log π, "
             "and its own clamp cannot silence anything. In CISPO the token with ratio 1.5 and A = 1"
             f" keeps the weight {number(-float(cispo[2]))}, where the min of PPO gives "
             f"{number(-float(ppo[2]))}.",
             "Without detach() the product rule adds log π · ∂ ratio, which is not a policy "
             "gradient. In exp(log π − log π.detach()) the value is 1 and the gradient that of "
-            "log π: detach() chooses what is differentiated, not what it is worth.",
+            "log π: detach() changes what is differentiated, not the value.",
         ),
         table("weight of each token, ∂ loss/∂ log π", "token", {"ratio": ratios,
                "advantage": advantage, "PPO": ppo, "CISPO": cispo, "CISPO, not detached": without,
@@ -184,7 +184,7 @@ def silenced_tokens(question: Question) -> Explanation:
             "weight is exactly 0. What went too far in the wrong direction keeps its gradient.",
             "So the share of ratios outside the bounds is not the share of tokens without a "
             f"gradient: here 4 of 6 are outside and {int(silenced.sum())} are silent. A bad token "
-            f"with a large ratio keeps the weight {number(float(weight[5]))}, without any bound.",
+            f"with a large ratio keeps the weight {number(float(weight[5]))}, with no bound.",
         ),
         table("weight of each token, ∂ loss/∂ log π, ε = 0.2", "token", {"ratio": ratios,
                "advantage": advantage, "weight": weight}),
@@ -217,7 +217,8 @@ def divided_by_length(question: Question) -> Explanation:
             f"{number(abs(float(weights['per response'][1])))}: a short good answer is "
             "reinforced more, a long bad one punished less. Long wrong answers become cheap.",
             "Dividing by all tokens of the batch gives each token the same weight, but one that "
-            "depends on what was drawn, which is biased too, if less. Dividing by a constant only "
+            "depends on what was drawn, which is also biased, but less. Dividing by a constant "
+            "only "
             "scales the gradient: it stays unbiased.",
         ),
         table("weight of one token, ∂ loss/∂ log π", "response",
@@ -247,15 +248,15 @@ def leave_one_out(question: Question) -> Explanation:
     return answer(
         question,
         (
-            "Subtracting the group's mean subtracts 1/G of the own reward as well, and that part "
-            f"is not independent of the sample: the expected gradient is (G − 1)/G = "
+            "Subtracting the group's mean subtracts 1/G of the sample's own reward as well, and "
+            "that part depends on the sample: the expected gradient is (G − 1)/G = "
             f"{number((group - 1) / group)} of the right one, summed here over all {2**group} "
             "groups. Only the scale is wrong, the direction is not.",
-            "Leave-one-out uses the mean of the others and is exact. The two are one thing: r_i − "
+            "Leave-one-out uses the mean of the others and is exact. The two are equivalent: r_i − "
             "mean of the others = G/(G − 1) · (r_i − mean), for the rewards [1 0 0] "
             f"{vector((sample - (sample.sum() - sample) / 2).tolist())} and "
             f"{vector((sample - sample.mean()).tolist())}. A learning rate absorbs the factor; "
-            "dividing by the group's own standard deviation is another matter.",
+            "dividing by the group's own standard deviation is not equivalent.",
         ),
         table(f"expected gradient of the reward at the logits, G = {group}", "category",
               {"exact": exact, "group mean": mean, "leave-one-out": others}),

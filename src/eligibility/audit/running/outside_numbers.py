@@ -19,7 +19,7 @@ _CONFIGURATIONS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg")
 _WHOLE = re.compile(r"(?<![\w.+-])(?:0|[1-9]\d*)(?![\w.+-])")
 
 
-def numbers_beside(
+def numbers_outside(
     script: Path, strings: Iterable[str], arguments: Sequence[str]
 ) -> list[WholeNumber]:
     """The whole numbers on a program's command line, and in configuration files that it names.
