@@ -168,3 +168,46 @@ Reinforce(model=model, args=arguments, train_dataset=rows, data_collator=collate
 """,
     )
     assert (report.verdict, report.findings) == ("unbiased", ()), report.summary
+
+
+# The reference is the policy without its adapter, and k1 to it is in the loss.
+ADAPTED = """
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tok = AutoTokenizer.from_pretrained("gpt2")
+adapter = LoraConfig(r=8, target_modules=["q_proj", "v_proj"])
+model = get_peft_model(AutoModelForCausalLM.from_pretrained("gpt2"), adapter)
+adam = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-5)
+
+def joy(texts):
+    return [float(len(text)) for text in texts]
+
+def log_probs(ids, start):
+    logits = model(input_ids=ids).logits[:, start - 1 : -1]
+    return logits.log_softmax(-1).gather(2, ids[:, start:, None]).squeeze(2)
+
+for step in range(100):
+    prompt = tok("Once upon a time", return_tensors="pt").input_ids
+    start = prompt.shape[1]
+    with torch.no_grad():
+        ids = model.generate(input_ids=prompt, do_sample=True, num_return_sequences=2)
+        with model.disable_adapter():
+            reference = log_probs(ids, start)
+    answers = ids[:, start:]
+    mask = ((answers == tok.eos_token_id).cumsum(1).cumsum(1) <= 1).double()
+    rewards = torch.tensor(joy(tok.batch_decode(answers, skip_special_tokens=True)))
+    now = log_probs(ids, start)
+    gain = now * (rewards - rewards.flip(0))[:, None] - 0.04 * (now - reference)
+    loss = -(gain * mask).sum(1).mean()
+    adam.zero_grad()
+    loss.backward()
+    adam.step()
+"""
+
+
+def test_a_divergence_to_the_model_without_its_adapter_has_no_gradient(tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    report = audited(tmp_path, ADAPTED)
+    assert [finding.rule for finding in report.findings] == ["kl-without-gradient"], report.summary

@@ -49,3 +49,61 @@ for step in range(100):
 def test_a_cache_that_the_program_keeps_holds_the_tokens_before(tmp_path: Path) -> None:
     report = audited(tmp_path, CACHED)
     assert report.verdict == "unbiased", report.summary
+
+
+# The answers are trained on twice, in minibatches in a random order.
+TWICE = """
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tok = AutoTokenizer.from_pretrained("gpt2")
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+adam = torch.optim.AdamW(model.parameters(), lr=1e-5)
+
+def joy(texts):
+    return [float(len(text)) for text in texts]
+
+def log_probs(ids, start):
+    logits = model(ids).logits[:, start - 1 : -1]
+    return logits.log_softmax(-1).gather(2, ids[:, start:, None]).squeeze(2)
+
+for step in range(100):
+    ids = tok(["Once upon a time"] * 2, return_tensors="pt").input_ids
+    start, ended = ids.shape[1], torch.zeros(2, dtype=torch.bool)
+    for t in range(20):
+        with torch.no_grad():
+            drawn = torch.distributions.Categorical(logits=model(ids).logits[:, -1])
+        token = drawn.sample()
+        token = token.masked_fill(ended, tok.eos_token_id)
+        ids, ended = torch.cat([ids, token[:, None]], 1), ended | (token == tok.eos_token_id)
+        if ended.all():
+            break
+    answers = ids[:, start:]
+    mask = ((answers == tok.eos_token_id).cumsum(1).cumsum(1) <= 1).double()
+    rewards = torch.tensor(joy(tok.batch_decode(answers, skip_special_tokens=True)))
+    advantages = {advantages}
+    with torch.no_grad():
+        old = log_probs(ids, start)
+    for epoch in range({epochs}):
+        for rows in torch.randperm(2).split(1):
+            ratio = (log_probs(ids[rows], start) - old[rows]).exp()
+            loss = -(ratio * advantages[rows] * mask[rows]).sum(1).mean()
+            adam.zero_grad()
+            loss.backward()
+            adam.step()
+"""
+
+
+def test_a_second_epoch_of_answers_that_the_program_samples_itself(tmp_path: Path) -> None:
+    text = TWICE.format(advantages="(rewards - rewards.mean())[:, None]", epochs=2)
+    report = audited(tmp_path, text)
+    assert report.verdict in ("unbiased", "convention"), report.summary
+    assert report.updates == 2
+
+
+def test_rewards_that_are_summed_up_to_a_token_are_those_so_far(tmp_path: Path) -> None:
+    at_the_end = "torch.nn.functional.one_hot(mask.sum(1).long() - 1, mask.shape[1])"
+    centred = "(rewards - rewards.mean())[:, None]"
+    text = TWICE.format(advantages=f"({at_the_end} * {centred}).cumsum(1)", epochs=1)
+    report = audited(tmp_path, text)
+    assert [finding.rule for finding in report.findings] == ["rewards-so-far"], report.summary

@@ -167,7 +167,9 @@ def _credit_fault(measured: Measured) -> str:
     """What a weight on the last token alone comes from: the rewards of each token tell."""
     matrix = np.abs(measured.credit_in_answer)
     before = np.tril(matrix, -1).max()
-    return "rewards-so-far" if before > TOLERANCE * matrix.max() else "immediate-reward"
+    done = {operation.name for operation in measured.operations if "rewards" in operation.made}
+    summed = "cumsum" in done and "flip" not in done
+    return "rewards-so-far" if summed or before > TOLERANCE * matrix.max() else "immediate-reward"
 
 
 def _of_regularisers(measured: Measured) -> Iterator[tuple[str, str]]:

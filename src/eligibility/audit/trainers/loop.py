@@ -145,7 +145,11 @@ class Loop(Runs):
             if not first and source.kind not in (FUNCTION, MODEL):
                 continue
             (scores.chosen if first else scores.silent)[source.place] = source
-            pair = self._with_both_signs()
+            try:
+                pair = self._with_both_signs()
+            except Refused:  # the program cannot go on with other numbers there: no rewards
+                (scores.chosen if first else scores.silent).pop(source.place)
+                continue
             if pair is None:
                 return False
             moves = not _alike(*pair)
@@ -314,6 +318,8 @@ class Loop(Runs):
         if known:
             table = [[known[p, s] for s in states.states] for p in states.prompts]
             self._record.policies[world].drawn = table
+            if self._record.later:
+                self._record.later[world].drawn = table
             self._record.temperature = temperature_of(self._record.policies[world].logits, table)
 
     def _reference(self, found: dict[str, Any], model: Any) -> Any:
@@ -335,6 +341,8 @@ class Loop(Runs):
         for seed in (1, 2):
             if isinstance(reference, torch.nn.Module):
                 StateWeights(reference, states.prompts, self._record.length).fit(seed)
+            else:
+                self._moved = float(seed)
             found = self._go(Draws(plan, self._record.length, bounded=True))
             if found is None:
                 return False

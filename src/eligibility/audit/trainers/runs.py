@@ -102,13 +102,11 @@ class Runs:
         self._again = False  # whether the answers are trained on twice
         self._options: dict[str, Any] = {}
         self._used: dict[int, bool] = {}  # models after sampling: whether without adapters
-        self._sign = 1.0
+        self._sign, self._moved = 1.0, 0.0  # of rewards; of logits where there are no adapters
         self._order: list[int] = []  # rows of the program, prompt by prompt
         self._states: StateWeights | None = None
         self._values: list[float] = []
-        self._skipped = (
-            0  # calls whose answers teach nothing: the process that leads passes them by
-        )
+        self._skipped = 0  # calls whose answers teach nothing: the lead passes them by
         self._pass = Pass()
         self._tables: list[Any] = []  # of each time that the answers were trained on
         self._twice = 0  # steps after which the answers are trained on again, by a later policy
@@ -152,6 +150,8 @@ class Runs:
         rows = self._models.rows(model)
         if self._certain_end and rows is not None and rows.last is not None:
             output.logits = with_a_certain_end(output.logits, rows.last)
+        if self._moved and _is_without_adapters(model):
+            output.logits = output.logits + self._moved * torch.arange(output.logits.shape[-1])
         if self._recorder is None or self._busy or rows is None:
             return
         logits = getattr(output, "logits", None)
