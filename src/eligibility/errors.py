@@ -1,4 +1,4 @@
-"""The exception types: every mistake of a user raises one of these, with the same four facts.
+"""The exception types: every user error raises one of these, with the same four parts.
 
 A message says *what* is wrong, what was *got*, what was *expected*, and the *remedy*. The command
 line prints it as one line and exits with status 2.
@@ -27,7 +27,7 @@ class EligibilityError(Exception):
         self.what, self.got, self.expected, self.remedy = what, got, expected, remedy
 
     def __reduce__(self) -> tuple[type[EligibilityError], tuple[str, str, str, str]]:
-        """Rebuild from the four facts: errors travel between processes."""
+        """Rebuild from the four parts, because errors travel between processes."""
         return type(self), (self.what, self.got, self.expected, self.remedy)
 
 
@@ -36,23 +36,23 @@ class InvalidValueError(EligibilityError, ValueError):
 
 
 class ShapeError(EligibilityError, ValueError):
-    """Shapes do not fit together. Nothing is broadcast silently."""
+    """Shapes do not match. Nothing is broadcast silently."""
 
 
 class InvalidTypeError(EligibilityError, TypeError):
-    """An argument is of a type, or a tensor of a dtype, that has no meaning here."""
+    """An argument has an unsupported type, or a tensor has an unsupported dtype."""
 
 
 class UnsupportedDistributionError(EligibilityError, NotImplementedError):
-    """No rule is registered for this distribution or for this parameter of it."""
+    """No rule is registered for this distribution, or for this parameter."""
 
 
 class InvalidReinforceError(EligibilityError, ValueError):
-    """The eligibility exists as a number, and REINFORCE with it is biased: E[e] is not 0."""
+    """The eligibility exists, but REINFORCE with it is biased because E[e] is not 0."""
 
 
 class MissingDependencyError(EligibilityError, ImportError):
-    """An optional package is needed and not installed."""
+    """A required optional package is not installed."""
 
 
 class OutputError(EligibilityError, OSError):

@@ -44,8 +44,8 @@ def audit_agent(
 ) -> AuditReport:
     """Whether an agent's ``update`` computes the policy gradient.
 
-    The agent plays ``episodes`` episodes of the probe and updates; in this process, with everything
-    that was intercepted put back afterwards.
+    The agent plays ``episodes`` episodes of the probe and updates; in this process; the audit
+    restores everything that it intercepted.
 
     Args:
         factory: Makes a fresh agent; called with the environment if it takes an argument.
@@ -119,7 +119,8 @@ def audit_loss(
 ) -> AuditReport:
     """Whether a loss function's gradient is the policy gradient.
 
-    A linear softmax policy plays the probe, and ``function`` is called with what it asks for.
+    A linear softmax policy plays the probe, and the audit calls ``function`` with the arguments
+    that it names.
 
     Args:
         function: Returns the scalar loss. Its parameters are filled by name, tensors over the steps

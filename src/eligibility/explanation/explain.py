@@ -28,7 +28,7 @@ def explain(
     """Where every entry of a gradient comes from.
 
     For a distribution, the gradient of ``log p(value)``: the characteristic eligibility, by its
-    closed form, and what torch's own operations do to reach the same numbers.
+    closed form, and the steps by which torch's operations reach the same numbers.
 
     For a tensor, the gradient at each leaf of its autograd graph, edge by edge, and the rule of
     what is recognised on the way. What was computed inside `record` shows every forward value and

@@ -131,7 +131,7 @@ def record() -> Recording:
 
     Returns:
         A context manager; what runs inside it is recorded, with the lines of the caller's file.
-        `explain` finds the recording that was made last by itself.
+        `explain` finds the latest recording automatically.
 
     Notes:
         It sees what reaches torch's dispatcher: not the inside of custom ``autograd.Function`` or

@@ -38,11 +38,11 @@ def empty_like(tensor: Tensor) -> Tensor:
 
 
 def release_memory() -> int:
-    """Give the idle memory of gradients back to the system at once.
+    """Return the idle memory of gradients to the system at once.
 
-    On the processor, gradients of 32 MB and more are written to memory that gradients before them
-    left behind; at most two such blocks are kept, and the system may take them when it is short.
-    Memory that a tensor still uses is not touched.
+    On the processor, gradients of 32 MB and more reuse memory that earlier gradients left behind.
+    At most two such blocks are kept, and the system may reclaim them when memory is short. Memory
+    that a tensor still uses is not touched.
 
     Returns:
         How many bytes were given back.

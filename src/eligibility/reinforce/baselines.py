@@ -32,7 +32,7 @@ from eligibility.scalars import check_choice, check_numbers
 
 
 class NoBaseline(Baseline):
-    """Zero: unbiased, and the largest variance. What the others are compared with.
+    """Zero: unbiased, with the largest variance. The reference for the other baselines.
 
     Example:
         >>> NoBaseline()(torch.tensor([1.0, 3.0]))
@@ -50,8 +50,8 @@ class NoBaseline(Baseline):
 class MovingAverage(Baseline):
     r"""Williams' reinforcement comparison, ``r̄ ← ρ r + (1 − ρ) r̄``, over batches.
 
-    The present batch is compared with the average over *earlier* ones, and only then enters it:
-    that is what makes it unbiased. The first batch is compared with 0.
+    The current batch is compared with the average over *earlier* batches and enters the average
+    afterwards, so the baseline is unbiased. The first batch is compared with 0.
 
     Args:
         rate: ρ in (0, 1], the weight of the newest batch (Williams writes γ).
@@ -88,8 +88,8 @@ class MovingAverage(Baseline):
 class LeaveOneOut(Baseline):
     r"""The mean return of the other episodes, ``b_i = Σ_{j≠i} Σ_t G_jt / Σ_{j≠i} T_j``.
 
-    Independent of everything that episode i did, hence unbiased; with returns ``[B]`` it is the
-    leave-one-out estimator of the bandit literature. Needs two episodes.
+    It does not depend on episode i, so it is unbiased. With returns ``[B]`` it is the leave-one-out
+    estimator of the bandit literature. Needs two episodes.
 
     A matrix has two readings, and both have names. By default its rows are the steps of B episodes,
     ``[T, B]``, and all steps of the other episodes make one mean. With ``rows="groups"`` each row
@@ -134,9 +134,9 @@ class LeaveOneOut(Baseline):
 class TimeDependentLeaveOneOut(Baseline):
     r"""The mean of the other episodes at the same time, ``b_it = Σ_{j≠i} G_jt / #{j≠i alive}``.
 
-    Rewards-to-go shrink as an episode goes on; a baseline that knows the time shrinks with them.
-    Unbiased: it depends on the other episodes and on the time only. The last episode to be alive
-    has nothing to be compared with: its baseline is 0 there.
+    Rewards-to-go shrink as an episode goes on; a baseline that depends on the time shrinks with
+    them. It depends only on the other episodes and on the time, so it is unbiased. Once only one
+    episode is alive, there is nothing to compare it with, and its baseline is 0.
 
     Example:
         >>> returns = torch.tensor([[3.0, 2.0, 1.0], [2.0, 1.0, 0.0]])

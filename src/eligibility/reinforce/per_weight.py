@@ -16,9 +16,9 @@ class PerWeight:
     r"""The baseline of least variance for each weight, from earlier batches.
 
     ``b_ij = E[r e_ij²] / E[e_ij²]`` minimises the variance of ``(r − b_ij) e_ij``. Both
-    expectations are exponential averages over *earlier* batches, so b_ij knows nothing of the
-    samples that it is used on: unbiased. Taken from the same batch it is not, and for a batch of
-    one it makes the gradient vanish. For the first batch b_ij is 0.
+    expectations are exponential averages over *earlier* batches, so b_ij does not depend on the
+    samples that it is used on and is unbiased. Computed from the same batch it is biased, and for a
+    batch of one it makes the gradient vanish. For the first batch b_ij is 0.
 
     Args:
         rate: The weight of the newest batch in the averages, in (0, 1].

@@ -21,10 +21,10 @@ def rewards_to_go(
 ) -> Num[Tensor, T * batch]:
     r"""Rewards-to-go ``G_t = r_t + γ G_{t+1}`` within each episode.
 
-    Where an episode ends there is no ``G_{t+1}``: after a termination it is 0, because nothing
-    follows; after a truncation it is ``bootstrap``, because something would have followed. Rows
-    may hold several episodes one after the other. An episode that is still under way in the last
-    row counts as truncated there.
+    At the end of an episode ``G_{t+1}`` is 0 after a termination, because nothing follows, and
+    ``bootstrap`` after a truncation, because something would have followed. A column may contain
+    several episodes in sequence. An episode that is unfinished in the last row counts as truncated
+    there.
 
     Args:
         rewards: r, shape ``[T, *batch]``, time first.
@@ -89,8 +89,8 @@ def generalized_advantages(
 ) -> Float[Tensor, T * batch]:
     r"""``A_t = Σ_k (γλ)ᵏ δ_{t+k}`` with ``δ_t = r_t + γ V(s_{t+1}) − V(s_t)``, within each episode.
 
-    λ = 1 is the reward-to-go minus V(s_t), unbiased whatever V is, as far as episodes end by a
-    termination. Smaller λ trusts V instead of what followed: less variance, and the bias of V.
+    λ = 1 is the reward-to-go minus V(s_t), unbiased for any V, as long as episodes end by
+    termination. A smaller λ replaces later rewards by V: less variance, but the bias of V.
 
     Args:
         rewards: r, shape ``[T, *batch]``, time first.

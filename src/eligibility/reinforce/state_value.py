@@ -17,9 +17,9 @@ from eligibility.scalars import check_count, check_flag, check_numbers
 class StateValue(Baseline):
     r"""The value that earlier batches predict for the state and the time, ``V(s, t) = w·φ(s, t)``.
 
-    w is the ridge regression of the last batch's returns, solved exactly: nothing to tune. With
-    ``z`` the numbers of (s, t) in standard deviations from their means in that batch, cut off at
-    ±5, the features are ``φ = [1, z, z², z³, tanh(W z + b)]``: the tanh are hidden units whose
+    w is the ridge regression of the last batch's returns, solved exactly, with nothing to tune.
+    With ``z`` the numbers of (s, t) in standard deviations from their means in that batch, cut off
+    at ±5, the features are ``φ = [1, z, z², z³, tanh(W z + b)]``: the tanh are hidden units whose
     weights W and b are drawn once and stay. The present batch is compared with the w of earlier
     ones and only then regressed on, so the baseline knows nothing of the actions it is compared
     with: unbiased. The first batch is compared with 0.

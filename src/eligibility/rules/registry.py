@@ -71,8 +71,8 @@ def register_eligibility(
 
     With a ``parameter``, the function is ``rule(value, …)`` and the names of its further arguments
     are attributes of the distribution. Without one, it is ``rule(dist, value)`` and returns a
-    dictionary of all its parameters' eligibilities. A subclass inherits the rules of its bases; of
-    several that apply, that of the nearest base is taken.
+    dictionary of all its parameters' eligibilities. A subclass inherits the rules of its bases; if
+    several apply, the rule of the nearest base is taken.
 
     Args:
         distribution: The class, or several that share the formula.

@@ -18,10 +18,10 @@ BEST = "best.safetensors"  # in a run folder
 
 
 class KeepBest(Callback):
-    """Plays the greedy policy every so often, and saves the model when it did better than ever.
+    """Plays the greedy policy regularly, and saves the model when it does better than ever before.
 
-    The episodes are the same in each look, so that a difference is one of the policies, and not
-    those of training: the run is the same with it or without. Its time counts as training's.
+    Each evaluation plays the same episodes, so differences come from the policies. These are not
+    training episodes, so the run is the same with or without it. Its time counts as training time.
 
     Args:
         path: The checkpoint to write; it is replaced whole or not at all.

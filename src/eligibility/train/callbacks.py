@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Callback:
-    """Override what you want to hear of; the others do nothing.
+    """Override the methods you want; the others do nothing.
 
     Example:
         >>> from eligibility import Callback, Reinforce

@@ -13,7 +13,7 @@ _SHARED = ("group_size", "max_length", "temperature", "unembedding")
 
 @dataclass(frozen=True, eq=False)
 class TokenBatch:
-    """The answers of one step, a row each; the rows of a prompt lie side by side.
+    """The answers of one step, one per row; the rows of a prompt are adjacent.
 
     ``B`` answers (``prompts`` × ``group_size``), ``T`` positions (the longest answer of the batch,
     or ``pad_to``), ``V`` tokens of the vocabulary, ``D`` features. Everything is in double

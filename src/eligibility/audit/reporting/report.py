@@ -152,10 +152,10 @@ class AuditReport:
 
     Attributes:
         program: What was audited.
-        verdict: "unbiased", "convention", "biased", "wrong-sign", "no-gradient"; "inconclusive"
-            where nothing could be measured, or "unexplained" where no known rule gives what was.
+        verdict: "unbiased", "convention", "biased", "wrong-sign", "no-gradient"; "inconclusive" if
+            nothing could be measured, or "unexplained" if no known rule explains the measurement.
         summary: The verdict in one sentence.
-        rule: The rule that explains every path, in words; empty if none does.
+        rule: The rule that explains every path, in words; empty if there is none.
         findings: Faults and warnings, each with its line.
         conventions: Choices, which are not faults, each with the size of its bias.
         weights: The weights that each action of one path got, and those of REINFORCE.

@@ -17,7 +17,7 @@ ReferenceChunks = Callable[[Tensor], Tensor]  # positions [R] of rows -> their r
 
 @dataclass(frozen=True)
 class LinearReference:
-    r"""Another policy for the same tokens, whose logits are ``W h + bias`` too.
+    r"""Another policy for the same tokens, also with logits ``W h + bias``.
 
     It is a constant: its tensors must not require gradients. Soft-cap, temperature and mask are
     those of the policy.

@@ -1,4 +1,4 @@
-"""The truth that estimators are held against: expectations by enumeration, not by sampling.
+"""The ground truth for estimators: expectations by enumeration, not by sampling.
 
 A `Law` is a finite list of outcomes with their log-probabilities, differentiable in the policy's
 parameters. It comes from a distribution (`law`: finite supports by enumeration, scalar continuous
