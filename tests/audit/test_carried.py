@@ -109,3 +109,15 @@ def test_a_sum_that_stops_at_every_end_has_no_fault(tmp_path: Path) -> None:
     )  # fmt: skip
     assert report.verdict == "convention", report.text()
     assert not report.faults
+
+
+def test_zero_behind_the_last_step_of_a_batch_and_behind_limits(tmp_path: Path) -> None:
+    report = _audit(
+        tmp_path,
+        "STEPS",
+        "max(ends[k], limits[k])",
+        ("[*values[1:], last]", "[*values[1:], 0.0]"),
+        ("(1 - ends[k])", "(1 - max(ends[k], limits[k]))"),
+    )
+    assert [fault.rule for fault in report.faults] == ["truncation-as-termination"], report.text()
+    assert "return-cut-at-update" in [convention.name for convention in report.conventions]

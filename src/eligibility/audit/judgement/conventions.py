@@ -15,6 +15,7 @@ from eligibility.audit.judgement.critic import (
     ACTION_VALUE,
     BY_COUNT,
     CROSSED,
+    CUT,
     OWN_RETURN,
     Advantage,
 )
@@ -83,7 +84,7 @@ def _bias_alone(
     """Residual of a program that is right but for one convention."""
     if name == "baseline" or (not exhaustive and name in _UNBIASED):
         return _Size(0.0)
-    if name in ("bootstrapped", "gae", BY_COUNT):
+    if name in ("bootstrapped", "gae", BY_COUNT, CUT):
         return _Size(measured.residual) if exhaustive else _UNKNOWN
     form = match.plain
     right = replace(

@@ -32,6 +32,9 @@ OWN = ("own-mean", "own-return", "own-reward")
 CROSSED = ("crossed", "crossed-summed")
 BY_COUNT = "limit-told-by-count"  # who terminates at the very step of the limit is cut off
 AT_BATCH_END = "batch-end-told-by-count"  # who terminates at the last step of a batch is cut off
+# V = 0 behind the last step of a batch, as if the episode ended there; time limits perhaps too.
+CUT = "return-cut-at-update"
+BEHIND_BATCH = (CUT, f"{CUT} and {ENDINGS[1]}")
 HERE = "bootstrapped-from-here"  # V(s) in the place of V(s') too: no later reward is in it
 ACTION_VALUE = "action-value"  # Q(s, a) of the critic, and no reward
 AFFINE = ("", "centred", "leave-one-out", "centred-so-far")
@@ -79,6 +82,7 @@ class Advantage:
         known = {ending: ending for ending in ENDINGS[1:]}
         known |= dict.fromkeys(OWN, OWN_RETURN) | dict.fromkeys(CROSSED, "broadcast")
         known |= dict.fromkeys(CARRIED, RULE) | {HERE: "immediate-reward"}
+        known[BEHIND_BATCH[1]] = ENDINGS[1]
         return self.form.faults + ((known[self.ending],) if self.ending in known else ())
 
     @property
@@ -89,6 +93,7 @@ class Advantage:
         estimated = "gae" if 0.0 < self.decay < 1.0 else "bootstrapped"
         subtracted = self.ending.startswith("return") or self.ending in CROSSED
         count = (BY_COUNT,) if self.ending in (BY_COUNT, AT_BATCH_END) else ()
+        count = (CUT,) if self.ending in BEHIND_BATCH else count
         return ("baseline" if subtracted else estimated, *count, *self.form.conventions)
 
     @property
@@ -145,11 +150,14 @@ class Advantage:
             credit = carried_advantage(form, evidence, line, here, there, factors)
         else:
             cut = evidence.time == evidence.time[evidence.truncated].max(initial=-1)
+            last = line.following_of_actor < 0
             ended = {
                 "": evidence.terminated,
                 HERE: evidence.terminated,
                 BY_COUNT: evidence.terminated & ~cut,
-                AT_BATCH_END: evidence.terminated & (line.following_of_actor >= 0),
+                AT_BATCH_END: evidence.terminated & ~last,
+                BEHIND_BATCH[0]: evidence.terminated | last,
+                BEHIND_BATCH[1]: evidence.terminated | evidence.truncated | last,
                 "truncation-as-termination": evidence.terminated | evidence.truncated,
                 "bootstrapped-after-termination": np.zeros_like(evidence.terminated),
             }[self.ending]

@@ -12,6 +12,7 @@ from eligibility.audit.judgement.critic import (
     ACTION_VALUE,
     AFFINE,
     AT_BATCH_END,
+    BEHIND_BATCH,
     BY_COUNT,
     CROSSED,
     ENDINGS,
@@ -109,8 +110,8 @@ def cut_batches(
     for form in _forms(line, discounts, told):
         known = not form.transform or form.transform in (*AFFINE, *_OVER_SPREAD)
         if known and not form.faults and not form.credit.rule and form.scope == "batch":
-            for decay in decays(form.discount):
-                yield Advantage(form, AT_BATCH_END, decay)
+            for decay, ending in product(decays(form.discount), (AT_BATCH_END, *BEHIND_BATCH)):
+                yield Advantage(form, ending, decay)
 
 
 def action_values(line: Timeline, discounts: Sequence[float]) -> Iterator[Advantage]:
