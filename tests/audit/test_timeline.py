@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from eligibility.audit.arrays import Array
+from eligibility.audit.judgement.catalogue import Candidate
+from eligibility.audit.judgement.credits import CREDITS
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.timeline import Timeline, timeline
 
@@ -191,3 +193,11 @@ def test_lengths_steps_and_episodes_are_counted() -> None:
 def test_paths_that_are_one_episode_are_single() -> None:
     last = replace(EVIDENCE, present=EVIDENCE.present & (EVIDENCE.episode == 3))
     assert timeline(last.where(np.array([True, False]))).single
+
+
+def test_numbers_that_differ_by_rounding_have_no_deviation() -> None:
+    whitened = Candidate(CREDITS[0], GAMMA, False, "whitened", "batch", "", "")
+    equal = np.where(np.arange(6) % 2 == 0, 0.1 + 0.2, 0.3) * EVIDENCE.present
+    assert np.ptp(equal[0]) > 0.0
+    assert not whitened.finished(equal, LINE).any()
+    assert whitened.finished(EVIDENCE.reward, LINE).any()

@@ -46,6 +46,7 @@ _LATE = (
 NORMS = ("", "mean-over-time", "mean-over-each-episode", "mean-over-episodes")
 SCOPES = ("batch", "episode")
 _RETURNS = "returns"  # a scope: of the batch's episodes, each counts once, not once for each step
+_EQUAL = 1e-12  # share of the largest number below which a deviation is rounding
 
 
 @dataclass(frozen=True)
@@ -195,12 +196,13 @@ def _shifted(credit: Array, transform: str, scope: str, line: Timeline) -> Array
 
 
 def _spread(credit: Array, transform: str, scope: str, line: Timeline) -> Array:
-    """[P, I] the standard deviation of the credits of a scope."""
+    """[P, I] the standard deviation of the credits of a scope; 0 where it is rounding."""
     centred, count, share = _centred(credit, scope, line)
     square = line.total(centred**2 * share, _counted(scope))
     with np.errstate(divide="ignore", invalid="ignore"):
         spread: Array = np.sqrt(square / (count if "-biased" in transform else count - 1))
-    return spread
+        size = np.abs(credit * line.present).max(axis=1, keepdims=True)
+        return np.where(spread <= _EQUAL * size, 0.0, spread)
 
 
 def _centred(credit: Array, scope: str, line: Timeline) -> tuple[Array, Array, Array]:

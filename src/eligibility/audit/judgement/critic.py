@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from itertools import product
 
 import numpy as np
 
@@ -309,19 +310,19 @@ def _fit_over_spread(
     So only directions are compared: what is not along the gradient of a path, nor along its
     entropy's if that is needed, must vanish, and that is affine in the values.
     """
-    fit: Fit | None = None
-    for bonus in (False, True):
-        entropy = entropy_columns(evidence, line, form.norm) if bonus else ()
+    columns = entropy_columns(evidence, line, form.norm)
+    fits: list[Fit] = []
+    for bonus in (False, True):  # little is left across both: without a bonus it may be closer
         values = _values_across(evidence, line, form.without_spread, bonus)
         if values is None:
             return None
-        fit = _scaled_fit(evidence, line, form, values, tolerance, (entropy,))
-        if fit is None or fit.residual >= tolerance:  # one that is rounding would divide by itself
-            own = replace(form, form=_with_epsilon(evidence, line, form, values))
-            fit = _scaled_fit(evidence, line, own, values, tolerance, (entropy,))
-        if fit is not None and fit.residual < tolerance:
-            break
-    return fit
+        own = replace(form, form=_with_epsilon(evidence, line, form, values))
+        for added, each in product(((), columns), (form, own)):
+            fit = _scaled_fit(evidence, line, each, values, tolerance, (added,))
+            if fit is not None and fit.residual < tolerance:
+                return fit
+            fits += [] if fit is None else [fit]
+    return min(fits, key=lambda fit: fit.residual, default=None)
 
 
 @lru_cache(maxsize=512)

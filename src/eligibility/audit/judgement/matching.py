@@ -17,6 +17,7 @@ from eligibility.audit.judgement.critic import (
     ACTION_VALUE,
     ENDINGS,
     Advantage,
+    Fit,
     fit_advantage,
     is_affine,
     linear_columns,
@@ -320,10 +321,7 @@ def _fit(
         fit = fit_advantage(evidence, line, form, tolerance, scale)
         if fit is None or fit.residual >= tolerance:
             return None
-        alone = form.weights(evidence, line, np.zeros(form.places(evidence)[2]))
-        credit = float(np.linalg.norm(np.einsum("pi,pid->pd", alone, evidence.eligibility)))
-        small = abs(fit.scale) * credit < SHARE * float(np.linalg.norm(evidence.ascent))
-        if small and form.ending != ACTION_VALUE:
+        if form.ending != ACTION_VALUE and _share_of_rewards(evidence, line, fit) < SHARE:
             return None  # the values alone explain it
         return Match(fit.advantage, use, fit.scale, fit.entropy, fit.residual, fit.values)
     if form.divides:
@@ -348,6 +346,24 @@ def _fit(
     if residual >= tolerance or abs(scale) * own < SHARE * size:
         return None
     return Match(form, use, scale, entropy / scale, residual)
+
+
+def _share_of_rewards(evidence: Evidence, line: Timeline, fit: Fit) -> float:
+    """The gradient that the rewards give without the critic's values, as a share of the whole.
+
+    Before a division by a standard deviation: behind it, credits of any size look alike.
+    """
+    form, bare = fit.advantage, fit.advantage.without_spread
+    credits = (
+        bare.weights(evidence, line, np.zeros(form.places(evidence)[2])),
+        bare.weights(evidence, line, fit.values),
+        form.weights(evidence, line, fit.values),
+    )
+    alone, valued, own = (
+        float(np.linalg.norm(np.einsum("pi,pid->pd", each, evidence.eligibility)))
+        for each in credits
+    )
+    return abs(fit.scale) * own * alone / (valued * float(np.linalg.norm(evidence.ascent)) or 1.0)
 
 
 def effective_weights(evidence: Evidence) -> tuple[Array, Array]:
