@@ -159,6 +159,8 @@ def wrong_arguments(name: str, right: Any) -> Iterator[Any]:
         yield from ("3", -1, 2.5, None, [3], torch.full((B + 1,), 3), torch.full((B,), -1), NAN)
     elif name == "units":
         yield from (-1, 2.5, "4", None, [4], True, NAN)
+    elif name == "time":
+        yield from (1, 0.5, "yes", None, [True], torch.tensor(True))
     else:
         raise AssertionError(f"how can {name} be wrong? add its wrong values to wrong_arguments")
 

@@ -291,7 +291,7 @@ def test_a_run_is_logged_to_weights_and_biases_if_that_is_installed(
 ) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
     status, _, errors = eligibility("train", HERE + "Bandit-v0", "--wandb", "project")
-    assert (status, errors.startswith("error: the package `wandb`: got no installation")) == (2, 1)
+    assert (status, errors.startswith("error: the package `wandb`: got no such package")) == (2, 1)
 
 
 def test_a_fault_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
