@@ -287,7 +287,7 @@ def test_a_record_whose_package_is_missing_says_so(
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *rest: None if name == package else find(name)
     )
-    with pytest.raises(MissingDependencyError, match=f"^the package `{package}`: got no such pack"):
+    with pytest.raises(MissingDependencyError, match=f"^the package `{package}`: got no such"):
         RunFolder(tmp_path / "run", Reinforce(HERE + "Bandit-v0"))
 
 
@@ -295,5 +295,5 @@ def test_a_checkpoint_without_safetensors_says_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "safetensors", None)
-    with pytest.raises(MissingDependencyError, match=r"^the package `safetensors`: got no such pack"):
+    with pytest.raises(MissingDependencyError, match=r"^the package `safetensors`: got no such"):
         Reinforce(HERE + "Bandit-v0").save(tmp_path / "model")
