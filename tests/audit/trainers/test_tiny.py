@@ -54,6 +54,18 @@ def test_the_tokenizer_reads_any_text_and_writes_answers_back() -> None:
     assert text == PROMPTS[1]
 
 
+def test_tokens_that_are_never_drawn_have_one_logit_in_every_model() -> None:
+    """Else a ratio to a reference overflows at padding, as it does in no program of the world."""
+    models = [make_model(11), make_model(7)]
+    with torch.no_grad():
+        models[1].model.layers[0].self_attn.q_proj.weight += 3.0  # as an adapter moves it
+        models[1].model.norm.weight *= 2.0
+        seen = [each(torch.tensor([[2, 1, 3, 3], [0, 0, 2, 1]])).logits for each in models]
+    assert seen[0].ne(seen[1])[..., :VOCABULARY].any()
+    torch.testing.assert_close(seen[0][..., VOCABULARY:], seen[1][..., VOCABULARY:])
+    assert (seen[0][..., VOCABULARY:] < -300.0).all()
+
+
 def test_fitted_states_have_generic_probabilities_and_never_draw_the_prompts_token() -> None:
     model = make_model(11)
     weights = StateWeights(model, prompts())

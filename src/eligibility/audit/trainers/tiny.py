@@ -23,10 +23,9 @@ PROMPTS = ("ß", "ßωß")  # of two lengths, so that padding matters
 POLICY_SEED, REFERENCE_SEED = 11, 7
 NAME = "eligibility/probe"
 _TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
-# The first feature is positive in every state, so this weight makes the logits of the tokens that
-# are never drawn less than −300.
-_FIRST_FEATURE, _NEVER = 1.0, -4000.0
-_LEAST = 0.075  # of the first feature, which an adapter may change
+# The head reads the same first feature in every state of every model, so the tokens that are never
+# drawn have the same logit everywhere, −400: a ratio of two models is finite at padding too.
+_FIRST_FEATURE, _READ, _NEVER = 1.0, 0.1, -4000.0
 
 
 def make_model(seed: int) -> Any:
@@ -55,7 +54,7 @@ def make_model(seed: int) -> Any:
     model.generation_config.eos_token_id = END
     model.generation_config.pad_token_id = END
     _forbid_other_tokens(model)
-    model.model.norm.register_forward_hook(_keep_first_feature)
+    model.model.norm.register_forward_hook(_fix_first_feature)
     model.model.embed_tokens.register_forward_pre_hook(_refuse_other_tokens)
     return model
 
@@ -83,9 +82,9 @@ def _forbid_other_tokens(model: Any) -> None:
     model.lm_head.weight[VOCABULARY:, 0] = _NEVER
 
 
-def _keep_first_feature(norm: Any, args: Any, hidden: torch.Tensor) -> torch.Tensor:
-    """It is positive whatever an adapter adds to the layers before."""
-    return torch.cat([hidden[..., :1].clamp(min=_LEAST), hidden[..., 1:]], -1)
+def _fix_first_feature(norm: Any, args: Any, hidden: torch.Tensor) -> torch.Tensor:
+    """It is the same whatever the layers before have made of it."""
+    return torch.cat([torch.full_like(hidden[..., :1], _READ), hidden[..., 1:]], -1)
 
 
 def make_tokenizer(base: Any = None) -> Any:
