@@ -225,8 +225,7 @@ class Config:
         True,
         Flag(),
         "Never take actions that the environment forbids, whether by its info's action_mask, its "
-        "method "
-        "action_masks(), or the entry action_mask of a Dict observation.",
+        "method action_masks(), or the entry action_mask of a Dict observation.",
     )
     observation_keys: tuple[str, ...] | None = _option(
         None,

@@ -37,8 +37,7 @@ def diagnose(facts: GradientFacts, largest_entropy: float | None, solved: bool) 
         return (
             "the policy is nearly deterministic at more than 95 % of the steps, which teach "
             "nothing, and has not reached its goal; try a larger entropy coefficient or a smaller "
-            "learning "
-            "rate"
+            "learning rate"
         )
     if facts.explained_variance < _HARMFUL:
         return (

@@ -22,8 +22,7 @@ FAULTS = (
         ),
         seen_in=(
             "[THUDM/slime#1372](https://github.com/THUDM/slime/issues/1372): the KL of masked "
-            "tokens "
-            "entered the returns."
+            "tokens entered the returns."
         ),
     ),
     Fault(
@@ -40,8 +39,7 @@ FAULTS = (
         example="loss = pg_loss + beta * (log_probs - ref_log_probs).mean()      # k1",
         note=(
             "The estimator k1 = log π − log ref has the right value and the gradient ∇ log π, "
-            "whose "
-            "expectation is 0. Under `no_grad` or after `detach` no estimator has a gradient. The "
+            "whose expectation is 0. Under `no_grad` or after `detach` no estimator has a gradient. The "
             "audit moves the reference: the loss changes, and the gradient does not."
         ),
         seen_in=(

@@ -171,8 +171,8 @@ class Loop(Runs):
         if not scores.chosen:
             raise Refused(
                 "the audit found no reward, because nothing that the program computes from an "
-                "answer "
-                "changes the gradient as a reward would; audit its loss with audit_token_loss"
+                "answer changes the gradient as a reward would; audit its loss with "
+                "audit_token_loss"
             )
         main = next(iter(scores.chosen.values()))
         self._record.supposed = main.described() if main.may_be_a_cost else ""

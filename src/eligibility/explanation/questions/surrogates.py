@@ -218,8 +218,7 @@ def divided_by_length(question: Question) -> Explanation:
             "reinforced more, a long bad one punished less. Long wrong answers become cheap.",
             "Dividing by all tokens of the batch gives each token the same weight, but one that "
             "depends on what was drawn, which is also biased, but less. Dividing by a constant "
-            "only "
-            "scales the gradient: it stays unbiased.",
+            "only scales the gradient: it stays unbiased.",
         ),
         table("weight of one token, ∂ loss/∂ log π", "response",
               {"length": count, "advantage": advantage, **weights}),
