@@ -107,3 +107,50 @@ def test_rewards_that_are_summed_up_to_a_token_are_those_so_far(tmp_path: Path) 
     text = TWICE.format(advantages=f"({at_the_end} * {centred}).cumsum(1)", epochs=1)
     report = audited(tmp_path, text)
     assert [finding.rule for finding in report.findings] == ["rewards-so-far"], report.summary
+
+
+# Another model scores the answers too, so it is the last one that the audit has run.
+PENALISED = """
+import copy
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tok = AutoTokenizer.from_pretrained("gpt2")
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+ref = copy.deepcopy(model).eval()
+adam = torch.optim.AdamW(model.parameters(), lr=1e-5)
+
+def joy(texts):
+    return [float(len(text)) for text in texts]
+
+def log_probs(which, ids, start):
+    logits = which(ids).logits[:, start - 1 : -1]
+    return logits.log_softmax(-1).gather(2, ids[:, start:, None]).squeeze(2)
+
+for step in range(100):
+    ids = tok(["Once upon a time"] * 2, return_tensors="pt").input_ids
+    start, ended = ids.shape[1], torch.zeros(2, dtype=torch.bool)
+    for t in range(20):
+        with torch.no_grad():
+            token = torch.distributions.Categorical(logits=model(ids).logits[:, -1]).sample()
+        token = token.masked_fill(ended, tok.eos_token_id)
+        ids, ended = torch.cat([ids, token[:, None]], 1), ended | (token == tok.eos_token_id)
+        if ended.all():
+            break
+    answers = ids[:, start:]
+    mask = ((answers == tok.eos_token_id).cumsum(1).cumsum(1) <= 1).float()
+    rewards = torch.tensor(joy(tok.batch_decode(answers, skip_special_tokens=True)))
+    logps = log_probs(model, ids, start)
+    with torch.no_grad():
+        rewards = rewards - 0.1 * ((logps - log_probs(ref, ids, start)) * mask).sum(1)
+    loss = -((logps * mask).sum(1) * (rewards - rewards.mean())).mean()
+    adam.zero_grad()
+    loss.backward()
+    adam.step()
+"""
+
+
+def test_a_divergence_from_another_model_may_be_in_the_reward(tmp_path: Path) -> None:
+    report = audited(tmp_path, PENALISED)
+    assert report.verdict == "convention", report.summary
+    assert {choice.name for choice in report.conventions} == {"centred", "kl-in-reward"}

@@ -295,8 +295,8 @@ class Runs:
         found = branch_off()
         if isinstance(found, Branch):
             self.branch, self.draws, self._recorder = found, draws, recorder
-            self._values.clear()
-            self._pass, self._tables = Pass(), []
+            self._latest = self._sampling  # the audit itself may have run a reference since
+            self._pass, self._tables, self._values = Pass(), [], []
             self._models.forget()
             return None
         if found.get("refused"):
