@@ -101,7 +101,7 @@ def _exists(pid: int) -> bool:
 
 
 def test_a_module_that_cannot_be_loaded_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(WorkerError, match=r"an early end \(ModuleNotFoundError.*no_such_worker"):
+    with pytest.raises(WorkerError, match=r"an early exit \(ModuleNotFoundError.*no_such_worker"):
         start_worker("no_such_worker", tmp_path)
 
 

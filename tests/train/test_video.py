@@ -49,5 +49,5 @@ def test_another_suffix_is_refused(tmp_path: Path) -> None:
 
 def test_mp4_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
-    with pytest.raises(MissingDependencyError, match=r"^the package `imageio-ffmpeg`: got no inst"):
+    with pytest.raises(MissingDependencyError, match=r"^the package `imageio-ffmpeg`: got no such"):
         record_video(Reinforce(HERE + "Lamp-v0"), tmp_path / "a.mp4", seed=0)
