@@ -72,7 +72,11 @@ def _refuse_other_tokens(embedding: Any, args: tuple[torch.Tensor, ...]) -> None
 
 @torch.no_grad()
 def _forbid_other_tokens(model: Any) -> None:
-    """Keep the first feature as it is embedded, and let it speak against all but an answer's."""
+    """Let the head's first feature speak against all tokens but an answer's.
+
+    The head does not read the first feature of the layers before. That they keep it as it is
+    embedded makes the model the one with which the published figures were measured.
+    """
     layer = model.model.layers[0]
     model.model.embed_tokens.weight[:, 0] = _FIRST_FEATURE
     layer.self_attn.o_proj.weight[0] = 0.0
