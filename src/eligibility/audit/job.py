@@ -67,7 +67,7 @@ class Job:
         inspected: Look into the graph of every loss, and remember the line of each of its nodes.
         nodes: Values that stand for a normal number.
         off_nodes: Give continuous draws other values, at random; with a seed.
-        other_end: Show another observation at the end of a terminated episode.
+        other_end: Show another observation where an episode is "terminated" or "truncated".
         rewards: Rewards of the executed steps, in order; later steps earn the problem's own.
         followed: Note what each statement of the user's makes.
         smaller: Whole numbers from the program's source that are small in this run.
@@ -92,7 +92,7 @@ class Job:
     inspected: bool = False
     nodes: int = COARSE
     off_nodes: bool = False
-    other_end: bool = False
+    other_end: str = ""
     rewards: tuple[float, ...] = ()
     followed: bool = False
     smaller: tuple[WholeNumber, ...] = ()

@@ -86,7 +86,7 @@ class Probe(gymnasium.Env[Any, Any]):
         four_tuple: Speak the interface of gym before 0.26.
         dtype: Dtype of Box observations.
         masked: Where it says which actions are allowed: "info", "method" (``action_masks``), or "".
-        other_end: Show the first state's observation at the end of a terminated episode.
+        other_end: Show another state's observation where an episode is "terminated" or "truncated".
         on_copy: Told of every copy that is made of this one.
         on_close: Told when it is closed.
         shown: What becomes of every observation before the program sees it.
@@ -107,7 +107,7 @@ class Probe(gymnasium.Env[Any, Any]):
         four_tuple: bool = False,
         dtype: type[np.floating[Any]] = np.float64,
         masked: str = "",
-        other_end: bool = False,
+        other_end: str = "",
         on_copy: Callable[[Probe], None] = lambda copied: None,
         on_close: Callable[[Probe], None] = lambda closed: None,
         shown: Callable[[Any], Any] = copy.deepcopy,
@@ -118,8 +118,7 @@ class Probe(gymnasium.Env[Any, Any]):
         self._choose, self._on_reset, self._on_step = choose, on_reset, on_step
         self._on_copy, self._on_close = on_copy, on_close
         self._observations = observations_of(self.observation_space, action_space)
-        if other_end:
-            self._observations = [*self._observations[:TERMINAL], self._observations[0]]
+        self._other_end = other_end
         self.numbers = numbers_of(action_space)
         self._rewards = _reward_tables(self.numbers)
         self._masked, self._shown = masked, shown
@@ -190,7 +189,10 @@ class Probe(gymnasium.Env[Any, Any]):
         return self._answer(reward)
 
     def _answer(self, reward: float) -> Any:
-        observation = self._shown(copy.deepcopy(self._observations[self.state]))
+        terminated, truncated = self._ended
+        other = {"terminated": terminated, "truncated": truncated}.get(self._other_end, False)
+        seen = (self.state + 1) % TERMINAL if other else self.state
+        observation = self._shown(copy.deepcopy(self._observations[seen]))
         if self.four_tuple:
             return observation, reward, any(self._ended), {}
         return observation, reward, *self._ended, self._info()

@@ -25,6 +25,7 @@ from eligibility.audit.judgement.constants import (
 from eligibility.audit.judgement.conventions import HARMLESS, conventions_of, describe
 from eligibility.audit.judgement.critic import OWN_RETURN
 from eligibility.audit.judgement.end_rewards import with_end_reward
+from eligibility.audit.judgement.endings import with_blind_ending, with_true_ending
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.exact import Bias, bias, fitted_bias, least_bias
 from eligibility.audit.judgement.hotelling import (
@@ -35,7 +36,7 @@ from eligibility.audit.judgement.hotelling import (
     best_test,
 )
 from eligibility.audit.judgement.match import Match
-from eligibility.audit.judgement.matching import find_match, uses, with_true_ending
+from eligibility.audit.judgement.matching import find_match, uses
 from eligibility.audit.judgement.other_decisions import (
     in_minibatches,
     trained,
@@ -110,6 +111,8 @@ def _judge(case: Case, evidence: Evidence) -> tuple[AuditReport, Match | None]:
         match = find_match(evidence, case.constants, case.tolerance, "fitted")
     if match is not None and case.survey.beyond:
         match = with_true_ending(evidence, match, case.tolerance)
+    if match is not None and case.survey.blind:
+        match = with_blind_ending(evidence, match, case.tolerance)
     faults: list[Finding] = []
     if match is None:
         match = with_ignored_actions(case, finite)

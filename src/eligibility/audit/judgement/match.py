@@ -118,7 +118,14 @@ def tells_states_apart(evidence: Evidence, bonus: bool, match: Match, line: Time
     """Whether a match has no fault, values that are not all the same, and no unasked ``bonus``."""
     if not match.faultless or match.values is None or (match.entropy != 0.0 and not bonus):
         return False
-    visited = np.unique(evidence.state[evidence.present])
+    return tells_apart(evidence, match)
+
+
+def tells_apart(evidence: Evidence, match: Match) -> bool:
+    """Whether the critic's values where the program acts are not all the same."""
+    assert isinstance(match.form, Advantage)
+    assert match.values is not None
+    visited = np.unique(match.form.places(evidence)[0][evidence.present])
     return bool(np.ptp(match.values[visited]) > SHARE)
 
 

@@ -15,7 +15,6 @@ from eligibility.audit.judgement.catalogue import Candidate, candidates
 from eligibility.audit.judgement.constants import Constants
 from eligibility.audit.judgement.critic import (
     ACTION_VALUE,
-    ENDINGS,
     Advantage,
     Fit,
     fit_advantage,
@@ -75,7 +74,7 @@ def find_match(
             values = (*values, _with_cut_batches)
     elif critic == "fitted" and not long:
         values = (*values, _with_fitted_critic)
-    memory = (_with_memory,) if critic != "no" and not long and remembers(evidence) else ()
+    memory = (_with_noisy_critic,) if critic != "no" and not long and remembers(evidence) else ()
     # a standard deviation of one element, or of equal ones, explains nothing
     with np.errstate(all="ignore"):
         for search, (use, part) in product((_plain, *values, *memory), parts):
@@ -140,9 +139,9 @@ def _plainest(
             break
         affine = not isinstance(form, Advantage) or is_affine(form)
         sample, line = (few, few_line) if affine else (some, some_line)
-        if _fit(sample, line, form, use, tolerance) is None:
+        if fitted(sample, line, form, use, tolerance) is None:
             continue
-        match = _fit(evidence, all_, form, use, tolerance)
+        match = fitted(evidence, all_, form, use, tolerance)
         if match is not None and not use:
             match = _borne_out(evidence, all_, match, constants, tolerance)
         if match is None or not accept(match, all_):
@@ -163,7 +162,7 @@ def _borne_out(
     scale = measured_scale(match.form, match.values, constants.told, used)
     if np.isnan(scale) or abs(match.scale - scale) <= AGREES * abs(scale):
         return match if scale else None
-    return _fit(evidence, line, match.form, match.use, tolerance, scale) if scale else None
+    return fitted(evidence, line, match.form, match.use, tolerance, scale) if scale else None
 
 
 def _involved(form: Candidate | Advantage) -> int:
@@ -205,13 +204,16 @@ def _with_fitted_critic(line: Timeline, constants: Constants) -> Iterator[Candid
     yield from _with_values_of("time", line, constants)
 
 
+def _with_noisy_critic(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
+    """A critic with dropout has other values at each step; a recurrent one in each history."""
+    yield from _with_values_of("time", line, constants)
+    yield from _with_values_of("history", line, constants)
+
+
 def _with_values_of(what: str, line: Timeline, constants: Constants) -> Iterator[Advantage]:
     for form in chain(_with_baseline(line, constants), _with_critic(line, constants)):
         if isinstance(form, Advantage) and not form.faults:
             yield replace(form, of=what)
-
-
-_with_memory = partial(_with_values_of, "history")  # of a recurrent critic
 
 
 def _with_own_return(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
@@ -219,35 +221,7 @@ def _with_own_return(line: Timeline, constants: Constants) -> Iterator[Candidate
 
 
 # Searches in which only what is overdetermined counts.
-_LOOSE = (_with_fitted_critic, _with_own_return, _with_memory)
-
-
-def with_true_ending(evidence: Evidence, match: Match, tolerance: float) -> Match:
-    """The match of a program that is known to look at what it sees after the end of an episode.
-
-    The value v of the terminal state in the last advantage, r + γv − V(s), is the same as values
-    V − v and a constant baseline, which a centred advantage loses. The gradients of one policy do
-    not tell these two apart; that knowledge does.
-    """
-    form = match.form
-    if not isinstance(form, Advantage) or form.ending:
-        return match
-    part = evidence.restricted(dict(uses(evidence)).get(match.use, evidence.present))
-    line = timeline(part)
-    with np.errstate(all="ignore"):
-        if not form.form.transform and _without_constant(part, line, form) < tolerance:
-            return match
-        other = _fit(part, line, replace(form, ending=ENDINGS[2]), match.use, tolerance)
-    return other or match
-
-
-def _without_constant(evidence: Evidence, line: Timeline, form: Advantage) -> float:
-    """What share of the gradients ``form`` leaves, without a constant baseline next to V."""
-    columns = linear_columns(evidence, line, form)[:-1]
-    columns += entropy_columns(evidence, line, form.norm)
-    matrix, target = np.array(columns).T, evidence.ascent.ravel()
-    factors = np.linalg.lstsq(matrix, target, rcond=1e-11)[0]
-    return float(np.linalg.norm(target - matrix @ factors) / np.linalg.norm(target))
+_LOOSE = (_with_fitted_critic, _with_own_return, _with_noisy_critic)
 
 
 def same_rule(first: Evidence, second: Evidence, match: Match, tolerance: float) -> bool:
@@ -305,7 +279,7 @@ def uses(evidence: Evidence) -> Iterator[tuple[str, Booleans]]:
         yield "first-episodes", first
 
 
-def _fit(
+def fitted(
     evidence: Evidence,
     line: Timeline,
     form: Candidate | Advantage,

@@ -64,6 +64,7 @@ class Survey:
         slopes: Slopes of every choice that made an action.
         shared: Tensors that the critic's own gradient depends on.
         beyond: Whether the policy's gradient depends on what is seen where an episode has ended.
+        blind: Whether it is known not to depend on what is seen where a limit cuts an episode off.
     """
 
     traces: tuple[Trace, ...]
@@ -75,6 +76,7 @@ class Survey:
     slopes: dict[Key, Slope] | None = None
     shared: frozenset[int] = frozenset()
     beyond: bool = False
+    blind: bool = False
 
     @property
     def single(self) -> bool:
@@ -231,7 +233,10 @@ def with_slopes(
     rounding = 1e-6 if base.unit == UNIT_DOUBLE else 1e-3
     shared = _shared_with_critic(runner, job, ran, directions, slopes, rounding)
     told = replace(told, shared=shared)
-    return replace(told, beyond=has_critic(told) and _looks_beyond(runner, job, told, rounding))
+    if not has_critic(told):
+        return told
+    beyond, blind = (look(runner, job, told, rounding) for look in (_looks_beyond, _is_blind))
+    return replace(told, beyond=beyond, blind=blind)
 
 
 def _stopped(trace: Trace, policy: frozenset[int]) -> Trace:
@@ -328,17 +333,33 @@ def _looks_beyond(runner: Runner, job: Job, known: Survey, rounding: float) -> b
     Of a path whose one terminated episode ends right before the update, so that nothing is seen
     after it.
     """
-    policy = policy_tensors(known.directions, known.slopes or {}) - known.shared
     for trace in known.traces:
         ended = [number for number, step in enumerate(trace.steps, 1) if step.terminated]
         if trace.updates and ended == [trace.updates[-1].steps_before]:
-            prescribed = tuple(draw.picked for draw in trace.draws)
-            other = runner.run(replace(job, prescribed=prescribed, other_end=True))
-            still, now = (policy_gradient(each, policy) for each in (trace, other))
-            return still.shape == now.shape and bool(
-                np.abs(now - still).max(initial=0.0) > rounding * np.abs(still).max(initial=0.0)
-            )
+            return _learns_from_end(runner, job, known, trace, "terminated", rounding)
     return False
+
+
+def _is_blind(runner: Runner, job: Job, known: Survey, rounding: float) -> bool:
+    """Whether what is seen where a time limit cuts an episode off makes no difference."""
+    for trace in known.traces:
+        before = trace.updates[-1].steps_before if trace.updates else 0
+        if any(step.truncated for step in trace.steps[:before]):
+            return not _learns_from_end(runner, job, known, trace, "truncated", rounding)
+    return False
+
+
+def _learns_from_end(
+    runner: Runner, job: Job, known: Survey, trace: Trace, kind: str, rounding: float
+) -> bool:
+    """Whether the policy's gradient changes with the observation at this kind of end."""
+    policy = policy_tensors(known.directions, known.slopes or {}) - known.shared
+    prescribed = tuple(draw.picked for draw in trace.draws)
+    other = runner.run(replace(job, prescribed=prescribed, other_end=kind))
+    still, now = (policy_gradient(each, policy) for each in (trace, other))
+    return still.shape == now.shape and bool(
+        np.abs(now - still).max(initial=0.0) > rounding * np.abs(still).max(initial=0.0)
+    )
 
 
 def policy_tensors(
