@@ -22,9 +22,6 @@ def script_of(path: Path) -> tuple[str, tuple[tuple[int, int], ...]]:
     """The text of a notebook's code cells, and of each line its cell and its line there, from 1.
 
     Magics and shell commands become comments, as do whole cells of another language.
-
-    Raises:
-        InvalidValueError: The file cannot be read, or is not a notebook.
     """
     lines: list[str] = []
     places: list[tuple[int, int]] = []

@@ -59,11 +59,7 @@ class LinearTable:
 
 
 def read_size(text: str) -> Size:
-    """``"2048x32768x1024"`` -> size.
-
-    Raises:
-        InvalidValueError: It is not N x V x D.
-    """
+    """``"2048x32768x1024"`` -> size."""
     numbers = text.lower().replace("×", "x").split("x")
     if len(numbers) != 3 or not all(n.isdecimal() and int(n) > 0 for n in numbers):
         raise InvalidValueError(

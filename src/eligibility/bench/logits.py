@@ -110,11 +110,7 @@ class Benchmark:
 
 
 def read_sizes(text: str, dtype: str) -> tuple[LogitsSize, ...]:
-    """``"256x4 64x1024"`` -> sizes.
-
-    Raises:
-        InvalidValueError: A size is not N x V, or the dtype is not one that is measured.
-    """
+    """``"256x4 64x1024"`` -> sizes."""
     if dtype not in ("float32", "bfloat16"):
         raise InvalidValueError("`--dtype`", repr(dtype), "float32 or bfloat16", "choose one")
     sizes = []

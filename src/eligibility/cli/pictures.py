@@ -11,17 +11,7 @@ from eligibility.train.environments import missing
 
 
 def check_picture(option: str, path: Path) -> None:
-    """Raise unless a PNG can be drawn and written to ``path``.
-
-    Args:
-        option: Under which the user named it.
-        path: Where to write.
-
-    Raises:
-        InvalidValueError: Its name does not end in .png.
-        MissingDependencyError: matplotlib is not installed.
-        OutputError: Nothing can be written there.
-    """
+    """Raise unless a PNG can be drawn and written to ``path``."""
     if path.suffix != ".png":
         raise InvalidValueError(
             f"`{option}`", repr(path.name), "a name that ends in .png", "choose another name"

@@ -42,17 +42,7 @@ def read_problem(
     outcomes: Mapping[str, str | None],
     total_count: str | None,
 ) -> Problem:
-    """The problem that the options pose.
-
-    Args:
-        family: What the user calls the distribution.
-        parameters: The parameters as they were typed; "probs" and "logits" may be None.
-        outcomes: The options that say what was drawn, as they were typed.
-        total_count: The number of trials as it was typed.
-
-    Raises:
-        InvalidValueError: Something is missing, or is not what the family takes.
-    """
+    """The problem that the options pose."""
     name = family.lower().replace("-", "").replace("_", "")
     others = {cls.__name__.lower(): cls for cls in supported_distributions()}
     if name not in _FAMILIES and name not in others:

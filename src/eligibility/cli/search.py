@@ -32,15 +32,8 @@ class Search:
 
     A trial's value is the mean return over the whole training and all its seeds, so that of two
     choices that solve the task the faster one is better. What a trial proposes depends on those
-    before it and on nothing else: a search that is stopped goes on as if it had not been.
-
-    Args:
-        folder: Where they are, or will be.
-        env: The environment's id.
-        options: What all trials have in common.
-        over: ``NAME=LOW..HIGH`` or ``NAME=VALUE``, several of the latter to choose from.
-        seeds: In which the runs of a trial differ.
-        allow_modules: Modules that the caller allowed to be named in a file.
+    before it and on nothing else: a search that is stopped goes on as if it had not been. ``over``
+    has ``NAME=LOW..HIGH`` or ``NAME=VALUE``, several of the latter to choose from.
     """
 
     def __init__(

@@ -55,14 +55,7 @@ def _whole(text: str) -> int | None:
 
 
 class Seeds:
-    """The runs of a sweep, ``seed-N`` each in one folder.
-
-    Args:
-        folder: Where they are, or will be.
-        config: What they have in common.
-        seeds: In which they differ.
-        allow_modules: Modules that the caller allowed to be named in a file.
-    """
+    """The runs of a sweep, ``seed-N`` each in one folder."""
 
     def __init__(
         self, folder: Path, config: Config, seeds: list[int], allow_modules: Sequence[str] = ()

@@ -54,21 +54,13 @@ class LiveProblem(Problem):
 
 @dataclass(frozen=True)
 class Scene:
-    """What the rules in a graph are found from.
+    """What the rules in a graph are found from."""
 
-    Attributes:
-        graph: The graph, after its backward pass.
-        matches: What was recognised in it.
-        leaves: The leaves that are explained, by the ids of their tensors.
-        names: What the reader calls tensors.
-        of: The name of the explained tensor.
-    """
-
-    graph: Graph
-    matches: Sequence[Match]
-    leaves: Mapping[int, Leaf]
-    names: Names
-    of: str
+    graph: Graph  # the graph, after its backward pass
+    matches: Sequence[Match]  # what was recognised in it
+    leaves: Mapping[int, Leaf]  # the leaves that are explained, by the ids of their tensors
+    names: Names  # what the reader calls tensors
+    of: str  # the name of the explained tensor
 
     def part(self, problem: Problem, name: str, parameter: Tensor, factor: Tensor) -> Part:
         """What the rule gives for a parameter; `placed` fills in what autograd says."""

@@ -49,10 +49,9 @@ def variable_of(node: Any) -> Tensor | None:
 
 
 def saved_value(node: Any, name: str) -> Any:
-    """What the forward pass saved for the backward under ``name``; None if there is no such thing.
+    """What the forward pass saved for the backward under ``name``; None if it saved no such thing.
 
-    Raises:
-        RuntimeError: The graph was freed by an earlier backward pass.
+    ``RuntimeError``: the graph was freed by an earlier backward pass.
     """
     return getattr(node, f"_saved_{name}", None)
 

@@ -23,23 +23,16 @@ from eligibility.rules.registry import supported_distributions
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """One question to a distribution, and the answer.
+    """One question to a distribution, and the answer."""
 
-    Attributes:
-        kind: What was asked for.
-        dist: The distribution; of a divergence, the first one.
-        given: The tensors that it was constructed with, by the names of its parameters.
-        value: The outcome whose log-probability was asked for; else None.
-        result: The answer.
-        attached: The outcome itself, where it has a graph: nothing cut it off from what it was
-            computed from; else None.
-    """
-
-    kind: Literal["log_prob", "entropy", "divergence"]
-    dist: Distribution
+    kind: Literal["log_prob", "entropy", "divergence"]  # what was asked for
+    dist: Distribution  # the distribution; of a divergence, the first one
+    # The tensors that it was constructed with, by the names of its parameters.
     given: Mapping[str, Tensor]
-    value: Tensor | None
+    value: Tensor | None  # the outcome whose log-probability was asked for; else None
     result: Tensor
+    # The outcome itself, where it has a graph: nothing cut it off from what it was computed from;
+    # else None.
     attached: Tensor | None = None
 
 

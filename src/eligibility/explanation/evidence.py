@@ -8,17 +8,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a script looks at.
+    """What a script looks at."""
 
-    Attributes:
-        gradients: Whether it reads or compares a gradient.
-        values: The names whose value it prints, or takes with ``.item()``.
-        is_compiled: Whether it calls ``torch.compile``.
-    """
-
-    gradients: bool = False
+    gradients: bool = False  # whether it reads or compares a gradient
+    # The names whose value it prints, or takes with ``.item()``.
     values: frozenset[str] = frozenset()
-    is_compiled: bool = False
+    is_compiled: bool = False  # whether it calls ``torch.compile``
 
     def supports(self, evidence: str, name: str) -> bool:
         """Whether an expectation that needs ``evidence`` may be the one behind the script."""

@@ -19,14 +19,11 @@ from eligibility.explanation.recorder import Recording
 
 @dataclass
 class History:
-    """What backward passes have done so far.
+    """What backward passes have done so far."""
 
-    Attributes:
-        freed: Each node of a graph that a backward pass has freed -> the line that called it.
-        failing: The tensors of the call that is running, and the variables that it can see.
-    """
-
+    # Each node of a graph that a backward pass has freed -> the line that called it.
     freed: dict[Any, int] = field(default_factory=dict)
+    # The tensors of the call that is running, and the variables that it can see.
     failing: tuple[Sequence[Tensor], Names] | None = None
 
     def note_freed(self, tensors: Sequence[Tensor], line: int) -> None:

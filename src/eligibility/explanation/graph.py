@@ -44,16 +44,12 @@ class Arrival:
 
 @dataclass
 class Graph:
-    """The nodes between one tensor and the ends, and what flowed through them.
+    """The nodes between one tensor and the ends, and what flowed through them."""
 
-    Attributes:
-        nodes: Every node between, inputs before what uses them, in the order they were made.
-        ends: Where gradients are collected.
-        flows: What went through each of ``nodes`` in the backward pass that was watched.
-    """
-
+    # Every node between, inputs before what uses them, in the order they were made.
     nodes: list[Node]
-    ends: list[End]
+    ends: list[End]  # where gradients are collected
+    # What went through each of ``nodes`` in the backward pass that was watched.
     flows: dict[Node, Flow] = field(default_factory=dict)
 
     @contextmanager

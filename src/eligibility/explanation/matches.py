@@ -19,23 +19,14 @@ Kind = Literal["log_prob", "entropy", "divergence", "other", "loss"]
 
 @dataclass(frozen=True)
 class Match:
-    """A recognised subgraph.
+    """A recognised subgraph."""
 
-    Attributes:
-        name: What it is called: "Categorical(probs=).log_prob".
-        kind: What its value is.
-        nodes: The nodes inside, in forward order; the last one makes its value.
-        inputs: Where its named inputs come from.
-        formula: What it computes.
-        call: The question to a distribution that made it, if one was recorded.
-    """
-
-    name: str
-    kind: Kind
-    nodes: tuple[Node, ...]
-    inputs: Mapping[str, Place]
-    formula: str = ""
-    call: Call | None = None
+    name: str  # what it is called: "Categorical(probs=).log_prob"
+    kind: Kind  # what its value is
+    nodes: tuple[Node, ...]  # the nodes inside, in forward order; the last one makes its value
+    inputs: Mapping[str, Place]  # where its named inputs come from
+    formula: str = ""  # what it computes
+    call: Call | None = None  # the question to a distribution that made it, if one was recorded
 
 
 # (class, what it was given) -> the formula of its log_prob; (class, question) -> of the answer

@@ -13,19 +13,13 @@ from eligibility.explanation.recorder import base_name
 
 @dataclass(frozen=True)
 class Description:
-    """An operation in words, as a formula, and its local derivative for each input.
+    """An operation in words, as a formula, and its local derivative for each input."""
 
-    Attributes:
-        name: A noun that fits into "through the …".
-        formula: The forward formula.
-        factors: The local derivative for each input: what the incoming gradient is multiplied by.
-        elementwise: Whether the factors multiply the gradient entry by entry.
-    """
-
-    name: str
+    name: str  # a noun that fits into "through the …"
     formula: str
+    # The local derivative for each input: what the incoming gradient is multiplied by.
     factors: tuple[str, ...]
-    elementwise: bool = False
+    elementwise: bool = False  # whether the factors multiply the gradient entry by entry
 
 
 def describe(node_name: str) -> Description | None:

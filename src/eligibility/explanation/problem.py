@@ -23,21 +23,16 @@ Of = Literal["log_prob", "prob"]
 
 @dataclass(frozen=True)
 class Problem:
-    """``log p(value)`` of a distribution as a function of its parameters.
+    """``log p(value)`` of a distribution as a function of its parameters."""
 
-    Attributes:
-        family: The stock class of torch, or the user's own where there is none; its constructor
-            takes the parameters by name.
-        parameters: What it is constructed with, as given: probs are weights, not normalised.
-            float64, one row for each outcome, so that every outcome has its own gradient.
-        constants: Further arguments of its constructor: ``total_count``.
-        value: The outcomes, ``[*samples, *batch, *event]``.
-    """
-
+    # The stock class of torch, or the user's own where there is none; its constructor takes the
+    # parameters by name.
     family: type[Any]
+    # What it is constructed with, as given: probs are weights, not normalised. float64, one row for
+    # each outcome, so that every outcome has its own gradient.
     parameters: Mapping[str, Tensor]
-    constants: Mapping[str, Any]
-    value: Tensor
+    constants: Mapping[str, Any]  # further arguments of its constructor: ``total_count``
+    value: Tensor  # the outcomes, ``[*samples, *batch, *event]``
 
     def distribution(self, **replaced: Tensor) -> Any:
         """The distribution, some of its parameters replaced."""
@@ -68,46 +63,29 @@ def check_of(of: str) -> Of:
 
 @dataclass(frozen=True)
 class Part:
-    """What was found about one parameter, by rule and by autograd.
+    """What was found about one parameter, by rule and by autograd."""
 
-    Attributes:
-        problem: The outcomes it is about.
-        name: The parameter.
-        called: What the reader calls the tensor that holds it.
-        rule: Its closed form in the convention that was asked for.
-        of: What is differentiated: "log_prob", "prob", or a name of the user's.
-        asked: The same if it was asked for by rule; None for a tensor of the user's.
-        factor: ∂(what is differentiated)/∂ log p of each outcome: 1, p, or a weight in a loss.
-        eligibility: ∂ log p/∂parameter by the rule, one row an outcome.
-        parameter: The parameter as the reader has it; rows may share it.
-        result: The factors times the eligibilities, summed to the shape of ``parameter``.
-        autograd: The same by autograd, in the same convention.
-        leaf: Where torch's own computation ends, with the summands.
-        bonus: ∂(what is differentiated)/∂ entropy of each row, where the entropy is used too;
-            ``result`` then holds its gradient as well.
-        agrees: Whether rule and autograd are the same, up to rounding.
-        place: Where its gradient arrives in the user's graph; None by rule.
-        through_outcome: What arrives through outcomes that were computed from the parameter, as
-            `rsample` does; ``autograd`` is without it. None where the outcomes are constants.
-        split: The gradient by summand of a loss that has several: policy, entropy, KL.
-    """
-
-    problem: Problem
+    problem: Problem  # the outcomes it is about
     name: str
-    called: str
-    rule: Rule
-    of: str
-    asked: Of | None
-    factor: Tensor
-    eligibility: Tensor
-    parameter: Tensor
-    result: Tensor
-    autograd: Tensor
-    leaf: Leaf
+    called: str  # what the reader calls the tensor that holds it
+    rule: Rule  # its closed form in the convention that was asked for
+    of: str  # what is differentiated: "log_prob", "prob", or a name of the user's
+    asked: Of | None  # the same if it was asked for by rule; None for a tensor of the user's
+    factor: Tensor  # ∂(what is differentiated)/∂ log p of each outcome: 1, p, or a weight in a loss
+    eligibility: Tensor  # ∂ log p/∂parameter by the rule, one row an outcome
+    parameter: Tensor  # the parameter as the reader has it; rows may share it
+    result: Tensor  # the factors times the eligibilities, summed to the shape of ``parameter``
+    autograd: Tensor  # the same by autograd, in the same convention
+    leaf: Leaf  # where torch's own computation ends, with the summands
+    # ∂(what is differentiated)/∂ entropy of each row, where the entropy is used too; ``result``
+    # then holds its gradient as well.
     bonus: Tensor | None = None
-    agrees: bool = True
-    place: Any = None
+    agrees: bool = True  # whether rule and autograd are the same, up to rounding
+    place: Any = None  # where its gradient arrives in the user's graph; None by rule
+    # What arrives through outcomes that were computed from the parameter, as `rsample` does;
+    # ``autograd`` is without it. None where the outcomes are constants.
     through_outcome: Tensor | None = None
+    # The gradient by summand of a loss that has several: policy, entropy, KL.
     split: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
@@ -131,11 +109,6 @@ def problem_of(
     """The problem that a distribution object and an outcome pose, as a function of ``wrt``.
 
     ``tensors`` are those that it was constructed with, where they are still known.
-
-    Raises:
-        UnsupportedDistributionError: There is no rule for the distribution, or its constructor
-            takes what it does not keep, so that it cannot be made again in float64.
-        ShapeError, InvalidTypeError, InvalidValueError: ``value`` is not an outcome of ``dist``.
     """
     check_value(dist, value)
     given = constructed_parameters(dist)
@@ -188,11 +161,7 @@ def make_problem(
     constants: Mapping[str, Any],
     value: Tensor,
 ) -> Problem:
-    """The same in float64, with one row of parameters for each outcome.
-
-    Raises:
-        UnsupportedDistributionError: The family's own log-probability fails in float64.
-    """
+    """The same in float64, with one row of parameters for each outcome."""
     wide = {name: tensor.detach().double() for name, tensor in parameters.items()}
     fixed = {name: _widened(constant) for name, constant in constants.items()}
     dist = _construct(family, {**wide, **fixed})

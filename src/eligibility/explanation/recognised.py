@@ -25,17 +25,11 @@ class _Draw(NamedTuple):
 
 
 class _Source(NamedTuple):
-    """Where a distribution's parameter enters, and who else uses its log-probabilities.
-
-    Attributes:
-        place: The parameter.
-        nodes: The nodes that hand gradients on to it.
-        entropies: The entropies of the same distribution.
-    """
+    """Where a distribution's parameter enters, and who else uses its log-probabilities."""
 
     place: Place
-    nodes: tuple[Node, ...]
-    entropies: tuple[Match, ...] = ()
+    nodes: tuple[Node, ...]  # the nodes that hand gradients on to it
+    entropies: tuple[Match, ...] = ()  # the entropies of the same distribution
 
 
 def parts_of(scene: Scene) -> list[Part]:

@@ -37,22 +37,15 @@ sys.exit(main(request))"""
 
 @dataclass(frozen=True)
 class BackwardCall:
-    """One call of ``backward()`` or ``torch.autograd.grad`` in the script.
+    """One call of ``backward()`` or ``torch.autograd.grad`` in the script."""
 
-    Attributes:
-        line: Where the script called it; 0 if it never did, and this shows what it would give.
-            In a notebook, the line of the cell.
-        code: That line.
-        times: How often that line called it; the first call is explained.
-        explanation: What the call did.
-        cell: The cell of a notebook, from 1; 0 in a script.
-    """
-
+    # Where the script called it; 0 if it never did, and this shows what it would give. In a
+    # notebook, the line of the cell.
     line: int
     code: str
-    times: int
-    explanation: Explanation
-    cell: int = 0
+    times: int  # how often that line called it; the first call is explained
+    explanation: Explanation  # what the call did
+    cell: int = 0  # the cell of a notebook, from 1; 0 in a script
 
     @property
     def place(self) -> str:
@@ -62,19 +55,12 @@ class BackwardCall:
 
 @dataclass(frozen=True)
 class MissingGradient:
-    """A ``.grad`` that the script read and that was None.
+    """A ``.grad`` that the script read and that was None."""
 
-    Attributes:
-        line: Where it was read.
-        name: What the script calls the tensor.
-        reason: Why it was None at that moment, and what to do.
-        cell: The cell of a notebook, from 1; 0 in a script.
-    """
-
-    line: int
-    name: str
-    reason: str
-    cell: int = 0
+    line: int  # where it was read
+    name: str  # what the script calls the tensor
+    reason: str  # why it was None at that moment, and what to do
+    cell: int = 0  # the cell of a notebook, from 1; 0 in a script
 
     @property
     def place(self) -> str:
@@ -84,25 +70,15 @@ class MissingGradient:
 
 @dataclass(frozen=True)
 class ScriptExplanation:
-    """Every gradient of a script, and every one that it looked for in vain.
+    """Every gradient of a script, and every one that it looked for in vain."""
 
-    Attributes:
-        script: The path of the script.
-        calls: Its backward passes, in the order of their first calls.
-        missing: The ``.grad`` that were None when the script read them.
-        notes: What a reader must know about the run.
-        output: What the script printed, its last megabyte.
-        guard: What held its writes to a scratch folder: "landlock", "namespace" or "copy".
-        failure: Why the script did not run to its end, in words, and its own traceback; "" if it
-            did.
-    """
-
-    script: str
-    calls: tuple[BackwardCall, ...]
-    missing: tuple[MissingGradient, ...]
-    notes: tuple[str, ...]
-    output: str
-    guard: str = ""
+    script: str  # the path of the script
+    calls: tuple[BackwardCall, ...]  # its backward passes, in the order of their first calls
+    missing: tuple[MissingGradient, ...]  # the ``.grad`` that were None when the script read them
+    notes: tuple[str, ...]  # what a reader must know about the run
+    output: str  # what the script printed, its last megabyte
+    guard: str = ""  # what held its writes to a scratch folder: "landlock", "namespace" or "copy"
+    # Why the script did not run to its end, in words, and its own traceback; "" if it did.
     failure: str = ""
 
     def text(self, width: int = 80, sections: Sequence[str] = ()) -> str:
@@ -152,24 +128,12 @@ def explain_script(
     timeout: float = 120.0,
     memory: float = 8.0,
 ) -> ScriptExplanation:
-    """Run a script unmodified in a child process and explain its backward passes.
+    """Run a script or notebook unmodified in a child process and explain its backward passes.
 
     It runs in a copy of its folder, without network, and the kernel lets it write nowhere else.
-
-    Args:
-        path: The script, or a notebook: its code cells one after the other.
-        argv: Its arguments.
-        line: Explain only the backward pass that this line of the script calls.
-        tensor: Explain only backward passes of the variable with this name.
-        timeout: Seconds after which the child is stopped; what was explained until then is shown.
-        memory: GiB that the script may take beyond what the libraries do.
-
-    Returns:
-        The explanations, one for each line that calls ``backward()``.
-
-    Raises:
-        InvalidValueError: The script does not exist, raises, explains nothing in time, or has no
-            backward pass at ``line`` or of ``tensor``.
+    There is an explanation for each line that calls ``backward()``; ``line`` and ``tensor`` select.
+    After ``timeout`` seconds the child is stopped, and what was explained until then is shown;
+    ``memory`` is the GiB that it may take beyond what the libraries do.
     """
     path = Path(path)
     if not path.is_file():
@@ -215,17 +179,11 @@ def _as_script(path: Path, scratch: Path) -> tuple[Path, tuple[tuple[int, int], 
 
 @dataclass(frozen=True)
 class Run:
-    """How the child ended.
+    """How the child ended."""
 
-    Attributes:
-        output: The last of what it printed.
-        stopped: "time" or "output" if it was stopped for that; else empty.
-        signal: The signal that ended it, by name; else empty.
-    """
-
-    output: str
-    stopped: str
-    signal: str
+    output: str  # the last of what it printed
+    stopped: str  # "time" or "output" if it was stopped for that; else empty
+    signal: str  # the signal that ended it, by name; else empty
 
 
 def _run(request: dict[str, Any], timeout: float) -> Run:

@@ -25,13 +25,9 @@ _SHOWN_FIRST, _SHOWN_LAST = 6, 12
 
 
 class Writer:
-    """Writes one graph as steps and leaves.
+    """Writes one graph, whose backward pass was watched, as steps and leaves.
 
-    Args:
-        graph: A graph whose backward pass was watched.
-        leaf_names: What the reader calls each of the graph's ends.
-        recording: Forward values and lines, if they were recorded.
-        variables: The user's variables that hold the value at a place: name and tensor.
+    ``variables`` are the user's that hold the value at a place: name and tensor.
     """
 
     def __init__(

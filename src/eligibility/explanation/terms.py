@@ -25,12 +25,9 @@ _MOST_ROWS = 24
 
 @dataclass(frozen=True)
 class Terms:
-    """The summands of a loss by what they are for: "policy", "entropy", "KL" or "the rest".
+    """The summands of a loss by what they are for: "policy", "entropy", "KL" or "the rest"."""
 
-    Attributes:
-        places: Where each one is in the graph, with the gradient that arrives there.
-    """
-
+    # Where each one is in the graph, with the gradient that arrives there.
     places: Mapping[str, Sequence[tuple[Place, Tensor]]]
 
     def at(self, place: Place | Tensor) -> dict[str, Tensor]:

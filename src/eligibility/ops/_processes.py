@@ -27,12 +27,7 @@ _SAMPLES = 32  # of the hidden states, which the processes compare
 
 
 def process_group(group: object, weight: object = None) -> ProcessGroup:
-    """The processes that share a vocabulary: those named, those of ``weight``, or all.
-
-    Raises:
-        InvalidTypeError: ``group`` names no group of processes with this one in it.
-        InvalidValueError: There are no processes.
-    """
+    """The processes that share a vocabulary: those named, those of ``weight``, or all."""
     if not (dist.is_available() and dist.is_initialized()):
         raise InvalidValueError(
             "`group`",
@@ -127,12 +122,7 @@ def fingerprint(size: int, token: Tensor, hidden: Tensor | None) -> Tensor:
 
 
 def check_agreement(table: Tensor, hidden: Tensor | None) -> None:
-    """Raise unless all processes have the same tokens and, to rounding, the same hidden states.
-
-    Args:
-        table: The fingerprints, one row for each process.
-        hidden: This process's hidden states, for their dtype.
-    """
+    """Raise unless all processes have the same tokens and, to rounding, the same hidden states."""
     # A sample of the hidden states tells one batch from another, and a sum from its parts.
     rows, tokens, samples = table[:, 1], table[:, 2], table[:, 3:].view(torch.float64)
     differing = {"token": (rows != rows[0]) | (tokens != tokens[0])}

@@ -15,10 +15,7 @@ def by_definition(
 ) -> tuple[Tensor | None, ...]:
     """The gradients at ``inputs``, themselves part of the graph; None where none is wanted.
 
-    Args:
-        inputs: What the outputs are made of.
-        outputs: The definition, in operations that torch differentiates to any order.
-        upstream: The gradient of each output that arrives, or None.
+    ``outputs`` is the definition, in operations that torch differentiates to any order.
     """
     wanted = [part for part in inputs if part is not None and part.requires_grad]
     with torch.enable_grad():

@@ -45,9 +45,6 @@ class VocabShard:
         """The parts of all, of which this one has ``size`` tokens; they tell each other.
 
         In the same message they tell what they were given, which must be the same everywhere.
-
-        Raises:
-            InvalidValueError: Tokens or hidden states differ between the processes.
         """
         table = exchanged(fingerprint(size, token, hidden), group).cpu()
         check_agreement(table, hidden)
@@ -63,11 +60,8 @@ class VocabShard:
     ) -> TokenStatistics:
         """The statistics of the whole vocabulary, differentiable once in those of this part.
 
-        Args:
-            here: Whether the token is in this part, shape ``[*batch]``.
-            ignored: Where the result is 0.
-            local: The statistics of this part; ``log_prob`` means nothing where not here.
-            with_kl: Whether there is a reference.
+        ``here``: whether the token is in this part, shape ``[*batch]``; elsewhere the ``log_prob``
+        of ``local`` means nothing. ``ignored``: where the result is 0.
         """
         numbers = torch.stack(_numbers(here, local, True, with_kl))
         whole = _grouped(_gather(numbers, self.group), True, with_kl)[0]

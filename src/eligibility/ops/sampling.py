@@ -85,23 +85,13 @@ def draw_categories(
     sample_shape: torch.Size = _ONE,
     generator: torch.Generator | None = None,
 ) -> Int[Tensor, ...]:
-    r"""Draw indices with probabilities ``w/Σw``; never one whose weight is 0.
+    r"""Draw indices ``[*sample_shape, *batch]`` with probabilities ``w/Σw``; never one of weight 0.
 
     The smallest k with ``w_0 + … + w_k > u Σw``, for u uniform in [0, 1). As u >= 0, a category
-    without weight in front of all others is passed over; one behind them is out of reach, because
-    u < 1 and ``u Σw`` rounded is less than Σw too: the spacing of the numbers below Σw is at most
-    twice that of those below 1, relative to it.
-
-    Args:
-        weights: w >= 0 with a positive sum, shape ``[*batch, K]``. Not differentiated.
-        sample_shape: How many to draw for each row.
-        generator: The source of randomness; default: torch's own.
-
-    Returns:
-        Indices in [0, K), shape ``[*sample_shape, *batch]``.
-
-    Notes:
-        Probabilities of down to 2⁻⁵³ are resolved, also for weights in lower precision.
+    without weight in front of all others is passed over; one behind them is out of reach, because u
+    < 1 and ``u Σw`` rounded is less than Σw too: the spacing of the numbers below Σw is at most
+    twice that of those below 1, relative to it. Probabilities of down to 2⁻⁵³ are resolved, also
+    for weights in lower precision.
 
     Example:
         >>> draw_categories(torch.tensor([0.0, 1.0, 0.0]), torch.Size([4]))
@@ -127,19 +117,10 @@ def draw_counts(
     sample_shape: torch.Size = _ONE,
     generator: torch.Generator | None = None,
 ) -> Float[Tensor, ...]:
-    r"""Draw multinomial counts: of n draws, how many fall on each category.
+    r"""Draw counts ``[*sample_shape, *batch, K]``: of n draws, how many fall on each category.
 
-    Either draw by draw, or category by category, ``y_k ~ Binomial(n − Σ_{j<k} y_j,
-    w_k / Σ_{j>=k} w_j)``: whichever takes fewer steps.
-
-    Args:
-        weights: w >= 0 with a positive sum, shape ``[*batch, K]``. Not differentiated.
-        total_count: n >= 0, whole, shape ``[*batch]``.
-        sample_shape: How many to draw for each row.
-        generator: The source of randomness; default: torch's own.
-
-    Returns:
-        Counts, float64 where the device has it, shape ``[*sample_shape, *batch, K]``.
+    Either draw by draw, or category by category, ``y_k ~ Binomial(n − Σ_{j<k} y_j, w_k / Σ_{j>=k}
+    w_j)``: whichever takes fewer steps. They are float64 where the device has it.
 
     Example:
         >>> draw_counts(torch.tensor([0.0, 1.0]), torch.tensor(5))

@@ -28,15 +28,8 @@ def guard_here() -> str:
 def confine(scratch: Path, guard: str, program: str) -> None:
     """From now on this process and its children change nothing outside ``scratch``.
 
-    Call it in a process with a single thread. Reading stays free. There is no network.
-
-    Args:
-        scratch: The folder that may be changed.
-        guard: One of ``GUARDS``. With ``COPY`` only Python's own functions are held.
-        program: What messages call the program, such as "an audited program".
-
-    Raises:
-        OSError: The kernel refuses this guard.
+    Call it in a process with a single thread. Reading stays free. There is no network. With the
+    guard ``COPY`` only Python's own functions are held. ``OSError``: the kernel refuses this guard.
     """
     hold(scratch, guard)
     explain_refusals(scratch, program, alone=guard == COPY)

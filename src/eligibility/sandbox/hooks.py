@@ -60,10 +60,7 @@ def forking() -> Iterator[None]:
 def explain_refusals(scratch: Path, program: str, *, alone: bool) -> None:
     """From now on Python says what a program may not do: change what is outside, start processes.
 
-    Args:
-        scratch: The folder that it may change.
-        program: What to call it, such as "an audited program".
-        alone: No guard of the kernel helps.
+    ``alone``: no guard of the kernel helps.
     """
     inside = os.path.realpath(scratch)
     followed = {**_FOLLOWED, **(_WITHOUT_KERNEL if alone else {})}

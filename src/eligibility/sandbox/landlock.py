@@ -57,11 +57,7 @@ def version() -> int:
 
 
 def restrict(folders: Sequence[Path], files: Sequence[Path]) -> None:
-    """From now on: write below ``folders`` and to ``files`` only; no TCP, no signals to others.
-
-    Raises:
-        OSError: The kernel refuses.
-    """
+    """From now on: write below ``folders`` and to ``files`` only; no TCP, no signals to others."""
     here = version()
     changing = sum(bits for needed, bits in _CHANGING.items() if needed <= here)
     rules = _Ruleset(changing, _TCP if here >= 4 else 0, _SCOPES if here >= 6 else 0)

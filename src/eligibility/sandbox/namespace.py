@@ -29,9 +29,6 @@ def restrict(folder: Path) -> None:
     """From now on: write below ``folder`` only, and no network.
 
     The process must have a single thread.
-
-    Raises:
-        OSError: The kernel refuses.
     """
     where = os.fsencode(folder)
     user, group = os.geteuid(), os.getegid()

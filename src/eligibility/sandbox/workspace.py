@@ -20,18 +20,12 @@ _LEFT_OUT = {"__pycache__", "node_modules"}
 
 
 class Workspace:
-    """A copy of the folders around a script.
+    """A copy of the folders around a script, up to the repository's root, in an empty ``scratch``.
 
-    Args:
-        script: The script; its folder, and those up to the repository's root, are copied.
-        standing: Where the user is: the program runs there if the script lies below it, within the
-            repository; else in the script's own folder.
-        scratch: An empty folder to put the copy in.
-        links: Whether files that are large, and folders that are too many, become links.
-
-    Attributes:
-        folder: Where the program runs.
-        import_path: More folders to import modules from: the originals.
+    The program runs in ``folder``: where the user is ``standing`` if the script lies below it,
+    within the repository; else in the script's own folder. ``import_path`` are more folders to
+    import modules from: the originals. With ``links``, files that are large, and folders that are
+    too many, become links.
     """
 
     def __init__(self, script: Path, standing: Path, scratch: Path, *, links: bool) -> None:

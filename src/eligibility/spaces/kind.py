@@ -45,12 +45,7 @@ class Kind(ABC):
     # in the entropy.
 
     def codes(self, masks: Any) -> np.ndarray[Any, Any]:
-        """The codes uint8 ``[N, P]`` of N masks, each as the environment gives it.
-
-        Raises:
-            ShapeError: They do not fit the space.
-            InvalidTypeError: They are not numbers, or a space of this kind cannot be masked.
-        """
+        """The codes uint8 ``[N, P]`` of N masks, each as the environment gives it."""
         raise InvalidTypeError(
             "the action mask",
             "one for numbers of a Box",
@@ -74,11 +69,7 @@ def kind_of(space: Any) -> Kind | None:
 
 
 def read_masks(masks: Any, width: int, meaning: str) -> np.ndarray[Any, Any]:
-    """N masks of ``width`` numbers as an array ``[N, width]``.
-
-    Raises:
-        ShapeError, InvalidTypeError: They are not that.
-    """
+    """N masks of ``width`` numbers as an array ``[N, width]``."""
     try:
         array = np.asarray(masks)
     except ValueError:  # rows of several lengths

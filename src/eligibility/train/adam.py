@@ -21,10 +21,6 @@ class Adam(torch.optim.Optimizer):
     they are first called, which takes longer than it takes to solve CartPole. Here are those that
     training needs. It is one of torch's optimizers to schedulers, hooks and `eligibility audit`.
 
-    Args:
-        parameters: What to optimise; ``state`` has a moment's worth of zeros for each at once.
-        lr: The step size α > 0.
-
     References:
         Kingma & Ba 2015, "Adam: a method for stochastic optimization", algorithm 1.
     """

@@ -25,16 +25,11 @@ _MOST_FEATURES = 2048
 
 @dataclass(frozen=True)
 class Advantages:
-    """What the N steps of a rollout that count are credited with.
+    """What the N steps of a rollout that count are credited with."""
 
-    Attributes:
-        values: The advantages, float32 ``[N]``.
-        explained_variance: ``1 − Var(advantage)/Var(return)`` over the steps, before any scaling:
-            1 for a baseline that knows every return, below 0 for one that makes them noisier;
-            NaN where all returns are equal.
-    """
-
-    values: Tensor
+    values: Tensor  # the advantages, float32 ``[N]``
+    # ``1 − Var(advantage)/Var(return)`` over the steps, before any scaling: 1 for a baseline that
+    # knows every return, below 0 for one that makes them noisier; NaN where all returns are equal.
     explained_variance: float
 
 

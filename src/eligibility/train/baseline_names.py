@@ -14,22 +14,16 @@ from eligibility.train.domains import shown, suggestion, wrong
 
 @dataclass(frozen=True)
 class BaselineOption:
-    """One baseline, as options of training see it.
-
-    Attributes:
-        name: Its name.
-        least_episodes: The number of episodes of a rollout that it needs.
-        averages: Whether it averages over rollouts, at ``baseline_rate``.
-        predicts: Whether it predicts returns from states. It comes first, because it looks at
-            returns and states, and needs those of every process.
-        of_weights: Whether it is subtracted from the gradient of each episode instead of from
-            returns. It comes last, and needs the episodes of every process in one.
-    """
+    """One baseline, as options of training see it."""
 
     name: str
-    least_episodes: int = 1
-    averages: bool = False
+    least_episodes: int = 1  # the number of episodes of a rollout that it needs
+    averages: bool = False  # whether it averages over rollouts, at ``baseline_rate``
+    # Whether it predicts returns from states. It comes first, because it looks at returns and
+    # states, and needs those of every process.
     predicts: bool = False
+    # Whether it is subtracted from the gradient of each episode instead of from returns. It comes
+    # last, and needs the episodes of every process in one.
     of_weights: bool = False
 
 
@@ -54,11 +48,7 @@ class BaselineNames:
     expected: ClassVar[str] = "names joined by +"
 
     def __call__(self, name: str, value: Any) -> str:
-        """The names without blanks.
-
-        Raises:
-            InvalidValueError: An unknown name, or an order that means nothing.
-        """
+        """The names without blanks; refuses an unknown name, or an order that means nothing."""
         parts = [part.strip() for part in value.split("+")] if isinstance(value, str) else [value]
         for part in parts:
             if part not in self.names:

@@ -43,11 +43,7 @@ Listener: TypeAlias = Callback | Callable[[Progress], bool | None]
 
 
 class Callbacks:
-    """Several as one: a plain function hears of the ends of rollouts.
-
-    Raises:
-        InvalidTypeError: One of them is neither a `Callback` nor a function.
-    """
+    """Several as one: a plain function hears of the ends of rollouts."""
 
     def __init__(self, given: Listener | Iterable[Listener] | None) -> None:
         if given is None:

@@ -41,12 +41,6 @@ def read_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]
     """Tensors and facts of a checkpoint file, or of the run folder that holds one.
 
     The tensors are views of the file: memory is taken only for what is copied from them.
-
-    Args:
-        path: The file or the folder.
-
-    Raises:
-        InvalidValueError: There is none, it is damaged, or it is of another format version.
     """
     safetensors = _safetensors()
     path = Path(path)
@@ -107,12 +101,7 @@ def _refused(path: Path, got: str, remedy: str) -> EligibilityError:
 
 
 def damaged(path: Path, reason: str = "") -> EligibilityError:
-    """The error for a file that this program cannot have written.
-
-    Args:
-        path: Path of the file.
-        reason: How it shows, where it is whole and cannot be true.
-    """
+    """The error for a file that this program cannot have written."""
     got = f"a damaged or foreign file ({reason})" if reason else "a damaged or foreign file"
     return _refused(path, got, "train again, or restore it from a copy")
 

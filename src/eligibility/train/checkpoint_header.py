@@ -24,21 +24,13 @@ _FREE = {"rollout_return", "mean_return", "entropy", "explained_variance"}
 
 @dataclass(frozen=True)
 class Facts:
-    """What a checkpoint says of its model.
-
-    Attributes:
-        config: The options.
-        progress: Where training stands; seconds are those of the record, and 0 here.
-        recent: The returns of the last 100 finished episodes.
-        own_environment: The environment was the user's code, which a checkpoint does not hold.
-        own_network: Likewise the network.
-    """
+    """What a checkpoint says of its model."""
 
     config: Config
-    progress: Progress
-    recent: tuple[float, ...]
-    own_environment: bool
-    own_network: bool
+    progress: Progress  # where training stands; seconds are those of the record, and 0 here
+    recent: tuple[float, ...]  # the returns of the last 100 finished episodes
+    own_environment: bool  # the environment was the user's code, which a checkpoint does not hold
+    own_network: bool  # likewise the network
 
     def to_json(self) -> dict[str, Any]:
         """As `read_facts` takes it."""
@@ -46,11 +38,7 @@ class Facts:
 
 
 def read_facts(found: Any) -> Facts:
-    """The facts of a JSON object.
-
-    Raises:
-        InvalidValueError: One of them is missing, or cannot be true.
-    """
+    """The facts of a JSON object."""
     content = _object("the facts", found)
     own_environment = _flag(content, "own_environment")
     config = read_config(content.get("config"), own_environment=own_environment)
@@ -65,11 +53,7 @@ def read_facts(found: Any) -> Facts:
 
 
 def read_config(found: Any, *, own_environment: bool = False) -> Config:
-    """The config of a JSON object, as checkpoints and run folders hold it.
-
-    Raises:
-        InvalidValueError: An option is unknown, or has a value that it cannot have.
-    """
+    """The config of a JSON object, as checkpoints and run folders hold it."""
     content = _object("`config`", found)
     env = content.get("env")
     if not isinstance(env, str) or not (

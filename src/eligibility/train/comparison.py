@@ -18,21 +18,14 @@ from eligibility.train.statistics import (
 
 @dataclass(frozen=True)
 class Comparison:
-    """B compared with A.
+    """B compared with A."""
 
-    Attributes:
-        a: What A's episodes say.
-        b: What B's say.
-        mean_difference: The mean of B minus that of A.
-        interquartile_difference: The same of the interquartile means.
-        probability_of_improvement: That a run of B, drawn at random, beats one of A; an episode,
-            where A and B are one run each. A draw counts half, so that 0.5 means no difference.
-    """
-
-    a: Evaluation
-    b: Evaluation
-    mean_difference: Interval
-    interquartile_difference: Interval
+    a: Evaluation  # what A's episodes say
+    b: Evaluation  # what B's say
+    mean_difference: Interval  # the mean of B minus that of A
+    interquartile_difference: Interval  # the same of the interquartile means
+    # That a run of B, drawn at random, beats one of A; an episode, where A and B are one run each.
+    # A draw counts half, so that 0.5 means no difference.
     probability_of_improvement: Interval
 
     @property
@@ -42,16 +35,7 @@ class Comparison:
 
 
 def compare(a: Array, b: Array, seed: int) -> Comparison:
-    """Compare returns ``[R, E]`` with returns ``[R′, E]``.
-
-    Args:
-        a: Of A's runs.
-        b: Of B's runs.
-        seed: Seed of the resampling.
-
-    Raises:
-        InvalidValueError: One is a single run and the other is not.
-    """
+    """Compare returns ``[R, E]`` with returns ``[R′, E]``."""
     if (len(a) == 1) != (len(b) == 1):
         raise InvalidValueError(
             "the runs",

@@ -19,12 +19,7 @@ SUFFIXES = (".yaml", ".yml", ".toml", ".json")
 
 
 def read_options(path: Path) -> dict[str, Any]:
-    """The options that a file sets; dashes in names may stand for underscores.
-
-    Raises:
-        InvalidValueError: There is no such file, it cannot be read, or it has an unknown name.
-        MissingDependencyError: The package that reads YAML, or TOML before Python 3.11, is missing.
-    """
+    """The options that a file sets; dashes in names may stand for underscores."""
     if path.suffix not in SUFFIXES:
         raise _wrong(path, f"the suffix {path.suffix!r}", "choose another format")
     try:

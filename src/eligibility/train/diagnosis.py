@@ -14,13 +14,7 @@ _HARMFUL = -4.0
 
 
 def diagnose(facts: GradientFacts, largest_entropy: float | None, solved: bool) -> str | None:
-    """One sentence for the user, or None.
-
-    Args:
-        facts: Statistics of the rollout's gradient.
-        largest_entropy: That of the uniform policy in nats; None: there is none.
-        solved: Whether the goal is reached: a policy may then be as certain as it likes.
-    """
+    """One sentence for the user, or None; ``largest_entropy`` is the uniform policy's, in nats."""
     if solved:
         return None
     if facts.norm == 0:

@@ -18,13 +18,7 @@ _LINE_SECONDS = 2.0
 
 
 class ProgressDisplay:
-    """A callback of `Reinforce.learn` that shows where training stands, and each warning once.
-
-    Args:
-        console: Where to draw, usually standard error.
-        steps: The steps at which training ends at the latest.
-        stop_at: The mean return at which it ends earlier.
-    """
+    """A callback of `Reinforce.learn` that shows where training stands, and each warning once."""
 
     def __init__(self, console: Console, steps: int, stop_at: float) -> None:
         self._console, self._steps, self._stop_at = console, steps, stop_at

@@ -30,22 +30,13 @@ from eligibility.train.rollout import Rollout
 
 @dataclass(frozen=True)
 class Processes:
-    """The processes that train together, as one of them sees them.
+    """The processes that train together, as one of them sees them."""
 
-    Attributes:
-        rank: The number of this one.
-        size: How many there are.
-    """
-
-    rank: int = 0
-    size: int = 1
+    rank: int = 0  # the number of this one
+    size: int = 1  # how many there are
 
     def shards(self, number: int) -> range:
-        """Which of ``number`` shards this process plays.
-
-        Raises:
-            InvalidValueError: They cannot be divided evenly.
-        """
+        """Which of ``number`` shards this process plays."""
         if number % self.size:
             raise InvalidValueError(
                 "`shards`",
@@ -86,13 +77,7 @@ class Processes:
         )
 
     def own(self, values: Tensor, alive: Tensor) -> Tensor:
-        """The values of this process's steps, from one value for each step of all processes'
-        rollouts.
-
-        Args:
-            values: ``[N]``, in the order in which ``alive`` selects steps.
-            alive: ``[T, B]``, of the gathered rollout.
-        """
+        """The values of this process's steps, of one for each True of the gathered ``alive``."""
         if self.size == 1:
             return values
         spread = torch.zeros(alive.shape, dtype=values.dtype).masked_scatter(alive, values)
@@ -103,9 +88,8 @@ class Processes:
     def gather_steps(self, values: Tensor, chosen: Tensor) -> Tensor:
         """What some steps have, ``[N, *value]``, in their order in the rollout of all processes.
 
-        Args:
-            values: A value for each step of this process, ``[T', B', *value]``.
-            chosen: Which steps, bool ``[T, B]``, in the rollout of all processes.
+        ``values`` ``[T', B', *value]`` are this process's; ``chosen`` ``[T, B]`` is of the rollout
+        of all.
         """
         if self.size == 1:
             return values[chosen]

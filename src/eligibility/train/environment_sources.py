@@ -27,27 +27,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EnvironmentSource:
-    """What environments are made of.
+    """What environments are made of."""
 
-    Attributes:
-        name: The id, or the name of the function or class.
-        coded: Whether it is the user's code, which a checkpoint does not hold.
-        make: The given number of environments side by side, made with keywords; a vector
-            environment of the user's own is always itself, and may have fewer.
-        size: The number that there always are; None: as many as asked for.
-    """
-
-    name: str
-    coded: bool
+    name: str  # the id, or the name of the function or class
+    coded: bool  # whether it is the user's code, which a checkpoint does not hold
+    # The given number of environments side by side, made with keywords; a vector environment of the
+    # user's own is always itself, and may have fewer.
     make: Callable[[int, Mapping[str, Any] | None], VectorEnv[Any, Any, Any]]
-    size: int | None = None
+    size: int | None = None  # the number that there always are; None: as many as asked for
 
     def options(self, options: dict[str, Any]) -> dict[str, Any]:
-        """The user's options with the number of environments that there are, over all shards.
-
-        Raises:
-            InvalidValueError: They ask for another number.
-        """
+        """The user's options with the number of environments that there are, over all shards."""
         if self.size is None:
             return options
         number = self.size * int(options.get("shards", 1))
@@ -61,11 +51,7 @@ class EnvironmentSource:
         return {**options, "environments": number}
 
     def check_shards(self, number: int) -> None:
-        """Raise if a vector environment of the user's own would have to be several.
-
-        Raises:
-            InvalidValueError: This process has more shards than vector environments.
-        """
+        """Raise if a vector environment of the user's own would have to be several."""
         if self.size is not None and number > 1:
             raise InvalidValueError(
                 "`shards`",
@@ -86,9 +72,6 @@ def environment_source(env: EnvironmentLike) -> EnvironmentSource:
     A vector environment may reset itself in any of Gymnasium's ways (``AutoresetMode``): a rollout
     is the same in all of them. An environment is never stepped itself: what is played are copies,
     or, where it cannot be copied, others that Gymnasium makes by its ``spec``.
-
-    Raises:
-        InvalidTypeError: It is none of these.
     """
     if isinstance(env, str):
         name = env
@@ -125,11 +108,7 @@ def environment_source(env: EnvironmentLike) -> EnvironmentSource:
 
 
 def _as_is(made: Any, keywords: Mapping[str, Any] | None) -> Any:
-    """What is made already.
-
-    Raises:
-        InvalidValueError: There are keywords to make it with.
-    """
+    """What is made already: keywords to make it with are refused."""
     if keywords:
         raise InvalidValueError(
             "`env_kwargs`",

@@ -44,10 +44,6 @@ def make_vector(
     ``envpool:Name-v1`` is EnvPool's, ``gymnasium:Name-v1`` Gymnasium's as ``Name-v1`` is,
     ``module:Name-v0`` one that a module registers when it is imported, from the working folder too,
     and ``file.py:Name`` a class or function in a file.
-
-    Raises:
-        MissingDependencyError: Gymnasium, or the package that the environment is in, is missing.
-        InvalidValueError: No such environment, or it cannot be made.
     """
     gymnasium = _gymnasium()
     try:

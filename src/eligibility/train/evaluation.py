@@ -56,12 +56,7 @@ def play(
 
 
 def summarize(returns: Array, seed: int) -> Evaluation:
-    """What returns ``[R, E]`` of R runs with E episodes each say.
-
-    Args:
-        returns: Undiscounted.
-        seed: Seed of the resampling.
-    """
+    """What returns ``[R, E]`` of R runs with E episodes each say."""
     average = interval(mean, returns, seed)
     middle = interval(interquartile_mean, returns, seed)
     return Evaluation(

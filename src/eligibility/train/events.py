@@ -52,15 +52,8 @@ class Events:
     """One event file in a folder. Each event is on its way to the disk when `write` returns.
 
     TensorBoard's own writer does this in a thread, where a full disk ends in a traceback that
-    nobody can answer.
-
-    Args:
-        folder: Folder of the run; it must exist.
-        steps: Where the run stands: TensorBoard forgets what a run that was killed had written
-            after the checkpoint that it goes on from.
-
-    Raises:
-        OutputError: The file cannot be written.
+    nobody can answer. ``steps`` is where the run stands: TensorBoard forgets what a run that was
+    killed had written after the checkpoint that it goes on from.
     """
 
     def __init__(self, folder: Path, steps: int) -> None:

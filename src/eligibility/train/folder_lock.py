@@ -11,14 +11,7 @@ LOCK = ".lock"
 
 
 class FolderLock:
-    """Holds a folder for this process from its construction on.
-
-    Args:
-        folder: Made if it does not exist.
-
-    Raises:
-        OutputError: Another process, or another object of this one, holds it.
-    """
+    """Holds a folder for this process from its construction on; makes it if there is none."""
 
     def __init__(self, folder: Path) -> None:
         from filelock import FileLock, Timeout

@@ -44,30 +44,24 @@ _MOST_ROWS_REMEMBERED = 2**16
 
 @dataclass(frozen=True)
 class GradientFacts:
-    """What is known of a rollout's gradient once it is computed.
+    """What is known of a rollout's gradient once it is computed."""
 
-    Attributes:
-        norm: Its Euclidean norm.
-        noise: The root of its total variance, estimated from the difference between the gradients
-            of two halves of the episodes (or of all episodes, where a baseline of weights has
-            them by themselves), as if episodes were independent; NaN for a single episode.
-        signal_to_noise: ``(norm² − noise²)/noise²``, at least 0: the squared length of the
-            expected gradient in units of that variance.
-        entropy: Mean entropy of the policy over the rollout's steps, in nats.
-        saturated: The share of steps whose action has an eligibility below 0.01 at every output:
-            the policy was all but certain there, and nothing can be learned.
-        effective_batch: The number of steps that would tell as much if all had an equal say:
-            ``(Σ w)²/Σ w²`` with w the size of a step's advantage times its eligibility.
-        explained_variance: Share of the returns' variance that the baseline explains; see
-            `Advantages`.
-    """
-
-    norm: float
+    norm: float  # its Euclidean norm
+    # The root of its total variance, estimated from the difference between the gradients of two
+    # halves of the episodes (or of all episodes, where a baseline of weights has them by
+    # themselves), as if episodes were independent; NaN for a single episode.
     noise: float
+    # ``(norm² − noise²)/noise²``, at least 0: the squared length of the expected gradient in units
+    # of that variance.
     signal_to_noise: float
-    entropy: float
+    entropy: float  # mean entropy of the policy over the rollout's steps, in nats
+    # The share of steps whose action has an eligibility below 0.01 at every output: the policy was
+    # all but certain there, and nothing can be learned.
     saturated: float
+    # The number of steps that would tell as much if all had an equal say: ``(Σ w)²/Σ w²`` with w
+    # the size of a step's advantage times its eligibility.
     effective_batch: float
+    # Share of the returns' variance that the baseline explains; see `Advantages`.
     explained_variance: float
 
 
@@ -102,10 +96,8 @@ class PolicyGradient:
     ) -> GradientFacts:
         """Differentiate; afterwards each parameter's ``.grad`` is that of the whole rollout.
 
-        Args:
-            rollout: The episodes of this process.
-            whole: Those of all processes, in which actions are credited; default: the same.
-            remaining: The share of the training that was still to come when the rollout began.
+        Actions are credited in ``whole``, the episodes of all processes. ``remaining`` is the share
+        of the training that was still to come when the rollout began.
         """
         config = self._config
         falls = config.entropy_schedule == "linear"
@@ -210,12 +202,8 @@ class PolicyGradient:
     ) -> _Seen:
         """What is seen at some steps; adds their share to ``.grad`` where gradients are enabled.
 
-        Args:
-            rollout: Rollout of this process.
-            places: Places of the steps in it; see `_places`.
-            credits: The advantages, ``[T, B]``.
-            number: What the sum over the steps is divided by.
-            entropy_coef: The weight of the entropy.
+        ``places``: see `_places`; ``credits``: the advantages ``[T, B]``; ``number``: what the sum
+        over the steps is divided by.
         """
         observations = rollout.observations.flatten(0, 1)[places]
         actions, advantages = rollout.actions.flatten(0, 1)[places], credits.flatten()[places]

@@ -30,13 +30,7 @@ class Jacobian(Protocol):
 
 
 def jacobian_of(network: nn.Module, observations: Tensor, episode: Tensor) -> Jacobian:
-    """The quickest that there is for the network.
-
-    Args:
-        network: Observations ``[N, *observation]`` to outputs ``[N, P]``.
-        observations: Those at which to differentiate.
-        episode: The number of each one's episode, ``[N]``, for a recurrent network.
-    """
+    """The quickest that there is; ``episode`` ``[N]`` numbers each observation's episode."""
     if isinstance(network, Network) and not network.convolutions and not is_recurrent(network):
         return LayerJacobian(network, observations)
     return AutogradJacobian(network, observations, episode)

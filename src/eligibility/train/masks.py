@@ -52,15 +52,7 @@ def observed_mask(space: Any) -> bool:
 class MaskedVector(VectorWrapper[Any, Any, Any]):
     """A vector environment whose observations are `Masked`.
 
-    Args:
-        env: The vector environment.
-        policy: What a mask means.
-        source: Masks of all environments from their observations and info; None where one has
-            none, which leaves it free.
-
-    Raises:
-        InvalidValueError: While stepping: every action of an environment is forbidden.
-        ShapeError, InvalidTypeError: While stepping: a mask does not fit the action space.
+    ``source`` has the masks of all environments from observations and info; None leaves one free.
     """
 
     def __init__(

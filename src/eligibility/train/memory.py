@@ -23,16 +23,8 @@ class Memory(nn.Module):
     """``[N, inputs]`` to ``[N, width]`` by a GRU or an LSTM.
 
     Weights are normal with variance 1/fan-in and biases 0, as in the other layers, but the bias of
-    an LSTM's forget gate, or of a GRU's update gate, is 2: a first network remembers.
-
-    Args:
-        kind: gru or lstm.
-        inputs: Numbers in an input.
-        width: Numbers in an output.
-        generator: Draws the first weights.
-
-    Attributes:
-        state_size: Numbers in a state: the outputs, and behind them the cells of an LSTM.
+    an LSTM's forget gate, or of a GRU's update gate, is 2: a first network remembers. A state is
+    the outputs, and behind them the cells of an LSTM.
 
     References:
         Hochreiter & Schmidhuber 1997, Neural Computation 9:1735-1780; Cho et al. 2014, "Learning
@@ -56,13 +48,11 @@ class Memory(nn.Module):
                     weight[width : 2 * width] = _KEEPING  # of both kinds the second gate
 
     def forward(self, inputs: Tensor, episode: Tensor | None = None) -> Tensor:
-        """The outputs of all steps of some episodes.
+        """The outputs of all steps of some episodes, ``[N, inputs]`` in the order of time.
 
-        Args:
-            inputs: ``[N, inputs]``, in the order of time: the first steps of all episodes, then
-                the second ones of those that have one, …
-            episode: The number of each step's episode, ``[N]``, rising among those of one time;
-                None: there is one episode.
+        That is the first steps of all episodes, then the second ones of those that have one, … Of
+        each step ``episode`` ``[N]`` has the number, rising among those of one time; None: there is
+        one.
         """
         if episode is None:
             episode = torch.zeros(len(inputs), dtype=torch.int64)

@@ -31,11 +31,9 @@ _TOLERATED, _MOST_HALVINGS = 1.5, 10
 
 
 def sample(alive: Tensor, *, whole_episodes: bool) -> Tensor:
-    """Which of the steps that count to average over, bool ``[T, B]``: a few thousand are enough.
+    """Which of the steps ``alive`` ``[T, B]`` to average over: a few thousand are enough.
 
-    Args:
-        alive: Which steps count, ``[T, B]``, of all processes.
-        whole_episodes: Take all steps of an episode, or none, as a recurrent network needs them.
+    ``whole_episodes``: all steps of an episode, or none, as a recurrent network needs them.
     """
     steps = alive.nonzero()
     numbers = steps[:, 1] if whole_episodes else torch.arange(len(steps))
@@ -44,17 +42,7 @@ def sample(alive: Tensor, *, whole_episodes: bool) -> Tensor:
 
 
 class FisherInformation:
-    """``v ↦ F v`` for the weights of a network, averaged over some states.
-
-    Args:
-        network: Observations ``[N, *observation]`` to outputs ``[N, P]``.
-        policy: What the outputs mean.
-        observations: The states.
-        episode: The number of each one's episode, ``[N]``, for a recurrent network.
-
-    Attributes:
-        outputs: Outputs of the network at these states, ``[N, P]``.
-    """
+    """``v ↦ F v`` for the weights of a network, averaged over states ``[N]`` of some episodes."""
 
     def __init__(
         self, network: nn.Module, policy: Policy, observations: Tensor, episode: Tensor
@@ -106,23 +94,12 @@ def natural_step(
 ) -> None:
     """Move the weights against their ``.grad``, in the policy's own metric.
 
-    The direction is ``(F + λ)⁻¹ g``, the length such that ``½ Δᵀ (F + λ) Δ = divergence``: to
-    second order the mean Kullback-Leibler divergence between the policies before and after is at
+    The direction is ``(F + λ)⁻¹ g``, the length such that ``½ Δᵀ (F + λ) Δ = divergence``, in nats:
+    to second order the mean Kullback-Leibler divergence between the policies before and after is at
     most that. A gradient of 0 moves nothing, nor does a divergence of 0.
 
     Where a policy is all but certain the second order says little, and it may move by twenty times
     that. ``line_search`` halves the step until the divergence itself is at most 1.5 times as much.
-
-    Args:
-        network: Its parameters carry the gradient.
-        policy: What its outputs mean.
-        observations: States that were visited, ``[N, *observation]``; see `sample`.
-        episode: The number of each one's episode, ``[N]``.
-        divergence: In nats.
-        damping: λ, on the scale of F's own diagonal entries.
-        line_search: Measure how far the policy has moved.
-        iterations: Maximum number of conjugate-gradient iterations.
-        tolerance: Tolerance of their residual, relative to g.
     """
     parameters = list(network.parameters())
     gradient = flatten([torch.zeros_like(p) if p.grad is None else p.grad for p in parameters])
@@ -160,11 +137,8 @@ def share_of_signal(norm: float, noise: float) -> float:
     """``1 − noise²/norm²``, at least 0: by how much to shorten a step along a noisy gradient.
 
     For an estimate ``ĝ = g + ε`` the multiple nearest to g is ``|g|²/(|g|² + E|ε|²)`` of it,
-    Wiener's filter. A step of constant length walks at random where only noise is left.
-
-    Args:
-        norm: Norm of the estimate.
-        noise: The root of its total variance; NaN where that is unknown, which shortens nothing.
+    Wiener's filter. A step of constant length walks at random where only noise is left. Noise that
+    is unknown, NaN, shortens nothing.
     """
     if math.isnan(noise) or norm == 0:
         return 1.0

@@ -27,16 +27,6 @@ class Network(nn.Module):
     Hidden weights are normal with variance 1/fan-in, which keeps the scale of the signal; the
     head starts 100 times smaller, so that the first policy is close to uniform; biases start at 0,
     and so do the outputs that do not depend on the observation.
-
-    Args:
-        observations: How observations are encoded.
-        hidden_sizes: The widths of the hidden layers.
-        policy: What the outputs mean.
-        generator: Draws the first weights.
-        activation: Activation of the hidden layers, tanh or relu.
-        recurrent: Kind of the last hidden layer: gru, lstm, or none for a plain layer.
-        convolution: See images through convolutional layers; else as flat numbers.
-        normalize: Normalise the numbers that are not seen through convolutional layers.
     """
 
     def __init__(
@@ -76,14 +66,7 @@ class Network(nn.Module):
         self.constants = nn.Parameter(torch.zeros(policy.constants)) if policy.constants else None
 
     def forward(self, observation: Tensor, episode: Tensor | None = None) -> Tensor:
-        """The outputs of each observation.
-
-        Args:
-            observation: As kept. For a recurrent network, all that was seen in some episodes, in
-                the order that `Memory.forward` asks for.
-            episode: For a recurrent network, the number of each observation's episode, ``[N]``;
-                None: there is one.
-        """
+        """The outputs of each observation as kept; order and ``episode`` as in `Memory.forward`."""
         if self.memory is None:
             return self.complete(observation, self._through([*self.layers], observation))
         *layers, head = self.layers
@@ -149,12 +132,9 @@ class Network(nn.Module):
 class ArrayForward:
     """The same function on NumPy arrays: ``network(torch.from_numpy(x)).numpy()`` up to rounding.
 
-    A rollout calls the network once a step with a few rows. There torch spends most of its time
-    on getting to the arithmetic; NumPy gets there three times as fast.
-
-    Args:
-        network: Its present weights are copied; make a new one after each update.
-        rows: The number of observations in each call.
+    A rollout calls the network once a step with a few rows. There torch spends most of its time on
+    getting to the arithmetic; NumPy gets there three times as fast. The present weights are copied:
+    make a new one after each update.
     """
 
     def __init__(self, network: Network, rows: int) -> None:
@@ -209,12 +189,7 @@ class ArrayForward:
 
 
 class RecurrentForward:
-    """A recurrent network from the first step of an episode on; it keeps the states.
-
-    Args:
-        network: The network.
-        rows: The number of observations in each call, one of each episode.
-    """
+    """A recurrent network from the first step of an episode on; it keeps the states."""
 
     def __init__(self, network: Network, rows: int) -> None:
         self._network, self._state = network, network.start(rows)
@@ -243,13 +218,7 @@ def acting(network: nn.Module, rows: int) -> Callable[[Tensor], Tensor]:
 
 
 def outputs_of(network: nn.Module, observations: Tensor, episode: Tensor) -> Tensor:
-    """The outputs ``[N, P]`` for an update, differentiable.
-
-    Args:
-        network: Any; for a recurrent one the observations must be those of whole episodes.
-        observations: ``[N, *observation]``, in the order of a rollout's steps that count.
-        episode: The number of each one's episode, ``[N]``.
-    """
+    """The outputs ``[N, P]`` for an update, differentiable; ``episode`` as in `Memory.forward`."""
     outputs: Tensor = (
         network(observations, episode) if is_recurrent(network) else network(observations)
     )

@@ -17,20 +17,11 @@ _CHUNK_BYTES = 2**26
 def per_episode_gradients(
     network: nn.Module, rollout: Rollout, cotangents: Sequence[Tensor]
 ) -> list[dict[str, Tensor]]:
-    """Pull cotangents at the outputs back to the weights, apart for each episode.
+    """Pull cotangents ``[N, P]`` at the outputs back to the weights, apart for each of B episodes.
 
-    Args:
-        network: Observations ``[N, *observation]`` to outputs ``[N, P]``, each row by itself.
-        rollout: B episodes with N steps that count.
-        cotangents: Each ``[N, P]``, in the order of ``rollout.alive``'s True.
-
-    Returns:
-        For each cotangent: parameter name → ``[B, *shape]``.
-
-    Notes:
-        One batched backward pass over all episodes (``torch.func.vmap`` of ``vjp``): for a linear
-        layer a batched matrix product; one pass after the other for a network that vmap cannot
-        take. Memory: B times the weights.
+    For each cotangent: parameter name → ``[B, *shape]``. One batched backward pass over all
+    episodes (``torch.func.vmap`` of ``vjp``): for a linear layer a batched matrix product; one pass
+    after the other for a network that vmap cannot take. Memory: B times the weights.
     """
     alive = rollout.alive
     steps, episodes = alive.shape

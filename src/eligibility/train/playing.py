@@ -25,13 +25,7 @@ def play_runs(
 ) -> tuple[Evaluation, Array]:
     """The summary and the returns ``[R, E]`` of E fresh episodes with each of R runs.
 
-    Args:
-        folders: Run folders, or checkpoint files.
-        episodes: E.
-        seed: Seed of the episodes; None: each run's seed, so that the runs' episodes differ.
-        deterministic: The most probable actions; else drawn from the policy.
-        env: The environment to play in; None: the one that each run was trained in.
-        allow_modules: Modules that the runs may name for import; see `Reinforce.load`.
+    Without a ``seed`` each run's own is taken, so that the runs' episodes differ.
     """
     returns = np.stack(
         [

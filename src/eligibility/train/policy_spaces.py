@@ -13,26 +13,16 @@ if TYPE_CHECKING:
 
 
 class Interface(NamedTuple):
-    """Environments, how their observations are kept and encoded, and the policy of their actions.
+    """Environments, how their observations are kept and encoded, and the policy of actions."""
 
-    Attributes:
-        vector: The environments; their observations include masks if they have any.
-        observations: Encoding of the observation space.
-        policy: Policy of the action space.
-    """
-
+    # The environments; their observations include masks if they have any.
     vector: VectorEnv[Any, Any, Any]
-    observations: Observations
-    policy: Policy
+    observations: Observations  # encoding of the observation space
+    policy: Policy  # policy of the action space
 
 
 def interface(vector: VectorEnv[Any, Any, Any], config: Config) -> Interface:
-    """The interface of environments, with the options of the config that concern spaces.
-
-    Raises:
-        InvalidTypeError, InvalidValueError: A space, or an option for it, has no meaning here.
-        EligibilityError: The environment cannot be reset.
-    """
+    """The interface of environments, with the options of the config that concern spaces."""
     policy = policy_for(vector.single_action_space, config.squash_actions)
     space: Any = vector.single_observation_space
     keys = config.observation_keys

@@ -17,11 +17,6 @@ class EnvPoolVector(VectorEnv[Any, Any, Any]):
     all before it, and a resumed run would not be the one that was stopped. Here a reset with a
     seed rebuilds the pool: 5 ms for 100 CartPoles.
 
-    Args:
-        task: EnvPool's name of the environment.
-        number: How many of them.
-        keywords: What else EnvPool makes them with.
-
     References:
         Weng et al. 2022, "EnvPool: a highly parallel reinforcement learning environment execution
         engine".

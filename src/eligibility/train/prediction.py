@@ -16,14 +16,7 @@ from eligibility.train.policies import Policy
 
 
 class Predictor:
-    """Observations as the environment returns them, to actions as it takes them.
-
-    Args:
-        network: Maps kept observations to the policy's outputs.
-        policy: What these mean.
-        observations: How observations are kept.
-        generator: Draws the actions that are not the most probable ones.
-    """
+    """Observations as the environment returns them, to actions as it takes them."""
 
     def __init__(
         self,

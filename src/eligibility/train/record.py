@@ -36,23 +36,15 @@ CONFIG, CURVE_FILE, RESULT = "config.json", "curve.csv", "result.json"
 
 @dataclass(frozen=True)
 class Result:
-    """How a run ended, or where it stands: ``result.json``.
+    """How a run ended, or where it stands: ``result.json``."""
 
-    Attributes:
-        solved: Whether the mean of the last 100 training episodes reached the return to stop at.
-        training_seconds: From the first reset to the end of the training.
-        steps: Environment steps that counted.
-        updates: Updates of the policy.
-        mean_return: Mean return of the last 100 training episodes; None before the first one ended.
-        run: The run's folder, as it was named then.
-    """
-
-    solved: bool
-    training_seconds: float
-    steps: int
+    solved: bool  # whether the mean of the last 100 training episodes reached the return to stop at
+    training_seconds: float  # from the first reset to the end of the training
+    steps: int  # environment steps that counted
     updates: int
+    # Mean return of the last 100 training episodes; None before the first one ended.
     mean_return: float | None
-    run: str
+    run: str  # the run's folder, as it was named then
 
 
 def curve_text(rows: Sequence[Progress]) -> str:

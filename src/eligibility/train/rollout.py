@@ -29,25 +29,16 @@ _FIRST_ROWS = 1024
 
 @dataclass(frozen=True)
 class Rollout:
-    """B episodes side by side, T steps of the longest.
+    """B episodes side by side, T steps of the longest."""
 
-    Attributes:
-        observations: What was seen before each action, ``[T, B, *observation]``.
-        final_observations: What was seen after each episode's last action, ``[B, *observation]``.
-        actions: ``[T, B, *action]``.
-        rewards: float64 ``[T, B]``; 0 where not alive.
-        terminated: The task ended with this step, ``[T, B]``.
-        truncated: The episode was cut off after this step, ``[T, B]``.
-        alive: False after the episode's last step, ``[T, B]``.
-    """
-
-    observations: Tensor
+    observations: Tensor  # what was seen before each action, ``[T, B, *observation]``
+    # What was seen after each episode's last action, ``[B, *observation]``.
     final_observations: Tensor
-    actions: Tensor
-    rewards: Tensor
-    terminated: Tensor
-    truncated: Tensor
-    alive: Tensor
+    actions: Tensor  # ``[T, B, *action]``
+    rewards: Tensor  # float64 ``[T, B]``; 0 where not alive
+    terminated: Tensor  # the task ended with this step, ``[T, B]``
+    truncated: Tensor  # the episode was cut off after this step, ``[T, B]``
+    alive: Tensor  # False after the episode's last step, ``[T, B]``
 
     @property
     def steps(self) -> int:
@@ -117,12 +108,7 @@ class Collector:
         reset_seed: int,
         generator: torch.Generator | None,
     ) -> Rollout:
-        """One episode of every environment; with no generator, by the policy's modes.
-
-        Raises:
-            EligibilityError: The environment raised an exception.
-            InvalidValueError: A reward or an observation is not a finite number.
-        """
+        """One episode of every environment; with no generator, by the policy's modes."""
         number = self.vector.num_envs
         forward = acting(network, number)
         alive = np.ones(number, bool)
@@ -208,11 +194,7 @@ class Collector:
 
 
 def _longer(array: np.ndarray[Any, Any], rows: int) -> np.ndarray[Any, Any]:
-    """A copy with room for that number of rows.
-
-    Raises:
-        InvalidValueError: There is no memory for them.
-    """
+    """A copy with room for that number of rows."""
     shape = (rows, *array.shape[1:])
     try:
         longer = np.empty(shape, array.dtype)

@@ -53,20 +53,8 @@ _SECONDS_BETWEEN_CHECKPOINTS = 30.0
 class RunFolder:
     """A callback of `Reinforce.learn` that keeps the record of a run in a folder.
 
-    Args:
-        path: The folder; made if it does not exist. One that holds a run already is refused.
-        model: The model that is going to be trained.
-        resume: The folder holds a run, and the model was loaded from it: go on with the record.
-
-    Attributes:
-        path: The folder. This object alone writes to it, until `finish`.
-        notes: What of the record to go on with was lost, in a sentence each.
-
-    Raises:
-        OutputError: The folder cannot be written, holds a run that is not to be resumed, or is
-            another process's.
-        InvalidValueError: The record to go on with is damaged.
-        MissingDependencyError: matplotlib, tensorboard or safetensors is not installed.
+    It alone writes to ``path`` until `finish`. A folder that holds a run is refused, unless the
+    model was loaded from it and is to ``resume``; ``notes`` says what of that record was lost.
     """
 
     def __init__(self, path: str | Path, model: Reinforce, *, resume: bool = False) -> None:
@@ -190,17 +178,8 @@ def load_run(
     """The model of a run folder, to go on with: at its checkpoint, or at the very beginning.
 
     A run that was killed before its first checkpoint has left its config, and that is enough: the
-    same config makes the same run.
-
-    Args:
-        path: The folder.
-        changes: New values of options that may change; see `Reinforce.load`.
-        env: The id of the environment, if the caller names it; default: the one in the folder.
-        allow_modules: Modules that the folder may name for import; see `Reinforce.load`.
-
-    Raises:
-        InvalidValueError: There is no run, it is damaged, it names a module that is not allowed,
-            or another option is to be changed.
+    same config makes the same run. ``changes`` and ``allow_modules`` as in `Reinforce.load`;
+    ``env`` only if the caller names it.
     """
     if (path / FILE_NAME).exists() or not (path / CONFIG).exists():
         return Reinforce.load(path, env=env, allow_modules=allow_modules, **changes)

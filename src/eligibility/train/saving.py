@@ -88,11 +88,7 @@ class Saved:
     def check_code(
         self, env: Any, network: Any, allow_modules: Collection[str], changes: dict[str, Any]
     ) -> None:
-        """Raise unless code comes from the caller alone: what the model was made with, given again.
-
-        Raises:
-            InvalidValueError: Code is missing, is one too many, or is named by the file only.
-        """
+        """Raise unless code comes from the caller alone: what the model was made with, again."""
         source = f"the checkpoint `{self._path}`"
         for name, given, own, kind in (
             ("env", env, self._facts.own_environment, "function or vector environment"),
@@ -134,11 +130,7 @@ class Saved:
                 raise damaged(self._path, f"`hidden_sizes` has {width} where the weights have not")
 
     def restore(self, model: Reinforce) -> None:
-        """Make ``model`` what was saved.
-
-        Raises:
-            InvalidValueError: The tensors are not those of such a model; it is as it was.
-        """
+        """Make ``model`` what was saved, unless the tensors are not those of such a model."""
         self._check_tensors(model)
         tensors = {name: tensor.clone() for name, tensor in self._tensors.items()}
         model.network.load_state_dict(part_of(tensors, "network"))

@@ -17,22 +17,7 @@ class Shards:
     """This process's share of the environments; what happens in a shard depends on its number.
 
     At first there is one environment, whose spaces are looked at: a model that is loaded to be
-    played or evaluated needs no more.
-
-    Args:
-        source: Where the environments come from.
-        config: How many there are, in how many shards, and what their spaces mean.
-        processes: The processes among which the shards are divided.
-
-    Attributes:
-        vector: The environments of the first of them, or that one.
-        observations: How their observations are kept and encoded: the same in all.
-        policy: Policy of their actions, the same in all.
-        horizon: The number of steps after which an episode is cut.
-
-    Raises:
-        InvalidTypeError, InvalidValueError: A space, an option or a number has no meaning here.
-        EligibilityError: An environment cannot be made or reset.
+    played or evaluated needs no more. Observations and policy are the same in all shards.
     """
 
     def __init__(self, source: EnvironmentSource, config: Config, processes: Processes) -> None:
@@ -46,11 +31,7 @@ class Shards:
         self._collectors: list[Collector] = []
 
     def prepare(self) -> None:
-        """Make the environments, if that is still to be done.
-
-        Raises:
-            EligibilityError: One cannot be made or reset, or they are too many for the memory.
-        """
+        """Make the environments, if that is still to be done."""
         if self._collectors:
             return
         self._source.close(self.vector)
@@ -63,11 +44,7 @@ class Shards:
         self._collectors = [Collector(one, self.horizon) for one in made]
 
     def collect(self, network: nn.Module, number: int) -> Rollout:
-        """The ``number``-th rollout: a function of the seed, that number and the weights.
-
-        Raises:
-            EligibilityError: An environment raised an exception, or its numbers are not finite.
-        """
+        """The ``number``-th rollout: a function of the seed, that number and the weights."""
         self.prepare()
         rollouts = []
         for shard, collector in zip(self._numbers, self._collectors, strict=True):

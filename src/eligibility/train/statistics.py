@@ -24,15 +24,9 @@ RESAMPLES = 2000
 
 @dataclass(frozen=True)
 class Interval:
-    """A number and its 95 % interval: percentile bootstrap, 2000 resamples.
+    """A number and its 95 % interval: percentile bootstrap, 2000 resamples."""
 
-    Attributes:
-        value: Value on the original scores.
-        low: The lower end.
-        high: The upper end.
-    """
-
-    value: float
+    value: float  # value on the original scores
     low: float
     high: float
 

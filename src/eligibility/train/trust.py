@@ -16,13 +16,8 @@ from eligibility.train.environments import module_of
 def check_trusted(named: object, allow_modules: Collection[str], source: str) -> None:
     """Raise if what was read from ``source`` would import a module that nobody has allowed.
 
-    Args:
-        named: The id of an environment, or the keywords to make it with, which may name another.
-        allow_modules: Modules that may be imported, and with each the modules within it.
-        source: What the id was read from, for the error.
-
-    Raises:
-        InvalidValueError: It would.
+    ``named`` is the id of an environment, or the keywords to make it with, which may name another.
+    With an allowed module those within it are allowed.
     """
     for text in _texts(named):
         module = module_of(text)

@@ -144,11 +144,7 @@ def _make(body: Body, outputs: int, seed: int) -> nn.Module:
 def network_for(
     observations: Observations, policy: Policy, body: Body | None, config: Config
 ) -> Network | UserNetwork:
-    """The default network with the config's options, or the user's own ``body``.
-
-    Raises:
-        InvalidValueError: The config has options of the default network for a user's own network.
-    """
+    """The default network with the config's options, or the user's own ``body``."""
     network = _network_for(observations, policy, body, config)
     if network.constants is not None:  # ln σ
         nn.init.constant_(network.constants, math.log(config.initial_deviation))

@@ -32,12 +32,6 @@ def check_video(path: Path, env: str, keywords: Mapping[str, Any] | None = None)
     """Raise unless a film of ``env``, made with the keywords, can be made and written here.
 
     One picture is taken.
-
-    Raises:
-        InvalidValueError: The suffix is not that of a film.
-        MissingDependencyError: What writes such films is not installed.
-        OutputError: Nothing can be written there.
-        EligibilityError: The environment cannot show itself.
     """
     if path.suffix not in SUFFIXES:
         raise InvalidValueError(
@@ -57,19 +51,7 @@ def check_video(path: Path, env: str, keywords: Mapping[str, Any] | None = None)
 
 
 def record_video(model: Reinforce, path: Path, seed: int, deterministic: bool = True) -> float:
-    """Play one episode and write what it looks like; returns its undiscounted return.
-
-    Args:
-        model: Whose policy plays.
-        path: A .gif or a .mp4.
-        seed: Seed of the episode.
-        deterministic: The most probable actions; else drawn from the policy.
-
-    Raises:
-        InvalidValueError, MissingDependencyError: See `check_video`.
-        EligibilityError: The environment cannot show itself.
-        OutputError: The file cannot be written.
-    """
+    """Play one episode and write what it looks like; returns its undiscounted return."""
     check_video(path, model.config.env, model.config.env_kwargs)
     frames, rate, total = _play(model, seed, deterministic)
     write_atomically(path, _gif(frames, rate) if path.suffix == ".gif" else _mp4(frames, rate))

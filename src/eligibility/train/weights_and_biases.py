@@ -15,15 +15,7 @@ if TYPE_CHECKING:
 
 
 class WandbCallback(Callback):
-    """Log each rollout as a step of a Weights & Biases run.
-
-    Args:
-        project: The project's name there.
-        **options: Passed to ``wandb.init``, such as ``mode="offline"`` or ``dir=``.
-
-    Raises:
-        MissingDependencyError: wandb is not installed.
-    """
+    """Log each rollout as a step of a Weights & Biases run."""
 
     def __init__(self, project: str, **options: Any) -> None:
         try:

@@ -47,11 +47,7 @@ QUESTIONS = (
 
 
 def answer_question(number: int) -> Explanation:
-    """The worked answer to question ``number``.
-
-    Raises:
-        InvalidValueError: There is no such question.
-    """
+    """The worked answer to question ``number``."""
     question = next((item for item in QUESTIONS if item.number == number), None)
     if question is None:
         raise InvalidValueError(

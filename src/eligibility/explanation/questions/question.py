@@ -20,18 +20,11 @@ _NOISE = 1e-15
 
 @dataclass(frozen=True)
 class Question:
-    """A question and how to work out its answer.
+    """A question and how to work out its answer."""
 
-    Attributes:
-        number: What the command line calls it.
-        asked: The question in one line.
-        where: Where people asked it.
-        answer: Computes the answer.
-    """
-
-    number: int
-    asked: str
-    where: str
+    number: int  # what the command line calls it
+    asked: str  # the question in one line
+    where: str  # where people asked it
     answer: Callable[[Question], Explanation]
 
 

@@ -95,9 +95,6 @@ def run(
     """One pass over the rows: what is asked for, each row being read from memory once.
 
     ``out``, for the gradient, may be the logits themselves.
-
-    Raises:
-        InvalidValueError: An action is out of range, or a count is negative.
     """
     logits, loss = task.logits, loss or Loss()
     if logits.stride(-1) != 1:

@@ -87,41 +87,28 @@ def _sampling() -> ModuleType:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of raw logits, and what is done to them before the softmax.
+    """Rows of raw logits, and what is done to them before the softmax."""
 
-    Attributes:
-        logits: Shape ``[N, V]``.
-        action: Indices in [0, V), checked by the kernel, shape ``[N]``.
-        mask: True where legal, shape ``[N, V]`` or ``[1, V]``.
-        temperature: Divides, after the soft-cap.
-        softcap: c in ``c tanh(z / c)``.
-        reference: Logits of another policy, treated alike, shape ``[N, V]``; None: no KL.
-    """
-
-    logits: Tensor
-    action: Tensor
-    mask: Tensor | None = None
-    temperature: float = 1.0
-    softcap: float | None = None
+    logits: Tensor  # shape ``[N, V]``
+    action: Tensor  # indices in [0, V), checked by the kernel, shape ``[N]``
+    mask: Tensor | None = None  # True where legal, shape ``[N, V]`` or ``[1, V]``
+    temperature: float = 1.0  # divides, after the soft-cap
+    softcap: float | None = None  # c in ``c tanh(z / c)``
+    # Logits of another policy, treated alike, shape ``[N, V]``; None: no KL.
     reference: Tensor | None = None
 
 
 @dataclass(frozen=True)
 class Results:
-    """What a kernel found out about N rows, in float32.
+    """What a kernel found out about N rows, in float32."""
 
-    Attributes:
-        table: One row for each of the numbers of `triton_sums`, shape ``[10, N]``. Those of the
-            loss, and of the reference, are filled only where there is one.
-        gradient: Gradient of the loss with respect to the raw logits, shape ``[N, V]``.
-        has_loss: Whether a loss was evaluated.
-        has_reference: Whether the rows were compared with a reference.
-    """
-
+    # One row for each of the numbers of `triton_sums`, shape ``[10, N]``. Those of the loss, and of
+    # the reference, are filled only where there is one.
     table: Tensor
+    # Gradient of the loss with respect to the raw logits, shape ``[N, V]``.
     gradient: Tensor | None = None
-    has_loss: bool = False
-    has_reference: bool = False
+    has_loss: bool = False  # whether a loss was evaluated
+    has_reference: bool = False  # whether the rows were compared with a reference
 
     def with_loss(self) -> Tensor:
         """The loss (0 where there is none) and the `TokenStatistics`, shape ``[6, N]``."""
@@ -174,12 +161,8 @@ def loss_and_gradient(
 ) -> Results:
     """Statistics, loss and gradient; of slopes that are given, the gradient alone.
 
-    Args:
-        rows: The rows.
-        objective: The policy loss, whose exact KL is that to ``rows.reference``; or `Upstream`
-            slopes.
-        own: Raw logits of the actions, to be used in place of those in ``rows``, shape ``[N]``.
-        out: Memory for the gradient; may be the logits themselves.
+    ``own``: raw logits of the actions, in place of those in ``rows``, shape ``[N]``. ``out``, for
+    the gradient, may be the logits themselves.
     """
     if out is None:
         out = torch.empty_like(rows.logits, memory_format=torch.contiguous_format)
@@ -218,9 +201,7 @@ def gradient(
 def sample(rows: Rows, seed: Tensor) -> tuple[Tensor, Results]:
     """An action for each row, drawn with Gumbel noise, and its statistics: one read of the logits.
 
-    Args:
-        rows: The rows; their actions are not read.
-        seed: 64 random bits on the device of the logits, int64, one element.
+    ``seed``: 64 random bits on the device of the logits, int64, one element.
     """
     logits, count, categories = _unit_stride(rows.logits), *rows.logits.shape
     action = torch.empty(count, dtype=torch.int64, device=logits.device)

@@ -31,21 +31,15 @@ from eligibility.shapes import (
 
 @dataclass(frozen=True)
 class CategoricalCall:
-    """One call: the logits, how they go into the softmax, what was chosen, and which rows count.
+    """One call: the logits, how they go into the softmax, what was chosen, and which rows count."""
 
-    Attributes:
-        raw: The logits as they were given, shape ``[*batch, K]``.
-        action: Indices, 0 where a row is ignored, shape ``[*samples, *batch]``; None: counts.
-        counts: How often each category was chosen, shape ``[*batch, K]``, instead of actions.
-        mask: As it was given.
-        kept: False where a row is ignored, shape of ``action``; None: none is.
-    """
-
-    raw: Tensor
+    raw: Tensor  # the logits as they were given, shape ``[*batch, K]``
+    # Indices, 0 where a row is ignored, shape ``[*samples, *batch]``; None: counts.
     action: Tensor | None
+    # How often each category was chosen, shape ``[*batch, K]``, instead of actions.
     counts: Tensor | None
     mask: Tensor | None
-    kept: Tensor | None
+    kept: Tensor | None  # False where a row is ignored, shape of ``action``; None: none is
     temperature: float
     softcap: float | None
 

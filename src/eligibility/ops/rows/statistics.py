@@ -18,11 +18,7 @@ from eligibility.shapes import are_values_readable
 def statistics(
     call: CategoricalCall, with_entropy: bool, counts: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
-    """log π(a), 0 with a gradient of 0 where ``counts`` says so, and, if wanted, the entropy.
-
-    Raises:
-        InvalidValueError: A row that counts has an illegal action, or a row allows nothing.
-    """
+    """log π(a), 0 with a gradient of 0 where ``counts`` says so, and, if wanted, the entropy."""
     log_prob, entropy = _of_all_rows(call, with_entropy)
     call.check_possible(log_prob, counts)
     return log_prob if counts is None else torch.where(counts, log_prob, 0.0), entropy

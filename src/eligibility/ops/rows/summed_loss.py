@@ -18,18 +18,12 @@ from eligibility.shapes import check_shape
 
 
 class PolicyLoss(NamedTuple):
-    """The loss of every row, and how they become one.
+    """The loss of every row, and how they become one."""
 
-    Attributes:
-        call: The rows, and what was chosen in them.
-        objective: The loss of a row as a function of log π(a) and the entropy.
-        reduction: "mean", "sum", "sequence" or "none".
-        reference: The logits of a reference policy, shape of the call's logits, or None.
-    """
-
-    call: CategoricalCall
-    objective: PolicyObjective
-    reduction: str = "mean"
+    call: CategoricalCall  # the rows, and what was chosen in them
+    objective: PolicyObjective  # the loss of a row as a function of log π(a) and the entropy
+    reduction: str = "mean"  # "mean", "sum", "sequence" or "none"
+    # The logits of a reference policy, shape of the call's logits, or None.
     reference: Tensor | None = None
 
     def value(self) -> Tensor:

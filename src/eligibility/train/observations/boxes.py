@@ -23,15 +23,10 @@ _NARROWEST_IMAGE = 5
 class BoxObservations(Observations):
     """The numbers as they are, in one row; those of uint8 are divided by 255.
 
-    A box of uint8 with two axes, or of any dtype with three, is an image: the shortest of its
-    first and last axis is the colour.
-
-    Args:
-        shape: Shape of the box.
-        dtype: Dtype of the box.
-        bounds: Its lower and upper bounds, to measure each number that has both from the middle of
-            its range, in units of range/√12: one that were uniform there would have mean 0 and
-            variance 1. None: numbers as they are.
+    A box of uint8 with two axes, or of any dtype with three, is an image: the shortest of its first
+    and last axis is the colour. With ``bounds`` each number that has both is measured from the
+    middle of its range, in units of range/√12: one that were uniform there would have mean 0 and
+    variance 1.
     """
 
     def __init__(

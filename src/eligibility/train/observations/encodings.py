@@ -14,18 +14,7 @@ from eligibility.train.observations.observations import Observations, encoding_o
 def observations_for(
     space: Any, keys: tuple[str, ...] | None = None, *, scale: bool = False
 ) -> Observations:
-    """The encoding for the observation space of one environment.
-
-    Args:
-        space: The space.
-        keys: Entries of a ``Dict`` that the network sees; None: all of them.
-        scale: Measure floating-point numbers that have bounds from the middle of their range, in
-            standard deviations of a uniform one.
-
-    Raises:
-        InvalidTypeError: None is written for this kind of space.
-        InvalidValueError: The space does not have these keys.
-    """
+    """The encoding for the observation space of one environment; of a ``Dict``, of these keys."""
     if keys is None:
         return _encoding(space, scale)
     parts = parts_of(space)

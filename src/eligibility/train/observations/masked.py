@@ -17,26 +17,17 @@ from eligibility.train.policies import Policy
 
 
 class Masked(NamedTuple):
-    """What a vector environment with masks returns.
+    """What a vector environment with masks returns."""
 
-    Attributes:
-        observation: As without masks.
-        codes: What is allowed, uint8 ``[B, P]``; see `Policy.codes`.
-    """
-
-    observation: Any
-    codes: np.ndarray[Any, Any]
+    observation: Any  # as without masks
+    codes: np.ndarray[Any, Any]  # what is allowed, uint8 ``[B, P]``; see `Policy.codes`
 
 
 class MaskedObservations(Observations):
     """The observation, and behind it one code for each of the policy's outputs.
 
-    A network adds `forbidden` to its outputs, in a rollout and in the gradient alike.
-
-    Args:
-        observations: How those without a mask are kept and encoded.
-        policy: What a mask means.
-        key: The entry of a ``Dict`` observation that is its mask, if it has one.
+    A network adds `forbidden` to its outputs, in a rollout and in the gradient alike. ``key`` is
+    the entry of a ``Dict`` observation that is its mask, if it has one.
     """
 
     def __init__(self, observations: Observations, policy: Policy, key: str | None = None) -> None:

@@ -17,17 +17,11 @@ from eligibility.spaces import Kind
 
 @dataclass(frozen=True)
 class Image:
-    """Where in the encoded features an image lies.
+    """Where in the encoded features an image lies."""
 
-    Attributes:
-        start: The first of its features.
-        shape: Its axes in the order of the environment, such as ``(84, 84, 3)``.
-        channel_axis: Which of them is the colour; None: there is none.
-    """
-
-    start: int
-    shape: tuple[int, ...]
-    channel_axis: int | None
+    start: int  # the first of its features
+    shape: tuple[int, ...]  # its axes in the order of the environment, such as ``(84, 84, 3)``
+    channel_axis: int | None  # which of them is the colour; None: there is none
 
     @property
     def stop(self) -> int:
@@ -47,23 +41,16 @@ class Observations(ABC):
 
     ``N`` is any number of observations. One that is *kept* is an array of one dtype, whatever the
     space; one that is *encoded* is a row of float32 features.
-
-    Attributes:
-        shape: The shape of one observation as kept.
-        dtype: Its dtype as kept.
-        features: The number of features of one observation as encoded.
-        numbers: Which features are numbers on their own scale, and worth normalising: bool
-            ``[features]``. The others are bits, already 0 or 1.
-        images: The images among the features.
-        categories: For a space of indices only, the number of them; else 0.
     """
 
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # the shape of one observation as kept
     dtype: type[np.generic]
-    features: int
+    features: int  # the number of features of one observation as encoded
+    # Which features are numbers on their own scale, and worth normalising: bool ``[features]``. The
+    # others are bits, already 0 or 1.
     numbers: Tensor
-    images: tuple[Image, ...] = ()
-    categories: int = 0
+    images: tuple[Image, ...] = ()  # the images among the features
+    categories: int = 0  # for a space of indices only, the number of them; else 0
 
     @abstractmethod
     def keep(self, batch: Any) -> np.ndarray[Any, Any]:
@@ -71,11 +58,7 @@ class Observations(ABC):
 
     @abstractmethod
     def read(self, observation: Any) -> tuple[np.ndarray[Any, Any], bool]:
-        """A user's observation, or several along a first axis, as kept; and whether it was several.
-
-        Raises:
-            EligibilityError: It is not of the observation space.
-        """
+        """A user's observation, or several along a first axis, as kept; and whether several."""
 
     @abstractmethod
     def encode(self, kept: Tensor) -> Tensor:
@@ -104,13 +87,7 @@ class Observations(ABC):
 
 @singledispatch
 def encoding_of(kind: Kind | None, space: Any, scale: bool) -> Observations | None:
-    """The encoding of a kind of observations, registered next to it; None if there is none.
-
-    Args:
-        kind: That of the space.
-        space: The observation space itself.
-        scale: Measure floating-point numbers that have bounds from the middle of their range.
-    """
+    """The encoding of a kind of observations, registered next to it; None if there is none."""
     return None
 
 

@@ -12,16 +12,7 @@ from eligibility.train.policies.policy import Policy, policy_of
 
 
 def policy_for(space: Any, squash: bool = False) -> Policy:
-    """The policy for the action space of one environment.
-
-    Args:
-        space: The space.
-        squash: For bounded ``Box`` spaces, tanh of normal numbers instead of clipped ones.
-
-    Raises:
-        InvalidTypeError: None is written for this kind of space.
-        InvalidValueError: There is nothing to squash, or it has no bounds.
-    """
+    """The policy for the action space of one environment."""
     policy = _policy(space, squash)
     if squash and not any(isinstance(leaf, SquashedGaussianPolicy) for leaf in policy.leaves):
         raise InvalidValueError(

@@ -20,9 +20,6 @@ class CompositePolicy(Policy):
     The outputs are those of the first part, of the second, …, then the constants of the first,
     of the second, …: constants come last in every policy. Actions are kept as one row of numbers;
     among floating-point ones, indices and counts up to 2²⁴ are exact.
-
-    Args:
-        parts: The policies by their keys (``Dict``) or places (``Tuple``).
     """
 
     def __init__(self, parts: Mapping[Any, Policy]) -> None:

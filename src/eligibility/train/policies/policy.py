@@ -19,28 +19,18 @@ from eligibility.spaces import Kind
 
 
 class Policy(ABC):
-    """The interface. ``N`` is any number of steps, ``P`` the network's outputs.
+    """The interface. ``N`` is any number of steps, ``P`` the network's outputs."""
 
-    Attributes:
-        kind: Kind of the action space; a composite has those of its parts.
-        size: P, the number of outputs that the network must have.
-        constants: How many of them, the last ones, are separate weights and do not depend on
-            the observation.
-        largest_entropy: The entropy of the uniform policy in nats; None where there is none.
-        noise_shape: The shape of the noise that one action consumes.
-        noise_dtype: Its dtype.
-        action_shape: The shape of one action as stored.
-        action_dtype: Its dtype as stored.
-    """
-
-    kind: Kind
-    size: int
+    kind: Kind  # kind of the action space; a composite has those of its parts
+    size: int  # P, the number of outputs that the network must have
+    # How many of them, the last ones, are separate weights and do not depend on the observation.
     constants: int = 0
+    # The entropy of the uniform policy in nats; None where there is none.
     largest_entropy: float | None
-    noise_shape: tuple[int, ...]
+    noise_shape: tuple[int, ...]  # the shape of the noise that one action consumes
     noise_dtype: torch.dtype = torch.float32
-    action_shape: tuple[int, ...]
-    action_dtype: torch.dtype
+    action_shape: tuple[int, ...]  # the shape of one action as stored
+    action_dtype: torch.dtype  # its dtype as stored
 
     @property
     def leaves(self) -> list[Policy]:
@@ -48,12 +38,7 @@ class Policy(ABC):
         return [self]
 
     def codes(self, masks: Any) -> np.ndarray[Any, Any]:
-        """The codes uint8 ``[N, P]`` of N masks, each as the environment gives it.
-
-        Raises:
-            ShapeError: They do not fit the action space.
-            InvalidTypeError: They are not numbers, or actions of this kind cannot be masked.
-        """
+        """The codes uint8 ``[N, P]`` of N masks, each as the environment gives it."""
         return self.kind.codes(masks)
 
     def stuck(self, codes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -102,11 +87,5 @@ class Policy(ABC):
 
 @singledispatch
 def policy_of(kind: Kind | None, space: Any, squash: bool) -> Policy | None:
-    """The policy of a kind of actions, registered next to it; None if there is none.
-
-    Args:
-        kind: That of the space.
-        space: The action space itself.
-        squash: For bounded ``Box`` spaces, tanh of normal numbers instead of clipped ones.
-    """
+    """The policy of a kind of actions, registered next to it; None if there is none."""
     return None
