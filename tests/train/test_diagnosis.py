@@ -13,7 +13,7 @@ from rich.console import Console
 
 from eligibility.train.diagnosis import diagnose
 from eligibility.train.display import ProgressDisplay
-from eligibility.train.gradient import GradientFacts
+from eligibility.train.gradient import GradientStatistics
 from eligibility.train.learner import Reinforce
 from eligibility.train.policies import policy_for
 from eligibility.train.progress import Progress
@@ -23,7 +23,7 @@ from eligibility.train.progress import Progress
     ("change", "largest", "solved", "start"),
     [
         ({}, math.log(2), False, None),
-        ({"norm": 0.0}, math.log(2), False, "all returns of a rollout were equal"),
+        ({"gradient_norm": 0.0}, math.log(2), False, "all returns of a rollout were equal"),
         ({"entropy": 0.005}, math.log(2), False, "the policy hardly explores"),
         ({"entropy": 0.005}, math.log(2), True, None),
         ({"entropy": -7.0}, None, False, None),
@@ -41,9 +41,9 @@ from eligibility.train.progress import Progress
 def test_says_what_goes_wrong(
     change: dict[str, float], largest: float | None, solved: bool, start: str | None
 ) -> None:
-    well = GradientFacts(
-        norm=0.1,
-        noise=0.2,
+    well = GradientStatistics(
+        gradient_norm=0.1,
+        gradient_noise=0.2,
         signal_to_noise=0.3,
         entropy=0.5,
         saturated=0.2,

@@ -165,13 +165,20 @@ def test_the_noise_is_the_variance_of_the_gradient(baseline: str) -> None:
     def squares(pair: Any) -> Tensor:
         estimator.load_state_dict(memory)
         facts.append(estimator(rollout_of(pair)))
-        return torch.tensor([facts[-1].noise ** 2, facts[-1].norm ** 2 - facts[-1].noise ** 2])
+        return torch.tensor(
+            [
+                facts[-1].gradient_noise ** 2,
+                facts[-1].gradient_norm ** 2 - facts[-1].gradient_noise ** 2,
+            ]
+        )
 
     got = moments(law, squares, samples=2).mean
     wanted = torch.stack([exact.covariance.trace(), exact.mean.square().sum()])
     torch.testing.assert_close(got.double(), wanted, rtol=1e-4, atol=1e-6)
     one = facts[7]
-    assert one.signal_to_noise == pytest.approx(max(one.norm**2 - one.noise**2, 0) / one.noise**2)
+    assert one.signal_to_noise == pytest.approx(
+        max(one.gradient_norm**2 - one.gradient_noise**2, 0) / one.gradient_noise**2
+    )
 
 
 def test_facts_of_the_gradient() -> None:
@@ -191,7 +198,7 @@ def test_facts_of_the_gradient() -> None:
     wanted = float(weight.sum() ** 2 / (weight**2).sum())
     assert facts.effective_batch == pytest.approx(wanted, rel=1e-5)
     assert network.weight.grad is not None
-    assert facts.norm == pytest.approx(float(network.weight.grad.norm()))
+    assert facts.gradient_norm == pytest.approx(float(network.weight.grad.norm()))
     assert facts.entropy == pytest.approx(float(-(probs * probs.log()).sum(-1).mean()))
 
 

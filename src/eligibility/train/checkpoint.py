@@ -23,22 +23,24 @@ FORMAT_VERSION = 2
 FILE_NAME = "checkpoint.safetensors"
 # One key, because the format's header is unordered.
 _KEY = "eligibility"
+# The name of what `checkpoint_header` reads, in files of this format version.
+_HEADER = "facts"
 # Bytes; a network of ten thousand tensors has 4 million.
 _LARGEST_HEADER = 2**24
 
 
-def write_checkpoint(path: str | Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> Path:
-    """Write tensors and facts to ``path``: the same input gives the same bytes."""
+def write_checkpoint(path: str | Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> Path:
+    """Write tensors and header to ``path``: the same input gives the same bytes."""
     safetensors = _safetensors()
     tensors = _apart({name: tensor.detach().contiguous() for name, tensor in tensors.items()})
-    checksum = _checksum(tensors, facts)
-    header = {"format_version": FORMAT_VERSION, "sha256": checksum, "facts": facts}
-    content = safetensors.torch.save(tensors, metadata={_KEY: json.dumps(header)})
+    checksum = _checksum(tensors, header)
+    envelope = {"format_version": FORMAT_VERSION, "sha256": checksum, _HEADER: header}
+    content = safetensors.torch.save(tensors, metadata={_KEY: json.dumps(envelope)})
     return write_atomically(path, content)
 
 
 def read_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and facts of a checkpoint file, or of the run folder that holds one.
+    """Tensors and header of a checkpoint file, or of the run folder that holds one.
 
     The tensors are views of the file: memory is taken only for what is copied from them.
     """
@@ -51,11 +53,11 @@ def read_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]
     try:
         _check_size(path)
         with safetensors.safe_open(path, framework="pt") as file:
-            header = json.loads(file.metadata()[_KEY])
+            envelope = json.loads(file.metadata()[_KEY])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # not a mapping
-        version, checksum = header["format_version"], header["sha256"]
-        facts: dict[str, Any] = header.get("facts", {})
-        whole = version != FORMAT_VERSION or checksum == _checksum(tensors, facts)
+        version, checksum = envelope["format_version"], envelope["sha256"]
+        header: dict[str, Any] = envelope.get(_HEADER, {})
+        whole = version != FORMAT_VERSION or checksum == _checksum(tensors, header)
     except Exception as error:  # anybody may have written it: every kind of nonsense, at any depth
         raise damaged(path) from error
     if version != FORMAT_VERSION:
@@ -63,7 +65,7 @@ def read_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]
         raise _refused(path, f"format version {shown(version)}", remedy)
     if not whole:
         raise damaged(path)
-    return tensors, facts
+    return tensors, header
 
 
 def _check_size(path: Path) -> None:
@@ -87,8 +89,8 @@ def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return apart
 
 
-def _checksum(tensors: dict[str, Tensor], facts: dict[str, Any]) -> str:
-    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+def _checksum(tensors: dict[str, Tensor], header: dict[str, Any]) -> str:
+    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)

@@ -1,7 +1,7 @@
 """What a checkpoint holds apart from its tensors, checked before it is used.
 
 A checkpoint may come from a stranger, and a checksum proves that nobody changed it by accident, not
-that it is true. So each fact has a type and a range here; memory is taken for none of them.
+that it is true. So each entry has a type and a range here; memory is taken for none of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FREE = {"rollout_return", "mean_return", "entropy", "explained_variance"}
 
 
 @dataclass(frozen=True)
-class Facts:
+class Header:
     """What a checkpoint says of its model."""
 
     config: Config
@@ -33,13 +33,13 @@ class Facts:
     own_network: bool  # likewise the network
 
     def to_json(self) -> dict[str, Any]:
-        """As `read_facts` takes it."""
+        """As `read_header` takes it."""
         return {**asdict(self), "recent": [*self.recent]}
 
 
-def read_facts(found: Any) -> Facts:
-    """The facts of a JSON object."""
-    content = _object("the facts", found)
+def read_header(found: Any) -> Header:
+    """The header of a JSON object."""
+    content = _object("the header", found)
     own_environment = _flag(content, "own_environment")
     config = read_config(content.get("config"), own_environment=own_environment)
     progress = _progress(_object("`progress`", content.get("progress")))
@@ -49,7 +49,7 @@ def read_facts(found: Any) -> Facts:
     if len(recent) != min(progress.episodes, WINDOW):
         raise _wrong("`recent`", f"{len(recent)} returns", f"those of {progress.episodes} episodes")
     own_network = _flag(content, "own_network")
-    return Facts(config, progress, tuple(map(float, recent)), own_environment, own_network)
+    return Header(config, progress, tuple(map(float, recent)), own_environment, own_network)
 
 
 def read_config(found: Any, *, own_environment: bool = False) -> Config:

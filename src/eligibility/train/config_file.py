@@ -12,6 +12,7 @@ from typing import Any
 from eligibility.errors import InvalidValueError, MissingDependencyError
 from eligibility.train.config import Config
 from eligibility.train.domains import is_number, suggestion
+from eligibility.train.environments import missing
 
 # The standard library reads TOML from Python 3.11 on.
 _TOML = "tomllib" if sys.version_info >= (3, 11) else "tomli"
@@ -59,12 +60,7 @@ def _module(name: str, package: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        raise MissingDependencyError(
-            f"the package `{package}`",
-            "no such package",
-            "eligibility with its train extra",
-            'pip install "eligibility[train]"',
-        ) from error
+        raise missing(package) from error
 
 
 def _as_number(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eligibility.train.gradient import GradientFacts
+from eligibility.train.gradient import GradientStatistics
 
 # The share of the largest possible entropy below which a policy hardly tries anything new.
 _COLLAPSED = 0.01
@@ -13,27 +13,27 @@ _MOSTLY_SATURATED = 0.95
 _HARMFUL = -4.0
 
 
-def diagnose(facts: GradientFacts, largest_entropy: float | None, solved: bool) -> str | None:
+def diagnose(found: GradientStatistics, largest_entropy: float | None, solved: bool) -> str | None:
     """One sentence for the user, or None; ``largest_entropy`` is the uniform policy's, in nats."""
     if solved:
         return None
-    if facts.norm == 0:
+    if found.gradient_norm == 0:
         return (
             "all returns of a rollout were equal, so it teaches nothing; with more environments a "
             "difference is more likely"
         )
-    if largest_entropy is not None and facts.entropy < _COLLAPSED * largest_entropy:
+    if largest_entropy is not None and found.entropy < _COLLAPSED * largest_entropy:
         return (
             "the policy hardly explores (entropy below 1 % of the maximum) and has not reached "
             "its goal; try a larger entropy coefficient or a smaller learning rate"
         )
-    if facts.saturated > _MOSTLY_SATURATED:
+    if found.saturated > _MOSTLY_SATURATED:
         return (
             "the policy is nearly deterministic at more than 95 % of the steps, which teach "
             "nothing, and has not reached its goal; try a larger entropy coefficient or a smaller "
             "learning rate"
         )
-    if facts.explained_variance < _HARMFUL:
+    if found.explained_variance < _HARMFUL:
         return (
             "the baseline makes the returns noisier than no baseline would; "
             "try --baseline time-dependent-leave-one-out"

@@ -181,8 +181,6 @@ def missing(package: str, extra: str = "train") -> MissingDependencyError:
     return MissingDependencyError(
         f"the package `{package}`",
         "no such package",
-        "eligibility with its train extra"
-        if extra == "train"
-        else f"eligibility with its {extra} extra",
+        f"eligibility with its {extra} extra",
         f'pip install "eligibility[{extra}]"',
     )

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from eligibility.errors import OutputError
-from eligibility.train.metrics import metrics
-from eligibility.train.progress import Progress
+from eligibility.train.progress import Progress, metrics
 
 
 def load_tensorboard() -> None:

@@ -43,14 +43,14 @@ _MOST_ROWS_REMEMBERED = 2**16
 
 
 @dataclass(frozen=True)
-class GradientFacts:
+class GradientStatistics:
     """What is known of a rollout's gradient once it is computed."""
 
-    norm: float  # its Euclidean norm
+    gradient_norm: float  # its Euclidean norm
     # The root of its total variance, estimated from the difference between the gradients of two
     # halves of the episodes (or of all episodes, where a baseline of weights has them by
     # themselves), as if episodes were independent; NaN for a single episode.
-    noise: float
+    gradient_noise: float
     # ``(norm² − noise²)/noise²``, at least 0: the squared length of the expected gradient in units
     # of that variance.
     signal_to_noise: float
@@ -93,7 +93,7 @@ class PolicyGradient:
 
     def __call__(
         self, rollout: Rollout, whole: Rollout | None = None, remaining: float = 1.0
-    ) -> GradientFacts:
+    ) -> GradientStatistics:
         """Differentiate; afterwards each parameter's ``.grad`` is that of the whole rollout.
 
         Actions are credited in ``whole``, the episodes of all processes. ``remaining`` is the share
@@ -118,9 +118,9 @@ class PolicyGradient:
         sums = torch.stack([x.sum() for x in (seen.entropy, saturated, weight, weight.square())])
         self._processes.add_up([sums])
         entropies, saturations, weights, squares = sums.tolist()
-        return GradientFacts(
-            norm=math.sqrt(squared),
-            noise=math.sqrt(noise),
+        return GradientStatistics(
+            gradient_norm=math.sqrt(squared),
+            gradient_noise=math.sqrt(noise),
             signal_to_noise=max(squared - noise, 0.0) / noise if noise > 0 else math.nan,
             entropy=entropies / steps,
             saturated=saturations / steps,

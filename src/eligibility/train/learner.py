@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -231,26 +231,16 @@ class Reinforce:
         self, rollout: Rollout, whole: Rollout, progress: Progress, remaining: float = 1.0
     ) -> Progress:
         """Fill the weights' ``.grad`` with the descent direction of this rollout."""
-        facts = self.gradient(rollout, whole, remaining)
-        if not math.isfinite(facts.norm):
+        found = self.gradient(rollout, whole, remaining)
+        if not math.isfinite(found.gradient_norm):
             raise InvalidValueError(
                 f"the policy gradient of update {progress.updates}",
-                f"a norm of {facts.norm}",
+                f"a norm of {found.gradient_norm}",
                 "a finite number",
                 "lower the learning rate; the policy trained so far is kept",
             )
-        warning = diagnose(facts, self.shards.policy.largest_entropy, progress.solved)
-        return replace(
-            progress,
-            entropy=facts.entropy,
-            gradient_norm=facts.norm,
-            gradient_noise=facts.noise,
-            signal_to_noise=facts.signal_to_noise,
-            saturated=facts.saturated,
-            effective_batch=facts.effective_batch,
-            explained_variance=facts.explained_variance,
-            warning=warning,
-        )
+        warning = diagnose(found, self.shards.policy.largest_entropy, progress.solved)
+        return replace(progress, **asdict(found), warning=warning)
 
     def predict(
         self,

@@ -21,7 +21,41 @@ from eligibility.train.policies import Policy
 _ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU}
 
 
-class Network(nn.Module):
+class PolicyNetwork(nn.Module):
+    """Kept observations ``[N, *shape]`` to the policy's outputs ``[N, P]``, whatever is between.
+
+    ``numbers`` are the features that a running normalisation, if asked for, is of.
+    """
+
+    def __init__(
+        self, observations: Observations, policy: Policy, numbers: Tensor, normalize: bool
+    ) -> None:
+        super().__init__()
+        self.observations = observations
+        normalizes = normalize and bool(numbers.any())
+        self.normalization = RunningNormalization(numbers) if normalizes else None
+        self.constants = nn.Parameter(torch.zeros(policy.constants)) if policy.constants else None
+
+    def features(self, observation: Tensor) -> Tensor:
+        """The encoded observation, ``[N, features]``."""
+        features = self.observations.encode(observation)
+        return features if self.normalization is None else self.normalization(features)
+
+    def complete(self, observation: Tensor, outputs: Tensor) -> Tensor:
+        """The outputs with those that do not depend on the observation, and what is forbidden."""
+        if self.constants is not None:
+            outputs = torch.cat([outputs, self.constants.expand(len(outputs), -1)], -1)
+        forbidden = self.observations.forbidden(observation)
+        return outputs if forbidden is None else outputs + forbidden
+
+    @torch.no_grad()
+    def observe(self, observation: Tensor) -> None:
+        """Take observations into the running normalisation, if there is one."""
+        if self.normalization is not None:
+            self.normalization.update(self.observations.encode(observation))
+
+
+class Network(PolicyNetwork):
     """Kept observations ``[N, *shape]`` to the policy's outputs ``[N, P]``.
 
     Hidden weights are normal with variance 1/fan-in, which keeps the scale of the signal; the
@@ -41,17 +75,14 @@ class Network(nn.Module):
         convolution: bool = True,
         normalize: bool = False,
     ) -> None:
-        super().__init__()
-        self.observations, self.activation = observations, activation
         images = observations.images if convolution else ()
-        self.convolutions = nn.ModuleList(Convolution(image, generator) for image in images)
         flat = torch.ones(observations.features, dtype=torch.bool)
         for image in images:
             flat[image.start : image.stop] = False
+        super().__init__(observations, policy, observations.numbers & flat, normalize)
+        self.activation = activation
+        self.convolutions = nn.ModuleList(Convolution(image, generator) for image in images)
         self._flat = flat.nonzero().squeeze(-1)
-        numbers = observations.numbers & flat
-        normalizes = normalize and bool(numbers.any())
-        self.normalization = RunningNormalization(numbers) if normalizes else None
         seen = sum(layer.outputs for layer in self._convolutions()) + len(self._flat)
         widths = (seen, *hidden_sizes)
         plain = widths if recurrent == "none" else widths[:-1]
@@ -63,7 +94,6 @@ class Network(nn.Module):
             self.memory = Memory(recurrent, plain[-1], widths[-1], generator)
         head = _linear(widths[-1], policy.size - policy.constants, 0.01, generator)
         self.layers = nn.Sequential(*layers, head)
-        self.constants = nn.Parameter(torch.zeros(policy.constants)) if policy.constants else None
 
     def forward(self, observation: Tensor, episode: Tensor | None = None) -> Tensor:
         """The outputs of each observation as kept; order and ``episode`` as in `Memory.forward`."""
@@ -88,7 +118,7 @@ class Network(nn.Module):
     def _through(self, layers: list[nn.Module], observation: Tensor) -> Tensor:
         """The observation through these layers, the first ones."""
         if not layers:
-            return self._features(observation)
+            return self._seen(observation)
         first, *layers = layers
         assert isinstance(first, nn.Linear)
         features = self.inputs(observation).through(first.weight, first.bias)
@@ -100,33 +130,18 @@ class Network(nn.Module):
         """What the first layer gets."""
         if self.observations.categories and self.observations.features >= _MANY_CATEGORIES:
             return Ones(self.observations.indices(observation), self.observations.features)
-        return Numbers(self._features(observation))
+        return Numbers(self._seen(observation))
 
-    def _features(self, observation: Tensor) -> Tensor:
-        """The same as numbers, ``[N, features]``."""
-        features = self.observations.encode(observation)
-        if self.normalization is not None:
-            features = self.normalization(features)
+    def _seen(self, observation: Tensor) -> Tensor:
+        """The same as numbers: what images were turned into, then the other features."""
+        features = self.features(observation)
         if self.convolutions:
             seen = [layer(features) for layer in self._convolutions()]
             features = torch.cat([*seen, features[:, self._flat]], -1)
         return features
 
-    def complete(self, observation: Tensor, outputs: Tensor) -> Tensor:
-        """The outputs with those that do not depend on the observation, and what is forbidden."""
-        if self.constants is not None:
-            outputs = torch.cat([outputs, self.constants.expand(len(outputs), -1)], -1)
-        forbidden = self.observations.forbidden(observation)
-        return outputs if forbidden is None else outputs + forbidden
-
     def _convolutions(self) -> list[Convolution]:
         return [layer for layer in self.convolutions if isinstance(layer, Convolution)]
-
-    @torch.no_grad()
-    def observe(self, observation: Tensor) -> None:
-        """Take observations into the running normalisation, if there is one."""
-        if self.normalization is not None:
-            self.normalization.update(self.observations.encode(observation))
 
 
 class ArrayForward:

@@ -9,6 +9,19 @@ from dataclasses import dataclass, replace
 # The number of episodes in the mean that decides whether an environment is solved.
 WINDOW = 100
 
+# The names under which TensorBoard and Weights & Biases know the fields.
+_TAGS = {
+    "rollout_return": "return/rollout",
+    "mean_return": "return/mean_of_last_100",
+    "entropy": "policy/entropy",
+    "saturated": "policy/saturated",
+    "gradient_norm": "gradient/norm",
+    "gradient_noise": "gradient/noise",
+    "signal_to_noise": "gradient/signal_to_noise",
+    "effective_batch": "gradient/effective_batch",
+    "explained_variance": "baseline/explained_variance",
+}
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -67,3 +80,10 @@ class Progress:
             rollout_return=math.fsum(returns) / len(returns),
             mean_return=math.fsum(recent) / len(recent),
         )
+
+
+def metrics(progress: Progress) -> dict[str, float]:
+    """Tag → number, for what is known; and the speed."""
+    known = {tag: float(getattr(progress, name)) for name, tag in _TAGS.items()}
+    known["speed/steps_per_second"] = progress.steps / max(progress.training_seconds, 1e-9)
+    return {tag: number for tag, number in known.items() if not math.isnan(number)}

@@ -15,20 +15,11 @@ from eligibility.train.config import Config, as_written
 from eligibility.train.domains import LARGEST, LARGEST_WHOLE
 from eligibility.train.progress import Progress
 
-# Fields of `Progress` that are the learning curve, and their types.
+# Fields of `Progress` that are the learning curve, and their types: its numbers but the time.
 CURVE: dict[str, Callable[[str], Any]] = {
-    "updates": int,
-    "steps": int,
-    "episodes": int,
-    "rollout_return": float,
-    "mean_return": float,
-    "entropy": float,
-    "gradient_norm": float,
-    "gradient_noise": float,
-    "signal_to_noise": float,
-    "saturated": float,
-    "effective_batch": float,
-    "explained_variance": float,
+    field.name: type(field.default)
+    for field in fields(Progress)
+    if type(field.default) in (int, float) and field.name != "training_seconds"
 }
 
 CONFIG, CURVE_FILE, RESULT = "config.json", "curve.csv", "result.json"

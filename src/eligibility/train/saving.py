@@ -1,4 +1,4 @@
-"""A model as a checkpoint and back: which tensors and facts make it continue bit for bit."""
+"""A model as a checkpoint and back: which tensors and which header make it continue bit for bit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from eligibility.errors import InvalidValueError
 from eligibility.scalars import check_path
 from eligibility.train.checkpoint import damaged, read_checkpoint, write_checkpoint
-from eligibility.train.checkpoint_header import Facts, read_facts
+from eligibility.train.checkpoint_header import Header, read_header
 from eligibility.train.config import RECURRENT
 from eligibility.train.domains import shown
 from eligibility.train.state_names import named, part_of
@@ -34,14 +34,14 @@ _NOT_NEGATIVE = re.compile(r"\.(step|exp_avg_sq|count|squares)(\.|$)")
 def save(model: Reinforce, path: str | Path) -> Path:
     """Write config, weights, optimizer, baseline and counters to one file."""
     check_path(path)
-    facts = Facts(
+    header = Header(
         model.config,
         replace(model.progress, training_seconds=0.0),  # same run, same bytes
         tuple(model.recent),
         own_environment=model.source.coded,
         own_network=isinstance(model.network, UserNetwork),
     )
-    return write_checkpoint(path, _tensors(model), facts.to_json())
+    return write_checkpoint(path, _tensors(model), header.to_json())
 
 
 def _tensors(model: Reinforce) -> dict[str, Tensor]:
@@ -58,10 +58,10 @@ def read(path: str | Path, changes: dict[str, Any]) -> Saved:
     check_changes(changes)
     tensors, found = read_checkpoint(path)
     try:
-        facts = read_facts(found)
+        header = read_header(found)
     except InvalidValueError as error:
         raise damaged(Path(path), f"{error.what} is {error.got}") from error
-    return Saved(Path(path), tensors, facts)
+    return Saved(Path(path), tensors, header)
 
 
 def check_changes(changes: dict[str, Any]) -> None:
@@ -78,12 +78,12 @@ def check_changes(changes: dict[str, Any]) -> None:
 class Saved:
     """The content of a checkpoint, to be given to a new model of the same config."""
 
-    def __init__(self, path: Path, tensors: dict[str, Tensor], facts: Facts) -> None:
-        self._path, self._tensors, self._facts = path, tensors, facts
+    def __init__(self, path: Path, tensors: dict[str, Tensor], header: Header) -> None:
+        self._path, self._tensors, self._header = path, tensors, header
 
     def options(self, changes: dict[str, Any]) -> dict[str, Any]:
         """Those to make the model with."""
-        return {**asdict(self._facts.config), **changes}
+        return {**asdict(self._header.config), **changes}
 
     def check_code(
         self, env: Any, network: Any, allow_modules: Collection[str], changes: dict[str, Any]
@@ -91,8 +91,8 @@ class Saved:
         """Raise unless code comes from the caller alone: what the model was made with, again."""
         source = f"the checkpoint `{self._path}`"
         for name, given, own, kind in (
-            ("env", env, self._facts.own_environment, "function or vector environment"),
-            ("network", network, self._facts.own_network, "module or function"),
+            ("env", env, self._header.own_environment, "function or vector environment"),
+            ("network", network, self._header.own_network, "module or function"),
         ):
             if own and given is None:
                 raise InvalidValueError(
@@ -101,14 +101,14 @@ class Saved:
                     f"the {kind} the model was created with: `load(…, {name}=…)`",
                     "a checkpoint holds weights, not code",
                 )
-        if network is not None and not self._facts.own_network:
+        if network is not None and not self._header.own_network:
             raise InvalidValueError(
                 "`network`", "a network for a model that was created without one", "none", "omit it"
             )
         if env is None:
-            check_trusted(self._facts.config.env, allow_modules, source)
+            check_trusted(self._header.config.env, allow_modules, source)
         if "env_kwargs" not in changes:
-            check_trusted(self._facts.config.env_kwargs, allow_modules, source)
+            check_trusted(self._header.config.env_kwargs, allow_modules, source)
         self._check_widths()
 
     def _check_widths(self) -> None:
@@ -116,9 +116,9 @@ class Saved:
 
         A network of those widths is about to be made.
         """
-        if self._facts.own_network:
+        if self._header.own_network:
             return
-        config = self._facts.config
+        config = self._header.config
         sizes, several = config.hidden_sizes, RECURRENT[config.recurrent]
         plain = sizes[:-1] if several else sizes
         biases = [(f"layers.{2 * number}.bias", width) for number, width in enumerate(plain)]
@@ -137,8 +137,8 @@ class Saved:
         for number, parameter in enumerate(model.network.parameters()):
             model.optimizer.state[parameter] = part_of(tensors, f"optimizer.{number}")
         model.gradient.load_state_dict(part_of(tensors, "gradient"))
-        model.recent = deque(self._facts.recent, maxlen=model.recent.maxlen)
-        model.progress = model.judged(self._facts.progress, model.recent)
+        model.recent = deque(self._header.recent, maxlen=model.recent.maxlen)
+        model.progress = model.judged(self._header.progress, model.recent)
 
     def _check_tensors(self, model: Reinforce) -> None:
         """Raise unless the tensors are those of the model, in shape, dtype and range."""
@@ -156,7 +156,7 @@ class Saved:
         wrong = next((_difference(self._tensors, one) for one in expected), "")
         if all(_difference(self._tensors, one) for one in expected):
             raise damaged(self._path, wrong)
-        if not self._facts.own_network:  # a module of the user's own may have any numbers
+        if not self._header.own_network:  # a module of the user's own may have any numbers
             self._check_numbers()
 
     def _check_numbers(self) -> None:

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from eligibility.errors import EligibilityError, InvalidTypeError, ShapeError
 from eligibility.train.config import Config
-from eligibility.train.network import Network
-from eligibility.train.normalization import RunningNormalization
+from eligibility.train.network import Network, PolicyNetwork
 from eligibility.train.observations import Observations
 from eligibility.train.policies import Policy
 from eligibility.train.seeding import Stream, derive
@@ -23,7 +22,7 @@ Body = nn.Module | Callable[[int], nn.Module]
 _REMEDY = "see the docstring of eligibility.train.user_network.UserNetwork"
 
 
-class UserNetwork(nn.Module):
+class UserNetwork(PolicyNetwork):
     """The user's module, between the encoding of observations and the policy.
 
     The module maps the observations of N steps, each row by itself, to float32 ``[N, outputs]``.
@@ -67,34 +66,17 @@ class UserNetwork(nn.Module):
         *,
         normalize: bool = False,
     ) -> None:
-        super().__init__()
-        self.observations = observations
-        normalizes = normalize and bool(observations.numbers.any())
-        self.normalization = RunningNormalization(observations.numbers) if normalizes else None
+        super().__init__(observations, policy, observations.numbers, normalize)
         outputs = policy.size - policy.constants
-        self.constants = nn.Parameter(torch.zeros(policy.constants)) if policy.constants else None
         self.body = _make(body, outputs, seed)
         self._check(outputs)
 
     def forward(self, observation: Tensor) -> Tensor:
         """The policy's outputs ``[N, P]`` for observations as kept, ``[N, *shape]``."""
-        outputs: Tensor = self.body(self._arranged(observation))
-        if self.constants is not None:
-            outputs = torch.cat([outputs, self.constants.expand(len(outputs), -1)], -1)
-        forbidden = self.observations.forbidden(observation)
-        return outputs if forbidden is None else outputs + forbidden
-
-    @torch.no_grad()
-    def observe(self, observation: Tensor) -> None:
-        """Take observations into the running normalisation, if there is one."""
-        if self.normalization is not None:
-            self.normalization.update(self.observations.encode(observation))
+        return self.complete(observation, self.body(self._arranged(observation)))
 
     def _arranged(self, observation: Tensor) -> Any:
-        features = self.observations.encode(observation)
-        if self.normalization is not None:
-            features = self.normalization(features)
-        return self.observations.arrange(observation, features)
+        return self.observations.arrange(observation, self.features(observation))
 
     def _check(self, outputs: int) -> None:
         """Try it on two observations of nothing."""
@@ -145,27 +127,23 @@ def network_for(
     observations: Observations, policy: Policy, body: Body | None, config: Config
 ) -> Network | UserNetwork:
     """The default network with the config's options, or the user's own ``body``."""
-    network = _network_for(observations, policy, body, config)
+    seed, generator = derive(config.seed, Stream.INITIALISATION)
+    normalize = config.normalize_observations
+    network: Network | UserNetwork
+    if body is not None:
+        config.check_unused_by_own_network()
+        network = UserNetwork(observations, policy, body, seed, normalize=normalize)
+    else:
+        network = Network(
+            observations,
+            config.hidden_sizes,
+            policy,
+            generator,
+            activation=config.activation,
+            recurrent=config.recurrent,
+            convolution=config.convolution,
+            normalize=normalize,
+        )
     if network.constants is not None:  # ln σ
         nn.init.constant_(network.constants, math.log(config.initial_deviation))
     return network
-
-
-def _network_for(
-    observations: Observations, policy: Policy, body: Body | None, config: Config
-) -> Network | UserNetwork:
-    seed, generator = derive(config.seed, Stream.INITIALISATION)
-    normalize = config.normalize_observations
-    if body is not None:
-        config.check_unused_by_own_network()
-        return UserNetwork(observations, policy, body, seed, normalize=normalize)
-    return Network(
-        observations,
-        config.hidden_sizes,
-        policy,
-        generator,
-        activation=config.activation,
-        recurrent=config.recurrent,
-        convolution=config.convolution,
-        normalize=normalize,
-    )

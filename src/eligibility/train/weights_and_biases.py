@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from eligibility.errors import MissingDependencyError
 from eligibility.train.callbacks import Callback
-from eligibility.train.metrics import metrics
-from eligibility.train.progress import Progress
+from eligibility.train.progress import Progress, metrics
 
 if TYPE_CHECKING:
     from eligibility.train.learner import Reinforce

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from eligibility.spaces import Bits, Index, Indices
+from eligibility.train.observations.boxes import BoxObservations
 from eligibility.train.observations.observations import (
     Observations,
     check_range,
@@ -99,34 +100,18 @@ class MultiDiscreteObservations(Observations):
         return (kept - self._from_zero).reshape(-1, *self._space_shape)
 
 
-class MultiBinaryObservations(Observations):
-    """``MultiBinary``: the bits."""
-
-    dtype = np.int8
+class MultiBinaryObservations(BoxObservations):
+    """``MultiBinary``: the bits, kept and arranged as a box of them would be; never an image."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
-        self._space_shape = shape
-        self.features = int(np.prod(shape))
-        self.shape = (self.features,)
-        self.numbers = torch.zeros(self.features, dtype=torch.bool)
-
-    def keep(self, batch: Any) -> np.ndarray[Any, Any]:
-        """In one row."""
-        return np.asarray(batch).reshape(len(batch), -1)
+        super().__init__(shape, np.dtype(np.int8))
+        self.numbers, self.images = torch.zeros(self.features, dtype=torch.bool), ()
 
     def read(self, observation: Any) -> tuple[np.ndarray[Any, Any], bool]:
         """See `Observations.read`."""
-        seen, several = read_array(observation, self._space_shape, self.dtype)
+        seen, several = super().read(observation)
         check_range(seen, 0, 2)
-        return seen.reshape(len(seen), -1), several
-
-    def encode(self, kept: Tensor) -> Tensor:
-        """0 and 1."""
-        return kept.float()
-
-    def arrange(self, kept: Tensor, features: Tensor) -> Tensor:
-        """0 and 1 in the shape of the space."""
-        return features.reshape(-1, *self._space_shape)
+        return seen, several
 
 
 @encoding_of.register

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from eligibility.rules import categorical
 from eligibility.spaces import Index, Indices
+from eligibility.train.policies.parts import CompositePolicy
 from eligibility.train.policies.policy import Policy, policy_of
 
 
@@ -32,8 +33,8 @@ class CategoricalPolicy(Policy):
         self.start = start
 
     def fill_noise(self, noise: Tensor, generator: torch.Generator) -> None:
-        """Standard Gumbel noise: −log of a standard exponential."""
-        noise.exponential_(generator=generator).log_().neg_()
+        """Standard Gumbel noise."""
+        fill_gumbel(noise, generator)
 
     def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
         """``argmax(z + g)``."""
@@ -70,69 +71,45 @@ class CategoricalPolicy(Policy):
         return indices + self.start if self.start else indices
 
 
-class MultiCategoricalPolicy(Policy):
+class MultiCategoricalPolicy(CompositePolicy):
     """Several independent indices; the outputs are the logits of the first, the second, …"""
-
-    action_dtype = torch.int64
 
     def __init__(self, actions: Any, start: Any = 0) -> None:
         numbers = np.asarray(actions)
+        parts = [CategoricalPolicy(int(number)) for number in numbers.reshape(-1)]
+        super().__init__(dict(enumerate(parts)))
         self.kind = Indices(numbers, start)
         self.shape, self.start = numbers.shape, np.asarray(start)
-        self.parts = [CategoricalPolicy(int(number)) for number in numbers.reshape(-1)]
-        self._sizes = [part.size for part in self.parts]
-        self.size = sum(self._sizes)
-        self.largest_entropy = sum(math.log(size) for size in self._sizes)
-        self.noise_shape = (self.size,)
-        self.action_shape = (len(self.parts),)
+        self._sizes = [part.size for part in parts]
+
+    def codes(self, masks: Any) -> np.ndarray[Any, Any]:
+        """Those of the space: a mask is one row for all indices, or one of each."""
+        return self.kind.codes(masks)
 
     def fill_noise(self, noise: Tensor, generator: torch.Generator) -> None:
-        """Standard Gumbel noise."""
-        self.parts[0].fill_noise(noise, generator)
+        """Standard Gumbel noise, of all indices at once."""
+        fill_gumbel(noise, generator)
 
     def sample(self, outputs: Tensor, noise: Tensor) -> Tensor:
-        """``argmax(z + g)`` of each part."""
+        """``argmax(z + g)`` of each index."""
         return self.mode(outputs + noise)
 
     def mode(self, outputs: Tensor) -> Tensor:
-        """``argmax z`` of each part."""
+        """``argmax z`` of each index."""
         return torch.stack([z.argmax(-1) for z in torch.split(outputs, self._sizes, -1)], -1)
-
-    def eligibility(self, outputs: Tensor, action: Tensor) -> Tensor:
-        """Those of the parts, side by side: log π is a sum over them."""
-        logits = torch.split(outputs, self._sizes, -1)
-        return torch.cat(
-            [part.eligibility(z, a) for part, z, a in self._zip(logits, action.unbind(-1))], -1
-        )
-
-    def entropy(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
-        """The sum of the parts' entropies; the gradients side by side."""
-        both = [part.entropy(z) for part, z in self._zip(torch.split(outputs, self._sizes, -1))]
-        entropies, gradients = zip(*both, strict=True)
-        return torch.stack(entropies).sum(0), torch.cat(gradients, -1)
-
-    def fisher(self, outputs: Tensor) -> Callable[[Tensor], Tensor]:
-        """Those of the parts, side by side: they are independent."""
-        logits = torch.split(outputs, self._sizes, -1)
-        products = [part.fisher(z) for part, z in self._zip(logits)]
-
-        def product(tangent: Tensor) -> Tensor:
-            tangents = torch.split(tangent, self._sizes, -1)
-            return torch.cat([own(u) for own, u in zip(products, tangents, strict=True)], -1)
-
-        return product
-
-    def divergence(self, outputs: Tensor, other: Tensor) -> Tensor:
-        """The sum of the parts'."""
-        both = (torch.split(z, self._sizes, -1) for z in (outputs, other))
-        return torch.stack([part.divergence(*z) for part, *z in self._zip(*both)]).sum(0)
 
     def to_environment(self, action: Tensor) -> Any:
         """Indices in the shape of the space, counted from its start."""
         return action.numpy().reshape(-1, *self.shape) + self.start
 
-    def _zip(self, *others: Any) -> Any:
-        return zip(self.parts, *others, strict=True)
+    def first(self, actions: Any) -> Any:
+        """Of one array."""
+        return actions[0]
+
+
+def fill_gumbel(noise: Tensor, generator: torch.Generator) -> None:
+    """Standard Gumbel noise: −log of a standard exponential."""
+    noise.exponential_(generator=generator).log_().neg_()
 
 
 def softmax_divergence(logits: Tensor, other: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""``Tuple`` and ``Dict``: independent parts, each with its own policy."""
+"""``Tuple`` and ``Dict``: independent parts, each with its own policy; and which policy that is."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eligibility.spaces import FREE
-from eligibility.train.policies.policy import Policy
+from eligibility.errors import EligibilityError, InvalidTypeError, InvalidValueError
+from eligibility.spaces import FREE, built_of, kind_of
+from eligibility.train.policies.gaussian import SquashedGaussianPolicy
+from eligibility.train.policies.policy import Policy, policy_of
 
 
 class CompositePolicy(Policy):
@@ -157,3 +159,33 @@ def _part_of(mask: Any, key: Any) -> Any:
     if mask is None or isinstance(mask, Mapping):
         return mask and mask.get(key)
     return mask[key] if isinstance(key, int) and key < len(mask) else None
+
+
+def policy_for(space: Any, squash: bool = False) -> Policy:
+    """The policy for the action space of one environment."""
+    policy = _policy(space, squash)
+    if squash and not any(isinstance(leaf, SquashedGaussianPolicy) for leaf in policy.leaves):
+        raise InvalidValueError(
+            "`squash_actions`", "True", "a Box among the actions", f"{space} has none: omit it"
+        )
+    return policy
+
+
+def _policy(space: Any, squash: bool) -> Policy:
+    def of_leaf(leaf: Any, place: str) -> Policy:
+        policy = policy_of(kind_of(leaf), leaf, squash)
+        if policy is None:
+            raise _unsupported(leaf, place)
+        return policy
+
+    return built_of(space, of_leaf, CompositePolicy)
+
+
+def _unsupported(space: Any, place: str) -> EligibilityError:
+    return InvalidTypeError(
+        f"the action space at `{place}`" if place else "the action space",
+        str(space),
+        "Discrete, MultiDiscrete, MultiBinary, Counts, Box of floating-point numbers, or a Dict "
+        "or Tuple of these",
+        "wrap the environment, for instance in gymnasium.wrappers.TransformAction",
+    )
