@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 
 import pytest
+import torch
 from torch import Tensor
 
 import eligibility as el
@@ -164,3 +165,17 @@ def test_every_convention_says_what_to_write_instead() -> None:
     conventions = [*audited("PPO", 2).conventions, *audited("CISPO", 1).conventions]
     assert all(convention.instead for convention in conventions)
     assert "without clipped: one step per batch" in " ".join(audited("PPO", 2).text().split())
+
+
+def test_the_larger_of_the_clipped_objectives_is_a_fault() -> None:
+    def loss(batch: TokenBatch) -> Tensor:
+        ratio = (batch.log_probs - batch.old_log_probs).exp()
+        gain = batch.rewards[:, None]
+        terms = torch.max(ratio * gain, ratio.clamp(0.8, 1.2) * gain)
+        return -(terms * batch.mask).sum(1).mean()
+
+    report = el.audit_token_loss(loss, behaviour="old", max_paths=FEW)
+    assert [finding.rule for finding in report.findings] == ["clip-on-the-wrong-side"]
+    assert report.findings[0].line == loss.__code__.co_firstlineno + 3
+    assert report.verdict == "biased"
+    assert {c.name for c in report.conventions} == {"token-ratio"}

@@ -95,6 +95,23 @@ FAULTS = (
         ),
     ),
     Fault(
+        id="clip-on-the-wrong-side",
+        title="the clip is on the wrong side",
+        means=(
+            "a token whose ratio is past a bound keeps its gradient where the gradient pushes the "
+            "ratio further, and loses it where the gradient would bring the ratio back"
+        ),
+        fix="loss = -torch.min(ratio * advantages, ratio.clamp(1 - eps, 1 + eps) * advantages)",
+        example=(
+            "loss = -torch.max(ratio * advantages, ratio.clamp(1 - eps, 1 + eps) * advantages)"
+        ),
+        note=(
+            "PPO maximises the smaller of two objectives, or minimises the larger of their "
+            "negatives. The difference shows only where a ratio is past a bound: in a second "
+            "update on the same answers, or with answers of an older policy."
+        ),
+    ),
+    Fault(
         id="first-token-dropped",
         title="the first token of an answer is left out",
         means="the first token of every answer is never reinforced",

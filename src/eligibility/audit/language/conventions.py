@@ -74,7 +74,7 @@ def _of_reading(measured: Measured) -> Iterator[tuple[str, float | None]]:
         plain = replace(plain, factor="one")
     if reading.factor in RATIOS:
         yield _OF_RATIO[reading.factor], _bias(measured, plain)
-    if reading.gate.kind != "none":  # on weights that have no bias but for it
+    if reading.gate.kind in _OF_GATE:  # on weights that have no bias but for it
         gated = replace(plain, factor="sequence-ratio", gate=reading.gate)
         yield _OF_GATE[reading.gate.kind], _bias(measured, gated)
     # the draw's effect on the others has another name

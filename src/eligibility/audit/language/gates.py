@@ -38,9 +38,9 @@ class Gate:
     """What becomes of a ratio beyond its bounds.
 
     Attributes:
-        kind: "none"; "clipped": 0 beyond a bound for an advantage that pushes further;
-            "truncated": the bound itself; "masked": 0 beyond either bound; "soft": less and less
-            the further it is from 1.
+        kind: "none"; "clipped": 0 beyond a bound for an advantage that pushes further; "wrong
+            side": 0 beyond a bound for one that pushes back; "truncated": the bound itself;
+            "masked": 0 beyond either bound; "soft": less and less the further it is from 1.
         of: Key of `COMPARED`.
         low: Where the bound from below is: between the first ratio beyond it that the probe has and
             the last one that it keeps; 0: none.
@@ -74,8 +74,9 @@ class Gate:
             return np.asarray(np.clip(ratio, low, high) / ratio)
         if self.kind == "masked":
             return ((ratio >= low) & (ratio <= high)).astype(float)
-        risen = (ratio <= high) | (advantages < 0)
-        fallen = (ratio >= low) | (advantages > 0)
+        pushed = -advantages if self.kind == "wrong side" else advantages
+        risen = (ratio <= high) | (pushed < 0)
+        fallen = (ratio >= low) | (pushed > 0)
         return (risen & fallen & ((ratio <= dual) | (advantages > 0))).astype(float)
 
     @property
@@ -97,7 +98,8 @@ class Gate:
             for name, bound in zip(names, self.bounds, strict=True)
             if 0 < bound[0] < math.inf
         ]
-        return f"{self.kind} where the {self.of} is {' or '.join(given)}"
+        kind = "clipped on the wrong side" if self.kind == "wrong side" else self.kind
+        return f"{kind} where the {self.of} is {' or '.join(given)}"
 
 
 def _between(first: float, last: float) -> str:
@@ -203,6 +205,7 @@ def _gates(of: str, ratio: Array, kept: Booleans, positive: Booleans) -> Iterato
     for kind, upper, lower in (
         ("masked", positive | True, positive | True),
         ("clipped", positive, ~positive),
+        ("wrong side", ~positive, positive),
     ):
         high = _bound(ratio[upper & kept], ratio[upper & ~kept], above=True)
         low = _bound(ratio[lower & kept], ratio[lower & ~kept], above=False)

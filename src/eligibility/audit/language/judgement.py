@@ -122,6 +122,8 @@ def _of_reading(measured: Measured) -> Iterator[tuple[str, str]]:
         yield from _dropped(reading.pattern, every)
     if reading.pattern == "last-only":
         yield _credit_fault(measured), f"only the last token has a weight {every}"
+    if reading.gate.kind == "wrong side":
+        yield "clip-on-the-wrong-side", str(reading.gate)
     behaviour = measured.observed.outcomes.worlds[0].behaviour
     if reading.factor == "one" and not behaviour.on_policy and measured.residual > TOLERANCE:
         yield _uncorrected(measured), f"{_drawn_and_scored(measured)}; the weights contain no ratio"

@@ -174,6 +174,11 @@ def _weighs(op: Operation) -> bool:
     return len(op.read) > 1 and bool(op.made & _BEHAVIOUR) and bool(op.made & _POLICY)
 
 
+def _chooses(op: Operation) -> bool:
+    """Of two scored rewards one is taken."""
+    return _named("minimum", "maximum", "min", "max", "where")(op) and _of_scored_rewards(op)
+
+
 def _bounds(op: Operation) -> bool:
     """A ratio of policy and behaviour is compared with something."""
     names = ("clamp", "clip", "minimum", "maximum", "min", "max", "where", "gt", "ge", "lt", "le")
@@ -287,6 +292,7 @@ _TESTS: dict[str, tuple[Test, ...]] = {
     "rewards-so-far": (_named("cumsum"), _scores_rewards),
     "immediate-reward": (_scores_rewards,),
     "advantage-not-detached": (_scores_rewards,),
+    "clip-on-the-wrong-side": (_chooses, _bounds, _weighs),
     "no-gradient": (_ungraded,),
     "non-finite-gradient": (lambda op: not op.finite,),
     "wrong-sign": (_scores_rewards,),
