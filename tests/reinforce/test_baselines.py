@@ -162,7 +162,7 @@ def test_leaving_one_out_needs_two(baseline: Baseline) -> None:
 
 def test_a_mask_of_another_shape_is_refused() -> None:
     text = (
-        "`alive`: got shape [3], expected the shape of returns, [2, 3]; "
+        "`alive`: got shape [3], expected [2, 3], the shape of returns; reshape it; "
         "nothing is broadcast silently"
     )
     with pytest.raises(ShapeError, match=f"^{re.escape(text)}$"):

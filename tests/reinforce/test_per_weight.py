@@ -142,6 +142,9 @@ def test_a_rate_outside_its_domain_is_refused(rate: float) -> None:
 
 
 def test_another_number_of_rewards_than_of_samples_is_refused() -> None:
-    text = "`rewards`: got shape [3], expected [2]; pass one number for each sample"
+    text = (
+        "`rewards`: got shape [3], expected [2], one number for each sample; reshape it; "
+        "nothing is broadcast silently"
+    )
     with pytest.raises(ShapeError, match=f"^{re.escape(text)}$"):
         PerWeight().gradient(eligibilities(policy(), torch.tensor([0, 1])), torch.zeros(3))

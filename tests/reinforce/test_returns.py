@@ -98,13 +98,13 @@ REWARD = torch.zeros(3)
         (
             ShapeError,
             {"terminated": torch.zeros(3, 1, dtype=torch.bool)},
-            "`terminated`: got shape [3, 1], expected the shape of rewards, [3]; "
+            "`terminated`: got shape [3, 1], expected [3], the shape of rewards; reshape it; "
             "nothing is broadcast silently",
         ),
         (
             ShapeError,
             {"bootstrap": torch.zeros(1)},
-            "`bootstrap`: got shape [1], expected the shape of rewards, [3]; "
+            "`bootstrap`: got shape [1], expected [3], the shape of rewards; reshape it; "
             "nothing is broadcast silently",
         ),
         (

@@ -22,7 +22,7 @@ from eligibility.explanation.checks import (
 )
 from eligibility.explanation.derivation import Explanation
 from eligibility.explanation.elements import Check, Leaf, RuleStatement, Subject, Table
-from eligibility.explanation.graph import Graph, graph_between, run_backward
+from eligibility.explanation.graph import Graph, graph_between
 from eligibility.explanation.layers import Layer, layers_of
 from eligibility.explanation.matches import Match
 from eligibility.explanation.names import Names
@@ -110,9 +110,8 @@ def _by_rule(parts: Sequence[Part], leaves: Sequence[Leaf]) -> tuple[Explanation
     if len(parts) != 1 or len(leaves) != 1 or parts[0].leaf.id != leaves[0].id:
         return None, 1.0
     (part,) = parts
-    if part.split or part.through_outcome is not None or isinstance(part.problem, LiveProblem):
-        return None, 1.0
-    if part.factor.numel() != 1 or part.bonus is not None:
+    is_whole = part.bonus is None and part.through_outcome is None and not part.split
+    if not is_whole or part.factor.numel() != 1 or isinstance(part.problem, LiveProblem):
         return None, 1.0
     factor, probability = float(part.factor), float(part.problem.log_prob().exp())
     rounding = torch.finfo(part.autograd.dtype).eps
@@ -132,19 +131,16 @@ def _subject(
     problem = parts[0].problem
     asked = next((m.call for m in matches if m.call is not None and m.kind == "log_prob"), None)
     dist = asked.dist if asked is not None else problem.distribution()
-    alone = (
-        asked is not None
-        and asked.value is not None
-        and problem.value.numel() == (asked.value.numel())
-    )
-    outcome = asked.value if alone and asked is not None and asked.value is not None else None
+    outcome = None if asked is None else asked.value
+    if outcome is None or outcome.numel() != problem.value.numel():
+        outcome = problem.value
     return Subject(
         "graph",
         of,
         names,
         family=type(dist).__name__,
         parameters=tuple((part.called, numbers_of(part.parameter)) for part in parts),
-        outcome=numbers_of(problem.value if outcome is None else outcome),
+        outcome=numbers_of(outcome),
     )
 
 
@@ -187,7 +183,7 @@ def _check_reached(graph: Graph, wrt: Sequence[Tensor] | None, names: Names) -> 
 
 def _run(tensor: Tensor, targets: Sequence[Tensor], start: Tensor) -> tuple[Tensor | None, ...]:
     try:
-        return run_backward(tensor, targets, start)
+        return autograd_internals.gradients([tensor], targets, [start])
     except RuntimeError as error:
         if "second time" in str(error):
             raise InvalidValueError(

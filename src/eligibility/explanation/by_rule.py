@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 
 from eligibility.errors import InvalidValueError
-from eligibility.explanation import expectations, reasons
+from eligibility.explanation import autograd_internals, expectations, reasons
 from eligibility.explanation.checks import (
     check_equal,
     check_finite_differences,
@@ -18,7 +18,7 @@ from eligibility.explanation.checks import (
 )
 from eligibility.explanation.derivation import Explanation
 from eligibility.explanation.elements import Check, Leaf, Numbers, RuleStatement, Step, Subject
-from eligibility.explanation.graph import graph_between, run_backward
+from eligibility.explanation.graph import graph_between
 from eligibility.explanation.numbers import numbers_of
 from eligibility.explanation.problem import (
     Of,
@@ -76,7 +76,8 @@ def _torch_steps(
         output = output.exp() if of == "prob" else output
     graph = graph_between(output.grad_fn, list(leaves.values()))
     with graph.watch():
-        run_backward(output, [end.tensor for end in graph.ends], torch.ones_like(output))
+        targets = [end.tensor for end in graph.ends]
+        autograd_internals.gradients([output], targets, [torch.ones_like(output)])
     ordered = [next(n for n, t in leaves.items() if t is end.tensor) for end in graph.ends]
     writer = Writer(graph, ordered, recording)
     return tuple(map(_without_user_lines, writer.steps())), writer.leaves()

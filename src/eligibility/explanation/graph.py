@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -91,7 +91,7 @@ def graph_between(root: Node, wrt: Sequence[Tensor] | None = None) -> Graph:
             leaves[node] = variable
         if node in inputs or variable is not None:
             continue
-        inputs[node] = [target for target, _ in node.next_functions if target is not None]
+        inputs[node] = inputs_of(node)
         pending += inputs[node]
     ends = [End(tensor, node) for node, tensor in leaves.items()]
     if wrt is None:
@@ -104,19 +104,23 @@ def graph_between(root: Node, wrt: Sequence[Tensor] | None = None) -> Graph:
     return Graph(_in_forward_order(inputs, between), chosen)
 
 
-def run_backward(
-    tensor: Tensor, targets: Sequence[Tensor], gradient: Tensor
-) -> tuple[Tensor | None, ...]:
-    """∂(gradient · tensor)/∂targets, leaving every leaf's ``.grad`` and the graph as they were."""
-    return autograd_internals.gradients([tensor], targets, [gradient])
+def inputs_of(node: Node) -> list[Node]:
+    """The nodes that ``node`` hands gradients on to."""
+    return [target for target, _ in node.next_functions if target is not None]
+
+
+def users_of(inputs: Mapping[Node, Sequence[Node]]) -> dict[Node, set[Node]]:
+    """Node -> those that have it among their inputs."""
+    users: dict[Node, set[Node]] = {}
+    for node, targets in inputs.items():
+        for target in targets:
+            users.setdefault(target, set()).add(node)
+    return users
 
 
 def _ancestors(inputs: dict[Node, list[Node]], ends: set[Node]) -> set[Node]:
     """The nodes from which an end can be reached, the ends themselves left out."""
-    users: dict[Node, list[Node]] = {}
-    for node, targets in inputs.items():
-        for target in targets:
-            users.setdefault(target, []).append(node)
+    users = users_of(inputs)
     found: set[Node] = set()
     pending = list(ends)
     while pending:
@@ -130,10 +134,7 @@ def _ancestors(inputs: dict[Node, list[Node]], ends: set[Node]) -> set[Node]:
 def _in_forward_order(inputs: dict[Node, list[Node]], wanted: set[Node]) -> list[Node]:
     """``wanted``, inputs before what uses them, and as far as that allows as they were made."""
     waiting = {n: len({m for m in inputs[n] if m in wanted}) for n in inputs if n in wanted}
-    users: dict[Node, set[Node]] = {}
-    for node in waiting:
-        for target in inputs[node]:
-            users.setdefault(target, set()).add(node)
+    users = users_of({node: inputs[node] for node in waiting})
     ties = count()
     ready: list[tuple[int, int, Node]] = []
 

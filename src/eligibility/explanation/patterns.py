@@ -6,12 +6,12 @@ used by nothing outside, so that folding it hides no edge; what matches nothing 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from eligibility.explanation import autograd_internals
 from eligibility.explanation.calls import Call
-from eligibility.explanation.graph import Graph, Node
+from eligibility.explanation.graph import Graph, Node, inputs_of, users_of
 from eligibility.explanation.matches import Kind, Match, Place, matches_of_calls
 from eligibility.explanation.recorder import base_name
 
@@ -107,16 +107,18 @@ _HALF_SQUARE = _either(
     _op("neg", _op("div", _SQUARED_SCORE)),
 )
 _LOG_SCALE = _op("log", _SCALE)
-_LOG_PROBS = _either(
-    _op("sub", Var("z"), _op("logsumexp", Var("z"))),
-    _op("logsoftmax", Var("z")),
-    _op("log", _op("clamp", _op("div", Var("w"), _op("sum", Var("w"))))),
-)
-_OTHER_LOG_PROBS = _either(
-    _op("sub", Var("v"), _op("logsumexp", Var("v"))),
-    _op("logsoftmax", Var("v")),
-    _op("log", _op("clamp", _op("div", Var("v"), _op("sum", Var("v"))))),
-)
+
+
+def _log_probs(z: Pattern, w: Pattern) -> Either:
+    """The log-probabilities of all categories, from logits or from weights."""
+    return _either(
+        _op("sub", z, _op("logsumexp", z)),
+        _op("logsoftmax", z),
+        _op("log", _op("clamp", _op("div", w, _op("sum", w)))),
+    )
+
+
+_LOG_PROBS, _OTHER_LOG_PROBS = _log_probs(Var("z"), Var("w")), _log_probs(Var("v"), Var("v"))
 
 
 def _selected(inner: Pattern) -> Either:
@@ -206,7 +208,7 @@ _PATTERNS: tuple[tuple[str, Kind, Pattern, str], ...] = (
 
 def recognise(graph: Graph, calls: Sequence[Call] = ()) -> list[Match]:
     """The known subgraphs of ``graph``, ``calls`` among them; no node is in two of them."""
-    users = _users(graph.nodes)
+    users = users_of({node: inputs_of(node) for node in graph.nodes})
     by_name: dict[str, list[Node]] = {}
     for node in reversed(graph.nodes):
         by_name.setdefault(base_name(node.name()), []).append(node)
@@ -311,7 +313,7 @@ def _loss(
         if node in tops and tops[node].kind != "other":
             terms.append(tops[node])
             continue
-        carrying = [target for target, _ in node.next_functions if target is not None]
+        carrying = inputs_of(node)
         name = base_name(node.name())
         product = name in ("mul", "div") and len(carrying) != 1
         if node not in order or name not in LINEAR or product:
@@ -330,12 +332,3 @@ def _loss(
 
 
 _BONUS = {"entropy": "entropy", "divergence": "KL"}
-
-
-def _users(nodes: Iterable[Node]) -> dict[Node, set[Node]]:
-    users: dict[Node, set[Node]] = {}
-    for node in nodes:
-        for target, _ in node.next_functions:
-            if target is not None:
-                users.setdefault(target, set()).add(node)
-    return users

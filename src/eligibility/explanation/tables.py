@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import islice, product
 
-import torch
 from torch import Tensor
 
 from eligibility.explanation.elements import Column, Leaf, Numbers, Role, Table
@@ -116,15 +116,8 @@ def conventions_table(part: Part) -> Table | None:
 def row_labels(shape: Sequence[int]) -> tuple[str, ...]:
     """An index a row, at most as many as a table shows; axes of length 1 are left out."""
     kept = [axis for axis, length in enumerate(shape) if length != 1]
-    total = int(torch.Size(shape).numel())
-    labels = []
-    for flat in range(min(total, _MOST_ROWS)):
-        index, rest = [], flat
-        for length in reversed(shape):
-            rest, position = divmod(rest, length)
-            index.append(position)
-        labels.append(",".join(str(index[::-1][axis]) for axis in kept) or "0")
-    return tuple(labels)
+    indices = islice(product(*map(range, shape)), _MOST_ROWS)
+    return tuple(",".join(str(index[axis]) for axis in kept) or "0" for index in indices)
 
 
 def _summands(part: Part) -> list[Column]:

@@ -13,7 +13,7 @@ from torch.distributions import Bernoulli, Categorical
 
 from eligibility.explanation import autograd_internals
 from eligibility.explanation.elements import Column, Table
-from eligibility.explanation.graph import Graph, Node
+from eligibility.explanation.graph import Graph, Node, inputs_of
 from eligibility.explanation.matches import Match, Place
 from eligibility.explanation.patterns import LINEAR
 from eligibility.explanation.problem import Part
@@ -56,7 +56,7 @@ def terms_of(graph: Graph, matches: Sequence[Match]) -> Terms:
         if node in seen:
             continue
         seen.add(node)
-        below = [target for target, _ in node.next_functions if target is not None]
+        below = inputs_of(node)
         name = base_name(node.name())
         splits = name in LINEAR and (name not in ("mul", "div") or len(below) == 1)
         if node not in tops and splits and all(target in known for target in below):
@@ -83,7 +83,7 @@ def _label(root: Node, tops: Mapping[Node, Match], known: set[Node]) -> str:
         seen.add(node)
         if node in tops:
             kinds.add(tops[node].kind)
-        pending += [target for target, _ in node.next_functions if target is not None]
+        pending += inputs_of(node)
     if "log_prob" in kinds:
         return "KL" if base_name(root.name()) == "pow" else "policy"
     return "entropy" if kinds == {"entropy"} else "the rest"

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from eligibility.arguments import check_given, check_tensors
-from eligibility.errors import ShapeError
+from eligibility.shapes import check_shape
 
 
 class Baseline(ABC):
@@ -61,11 +61,5 @@ def check_returns(returns: Tensor, alive: Tensor | None) -> Tensor:
     check_tensors(returns, "returns", returns=returns, alive=alive)
     if alive is None:
         return torch.ones_like(returns, dtype=torch.bool)
-    if alive.shape != returns.shape:
-        raise ShapeError(
-            "`alive`",
-            f"shape {list(alive.shape)}",
-            f"the shape of returns, {list(returns.shape)}",
-            "nothing is broadcast silently",
-        )
+    check_shape(alive, returns.shape, "alive", "the shape of returns")
     return alive

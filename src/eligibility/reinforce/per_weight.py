@@ -7,9 +7,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from eligibility.arguments import check_given
-from eligibility.errors import InvalidTypeError, ShapeError
+from eligibility.errors import InvalidTypeError
 from eligibility.reinforce.weights import PerSampleEligibilities
 from eligibility.scalars import check_numbers, described
+from eligibility.shapes import check_shape
 
 
 class PerWeight:
@@ -73,13 +74,8 @@ class PerWeight:
         """
         check_given(rewards, "rewards", "pass one number for each sample")
         _check_eligibilities(eligibilities)
-        if rewards.shape != eligibilities.log_prob.shape:
-            raise ShapeError(
-                "`rewards`",
-                f"shape {list(rewards.shape)}",
-                f"{list(eligibilities.log_prob.shape)}",
-                "pass one number for each sample",
-            )
+        shape = eligibilities.log_prob.shape
+        check_shape(rewards, shape, "rewards", "one number for each sample")
         baselines = self(eligibilities)
         rewarded, plain = eligibilities.mean(rewards), eligibilities.mean()
         estimate = {name: rewarded[name] - baselines[name] * plain[name] for name in baselines}

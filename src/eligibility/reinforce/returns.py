@@ -9,6 +9,7 @@ from torch import Tensor
 from eligibility.arguments import check_given, check_tensors
 from eligibility.errors import ShapeError
 from eligibility.scalars import check_numbers
+from eligibility.shapes import check_shape
 
 
 def rewards_to_go(
@@ -126,8 +127,8 @@ def generalized_advantages(
     check_given(terminated, "terminated", "pass False where nothing ends")
     check_tensors(rewards, "rewards", values=values, next_values=next_values, terminated=terminated)
     for name, value in (("values", values), ("next_values", next_values)):
-        _check_same_shape(value, rewards, name)
-    _check_same_shape(terminated, rewards, "terminated")
+        check_shape(value, rewards.shape, name, "the shape of rewards")
+    check_shape(terminated, rewards.shape, "terminated", "the shape of rewards")
     errors = rewards + discount * torch.where(terminated, 0, next_values) - values
     return rewards_to_go(errors, discount * lambda_, terminated=terminated, truncated=truncated)
 
@@ -159,16 +160,6 @@ def _check(
             "put time on the first axis",
         )
     for name, flag in (("terminated", terminated), ("truncated", truncated)):
-        _check_same_shape(flag, rewards, name)
+        check_shape(flag, rewards.shape, name, "the shape of rewards")
     if bootstrap is not None:
-        _check_same_shape(bootstrap, rewards, "bootstrap")
-
-
-def _check_same_shape(tensor: Tensor, rewards: Tensor, name: str) -> None:
-    if tensor.shape != rewards.shape:
-        raise ShapeError(
-            f"`{name}`",
-            f"shape {list(tensor.shape)}",
-            f"the shape of rewards, {list(rewards.shape)}",
-            "nothing is broadcast silently",
-        )
+        check_shape(bootstrap, rewards.shape, "bootstrap", "the shape of rewards")

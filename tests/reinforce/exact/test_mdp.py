@@ -243,7 +243,8 @@ def test_policy_that_never_ends_is_refused() -> None:
         (
             {"initial": torch.tensor([0.5, 0.5])},
             ShapeError,
-            "`initial`: got shape [2], expected [3]; the tables are over [states, actions, states]",
+            "`initial`: got shape [2], expected [3], as the tables are over [states, actions, "
+            "states]; reshape it; nothing is broadcast silently",
         ),
         ({"horizon": 0}, InvalidValueError, "`horizon`: got 0, expected at least 1, or None; "
          "set it"),
@@ -262,6 +263,6 @@ def test_logits_of_the_wrong_shape_are_refused() -> None:
     with pytest.raises(ShapeError) as caught:
         random_mdp().law(torch.zeros(2, 2))
     assert str(caught.value) == (
-        "`logits`: got shape [2, 2], expected [states, actions] = [3, 2]; one row for each state, "
-        "terminal ones included"
+        "`logits`: got shape [2, 2], expected [3, 2], [states, actions]; reshape it; nothing is "
+        "broadcast silently"
     )

@@ -273,5 +273,6 @@ def test_actions_and_weights_of_the_wrong_shape_are_refused() -> None:
     with pytest.raises(ShapeError) as caught:
         per_sample_eligibilities(module, x, action).second_moment(torch.zeros(N, 1))
     assert str(caught.value) == (
-        "`weights`: got shape [5, 1], expected [5]; pass one number for each sample"
+        "`weights`: got shape [5, 1], expected [5], one number for each sample; reshape it; "
+        "nothing is broadcast silently"
     )

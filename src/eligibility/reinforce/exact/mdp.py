@@ -13,8 +13,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from eligibility.errors import InvalidValueError, ShapeError
+from eligibility.errors import InvalidValueError
 from eligibility.reinforce.exact.law import DEFAULT_LIMIT, Law, check_limit
+from eligibility.shapes import check_shape
 
 
 @dataclass(frozen=True)
@@ -188,13 +189,7 @@ class TabularMDP:
         return self.transition.shape[0], self.transition.shape[1]
 
     def _log_policy(self, logits: Tensor) -> Tensor:
-        if logits.shape != self.shape:
-            raise ShapeError(
-                "`logits`",
-                f"shape {list(logits.shape)}",
-                f"[states, actions] = {list(self.shape)}",
-                "one row for each state, terminal ones included",
-            )
+        check_shape(logits, torch.Size(self.shape), "logits", "[states, actions]")
         return torch.log_softmax(logits, -1)
 
     def _check_enumerable(self, possible: Tensor, limit: int) -> int:
@@ -216,21 +211,11 @@ class TabularMDP:
         return self.horizon
 
     def _check_shapes(self) -> None:
-        wanted = {
-            "transition": (*self.shape, self.shape[0]),
-            "reward": (*self.shape, self.shape[0]),
-            "initial": self.shape[:1],
-            "terminal": self.shape[:1],
-        }
+        arrows, states = (*self.shape, self.shape[0]), self.shape[:1]
+        wanted = {"transition": arrows, "reward": arrows, "initial": states, "terminal": states}
         for name, shape in wanted.items():
-            got = getattr(self, name).shape
-            if got != shape:
-                raise ShapeError(
-                    f"`{name}`",
-                    f"shape {list(got)}",
-                    f"{list(shape)}",
-                    "the tables are over [states, actions, states]",
-                )
+            why = "as the tables are over [states, actions, states]"
+            check_shape(getattr(self, name), torch.Size(shape), name, why)
 
 
 def _check_distribution(table: Tensor, name: str) -> None:

@@ -15,12 +15,13 @@ from torch.distributions import Distribution
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from eligibility.arguments import check_given
-from eligibility.errors import InvalidTypeError, InvalidValueError, ShapeError
+from eligibility.errors import InvalidTypeError, InvalidValueError
 from eligibility.reinforce.weights.capture import capture
 from eligibility.reinforce.weights.factors import Dense, Factors
 from eligibility.reinforce.weights.remainder import remaining_eligibilities
 from eligibility.reinforce.weights.score import Score, as_inputs
 from eligibility.scalars import check_callable, described
+from eligibility.shapes import check_shape
 
 CLOSED_FORM = "closed form"
 
@@ -94,13 +95,7 @@ class PerSampleEligibilities(Mapping[str, Tensor]):
     ) -> PerParameter:
         if weights is None:
             weights = torch.ones_like(self.log_prob)
-        if weights.shape != self.log_prob.shape:
-            raise ShapeError(
-                "`weights`",
-                f"shape {list(weights.shape)}",
-                f"{list(self.log_prob.shape)}",
-                "pass one number for each sample",
-            )
+        check_shape(weights, self.log_prob.shape, "weights", "one number for each sample")
         return {
             name: quantity(factors, weights.detach().to(factors.parameter.dtype))
             for name, factors in self.factors.items()

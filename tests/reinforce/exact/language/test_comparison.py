@@ -272,8 +272,8 @@ REFUSED = {
     "behaviour of another language": (
         {"behaviour": torch.zeros(3, 3).double()},
         ShapeError,
-        "`behaviour`: got shape [3, 3], expected [7, 3]; pass logits over the same prefixes and "
-        "tokens as the policy's",
+        "`behaviour`: got shape [3, 3], expected [7, 3], logits over the policy's prefixes and "
+        "tokens; reshape it; nothing is broadcast silently",
     ),
     "rewards": (
         {"reward": torch.zeros(3)},

@@ -23,6 +23,7 @@ from eligibility.reinforce.exact.language.answers import (
 from eligibility.reinforce.exact.language.estimators import CORRECTIONS, TokenEstimator
 from eligibility.reinforce.exact.language.objectives import AnswerGroups
 from eligibility.reinforce.exact.law import DEFAULT_LIMIT, Law, check_limit
+from eligibility.shapes import check_shape
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -357,13 +358,8 @@ def _rewards(reward: Reward, language: Law) -> Float[Tensor, " S"]:
 def _check_tables(policy: Tensor, behaviour: Tensor, reference: Tensor | None) -> None:
     language_size(policy)
     for name, table in (("behaviour", behaviour), ("reference", reference)):
-        if table is not None and table.shape != policy.shape:
-            raise ShapeError(
-                f"`{name}`",
-                f"shape {list(table.shape)}",
-                f"{list(policy.shape)}",
-                "pass logits over the same prefixes and tokens as the policy's",
-            )
+        if table is not None:
+            check_shape(table, policy.shape, name, "logits over the policy's prefixes and tokens")
 
 
 def _check_divergence(
