@@ -25,7 +25,7 @@ from rich.console import Console
 import eligibility as el
 from eligibility.bench.linear import LinearTable, Size, measure_linear
 from eligibility.bench.machine import describe_machine
-from eligibility.bench.rendering import linear_grid
+from eligibility.bench.rendering import grid
 from eligibility.files import write_atomically
 
 CASES = (("bfloat16", Size(2048, 32768, 1024)), ("float32", Size(512, 32768, 1024)))
@@ -52,7 +52,7 @@ def main() -> None:
                         progress=lambda line: print(line, flush=True),
                     )
                 )  # fmt: skip
-                Console().print(linear_grid(tables[-1]))
+                Console().print(grid(tables[-1]))
                 for name, reason in tables[-1].left_out.items():
                     print(f"{name}: {reason}")
                 if arguments.out:  # an interrupted run keeps what it has

@@ -103,7 +103,7 @@ def test_backends_say_what_serves_and_why(eligibility: Command) -> None:
         (
             ["--plot", "bars.docx"],
             "error: `--plot`: got 'bars.docx', expected a name that ends in .png, .svg, .pdf; "
-            "rename it",
+            "choose another name",
         ),
     ],
 )
@@ -122,6 +122,6 @@ def test_a_picture_without_matplotlib_says_what_is_missing(
     status, output, errors = eligibility("bench", "--plot", "bars.png")
     assert (status, output) == (2, "")
     assert errors == (
-        "error: `--plot`: got no matplotlib, expected matplotlib; "
-        "pip install 'eligibility[train]'\n"
+        "error: the package `matplotlib`: got no such package, expected eligibility with its train "
+        'extra; pip install "eligibility[train]"\n'
     )

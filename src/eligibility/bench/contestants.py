@@ -18,11 +18,6 @@ OURS = "eligibility"
 COMPILED = "torch.compile"
 
 
-def eligibility_loss(z: Tensor, action: Tensor, advantage: Tensor, beta: float) -> Tensor:
-    """This library."""
-    return reinforce_loss(z, action, advantage, entropy_coef=beta)
-
-
 def categorical(z: Tensor, action: Tensor, advantage: Tensor, beta: float) -> Tensor:
     """torch.distributions, with its validation, as its documentation shows it."""
     dist = torch.distributions.Categorical(logits=z)
@@ -68,7 +63,9 @@ def contestants(with_compile: bool) -> dict[str, Loss]:
         "log_softmax + gather": log_softmax_gather,
         "cross_entropy": cross_entropy,
         "TRL": trl,
-        OURS: eligibility_loss,
+        OURS: lambda z, action, advantage, beta: reinforce_loss(
+            z, action, advantage, entropy_coef=beta
+        ),
     }
     missing = left_out(with_compile)
     if COMPILED not in missing:

@@ -26,7 +26,7 @@ from eligibility.bench.linear_process import (
     new_inputs,
     step,
 )
-from eligibility.errors import InvalidValueError
+from eligibility.bench.measurement import read_factors
 
 # A method that takes more than this many times the bare products, and seconds, is measured once.
 _SLOW, _SLOW_SECONDS = 3.0, 5.0
@@ -60,12 +60,8 @@ class LinearTable:
 
 def read_size(text: str) -> Size:
     """``"2048x32768x1024"`` -> size."""
-    numbers = text.lower().replace("×", "x").split("x")
-    if len(numbers) != 3 or not all(n.isdecimal() and int(n) > 0 for n in numbers):
-        raise InvalidValueError(
-            "`--linear`", repr(text), "tokens x vocabulary x features", "write 512x8192x256"
-        )
-    return Size(*map(int, numbers))
+    wanted = "tokens x vocabulary x features"
+    return Size(*read_factors(text, 3, "`--linear`", wanted, "write 512x8192x256"))
 
 
 def measure_linear(

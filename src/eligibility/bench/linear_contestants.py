@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
+from eligibility.bench.contestants import log_softmax_gather
 from eligibility.ops.linear_categorical import linear_statistics
 from eligibility.ops.linear_policy_loss import linear_reinforce_loss
 
@@ -20,31 +21,21 @@ Method = Callable[[Tensor, Tensor, Tensor, Tensor, float], Tensor]
 CHUNKS = 8
 
 
-def loss_of_logits(z: Tensor, token: Tensor, advantage: Tensor, beta: float) -> Tensor:
-    """The sum over rows, in the dtype of the logits: what most programs do."""
-    log_probs = z.log_softmax(-1)
-    loss = -(advantage * log_probs.gather(-1, token[:, None])[:, 0].float()).sum()
-    if beta:
-        loss = loss + beta * (log_probs.exp() * log_probs).sum(-1).float().sum()
-    return loss
-
-
 def plain(h: Tensor, w: Tensor, token: Tensor, advantage: Tensor, beta: float) -> Tensor:
-    """Logits, whole."""
-    return loss_of_logits(functional.linear(h, w), token, advantage, beta) / len(token)
+    """Logits, whole, in their own dtype: what most programs do."""
+    return log_softmax_gather(functional.linear(h, w), token, advantage, beta)
 
 
 def plain_float32(h: Tensor, w: Tensor, token: Tensor, advantage: Tensor, beta: float) -> Tensor:
     """Logits, whole, and their softmax in float32."""
-    z = functional.linear(h, w).float()
-    return loss_of_logits(z, token, advantage, beta) / len(token)
+    return log_softmax_gather(functional.linear(h, w).float(), token, advantage, beta)
 
 
 def checkpointed(h: Tensor, w: Tensor, token: Tensor, advantage: Tensor, beta: float) -> Tensor:
     """Chunks of rows, whose logits are computed again in the backward pass."""
 
     def chunk(h: Tensor, token: Tensor, advantage: Tensor) -> Tensor:
-        return loss_of_logits(functional.linear(h, w), token, advantage, beta)
+        return plain(h, w, token, advantage, beta) * len(token)
 
     parts = zip(h.chunk(CHUNKS), token.chunk(CHUNKS), advantage.chunk(CHUNKS), strict=True)
     losses = [checkpoint(chunk, *part, use_reentrant=False) for part in parts]

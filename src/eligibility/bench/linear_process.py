@@ -6,7 +6,7 @@ So all methods are timed in the same rounds, and none finds the memory that anot
 from __future__ import annotations
 
 import multiprocessing
-import time
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -16,11 +16,10 @@ import torch
 from torch import Tensor
 
 from eligibility.bench.linear_contestants import COMPILED, METHODS, Method
-from eligibility.bench.measurement import resident_growth
+from eligibility.bench.measurement import CLOCKS, resident_growth
 
 Given = tuple[Tensor, Tensor, Tensor, Tensor]  # hidden [N, D], weight [V, D], token, advantage [N]
 PRODUCTS = "three bare products"
-CLOCKS = {"process time": time.process_time, "wall time": time.perf_counter}
 _PEAK = Path("/proc/self/clear_refs")
 
 
@@ -31,6 +30,9 @@ class Size:
     tokens: int
     vocabulary: int
     features: int
+
+    def __str__(self) -> str:
+        return f"{self.tokens} × {self.vocabulary} × {self.features}"
 
 
 @dataclass(frozen=True)
@@ -155,18 +157,11 @@ def _serve(end: Connection, *arguments: Any) -> None:
     *setting, threads = arguments
     torch.set_num_threads(threads)
     here: StepHere | None = None
-    while asked := _next(end):
-        try:
-            here = here or StepHere(*setting)
-            answer: Any = here.step() if asked == "step" else here.gradient().numpy()
-        except Exception as error:  # sent to the parent, which raises it
-            answer = RuntimeError(f"{type(error).__name__}: {str(error).splitlines()[0]}")
-        end.send(answer)
-
-
-def _next(end: Connection) -> str:
-    try:
-        asked: str = end.recv()
-    except EOFError:
-        return ""
-    return asked
+    with suppress(EOFError):  # nobody asks
+        while asked := end.recv():
+            try:
+                here = here or StepHere(*setting)
+                answer: Any = here.step() if asked == "step" else here.gradient().numpy()
+            except Exception as error:  # sent to the parent, which raises it
+                answer = RuntimeError(f"{type(error).__name__}: {str(error).splitlines()[0]}")
+            end.send(answer)

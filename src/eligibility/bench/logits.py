@@ -6,23 +6,23 @@ import datetime
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from eligibility.bench.contestants import OURS, contestants, left_out
+from eligibility.bench.contestants import contestants, left_out
 from eligibility.bench.linear import LinearTable, measure_linear
 from eligibility.bench.linear_process import Size
 from eligibility.bench.machine import Machine, Roofline, describe_machine, measure_roofline
 from eligibility.bench.measurement import (
+    CLOCKS,
     Problem,
     Step,
-    clock_for,
-    clock_name,
     extra_peak,
     gradient_error,
     new_problem,
+    read_factors,
     step_of,
     times_in_turn,
 )
@@ -45,6 +45,9 @@ class LogitsSize:
     dtype: str
     rows: int
     categories: int
+
+    def __str__(self) -> str:
+        return f"{self.dtype} {self.rows} × {self.categories}"
 
 
 SIZES: tuple[LogitsSize, ...] = (
@@ -83,11 +86,6 @@ class Table:
     figures: tuple[Figure, ...]
     rounds: int  # fewer than asked where the time was up
 
-    def slowdown(self, name: str) -> float:
-        """How many times as long as this library the contestant takes."""
-        ratios = {figure.name: figure.of_copy for figure in self.figures}
-        return ratios[name] / ratios[OURS]
-
 
 @dataclass(frozen=True)
 class Benchmark:
@@ -104,25 +102,18 @@ class Benchmark:
     tables: tuple[Table, ...]
     linear: tuple[LinearTable, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
-
 
 def read_sizes(text: str, dtype: str) -> tuple[LogitsSize, ...]:
     """``"256x4 64x1024"`` -> sizes."""
     if dtype not in ("float32", "bfloat16"):
         raise InvalidValueError("`--dtype`", repr(dtype), "float32 or bfloat16", "choose one")
-    sizes = []
-    for part in text.replace(",", " ").split():
-        numbers = part.lower().replace("×", "x").split("x")
-        if len(numbers) != 2 or not all(n.isdecimal() and int(n) > 0 for n in numbers):
-            raise InvalidValueError(
-                "`--sizes`", repr(part), "rows x categories", "write it as 256x1024"
-            )
-        sizes.append(LogitsSize(dtype, int(numbers[0]), int(numbers[1])))
+    wanted, fix = "rows x categories", "write it as 256x1024"
+    sizes = [
+        LogitsSize(dtype, *read_factors(part, 2, "`--sizes`", wanted, fix))
+        for part in text.replace(",", " ").split()
+    ]
     if not sizes:
-        raise InvalidValueError("`--sizes`", "nothing", "rows x categories", "write it as 256x1024")
+        raise InvalidValueError("`--sizes`", "nothing", wanted, fix)
     return tuple(sizes)
 
 
@@ -145,27 +136,27 @@ def measure(
         if number < 1:
             raise InvalidValueError(f"`{name}`", str(number), "at least 1", "pass a larger number")
     tables, through = [], []
-    clock = clock_for(threads)
+    clock = "process time" if threads == 1 else "wall time"  # the former is of one thread
+    now = CLOCKS[clock]
     with _torch_threads(threads):
-        roofline = measure_roofline(clock)
+        roofline = measure_roofline(now)
         for size in sizes:
             for beta in ENTROPY_COEFS:
                 bonus = f", entropy bonus {beta:g}" if beta else ""
-                progress(f"{size.dtype} {size.rows} × {size.categories}{bonus}")
-                tables.append(_measure_table(size, beta, rounds, clock, with_compile, budget))
+                progress(f"{size}{bonus}")
+                tables.append(_measure_table(size, beta, rounds, now, with_compile, budget))
         for beta in ENTROPY_COEFS if linear else ():
             assert linear is not None
             progress(f"through the linear layer, entropy bonus {beta:g}")
-            table = measure_linear(
-                linear, linear_dtype, beta, rounds=min(rounds, 3), clock=clock_name(threads)
+            through.append(
+                measure_linear(linear, linear_dtype, beta, rounds=min(rounds, 3), clock=clock)
             )
-            through.append(table)
         backends = selection.describe()
     return Benchmark(
         date=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         threads=threads,
         rounds=rounds,
-        clock=clock_name(threads),
+        clock=clock,
         backends=backends,
         left_out=left_out(with_compile),
         machine=describe_machine(),

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import gc
-import json
+import itertools
 import math
 import os
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from torch import Tensor
 from torch.profiler import profile
 
 from eligibility.bench.contestants import Loss
+from eligibility.errors import InvalidValueError
 from eligibility.ops import memory
 from eligibility.ops.backends import plain
 
@@ -28,6 +28,8 @@ ROUND_SECONDS = 2e-3  # quick steps are repeated for so long, so that the clock 
 LEAST_ROUNDS = 3
 _CHECKED_ROWS = 16
 _PROCESS = Path("/proc/self")
+# Process time is not lengthened by others on the machine, but counts all threads together.
+CLOCKS = {"process time": time.process_time, "wall time": time.perf_counter}
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,14 @@ def new_problem(rows: int, categories: int, dtype: torch.dtype, entropy_coef: fl
         torch.randn(rows, generator=generator),
         entropy_coef,
     )
+
+
+def read_factors(text: str, count: int, option: str, wanted: str, fix: str) -> list[int]:
+    """``"256x1024"`` -> its ``count`` numbers."""
+    numbers = text.lower().replace("×", "x").split("x")
+    if len(numbers) != count or not all(n.isdecimal() and int(n) > 0 for n in numbers):
+        raise InvalidValueError(option, repr(text), wanted, fix)
+    return [int(number) for number in numbers]
 
 
 def step_of(loss: Loss, problem: Problem) -> Step:
@@ -116,16 +126,6 @@ class Times:
         return statistics.median(a / b for a, b in pairs)
 
 
-def clock_for(threads: int) -> Callable[[], float]:
-    """Process time of one thread, which others on the machine do not lengthen; else wall time."""
-    return time.process_time if threads == 1 else time.perf_counter
-
-
-def clock_name(threads: int) -> str:
-    """The same in words."""
-    return "process time" if threads == 1 else "wall time"
-
-
 def extra_peak(loss: Loss, problem: Problem) -> int:
     """The most bytes that a step holds beyond those before it; the gradient is among them.
 
@@ -159,16 +159,11 @@ def _resident(field: str) -> int:
 def _allocated_growth(step: Step) -> int:
     with _silent_native_code(), profile(profile_memory=True) as recording:
         step()
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "trace.json"
-        recording.export_chrome_trace(str(path))
-        events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
-    changes = [event for event in events if event.get("name") == "[memory]"]
-    allocated = peak = 0
-    for event in sorted(changes, key=lambda event: event["ts"]):
-        allocated += event["args"]["Bytes"]
-        peak = max(peak, allocated)
-    return peak
+    assert recording.profiler is not None
+    events = recording.profiler.kineto_results.events()
+    changes = [event for event in events if event.name() == "[memory]"]
+    changes.sort(key=lambda event: event.start_ns())
+    return max(itertools.accumulate(event.nbytes() for event in changes), default=0)
 
 
 @contextmanager

@@ -13,8 +13,7 @@ from eligibility.bench.logits import COPY, Benchmark, Table
 
 def renderable(result: Benchmark) -> RenderableType:
     """All tables, and what took no part."""
-    parts: list[RenderableType] = [_grid(table) for table in result.tables]
-    parts += [linear_grid(table) for table in result.linear]
+    parts: list[RenderableType] = [*map(grid, result.tables), *map(grid, result.linear)]
     if result.left_out:
         parts.append("Not measured:")
         parts += [f"  {name}: {why}" for name, why in result.left_out.items()]
@@ -36,55 +35,46 @@ def renderable(result: Benchmark) -> RenderableType:
     return Group(*parts)
 
 
-def title(table: Table) -> str:
+def title(table: Table | LinearTable) -> str:
     """Dtype, size and objective in words."""
-    bonus = f", with {table.entropy_coef:g} · entropy" if table.entropy_coef else ""
-    size = table.size
-    return f"{size.dtype} {size.rows} × {size.categories}{bonus}"
+    size = f"{table.dtype} {table.size}" if isinstance(table, LinearTable) else str(table.size)
+    return f"{size}, with {table.entropy_coef:g} · entropy" if table.entropy_coef else size
 
 
-def _grid(table: Table) -> Grid:
-    grid = Grid(title=title(table), title_justify="left", title_style="bold", box=SIMPLE_HEAD)
-    grid.add_column("", no_wrap=True)
-    for heading in ("ms", f"/ {COPY}", "/ ours", "peak/NV", "error"):
-        grid.add_column(heading, justify="right")
-    for figure in table.figures:
-        ratio = table.slowdown(figure.name)
-        grid.add_row(
-            figure.name,
-            f"{figure.milliseconds:.3f}",
-            f"{figure.of_copy:.1f}",
-            f"{ratio:.2f}",
-            "" if figure.extra_peak is None else f"{figure.extra_peak:.2f}",
-            "" if figure.gradient_error is None else f"{figure.gradient_error:.1e}",
-            style="bold" if figure.name == OURS else "",
-        )
-    return grid
+def grid(table: Table | LinearTable) -> Grid:
+    """All contestants at one size."""
+    if isinstance(table, LinearTable):
+        headings = ["ms", "/ products", "peak MiB", "error"]
+        rows = {
+            figure.method: [
+                f"{1e3 * figure.seconds:.1f}",
+                f"{figure.ratio:.2f}",
+                _cell(figure.extra_peak_mib, ".0f"),
+                f"{figure.gradient_error:.1e}",
+            ]
+            for figure in table.figures
+        }
+    else:
+        headings = ["ms", f"/ {COPY}", "/ ours", "peak/NV", "error"]
+        (ours,) = (figure.of_copy for figure in table.figures if figure.name == OURS)
+        rows = {
+            figure.name: [
+                f"{figure.milliseconds:.3f}",
+                f"{figure.of_copy:.1f}",
+                f"{figure.of_copy / ours:.2f}",
+                _cell(figure.extra_peak, ".2f"),
+                _cell(figure.gradient_error, ".1e"),
+            ]
+            for figure in table.figures
+        }
+    found = Grid(title=title(table), title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+    found.add_column("", no_wrap=True)
+    for heading in headings:
+        found.add_column(heading, justify="right")
+    for name, cells in rows.items():
+        found.add_row(name, *cells, style="bold" if name.startswith(OURS) else "")
+    return found
 
 
-def linear_title(table: LinearTable) -> str:
-    """N × V × D, and what else was asked."""
-    bonus = f", with {table.entropy_coef:g} · entropy" if table.entropy_coef else ""
-    size = table.size
-    return f"{table.dtype} {size.tokens} × {size.vocabulary} × {size.features}{bonus}"
-
-
-def linear_grid(table: LinearTable) -> Grid:
-    """All methods through the linear layer at one size."""
-    grid = Grid(
-        title=linear_title(table), title_justify="left", title_style="bold", box=SIMPLE_HEAD
-    )
-    grid.add_column("", no_wrap=True)
-    for heading in ("ms", "/ products", "peak MiB", "error"):
-        grid.add_column(heading, justify="right")
-    for figure in table.figures:
-        peak = figure.extra_peak_mib
-        grid.add_row(
-            figure.method,
-            f"{1e3 * figure.seconds:.1f}",
-            f"{figure.ratio:.2f}",
-            "" if peak is None else f"{peak:.0f}",
-            f"{figure.gradient_error:.1e}",
-            style="bold" if figure.method.startswith(OURS) else "",
-        )
-    return grid
+def _cell(number: float | None, form: str) -> str:
+    return "" if number is None else format(number, form)

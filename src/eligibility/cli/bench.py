@@ -6,11 +6,13 @@ import json
 import math
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from eligibility.cli.pictures import check_picture
 from eligibility.errors import InvalidValueError
 
 
@@ -69,16 +71,15 @@ def bench(
     if dtype not in (None, "float32", "bfloat16"):
         raise InvalidValueError("`--dtype`", repr(dtype), "float32 or bfloat16", "choose one")
     if plot is not None:
-        from eligibility.bench.chart import check_format, draw
+        from eligibility.bench.chart import FORMATS, draw
 
-        check_format(plot)
+        check_picture("--plot", plot, FORMATS)
     from eligibility.files import check_writable, write_atomically
 
     for size in measured:
         _check_memory(size.rows * size.categories)
-    for path in (out, plot):
-        if path is not None:
-            check_writable(path)
+    if out is not None:
+        check_writable(out)
     result = measure(
         measured,
         rounds=rounds,
@@ -89,7 +90,7 @@ def bench(
         linear_dtype=dtype or "float32",
         progress=lambda line: typer.echo(f"measuring {line}", err=True),
     )
-    text = json.dumps(result.to_dict(), indent=2) + "\n"
+    text = json.dumps(asdict(result), indent=2) + "\n"
     if out is not None:
         write_atomically(out, text)
     if plot is not None:

@@ -10,12 +10,11 @@ from eligibility.files import check_writable
 from eligibility.train.environments import missing
 
 
-def check_picture(option: str, path: Path) -> None:
-    """Raise unless a PNG can be drawn and written to ``path``."""
-    if path.suffix != ".png":
-        raise InvalidValueError(
-            f"`{option}`", repr(path.name), "a name that ends in .png", "choose another name"
-        )
+def check_picture(option: str, path: Path, formats: tuple[str, ...] = (".png",)) -> None:
+    """Raise unless one of the ``formats`` can be drawn and written to ``path``."""
+    if path.suffix not in formats:
+        wanted = f"a name that ends in {', '.join(formats)}"
+        raise InvalidValueError(f"`{option}`", repr(path.name), wanted, "choose another name")
     if importlib.util.find_spec("matplotlib") is None:
         raise missing("matplotlib")
     check_writable(path)
