@@ -104,6 +104,19 @@ def test_the_policy_gradient_is_recognised(name: str, tmp_path: Path) -> None:
     assert (report.verdict, report.findings) == ("unbiased", ()), report.summary
 
 
+@pytest.mark.parametrize("critic", [CRITIC, VALUE_HEAD])
+def test_an_advantage_that_carries_a_gradient_to_the_critic_is_a_fault(
+    critic: tuple[str, str], tmp_path: Path
+) -> None:
+    """The expected gradient at the logits is exact: only what else it moves is wrong."""
+    made, loss = critic
+    script = LOOP.format(**(PARTS | {"made": made, "loss": loss.replace(".detach()", "")}))
+    report = audited(tmp_path, script)
+    assert [each.rule for each in report.findings] == ["advantage-not-detached"], report.summary
+    assert "gain = " in script.splitlines()[report.findings[0].line - 1]
+    assert report.verdict == "biased"
+
+
 @pytest.mark.parametrize(("drawn", "scored"), [("1.0", "0.7"), ("0.7", "1.0"), ("0.7", "0.5")])
 def test_another_temperature_in_drawing_than_in_scoring_is_named(
     drawn: str, scored: str, tmp_path: Path

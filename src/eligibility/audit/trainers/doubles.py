@@ -28,16 +28,21 @@ class InDouble(TorchFunctionMode):
     Args:
         met: Told of every call of torch's after it was made: function, arguments, result; what it
             returns is the result.
+        backward: Told of every loss before it goes backward.
     """
 
-    def __init__(self, met: Callable[[Any, Any, Any, Any], Any]) -> None:
+    def __init__(
+        self, met: Callable[[Any, Any, Any, Any], Any], backward: Callable[[Any], None]
+    ) -> None:
         super().__init__()
-        self._met = met
+        self._met, self._backward = met, backward
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         options = {name: _long(value) for name, value in (kwargs or {}).items()}
         if func in _CASTS:
             return self._met(torch.Tensor.double, args[:1], {}, args[0].double())
+        if func is torch.Tensor.backward:
+            self._backward(args[0])
         given = tuple(map(_long, args))
         return self._met(func, given, options, func(*given, **options))
 
@@ -46,7 +51,9 @@ def _long(value: Any) -> Any:
     return torch.float64 if isinstance(value, torch.dtype) and value in _SHORTER else value
 
 
-def settle(record: Record, met: Callable[[Any, Any, Any, Any], Any]) -> None:
+def settle(
+    record: Record, met: Callable[[Any, Any, Any, Any], Any], backward: Callable[[Any], None]
+) -> None:
     """From now on this process computes in double precision, and shows and saves nothing."""
     quieten(Patches())
     torch.set_default_dtype(torch.float64)
@@ -69,4 +76,4 @@ def settle(record: Record, met: Callable[[Any, Any, Any, Any], Any]) -> None:
     torch.nn.Dropout.forward = lambda self, input: input  # type: ignore[method-assign]
     torch.cuda.get_device_name = lambda *args, **options: "cpu"
     record.note(GENERAL)
-    ExitStack().enter_context(InDouble(met))
+    ExitStack().enter_context(InDouble(met, backward))

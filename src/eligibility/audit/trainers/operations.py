@@ -18,6 +18,7 @@ from torch import Tensor
 
 from eligibility.audit.language.places import Operation, tensors_in
 from eligibility.audit.trainers.answers import Tokens, parsed
+from eligibility.audit.trainers.attached import share_beside_logits
 from eligibility.audit.trainers.gradients import Scored
 from eligibility.audit.user_code import user_place
 
@@ -82,6 +83,7 @@ class Recorder:
         self._logits: list[Tensor] = []
         self._rows: list[tuple[Scored, int]] = []  # of each of them, with its first column
         self._temperature = 1.0
+        self._attached = 0.0
 
     def given(self, tensor: Any, tags: Iterable[str]) -> None:
         """A tensor that the audit gives to the program."""
@@ -96,12 +98,15 @@ class Recorder:
                 self._rows.append((rows, len(rows.rows[0]) - logits.shape[1]))
             self._note("", logits, [], tags)
 
+    def goes_backward(self, loss: Tensor) -> None:
+        """A loss, before its gradient is computed."""
+        if self.live:
+            self._losses.append(self._makers.get(id(loss), -1))
+            self._attached = max(self._attached, share_beside_logits(loss, self._logits))
+
     def met(self, func: Any, args: Any, options: Any, result: Any) -> None:
         """A call of torch's that was made."""
         if not self.live or len(self._calls) >= _MOST:
-            return
-        if func is torch.Tensor.backward:
-            self._losses.append(self._makers.get(id(args[0]), -1))
             return
         read = list(tensors_in((args, options)))
         if getattr(func, "__name__", "") in _NORMALISING and self._logits:
@@ -161,6 +166,7 @@ class Recorder:
             "calls": [asdict(call) for call in self._calls],
             "losses": self._losses,
             "temperature": self._temperature,
+            "attached": self._attached,
         }
 
     def _token(self, given: list[Tokens], place: tuple[int, int, int]) -> Any:

@@ -186,7 +186,7 @@ def _install(record: Record, loop: Loop) -> None:
     record.trainer, record.version = "a loop", f"transformers {transformers.__version__}"
     torch.set_num_threads(1)
     loop.generate = generation.GenerationMixin.generate
-    settle(record, loop.met)
+    settle(record, loop.met, loop.goes_backward)
     collate_rows()
     _load_in_process()
     _LoopHub(record, loop).install()

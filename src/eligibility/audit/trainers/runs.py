@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -34,7 +33,7 @@ from eligibility.audit.trainers.operations import (
 )
 from eligibility.audit.trainers.record import Record
 from eligibility.audit.trainers.refused import Refused
-from eligibility.audit.trainers.sampling import one_token_probabilities
+from eligibility.audit.trainers.sampling import one_token_probabilities, with_logits
 from eligibility.audit.trainers.scores import Scores
 from eligibility.audit.trainers.tiny import END, LENGTH, NAME, PAD
 from eligibility.audit.trainers.trl import generic_reward
@@ -119,18 +118,23 @@ class Runs:
     # What the program does.
 
     def met(self, func: Any, args: Any, options: Any, result: Any) -> Any:
-        """A call of torch's: a draw, a tensor of rewards, or a loss that goes backward."""
+        """A call of torch's: a draw, or a tensor of rewards."""
         if func in (torch.multinomial, torch.Tensor.multinomial):
             return self._drawn(args, options, result)
         if func in (torch.tensor, torch.as_tensor):
             result = self.scores.of_tensor(args[0] if args else options.get("data"), result)
         elif func is torch.Tensor.__setitem__:
             self.scores.of_item(*args)
-        elif func is torch.Tensor.backward and args[0].numel() == 1:
-            self._values.append(float(args[0].detach()))
         if self._recorder is not None and not self._inside and not self._busy:
             self._recorder.met(func, args, options, result)
         return result
+
+    def goes_backward(self, loss: Tensor) -> None:
+        """A loss, before its gradient is computed."""
+        if loss.numel() == 1:
+            self._values.append(float(loss.detach()))
+        if self._recorder is not None:
+            self._recorder.goes_backward(loss)
 
     def forwards(self, model: Any) -> None:
         """A model of the probe's is about to run."""
@@ -208,7 +212,7 @@ class Runs:
             "return_dict_in_generate", getattr(settings, "return_dict_in_generate", 0)
         ):
             return sequences
-        return self._with_logits(model, sequences, start, options)
+        return with_logits(model, sequences, start, options)
 
     def _greedy(self, model: Any, ids: Tensor, options: Any) -> Any:
         """The likeliest tokens: nothing is drawn, so no answer of the outcome is given."""
@@ -237,16 +241,6 @@ class Runs:
     def _one_token(self, model: Any, tokens: Tokens, options: dict[str, Any]) -> list[float]:
         assert self.generate is not None
         return one_token_probabilities(self.generate, model, tokens, options)
-
-    def _with_logits(self, model: Any, sequences: Tensor, start: int, options: Any) -> Any:
-        utils: Any = importlib.import_module("transformers.generation.utils")
-        first = (sequences != model.generation_config.pad_token_id).long().argmax(1)
-        mask = (torch.arange(sequences.shape[1]) >= first[:, None]).long()
-        with torch.no_grad():
-            logits = model(input_ids=sequences, attention_mask=mask).logits[:, start - 1 : -1]
-        steps = tuple(logits.unbind(1))
-        scores = tuple(step / (options.get("temperature") or 1.0) for step in steps)
-        return utils.GenerateDecoderOnlyOutput(sequences=sequences, scores=scores, logits=steps)
 
     def _drawn(self, args: Any, options: Any, result: Tensor) -> Tensor:
         known = self._models.rows(self._latest)

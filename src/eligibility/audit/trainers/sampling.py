@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -238,6 +239,18 @@ _ONE_TOKEN = {
     "return_dict_in_generate": True,
     "output_scores": True,
 }
+
+
+def with_logits(model: Any, sequences: torch.Tensor, start: int, options: Any) -> Any:
+    """What `generate` returns as a dictionary: the rows, the logits that they were drawn from."""
+    utils: Any = importlib.import_module("transformers.generation.utils")
+    first = (sequences != model.generation_config.pad_token_id).long().argmax(1)
+    mask = (torch.arange(sequences.shape[1]) >= first[:, None]).long()
+    with torch.no_grad():
+        logits = model(input_ids=sequences, attention_mask=mask).logits[:, start - 1 : -1]
+    steps = tuple(logits.unbind(1))
+    scores = tuple(step / (options.get("temperature") or 1.0) for step in steps)
+    return utils.GenerateDecoderOnlyOutput(sequences=sequences, scores=scores, logits=steps)
 
 
 def _swapped(rows: Tokens) -> Tokens:
