@@ -178,11 +178,7 @@ def _with_small_batches(
     note = f"reduced, so that a batch can be enumerated: {', '.join(said)}"
     short = examined(Smaller(runner, numbers))
     short = replace(short, notes=(*short.notes, note))
-    if short.verdict not in ("inconclusive", "unexplained"):
-        return short
-    report = examined(runner)
-    nothing = report.verdict == "inconclusive" and short.verdict == "unexplained"
-    return short if nothing else report
+    return short if short.verdict != "inconclusive" else examined(runner)
 
 
 def _in_cells(report: AuditReport, script: Path, notebook: Path) -> AuditReport:

@@ -22,6 +22,8 @@ def enumerate_numpy(patches: Patches, recorder: Recorder) -> None:
     """NumPy's global functions and generators."""
     choosing = _choosing(recorder)
     for name, function in choosing.items():
+        if not hasattr(np.random, name):
+            continue
         stock = getattr(np.random, name)
         patches.set(np.random, name, _while_running(recorder, function, stock))
 
@@ -32,7 +34,8 @@ def enumerate_numpy(patches: Patches, recorder: Recorder) -> None:
             if name in names:
                 setattr(own, name, drawing(name, stock, recorder.noise, lambda: recorder.running))
             elif name in choosing:
-                setattr(own, name, _while_running(recorder, choosing[name], stock))
+                noted = _noted(recorder, name, stock)
+                setattr(own, name, _while_running(recorder, choosing[name], noted))
             elif callable(stock) and name not in _NO_DRAWS:
                 setattr(own, name, _noted(recorder, name, stock))
 
@@ -98,6 +101,10 @@ def _choosing(recorder: Recorder) -> dict[str, Callable[..., Any]]:
     ) -> Any:
         options_list = np.arange(a) if np.ndim(a) == 0 else np.asarray(a)
         count = 1 if size is None else int(np.prod(size))
+        possible = p is None and (replace or count <= len(options_list))
+        rows = recorder.rows(len(options_list), size) if possible else None
+        if rows is not None:
+            return options_list[rows]
         if p is None and (count > 1 or len(options_list) > FEW):
             return NotImplemented
         probs = [1.0 / len(options_list)] * len(options_list) if p is None else floats(p)
@@ -132,6 +139,12 @@ def _choosing(recorder: Recorder) -> dict[str, Callable[..., Any]]:
         recorder.sampled_in(units, counts)
         return np.array(counts).reshape(shape)[()]
 
+    def integers(low: Any, high: Any = None, size: Any = None, *args: Any, **options: Any) -> Any:
+        first, end = (0, low) if high is None else (low, high)
+        known = np.ndim(first) == 0 and first == 0 and not options.get("endpoint")
+        rows = recorder.rows(end, size) if known else None
+        return NotImplemented if rows is None else rows
+
     def permutation(x: Any, axis: int = 0) -> Any:
         recorder.note("identity-shuffle")
         return np.arange(x) if np.ndim(x) == 0 else np.asarray(x).copy()
@@ -143,6 +156,8 @@ def _choosing(recorder: Recorder) -> dict[str, Callable[..., Any]]:
         "choice": choice,
         "multinomial": multinomial,
         "binomial": binomial,
+        "integers": integers,
+        "randint": integers,
         "permutation": permutation,
         "shuffle": shuffle,
     }

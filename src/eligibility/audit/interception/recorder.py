@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from eligibility.audit.arrays import Array
+from eligibility.audit.arrays import Array, Integers
 from eligibility.audit.choices import (
     MAX_STEPS,
     MAX_UPDATES,
@@ -24,6 +24,7 @@ from eligibility.audit.interception.detached_ratios import DetachedRatios
 from eligibility.audit.interception.evaluations import Evaluations
 from eligibility.audit.interception.groups import Group, joined
 from eligibility.audit.interception.hand_updates import HandUpdates
+from eligibility.audit.interception.minibatches import Minibatches
 from eligibility.audit.interception.observations import jittered
 from eligibility.audit.interception.other_numbers import OtherNumbers
 from eligibility.audit.interception.parameters import Parameters
@@ -85,6 +86,7 @@ class Recorder:
         self._last: dict[int, Step] = {}
         self._served: set[int] = set()  # environments that have had their part of the draws
         self._evaluations = Evaluations(self.choices)
+        self._minibatches = Minibatches(self.steps, self.updates)
         self.detached_ratios = DetachedRatios(lambda: len(self.choices.draws))
 
     @property
@@ -356,6 +358,12 @@ class Recorder:
         if len(self.updates) in self.job.perturbed:
             owned = {id(p) for group in optimizer.param_groups for p in group["params"]}
             self.parameters.perturb(owned)
+
+    def rows(self, count: Any, size: Any) -> Integers | None:
+        """[size] rows of the program's batch of ``count`` in turn; None if it has no such batch."""
+        rows = self._minibatches.rows(count, size) if self.running else None
+        self.note("" if rows is None else "identity-shuffle")
+        return rows
 
     def own_numbers(self) -> AbstractContextManager[None]:
         """Numbers that only stand for noise: they are not the program's."""

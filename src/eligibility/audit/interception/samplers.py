@@ -57,6 +57,15 @@ def enumerate_torch(patches: Patches, recorder: Recorder) -> None:
 
     patches.set(torch, "randperm", randperm)
 
+    def randint(*args: Any, **options: Any) -> Any:
+        *bounds, size = args if "size" not in options else (*args, options["size"])
+        bounds += [options[name] for name in ("low", "high") if name in options]
+        low, high = (0, *bounds)[-2:]
+        rows = recorder.rows(high, tuple(size)) if low == 0 else None
+        return integers(*args, **options) if rows is None else torch.as_tensor(rows)
+
+    integers = patches.set(torch, "randint", randint)
+
 
 def enumerate_python(patches: Patches, recorder: Recorder) -> None:
     """NumPy's global functions and generators, and the ``random`` module."""
@@ -255,7 +264,15 @@ def _random(patches: Patches, recorder: Recorder) -> None:
         else:
             stock_shuffle(values)
 
+    def sample(population: Any, k: int, **options: Any) -> list[Any]:
+        possible = not options and k <= len(population)
+        rows = recorder.rows(len(population), (k,)) if possible else None
+        if rows is None:
+            return stock_sample(population, k, **options)
+        return [population[row] for row in rows]
+
     stock_choices: Callable[..., list[Any]] = patches.set(random, "choices", choices)
+    stock_sample: Callable[..., list[Any]] = patches.set(random, "sample", sample)
     stock_shuffle = patches.set(random, "shuffle", shuffle)
     stock_random: type[Any] = random.Random
 

@@ -1,0 +1,41 @@
+"""Rows of a batch that are drawn at random: every row in turn, so that all come equally often.
+
+A program that draws its minibatches uniformly means the mean over the batch. Rows in turn are one
+of the outcomes, and have that mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from eligibility.audit.arrays import Integers
+from eligibility.audit.trace import Step, Update
+
+
+class Minibatches:
+    """Answers draws of several rows at a time.
+
+    Args:
+        steps: What the program has collected so far.
+        updates: The optimizer steps that it has made so far.
+    """
+
+    def __init__(self, steps: Sequence[Step], updates: Sequence[Update]) -> None:
+        self._steps, self._updates = steps, updates
+        self._next = self._collected = 0
+
+    def rows(self, count: Any, size: Any) -> Integers | None:
+        """[size] rows of a batch of ``count`` steps; None if the program has no such batch."""
+        collected = len(self._steps)
+        begun = {0, *(update.steps_before for update in self._updates)}
+        several = np.ndim(count) == 0 and size is not None and np.prod(size) > 1
+        if not several or count < 2 or collected - count not in begun:
+            return None
+        if collected != self._collected:
+            self._next, self._collected = 0, collected
+        chosen = (self._next + np.arange(int(np.prod(size)))) % int(count)
+        self._next = int(chosen[-1] + 1) % int(count)
+        return np.asarray(chosen.reshape(size))
