@@ -66,10 +66,17 @@ ONE = BATCHED.format(prompts=["Sing:"], **WHOLE)
 
 
 def test_two_prompts_of_an_update_are_read_exactly(tmp_path: Path) -> None:
-    """The policy of the record is that of every outcome: it is not fitted again."""
-    report = audited(tmp_path, BATCHED.format(prompts=["Say something kind.", "Sing:"], **WHOLE))
+    """The policy of the record is that of every outcome: it is not fitted again.
+
+    Four answers are made two, and with two prompts `view` gives the same either way.
+    """
+    two = BATCHED.format(prompts=["Say something kind.", "Sing:"], **WHOLE)
+    four = two.replace("2, 0.05", "4, 0.05").replace("view(len(PROMPTS), G)", "view(G, -1)")
+    report = audited(tmp_path, four)
     assert [finding.rule for finding in report.findings] == ["kl-forward"], report.summary
     assert biasing(report) == {"mean-over-each-episode", "whitened"}
+    assert "groups-mixed" in {each.name for each in report.conventions}, report.notes
+    assert any("another number of answers than there are prompts" in n for n in report.notes)
 
 
 def test_a_dropped_end_is_no_fault_of_the_baseline_and_hides_no_divergence(tmp_path: Path) -> None:

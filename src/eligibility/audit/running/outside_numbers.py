@@ -7,7 +7,7 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -44,15 +44,14 @@ def place_of(number: WholeNumber) -> str:
     return f"on {file}" if file == COMMAND_LINE else f"at {Path(file).name}:{line}"
 
 
-def read_small(numbers: Sequence[WholeNumber], small: int) -> None:
+def read_small(sizes: Mapping[WholeNumber, int]) -> None:
     """From now on the command line, and configuration files as they are read, have them small.
 
     Args:
-        numbers: Those; numbers from other places are ignored.
-        small: What they are instead.
+        sizes: What each number is instead; numbers from other places are ignored.
     """
-    sys.argv[1:] = _with_small(sys.argv[1:], COMMAND_LINE, numbers, small)
-    names = {number[0] for number in numbers if number[0].endswith(_CONFIGURATIONS)}
+    sys.argv[1:] = _with_small(sys.argv[1:], COMMAND_LINE, sizes)
+    names = {number[0] for number in sizes if number[0].endswith(_CONFIGURATIONS)}
     stock = builtins.open
 
     def opened(file: Any, mode: str = "r", *args: Any, **options: Any) -> Any:
@@ -63,7 +62,7 @@ def read_small(numbers: Sequence[WholeNumber], small: int) -> None:
         with stream:
             read = stream.read()
         text = read if isinstance(read, str) else read.decode()
-        text = "\n".join(_with_small(text.split("\n"), name, numbers, small))
+        text = "\n".join(_with_small(text.split("\n"), name, sizes))
         return io.StringIO(text) if isinstance(read, str) else io.BytesIO(text.encode())
 
     builtins.open = io.open = opened
@@ -75,13 +74,12 @@ def _numbers_in(lines: Sequence[str], name: str) -> Iterator[WholeNumber]:
             yield name, row, match.start(), int(match[0])
 
 
-def _with_small(
-    lines: Sequence[str], name: str, numbers: Sequence[WholeNumber], small: int
-) -> Iterator[str]:
+def _with_small(lines: Sequence[str], name: str, sizes: Mapping[WholeNumber, int]) -> Iterator[str]:
     """The lines of this name, in which the numbers are small."""
     for row, line in enumerate(lines, start=1):
         changed = line
-        for file, at, column, value in sorted(numbers, reverse=True):
+        for number, small in sorted(sizes.items(), reverse=True):
+            file, at, column, value = number
             if (file, at) == (name, row):
                 changed = f"{changed[:column]}{small}{changed[column + len(str(value)) :]}"
         yield changed

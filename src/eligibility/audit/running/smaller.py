@@ -109,7 +109,7 @@ def shrink(numbers: Sequence[WholeNumber]) -> None:
 
     builtins.compile = compiled
     sys.pycache_prefix = str(Path(os.devnull, "none"))  # what was compiled before is not loaded
-    read_small(numbers, SMALL)
+    read_small(dict.fromkeys(numbers, SMALL))
 
 
 def _steps(trace: Trace) -> float:

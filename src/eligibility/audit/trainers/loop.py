@@ -56,8 +56,9 @@ class Loop(Runs):
         if any(prompts.count(prompt) != record.group for prompt in seen):
             raise Refused("the program samples different numbers of answers to its prompts")
         self._order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
-        record.length = longest(record.prompts, record.group)
-        if record.rows > self.most_rows:
+        few = longest(record.prompts, record.group)
+        record.length = LENGTH if self._grouping_alone else few
+        if record.rows > self._most_rows:
             raise Finished
         if not record.length:
             raise Refused(
@@ -83,6 +84,10 @@ class Loop(Runs):
             if not self.scores.chosen and not self._choose(sources, model, reference):
                 return
             self._enter(0, model, reference)
+            if self._may_mix and not self._look_at_the_other_prompt():
+                return
+            if self._grouping_alone:
+                raise Finished
             symmetric = self._symmetric()
             if symmetric is None:
                 return
@@ -128,6 +133,27 @@ class Loop(Runs):
             return False
         if found.get("goes_on"):
             self._certain_end = True
+        return True
+
+    @property
+    def _may_mix(self) -> bool:
+        """Whether it matters that answers to different prompts may share a group."""
+        record = self._record
+        square = record.group == record.prompts == 2 and record.length == LENGTH
+        return square or (self._grouping_alone and record.prompts == 2)
+
+    def _look_at_the_other_prompt(self) -> bool:
+        """Note whether its answers' rewards move the gradients of the first; False in a branch."""
+        group = self._record.group
+        plan = [(1, 3)[i % 2] for i in range(group)] + [(2, 0)[i % 2] for i in range(group)]
+        others, tables = frozenset(answers()[each] for each in plan[group:]), []
+        for self._raised in (frozenset(), others):
+            found = self._go(Draws(self._in_program(tuple(plan)), LENGTH, bounded=True))
+            if found is None:
+                return False
+            tables.append(torch.tensor(found.get("table") or self._no_gradient())[:group])
+        self._raised = frozenset()
+        self._record.mixed = not _alike(*tables)
         return True
 
     def _known(self, found: dict[str, Any]) -> list[Source]:

@@ -45,3 +45,8 @@ class Models:
         kind = torch.nn.Module
         gc.unfreeze()  # else it lists nothing of what was there before a branch
         return next((o for o in gc.get_objects() if id(o) == which and isinstance(o, kind)), None)
+
+
+def is_without_adapters(model: Any) -> bool:
+    """Whether its adapters are off at the moment."""
+    return any(getattr(m, "disable_adapters", False) is True for m in model.modules())

@@ -1,4 +1,4 @@
-"""A script with its own training loop: one attempt, and more if it samples too much."""
+"""One run of a script with its own training loop, in the place of what it loads by name."""
 
 from __future__ import annotations
 
@@ -6,38 +6,32 @@ import ast
 import functools
 import importlib
 import inspect
-import math
 import os
 import re
 import time
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from eligibility.audit.job import Program, WholeNumber
-from eligibility.audit.running.outside_numbers import numbers_outside, place_of, read_small
+from eligibility.audit.job import Program
+from eligibility.audit.running.outside_numbers import numbers_outside, read_small
 from eligibility.audit.running.place import settle_in, workspace_of
-from eligibility.audit.trainers.branch import Branch, branch_off
+from eligibility.audit.trainers.attempts import Attempts, Sizes
 from eligibility.audit.trainers.doubles import settle
 from eligibility.audit.trainers.hub import Hub
 from eligibility.audit.trainers.loop import Loop
-from eligibility.audit.trainers.record import Record, record_from
+from eligibility.audit.trainers.record import Record
 from eligibility.audit.trainers.refused import Finished, Refused
 from eligibility.audit.trainers.rewriting import SMALL, Rewriting
 from eligibility.audit.trainers.rows import collate_rows
-from eligibility.audit.trainers.sizes import constants_by_promise
 from eligibility.audit.trainers.spelling import has_padding, spelling_tokenizer
 from eligibility.audit.trainers.tiny import PAD
 from eligibility.audit.user_code import raised_at
 from eligibility.sandbox import Workspace, limit
 
-_TRIALS, _PAIRS = 24, 2  # the second: others that a number may have to go with
-_FEW_ROWS = 4  # with more answers a program is first tried with smaller numbers in its text
 _LIBRARIES = ("transformers", "datasets", "accelerate", "peft")
 
 
@@ -46,61 +40,20 @@ def run_own(program: Program, announce: Callable[[int, int], None]) -> Record:
     workspace = workspace_of(program)
     _import_libraries(Path(program.path))
 
-    def attempt(smaller: list[WholeNumber], most_rows: float = _FEW_ROWS) -> Record:
-        found = branch_off()
-        if isinstance(found, Branch):
-            record = Record(early=early)
-            try:
-                _run(program, workspace, record, announce, smaller, most_rows)
-            except BaseException as error:  # this process must never go on as its parent would
-                record = Record("error", f"{type(error).__name__}: {error}")
-            found.send(**asdict(record))
-        if not found:
-            return Record("error", "the program's process ended early")
-        made = record_from(found)
-        for number in smaller:
-            made.note(f"reduced: {number[3]} is {SMALL} {place_of(number)}")
-        return made
+    def run(record: Record, sizes: Sizes, most_rows: float, grouping: bool) -> None:
+        _run(program, workspace, record, Loop(record, announce, most_rows, grouping), sizes)
 
-    early: list[Any] = []
-    least = record = attempt([])
-    early = record.early
-    if record.rows <= _FEW_ROWS:
-        return record
-    smaller: list[WholeNumber] = []
-    promising = deque([each] for each in constants_by_promise(record.rows, record.constants))
-    for _ in range(_TRIALS):
-        if not promising:
-            break
-        constants = promising.popleft()
-        trial = attempt([*smaller, *constants])
-        if trial.outcome == "measured" and trial.rows < least.rows:
-            smaller, least = [*smaller, *constants], trial
-            if trial.rows <= _FEW_ROWS:
-                return trial
-        elif trial.outcome != "measured" and len(constants) == 1:
-            near = sorted(promising, key=lambda each: _distance(constants[0], each[0]))[:_PAIRS]
-            promising.extendleft([*constants, *each] for each in reversed(near))
-    return attempt(smaller, math.inf)
+    return Attempts(run).best()
 
 
-def _run(
-    program: Program,
-    workspace: Workspace,
-    record: Record,
-    announce: Callable[[int, int], None],
-    smaller: list[WholeNumber],
-    most_rows: float,
-) -> None:
-    loop = Loop(record, announce)
-    loop.most_rows = most_rows
+def _run(program: Program, workspace: Workspace, record: Record, loop: Loop, sizes: Sizes) -> None:
     rewriting = Rewriting(
-        smaller, loop.scores.watched, loop.scores.of_name, lambda before: loop.draws.over(before)
+        sizes, loop.scores.watched, loop.scores.of_name, lambda before: loop.draws.over(before)
     )
     _install(record, loop)
     limit(program.seconds, program.megabytes)
     settle_in(program, workspace)
-    read_small(smaller, SMALL)
+    read_small(sizes)
     started = time.process_time()
     try:
         rewriting.run(Path(program.path))
@@ -217,11 +170,6 @@ def _load_in_process() -> None:
         stock(**(given | alone))
 
     torch.utils.data.DataLoader.__init__ = start  # type: ignore[method-assign, assignment]
-
-
-def _distance(one: WholeNumber, other: WholeNumber) -> tuple[bool, int]:
-    """How far apart two numbers stand in the program's text."""
-    return one[0] != other[0], abs(one[1] - other[1])
 
 
 def _import_libraries(script: Path) -> None:

@@ -43,6 +43,8 @@ class Record:
             rewards of the other sign.
         rows: That a program samples before its optimizer steps.
         constants: Whole numbers in its text: file, line, column and value.
+        mixed: Whether the rewards of one prompt's answers move the gradients of the other's.
+        mixed_elsewhere: Likewise, where a group has another size than there are prompts.
         early: Where its rewards may come from, if it makes no step unless they differ.
         prompts: Prompts of an update.
         group: Answers to each.
@@ -76,6 +78,8 @@ class Record:
     policies: list[Policies] = field(default_factory=list)
     rows: int = 0
     constants: list[Any] = field(default_factory=list)
+    mixed: bool = False
+    mixed_elsewhere: bool = False
     early: list[Any] = field(default_factory=list)
     prompts: int = len(PROMPTS)
     group: int = GROUP

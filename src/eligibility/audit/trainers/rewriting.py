@@ -12,7 +12,7 @@ import importlib.util
 import os
 import runpy
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,7 +31,7 @@ class Rewriting:
     """Reads the user's modules.
 
     Args:
-        smaller: Whole numbers that are 2 in this run.
+        sizes: Whole numbers that are others in this run.
         watched: Takes each function and returns what is called instead.
         assigned: Takes what is made of answers and assigned to a name, the name, and its file and
             line; returns what is assigned instead.
@@ -41,12 +41,12 @@ class Rewriting:
 
     def __init__(
         self,
-        smaller: list[WholeNumber],
+        sizes: Mapping[WholeNumber, int],
         watched: Callable[[Any], Any],
         assigned: Callable[[Any, str, str, int], Any],
         over: Callable[[int | None], tuple[bool, int]],
     ) -> None:
-        self._smaller = {tuple(each[:3]) for each in smaller}
+        self._sizes = {number[:3]: size for number, size in sizes.items()}
         self._over = over
         self.constants: list[WholeNumber] = []
         self.strings: set[str] = set()
@@ -101,8 +101,7 @@ class Rewriting:
         if type(node.value) is int and node.value > SMALL:
             place = (file, node.lineno, node.col_offset)
             self.constants.append((*place, node.value))
-            if place in self._smaller:
-                node.value = SMALL
+            node.value = self._sizes.get(place, node.value)
 
     def _stand_for_variable(self, node: ast.AST) -> None:
         """An environment variable that the program cannot do without has some value."""

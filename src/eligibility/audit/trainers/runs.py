@@ -23,7 +23,7 @@ from eligibility.audit.trainers.draws import (
     without_padding,
 )
 from eligibility.audit.trainers.gradients import AtPrompts, StateWeights, prompt_share
-from eligibility.audit.trainers.models import Models
+from eligibility.audit.trainers.models import Models, is_without_adapters
 from eligibility.audit.trainers.operations import (
     BEHAVIOUR,
     POLICY,
@@ -82,12 +82,20 @@ class Runs:
     Args:
         record: Where the measurements go.
         announce: Called with the outcomes done and their number.
+        most_rows: With more rows, their number is all that is found out.
+        grouping: Whether only the grouping of the answers is wanted.
     """
 
-    def __init__(self, record: Record, announce: Callable[[int, int], None]) -> None:
+    def __init__(
+        self,
+        record: Record,
+        announce: Callable[[int, int], None],
+        most_rows: float = math.inf,
+        grouping: bool = False,
+    ) -> None:
         self._record, self._announce = record, announce
+        self._most_rows, self._grouping_alone = most_rows, grouping
         self.branch: Branch | None = None
-        self.most_rows = math.inf  # with more of them, it is all that is found out
         self.draws = Draws(PATTERN, LENGTH)
         self.scores = Scores(self._reward, self._given, lambda: self._passes)
         self.generate: Callable[..., Any] | None = None  # transformers' own
@@ -102,6 +110,7 @@ class Runs:
         self._options: dict[str, Any] = {}
         self._used: dict[int, bool] = {}  # models after sampling: whether without adapters
         self._sign, self._moved = 1.0, 0.0  # of rewards; of logits where there are no adapters
+        self._raised: frozenset[Tokens] = frozenset()  # answers with other rewards
         self._order: list[int] = []  # rows of the program, prompt by prompt
         self._states: StateWeights | None = None
         self._values: list[float] = []
@@ -144,7 +153,7 @@ class Runs:
         if self.branch is None and self._sampling is None and not self._busy:
             self._arrive({})  # before what it computes is kept for the gradient
         if self.draws.given:
-            off = _is_without_adapters(model)
+            off = is_without_adapters(model)
             self._used[id(model)] = self._used.get(id(model), False) or off
         self._inside = True
 
@@ -154,12 +163,12 @@ class Runs:
         rows = self._models.rows(model)
         if self._certain_end and rows is not None and rows.last is not None:
             output.logits = with_a_certain_end(output.logits, rows.last)
-        if self._moved and _is_without_adapters(model):
+        if self._moved and is_without_adapters(model):
             output.logits = output.logits + self._moved * torch.arange(output.logits.shape[-1])
         if self._recorder is None or self._busy or rows is None:
             return
         logits = getattr(output, "logits", None)
-        if id(model) == self._trained and not _is_without_adapters(model):
+        if id(model) == self._trained and not is_without_adapters(model):
             attached = logits is not None and logits.requires_grad
             self._recorder.scored(logits, POLICY if attached else BEHAVIOUR, rows.last)
         else:
@@ -261,7 +270,8 @@ class Runs:
         return draws.given, draws.given[len(draws.given) - draws.called :]
 
     def _reward(self, answer: Tokens) -> float:
-        return self._sign * generic_reward(0, 0, answer)
+        more = 0.5 if answer in self._raised else 0.0
+        return self._sign * generic_reward(0, 0, answer) + more
 
     # The process that leads: it stands where the first token is sampled, and never goes on.
 
@@ -388,7 +398,3 @@ class Runs:
         if self._pass.steps or self._tables:
             self._send()
         self.branch.send(error=what)
-
-
-def _is_without_adapters(model: Any) -> bool:
-    return any(getattr(m, "disable_adapters", False) is True for m in model.modules())

@@ -35,5 +35,5 @@ def temperature_of(logits: Any, drawn: Any) -> float:
 
 def constants_by_promise(rows: int, listed: list[Any]) -> Iterator[Any]:
     """Whole numbers of a program, those first that can be how many answers it samples."""
-    fitting = [each for each in listed if each[3] <= rows and rows % each[3] == 0]
+    fitting = [tuple(each) for each in listed if each[3] <= rows and rows % each[3] == 0]
     yield from sorted(fitting, key=lambda each: -each[3])

@@ -10,13 +10,14 @@ from typing import TypeVar
 
 import torch
 
-from eligibility.audit.faults import FAULTS
+from eligibility.audit.faults import CHOICES, FAULTS
+from eligibility.audit.faults.language import INSTEAD
 from eligibility.audit.language.behaviour import Behaviour
 from eligibility.audit.language.judgement import judge
 from eligibility.audit.language.measured import Measured, measured_of
 from eligibility.audit.language.measurement import Observed
 from eligibility.audit.language.places import Operation, Place, place_of
-from eligibility.audit.reporting.report import AuditReport, Finding
+from eligibility.audit.reporting.report import AuditReport, Convention, Finding
 from eligibility.audit.trainers.answers import outcomes
 from eligibility.audit.trainers.observed import observed_from
 from eligibility.audit.trainers.operations import operations_of
@@ -38,6 +39,8 @@ def report_of(record: Record, program: str) -> AuditReport:
     if record.drift and len(record.gradients_again) == len(record.gradients):
         again = judge(_facts_again(record, temperature), program, place)
         report = _with_second(report, again, _distance(record))
+    if record.mixed_elsewhere:
+        report = _with_groups_mixed(report, measured.operations)
     notes = (*_described(record), *report.notes, *record.notes)
     if record.prompt_share > _SINGLE:
         report = _with_fault(report, _prompt_scored(record, measured.operations, place))
@@ -270,6 +273,23 @@ def _not_detached(done: tuple[Operation, ...], place: Place) -> Finding:
     seen = "the gradient at the logits is multiplied by something else that carries a gradient"
     file, line = place_of(fault.id, done) if done else place
     return Finding(fault.id, fault.title, fault.means, seen, file, line, fault.fix)
+
+
+def _with_groups_mixed(report: AuditReport, done: tuple[Operation, ...]) -> AuditReport:
+    """The report where groups are those of the prompts only if both have the same size."""
+    name = "groups-mixed"
+    where = place_of(name, done)
+    mixed = Convention(name, CHOICES[name].means, None, 0.0, *where, instead=INSTEAD[name])
+    note = (
+        "where a prompt has another number of answers than there are prompts, the rewards of one "
+        "prompt's answers change the weights of another's"
+    )
+    others = tuple(each for each in report.conventions if each.name != name)
+    report = replace(report, conventions=(*others, mixed), notes=(note, *report.notes))
+    if report.verdict != "unbiased":
+        return report
+    summary = f"the gradient of a loss with known conventions: {name}"
+    return replace(report, verdict="convention", summary=summary)
 
 
 def _refusal(record: Record, program: str) -> AuditReport:

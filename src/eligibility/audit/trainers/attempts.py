@@ -1,0 +1,96 @@
+"""A script with its own training loop: one attempt, and more with other numbers in its text."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from eligibility.audit.job import WholeNumber
+from eligibility.audit.running.outside_numbers import place_of
+from eligibility.audit.trainers.branch import Branch, branch_off
+from eligibility.audit.trainers.record import Record, record_from
+from eligibility.audit.trainers.rewriting import SMALL
+from eligibility.audit.trainers.sizes import constants_by_promise
+
+Sizes = dict[WholeNumber, int]
+_TRIALS, _PAIRS = 24, 2  # the second: others that a number may have to go with
+_FEW_ROWS = 4  # with more answers a program is first tried with smaller numbers in its text
+
+
+class Attempts:
+    """Runs of one script, each in a process of its own.
+
+    Args:
+        run: Runs it and fills the record, with other numbers in its text, up to a number of rows;
+            the last argument: whether only the grouping of its answers is wanted.
+    """
+
+    def __init__(self, run: Callable[[Record, Sizes, float, bool], None]) -> None:
+        self._run = run
+        self._early: list[Any] = []
+        self._sizes: Sizes = {}
+
+    def best(self) -> Record:
+        """The record of the script as it is, or of the one with the fewest rows that was found."""
+        first = self._attempt({})
+        self._early = first.early
+        record = first if first.rows <= _FEW_ROWS else self._smaller(first)
+        if self._sizes and record.prompts == record.group > 1 and not record.mixed:
+            record.mixed_elsewhere = self._mixes_where_unequal()
+        return record
+
+    def _smaller(self, least: Record) -> Record:
+        promising = deque([each] for each in constants_by_promise(least.rows, least.constants))
+        for _ in range(_TRIALS):
+            if not promising:
+                break
+            constants = promising.popleft()
+            sizes = self._sizes | dict.fromkeys(constants, SMALL)
+            trial = self._attempt(sizes)
+            if trial.outcome == "measured" and trial.rows < least.rows:
+                self._sizes, least = sizes, trial
+                if trial.rows <= _FEW_ROWS:
+                    return trial
+            elif trial.outcome != "measured" and len(constants) == 1:
+                near = sorted(promising, key=lambda each: _distance(constants[0], each[0]))
+                promising.extendleft([*constants, *each] for each in reversed(near[:_PAIRS]))
+        return self._attempt(self._sizes, math.inf)
+
+    def _mixes_where_unequal(self) -> bool:
+        """Whether answers to different prompts share a group where a group has another size.
+
+        Where there are as many prompts as answers to each, rows and columns can be confused, and
+        nothing shows it.
+        """
+        for value in dict.fromkeys(number[3] for number in self._sizes):
+            larger = {n: s + (n[3] == value) for n, s in self._sizes.items()}
+            record = self._attempt(larger, math.inf, grouping=True)
+            if record.outcome == "measured" and record.prompts != record.group:
+                return record.mixed
+        return False
+
+    def _attempt(
+        self, sizes: Sizes, most_rows: float = _FEW_ROWS, grouping: bool = False
+    ) -> Record:
+        found = branch_off()
+        if isinstance(found, Branch):
+            record = Record(early=self._early)
+            try:
+                self._run(record, sizes, most_rows, grouping)
+            except BaseException as error:  # this process must never go on as its parent would
+                record = Record("error", f"{type(error).__name__}: {error}")
+            found.send(**asdict(record))
+        if not found:
+            return Record("error", "the program's process ended early")
+        made = record_from(found)
+        for number, size in sizes.items():
+            made.note(f"reduced: {number[3]} is {size} {place_of(number)}")
+        return made
+
+
+def _distance(one: WholeNumber, other: WholeNumber) -> tuple[bool, int]:
+    """How far apart two numbers stand in the program's text."""
+    return one[0] != other[0], abs(one[1] - other[1])
