@@ -44,8 +44,8 @@ def compare(
 
     from eligibility.files import write_atomically
     from eligibility.train.comparison import compare as compare_returns
+    from eligibility.train.comparison import play_runs
     from eligibility.train.curve import draw_comparison
-    from eligibility.train.playing import play_runs
     from eligibility.train.record import find_runs, read_run_config
 
     folders = [find_runs(path) for path in (a, b)]

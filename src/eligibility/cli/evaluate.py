@@ -51,8 +51,8 @@ def evaluate(
     """
     if video is not None:
         check_writable(video)
+    from eligibility.train.comparison import play_runs
     from eligibility.train.learner import Reinforce
-    from eligibility.train.playing import play_runs
     from eligibility.train.record import find_runs, group_runs
 
     checkpoint = len(runs) == 1 and runs[0].is_file()

@@ -133,15 +133,10 @@ class Search:
             return
         typer.echo(f"trial {number}: {text}", err=True)
         runs = Seeds(self.folder / f"trial-{number}", config, self._seeds, self._allowed)
-        runs.prepare()
-        try:
-            runs.train(jobs)
-            self.stopped = runs.stopped
-            if self.stopped:
-                return
-            runs.summarize()
-        finally:
-            runs.release()
+        runs.run(jobs)
+        self.stopped = runs.stopped
+        if self.stopped:
+            return
         if runs.failed:
             study.tell(number, state=TrialState.FAIL)
             return

@@ -66,21 +66,25 @@ class Seeds:
         self.failed: dict[int, str] = {}
         self.stopped = False
 
-    def prepare(self) -> None:
-        """Write the common options, and refuse a folder that is in use or has runs with others."""
+    def run(self, jobs: int | None) -> dict[str, Any]:
+        """Train what is not finished, and say what there is.
+
+        A folder that is in use, or has runs with other options, is refused.
+        """
         for seed in self.seeds:
             if (self._path(seed) / CONFIG).exists():
                 self._check_same(read_run_config(self._path(seed)))
-        self._lock = FolderLock(self.folder)
+        lock = FolderLock(self.folder)
         options = {name: value for name, value in asdict(self.config).items() if name != "seed"}
         write_atomically(self.folder / "options.json", json.dumps(options, indent=2) + "\n")
+        try:
+            self._train(jobs)
+            return self._summarize()
+        finally:
+            lock.release()
 
-    def release(self) -> None:
-        """Let others have the folder."""
-        self._lock.release()
-
-    def train(self, jobs: int | None) -> None:
-        """Train what is not finished; a signal stops all of them, each with its checkpoint."""
+    def _train(self, jobs: int | None) -> None:
+        """A signal stops all processes, each with its checkpoint."""
         waiting = [seed for seed in self.seeds if not self._is_finished(seed)]
         if len(waiting) < len(self.seeds):
             _say(f"{len(self.seeds) - len(waiting)} of {len(self.seeds)} seeds finished before")
@@ -95,7 +99,7 @@ class Seeds:
                     self._end(seed, running.pop(seed).returncode)
                 time.sleep(_POLL_SECONDS)
 
-    def summarize(self) -> dict[str, Any]:
+    def _summarize(self) -> dict[str, Any]:
         """Write summary.json and curves.png; returns what the former says."""
         import numpy as np
 

@@ -25,8 +25,7 @@ from eligibility.cli.seeds import Seeds, read_seeds
 from eligibility.errors import InvalidValueError
 from eligibility.scalars import check_count
 from eligibility.train.config import Config
-from eligibility.train.config_file import read_options
-from eligibility.train.trust import check_trusted
+from eligibility.train.config_file import read_trusted
 
 
 def sweep(
@@ -55,15 +54,9 @@ def sweep(
     chosen = read_seeds("5" if seeds is None else seeds)
     options = given(options)
     if config is not None:
-        read = read_options(config)
-        check_trusted(read.get("env_kwargs"), allow_module or (), f"the config `{config}`")
-        options = {**read, **options}
-    configured = options.pop("env", None)
-    if env is None and configured is not None:
-        check_trusted(configured, allow_module or (), f"the config `{config}`")
-    env = env or configured
-    for name in ("env", "seed"):
-        options.pop(name, None)
+        options = {**read_trusted(config, env, allow_module or ()), **options}
+    env = options.pop("env", env)
+    options.pop("seed", None)
     if env is None:
         raise InvalidValueError(
             "the command", "no ENV", "the id of an environment", "eligibility sweep CartPole-v1"
@@ -83,12 +76,7 @@ def sweep(
     if over:
         raise InvalidValueError("`--over`", "no --search", "one", "add --search 20")
     runs = Seeds(folder, whole, chosen, allow_module or ())
-    runs.prepare()
-    try:
-        runs.train(jobs)
-        summary = runs.summarize()
-    finally:
-        runs.release()
+    summary = runs.run(jobs)
     if json_:
         sys.stdout.write(json.dumps(summary) + "\n")
     report(summary, folder, to_stderr=json_)

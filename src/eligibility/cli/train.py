@@ -30,10 +30,9 @@ from eligibility.errors import EligibilityError, InvalidValueError
 from eligibility.files import check_writable
 from eligibility.scalars import check_count
 from eligibility.train.config import Config
-from eligibility.train.config_file import read_options
+from eligibility.train.config_file import read_trusted
 from eligibility.train.quicker import FACTORS, quicker
 from eligibility.train.record import CONFIG
-from eligibility.train.trust import check_trusted
 
 if TYPE_CHECKING:
     from eligibility.train.progress import Progress
@@ -71,13 +70,8 @@ def train(
     if keep_best is not None:
         check_count(keep_best, "--keep-best")
     if config is not None:
-        read = read_options(config)
-        check_trusted(read.get("env_kwargs"), allowed, f"the config `{config}`")
-        options = {**read, **options}
-    configured = options.pop("env", None)
-    if env is None and configured is not None:
-        check_trusted(configured, allowed, f"the config `{config}`")
-    env = named = env or configured
+        options = {**read_trusted(config, env, allowed), **options}
+    env = named = options.pop("env", env)
     if resume is None and _is_restart(out):
         env, config, out, resume, options = None, None, None, out, {}
     chosen = None

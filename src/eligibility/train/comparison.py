@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
 
 from eligibility.errors import InvalidValueError
 from eligibility.train.evaluation import Evaluation, summarize
+from eligibility.train.learner import Reinforce
 from eligibility.train.statistics import (
     Array,
     Interval,
@@ -32,6 +37,30 @@ class Comparison:
     def is_clear(self) -> bool:
         """Whether the interval of the interquartile difference leaves 0 out."""
         return not self.interquartile_difference.low <= 0 <= self.interquartile_difference.high
+
+
+def play_runs(
+    folders: Sequence[Path],
+    episodes: int,
+    seed: int | None,
+    deterministic: bool,
+    *,
+    env: str | None = None,
+    allow_modules: Collection[str] = (),
+) -> tuple[Evaluation, Array]:
+    """The summary and the returns ``[R, E]`` of E fresh episodes with each of R runs.
+
+    Without a ``seed`` each run's own is taken, so that the runs' episodes differ.
+    """
+    returns = np.stack(
+        [
+            Reinforce.load(folder, env=env, allow_modules=allow_modules).play(
+                episodes, seed, deterministic
+            )
+            for folder in folders
+        ]
+    )
+    return summarize(returns, 0 if seed is None else seed), returns
 
 
 def compare(a: Array, b: Array, seed: int) -> Comparison:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Collection
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
@@ -13,6 +14,7 @@ from eligibility.errors import InvalidValueError, MissingDependencyError
 from eligibility.train.config import Config
 from eligibility.train.domains import is_number, suggestion
 from eligibility.train.environments import missing
+from eligibility.train.trust import check_trusted
 
 # The standard library reads TOML from Python 3.11 on.
 _TOML = "tomllib" if sys.version_info >= (3, 11) else "tomli"
@@ -37,6 +39,16 @@ def read_options(path: Path) -> dict[str, Any]:
         if name not in known:
             raise _wrong(path, f"the unknown option `{key}`", suggestion(name, known))
         options[name] = _as_number(value) if is_number(known[name]) else value
+    return options
+
+
+def read_trusted(path: Path, env: str | None, allowed: Collection[str]) -> dict[str, Any]:
+    """The same, where the file may import only what is allowed; ``env`` counts if it is given."""
+    options = read_options(path)
+    check_trusted(options.get("env_kwargs"), allowed, f"the config `{path}`")
+    if env is not None:
+        return {**options, "env": env}
+    check_trusted(options.get("env"), allowed, f"the config `{path}`")
     return options
 
 

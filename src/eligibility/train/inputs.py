@@ -3,20 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
-
-
-class Inputs(Protocol):
-    """N rows of D numbers."""
-
-    def through(self, weight: Tensor, bias: Tensor) -> Tensor:
-        """``x Wᵀ + b``: weights ``[P, D]`` and biases ``[P]`` to ``[N, P]``."""
-
-    def back(self, cotangent: Tensor) -> Tensor:
-        """``cᵀ x``: ``[N, P]`` to ``[P, D]``, its gradient in the weights."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,11 +15,11 @@ class Numbers:
     rows: Tensor
 
     def through(self, weight: Tensor, bias: Tensor) -> Tensor:
-        """See `Inputs.through`."""
+        """``x Wᵀ + b``: weights ``[P, D]`` and biases ``[P]`` to ``[N, P]``."""
         return torch.nn.functional.linear(self.rows, weight, bias)
 
     def back(self, cotangent: Tensor) -> Tensor:
-        """See `Inputs.back`."""
+        """``cᵀ x``: ``[N, P]`` to ``[P, D]``, its gradient in the weights."""
         return cotangent.T @ self.rows
 
 
@@ -42,11 +31,11 @@ class Ones:
     width: int
 
     def through(self, weight: Tensor, bias: Tensor) -> Tensor:
-        """See `Inputs.through`."""
+        """See `Numbers.through`."""
         return weight.T[self.indices].sum(1) + bias
 
     def back(self, cotangent: Tensor) -> Tensor:
-        """See `Inputs.back`."""
+        """See `Numbers.back`."""
         gradient = cotangent.new_zeros(self.width, cotangent.shape[-1])
         for part in self.indices.unbind(-1):
             gradient.index_add_(0, part, cotangent)

@@ -8,7 +8,6 @@ differentiate its own backward pass for ``J v``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -17,20 +16,13 @@ from eligibility.train.inputs import Numbers
 from eligibility.train.network import Network, is_recurrent, outputs_of
 
 
-class Jacobian(Protocol):
-    """The Jacobian of outputs ``[N, P]`` in W weights, in the order of ``parameters()``."""
+def jacobian_of(
+    network: nn.Module, observations: Tensor, episode: Tensor
+) -> LayerJacobian | AutogradJacobian:
+    """That of outputs ``[N, P]`` in W weights, in the order of ``parameters()``, as is quickest.
 
-    outputs: Tensor
-
-    def push(self, vector: Tensor) -> Tensor:
-        """``J v``: ``[W]`` to ``[N, P]``."""
-
-    def pull(self, cotangent: Tensor) -> Tensor:
-        """``Jᵀ c``: ``[N, P]`` to ``[W]``."""
-
-
-def jacobian_of(network: nn.Module, observations: Tensor, episode: Tensor) -> Jacobian:
-    """The quickest that there is; ``episode`` ``[N]`` numbers each observation's episode."""
+    ``episode`` ``[N]`` numbers each observation's episode.
+    """
     if isinstance(network, Network) and not network.convolutions and not is_recurrent(network):
         return LayerJacobian(network, observations)
     return AutogradJacobian(network, observations, episode)

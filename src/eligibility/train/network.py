@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from eligibility.train.convolution import Convolution
-from eligibility.train.inputs import Inputs, Numbers, Ones
+from eligibility.train.inputs import Numbers, Ones
 from eligibility.train.memory import Memory
 from eligibility.train.normalization import RunningNormalization
 from eligibility.train.observations import Observations
@@ -126,7 +126,7 @@ class Network(PolicyNetwork):
             features = layer(features)
         return features
 
-    def inputs(self, observation: Tensor) -> Inputs:
+    def inputs(self, observation: Tensor) -> Numbers | Ones:
         """What the first layer gets."""
         if self.observations.categories and self.observations.features >= _MANY_CATEGORIES:
             return Ones(self.observations.indices(observation), self.observations.features)
