@@ -5,9 +5,8 @@ program, `forking` lets that process fork, `Workspace` is the folder that it run
 bounds what it uses.
 """
 
-from eligibility.sandbox.guards import COPY, GUARDS, LANDLOCK, NAMESPACE, confine, guard_here
+from eligibility.sandbox.guards import COPY, GUARDS, LANDLOCK, NAMESPACE, confine, guard_here, limit
 from eligibility.sandbox.hooks import forking
-from eligibility.sandbox.limits import limit
 from eligibility.sandbox.workspace import Workspace
 
 __all__ = [

@@ -7,8 +7,8 @@ import os
 import tempfile
 from pathlib import Path
 
-from eligibility.sandbox import landlock, namespace
 from eligibility.sandbox.hooks import explain_refusals
+from eligibility.sandbox.kernel import landlock_version, restrict_by_landlock, restrict_by_namespace
 
 LANDLOCK, NAMESPACE, COPY = "landlock", "namespace", "copy"
 # What a reader is told of each.
@@ -38,9 +38,9 @@ def confine(scratch: Path, guard: str, program: str) -> None:
 def hold(scratch: Path, guard: str) -> None:
     """The kernel's part of `confine`."""
     if guard == LANDLOCK:
-        landlock.restrict([scratch], [Path(os.devnull)])
+        restrict_by_landlock([scratch], [Path(os.devnull)])
     elif guard == NAMESPACE:
-        namespace.restrict(scratch)
+        restrict_by_namespace(scratch)
 
 
 def works(guard: str) -> bool:
@@ -59,7 +59,7 @@ def works(guard: str) -> bool:
 def _try(guard: str, inside: Path, outside: Path) -> int:
     """0 if the guard holds."""
     try:
-        if guard == LANDLOCK and not landlock.version():
+        if guard == LANDLOCK and not landlock_version():
             return 1
         hold(inside, guard)
         (inside / "file").write_bytes(b"")
@@ -72,3 +72,30 @@ def _try(guard: str, inside: Path, outside: Path) -> int:
     except OSError:
         return 0
     return 1
+
+
+_LARGEST_FILE = 64 << 20
+
+
+def limit(seconds: float | None, megabytes: int) -> None:
+    """Bound the processor time, the additional memory and the files of this process."""
+    import resource
+
+    if seconds is not None:
+        processor = int(seconds) + 1
+        resource.setrlimit(resource.RLIMIT_CPU, (processor, processor + 1))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (_LARGEST_FILE, _LARGEST_FILE))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    space = _address_space() + (megabytes << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (space, space))
+
+
+def _address_space() -> int:
+    """Bytes of address space in use; what the libraries have reserved is not the program's."""
+    import resource
+
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    except OSError:
+        return 8 << 30  # not Linux: a bound that the libraries' own reservations fit into
+    return pages * resource.getpagesize()

@@ -1,7 +1,7 @@
 """What spaces of actions and observations hold, whatever is done with them: no torch below here.
 
-`kind_of` knows each space that is not made of others by its sizes, its lowest values and its masks,
-a file a space; `parts_of` takes a ``Dict`` or a ``Tuple`` apart. What the audit shows of a space
+`kind_of` knows each space that is not made of others by its sizes, its lowest values and its masks;
+`parts_of` takes a ``Dict`` or a ``Tuple`` apart. What the audit shows of a space
 and the trainer's encodings and policies rest on these.
 """
 
@@ -17,12 +17,18 @@ if find_spec("gymnasium") is None:
         'pip install "eligibility[train]"',
     )
 
-from eligibility.spaces.box import Numbers
 from eligibility.spaces.counts import Counts, Units
-from eligibility.spaces.discrete import Index
-from eligibility.spaces.kind import ALWAYS, FREE, NEVER, Kind, kind_of
-from eligibility.spaces.multi_binary import Bits
-from eligibility.spaces.multi_discrete import Indices
+from eligibility.spaces.kinds import (
+    ALWAYS,
+    FREE,
+    NEVER,
+    Bits,
+    Index,
+    Indices,
+    Kind,
+    Numbers,
+    kind_of,
+)
 from eligibility.spaces.parts import built_of, leaves_of, parts_of, put_together
 
 __all__ = [

@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium.vector.utils import batch_space
 
 from eligibility.errors import InvalidTypeError, InvalidValueError
-from eligibility.spaces.kind import Allow, Kind, kind_of, read_masks
+from eligibility.spaces.kinds import Allow, Kind, kind_of, read_masks
 
 
 class Counts(gymnasium.Space[np.ndarray[Any, Any]]):
