@@ -53,7 +53,7 @@ _PUBLIC = {
     "StateValue": "eligibility.reinforce.state_value",
     "PerWeight": "eligibility.reinforce.per_weight",
     "Callback": "eligibility.train.callbacks",
-    "KeepBest": "eligibility.train.best",
+    "KeepBest": "eligibility.train.callbacks",
     "Reinforce": "eligibility.train.learner",
     "Counts": "eligibility.spaces.counts",
     "AuditReport": "eligibility.audit.reporting.report",

@@ -15,8 +15,7 @@ from torch.distributions import Binomial, Categorical
 
 import eligibility as el
 from eligibility.errors import InvalidValueError
-from eligibility.explanation.numbers import numbers_of
-from eligibility.explanation.wording import cell, number, summary
+from eligibility.explanation.wording import cell, number, numbers_of, summary
 
 EXPLANATION = el.explain(
     Categorical(probs=torch.tensor([0.69, 0.1, 0.2, 0.01])), value=torch.tensor(0), of="prob"

@@ -11,11 +11,9 @@ import pytest
 import torch
 
 from eligibility.errors import EligibilityError, InvalidTypeError, MissingDependencyError
-from eligibility.train.best import KeepBest
-from eligibility.train.callbacks import Callback
+from eligibility.train.callbacks import Callback, KeepBest, WandbCallback
 from eligibility.train.learner import Reinforce
 from eligibility.train.progress import Progress
-from eligibility.train.weights_and_biases import WandbCallback
 
 HERE = "tests.train.environments:"
 

@@ -11,9 +11,8 @@ import torch
 from gymnasium import spaces
 from rich.console import Console
 
-from eligibility.train.diagnosis import diagnose
 from eligibility.train.display import ProgressDisplay
-from eligibility.train.gradient import GradientStatistics
+from eligibility.train.gradient import GradientStatistics, diagnose
 from eligibility.train.learner import Reinforce
 from eligibility.train.policies import policy_for
 from eligibility.train.progress import Progress

@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import SyncVectorEnv
 
-from eligibility.train.lockstep import OneEpisodeVector
+from eligibility.train.vectors import OneEpisodeVector
 
 
 def test_up_to_the_end_of_each_episode_it_is_a_sync_vector_env() -> None:

@@ -46,7 +46,7 @@ def envpool(monkeypatch: pytest.MonkeyPatch) -> None:
     module = types.ModuleType("envpool")
     module.make_gymnasium = Pool
     monkeypatch.setitem(sys.modules, "envpool", module)
-    monkeypatch.delitem(sys.modules, "eligibility.train.pool", raising=False)
+    monkeypatch.delitem(sys.modules, "eligibility.train.vectors", raising=False)
 
 
 @pytest.mark.usefixtures("envpool")
@@ -69,7 +69,7 @@ def test_the_trainer_takes_it() -> None:
 
 def test_a_missing_installation_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "envpool", None)
-    monkeypatch.delitem(sys.modules, "eligibility.train.pool", raising=False)
+    monkeypatch.delitem(sys.modules, "eligibility.train.vectors", raising=False)
     with pytest.raises(MissingDependencyError, match=r"eligibility\[envpool\]"):
         make_vector("envpool:CartPole-v1", 2)
 

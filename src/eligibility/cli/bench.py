@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from eligibility.cli.pictures import check_picture
+from eligibility.cli.plot import check_picture
 from eligibility.errors import InvalidValueError
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from eligibility.cli.options import AllowModule, AsJson, Episodes, EpisodeSeed, Stochastic
-from eligibility.cli.pictures import check_picture
+from eligibility.cli.plot import check_picture
 from eligibility.errors import InvalidValueError
 
 if TYPE_CHECKING:

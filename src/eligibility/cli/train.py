@@ -83,7 +83,7 @@ def train(
         check_writable(video)
     from rich.console import Console
 
-    from eligibility.train.best import BEST, KeepBest
+    from eligibility.train.callbacks import BEST, KeepBest
     from eligibility.train.display import ProgressDisplay
     from eligibility.train.learner import Reinforce
     from eligibility.train.run_folder import RunFolder, load_run
@@ -102,7 +102,7 @@ def train(
         return 128 + received[0] if received else 0
     listeners: list[Any] = []
     if wandb is not None:
-        from eligibility.train.weights_and_biases import WandbCallback
+        from eligibility.train.callbacks import WandbCallback
 
         listeners.append(WandbCallback(wandb, name=(resume or out or Path(model.config.env)).name))
     if resume is not None:

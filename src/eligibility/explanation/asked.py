@@ -18,7 +18,6 @@ from eligibility.explanation.elements import Contribution, Leaf
 from eligibility.explanation.graph import End, Graph, Node
 from eligibility.explanation.matches import Match, Place, place_of
 from eligibility.explanation.names import Names
-from eligibility.explanation.numbers import numbers_of
 from eligibility.explanation.problem import (
     Part,
     Problem,
@@ -30,6 +29,7 @@ from eligibility.explanation.problem import (
 )
 from eligibility.explanation.recorder import base_name
 from eligibility.explanation.steps import through
+from eligibility.explanation.wording import numbers_of
 from eligibility.rules.registry import constructed_parameters, find_rule, nearest_entry
 from eligibility.rules.rule import Rule
 

@@ -26,7 +26,6 @@ from eligibility.explanation.graph import Graph, graph_between
 from eligibility.explanation.layers import Layer, layers_of
 from eligibility.explanation.matches import Match
 from eligibility.explanation.names import Names
-from eligibility.explanation.numbers import numbers_of
 from eligibility.explanation.patterns import recognise
 from eligibility.explanation.problem import Part, check_of, like_rows
 from eligibility.explanation.recognised import log_probs_of, parts_of
@@ -35,6 +34,7 @@ from eligibility.explanation.statements import statement_of
 from eligibility.explanation.steps import Writer
 from eligibility.explanation.tables import conventions_table, leaf_summary, leaf_table, table_of
 from eligibility.explanation.terms import outcomes_table, split_at, terms_of
+from eligibility.explanation.wording import numbers_of
 
 # Leaves of more entries than this, or more leaves than this, are summarised in one table.
 _FULL_TABLE_ENTRIES, _FULL_TABLES = 24, 3

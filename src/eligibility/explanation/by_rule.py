@@ -19,7 +19,6 @@ from eligibility.explanation.checks import (
 from eligibility.explanation.derivation import Explanation
 from eligibility.explanation.elements import Check, Leaf, Numbers, RuleStatement, Step, Subject
 from eligibility.explanation.graph import graph_between
-from eligibility.explanation.numbers import numbers_of
 from eligibility.explanation.problem import (
     Of,
     Part,
@@ -33,6 +32,7 @@ from eligibility.explanation.recorder import Recording
 from eligibility.explanation.statements import statement_of
 from eligibility.explanation.steps import Writer
 from eligibility.explanation.tables import conventions_table, table_of
+from eligibility.explanation.wording import numbers_of
 from eligibility.rules.registry import find_rule, rules_of
 
 

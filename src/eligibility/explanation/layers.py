@@ -13,8 +13,8 @@ from eligibility.explanation.checks import check_equal, rounding_of
 from eligibility.explanation.elements import Check, Leaf, RuleStatement, Term
 from eligibility.explanation.graph import Graph, Node
 from eligibility.explanation.matches import Match
-from eligibility.explanation.numbers import numbers_of
 from eligibility.explanation.recorder import base_name
+from eligibility.explanation.wording import numbers_of
 
 # Layers of a network that are written out, those next to its output first.
 _MOST_LAYERS = 2

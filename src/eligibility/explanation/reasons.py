@@ -16,10 +16,9 @@ from torch.distributions import (
 )
 
 from eligibility.explanation.elements import Leaf
-from eligibility.explanation.numbers import numbers_of
 from eligibility.explanation.problem import Of, Part, Problem, counts_of
 from eligibility.explanation.sentences import say
-from eligibility.explanation.wording import number, summary
+from eligibility.explanation.wording import number, numbers_of, summary
 
 # Summands that one sentence lists.
 _MOST_SUMMANDS = 3

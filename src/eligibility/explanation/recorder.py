@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from eligibility.explanation import autograd_internals
 from eligibility.explanation.calls import Call, Calls
 from eligibility.explanation.elements import Numbers, Source
-from eligibility.explanation.numbers import numbers_of
+from eligibility.explanation.wording import numbers_of
 
 _TORCH = str(Path(torch.__file__).parent)
 _PACKAGE = str(Path(__file__).parents[1])

@@ -7,8 +7,8 @@ from operator import attrgetter
 import torch
 
 from eligibility.explanation.elements import RuleStatement, Term
-from eligibility.explanation.numbers import numbers_of
 from eligibility.explanation.problem import Part
+from eligibility.explanation.wording import numbers_of
 
 
 def statement_of(part: Part) -> RuleStatement:

@@ -14,9 +14,9 @@ from eligibility.explanation import autograd_internals
 from eligibility.explanation.elements import Contribution, Edge, Leaf, Numbers, Step
 from eligibility.explanation.graph import Flow, Graph, Node
 from eligibility.explanation.matches import Match, Place
-from eligibility.explanation.numbers import KEPT, numbers_of
 from eligibility.explanation.operations import Description, describe
 from eligibility.explanation.recorder import Recording
+from eligibility.explanation.wording import KEPT, numbers_of
 
 # The attribute in which autograd saves the value of an input, by the number of that input.
 _SAVED_INPUTS = {"self": 0, "other": 1}

@@ -9,10 +9,9 @@ from itertools import islice, product
 from torch import Tensor
 
 from eligibility.explanation.elements import Column, Leaf, Numbers, Role, Table
-from eligibility.explanation.numbers import numbers_of
 from eligibility.explanation.problem import Part, counts_of
 from eligibility.explanation.sentences import say
-from eligibility.explanation.wording import vector
+from eligibility.explanation.wording import numbers_of, vector
 from eligibility.rules.registry import find_rule, rules_of
 
 # Rows that a table shows; a reader who wants the rest has the tensors.

@@ -8,6 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+import torch
+from torch import Tensor
+
+from eligibility.explanation.autograd_internals import is_zero_tensor
 from eligibility.explanation.elements import Column, Numbers
 
 
@@ -52,3 +56,25 @@ def summary(numbers: Numbers | None, most: int = 8) -> str:
     if numbers.minimum == numbers.maximum:
         return f"{shape} numbers, each {number(numbers.minimum)}"
     return f"{shape} numbers from {number(numbers.minimum)} to {number(numbers.maximum)}"
+
+
+# Entries of one tensor that a record keeps; the rest is summarised by shape, minimum and maximum.
+KEPT = 256
+
+
+def numbers_of(tensor: Tensor) -> Numbers:
+    """The plain numbers of ``tensor``, at most the first ``KEPT`` in row-major order."""
+    tensor = tensor.detach()
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    shape = tuple(tensor.shape)
+    if tensor.is_meta or tensor.layout != torch.strided or is_zero_tensor(tensor):
+        return Numbers(shape, dtype, (), None, None)
+    if tensor.numel() <= KEPT:
+        values = tuple(map(float, tensor.reshape(-1).tolist()))
+        if any(map(math.isnan, values)):
+            return Numbers(shape, dtype, values, math.nan, math.nan)
+        return Numbers(shape, dtype, values, min(values, default=None), max(values, default=None))
+    values = tuple(map(float, tensor.reshape(-1)[:KEPT].tolist()))
+    return Numbers(shape, dtype, values, float(tensor.min()), float(tensor.max()))

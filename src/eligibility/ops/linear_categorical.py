@@ -35,7 +35,7 @@ from torch import Tensor
 from eligibility.ops._processes import Group
 from eligibility.ops.categorical import register_result
 from eligibility.ops.linear.arguments import LinearCall
-from eligibility.ops.linear.reference import LinearReference, ReferenceChunks
+from eligibility.ops.linear.head import LinearReference, ReferenceChunks
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from eligibility.ops._policy_objective import (
 )
 from eligibility.ops._processes import Group
 from eligibility.ops.linear.arguments import LinearCall
-from eligibility.ops.linear.reference import LinearReference, ReferenceChunks
+from eligibility.ops.linear.head import LinearReference, ReferenceChunks
 from eligibility.ops.policy_loss import KLEstimator, Reduction
 from eligibility.scalars import check_numbers
 

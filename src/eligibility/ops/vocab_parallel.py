@@ -18,8 +18,7 @@ from eligibility.ops._processes import Group, local_part, process_group
 from eligibility.ops._vocab_shard import VocabShard
 from eligibility.ops.categorical import categorical_statistics
 from eligibility.ops.linear.arguments import check_range, columns
-from eligibility.ops.linear.head import IGNORED
-from eligibility.ops.linear.reference import LinearReference, ReferenceChunks
+from eligibility.ops.linear.head import IGNORED, LinearReference, ReferenceChunks
 from eligibility.ops.linear_categorical import LinearStatistics, linear_statistics
 from eligibility.scalars import check_index
 from eligibility.shapes import check_categories, check_floating, check_shape, check_tensor

@@ -139,7 +139,7 @@ def _copy(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
 def _several(function: Callable[[], Any], number: int) -> VectorEnv[Any, Any, Any]:
     import gymnasium
 
-    from eligibility.train.lockstep import OneEpisodeVector
+    from eligibility.train.vectors import OneEpisodeVector
 
     def make() -> Any:
         environment = function()

@@ -91,14 +91,14 @@ def _make_vector(
 ) -> VectorEnv[Any, Any, Any]:
     """As `make_vector`; whatever the environment raises comes through."""
     from eligibility.train import tasks
-    from eligibility.train.lockstep import OneEpisodeVector
+    from eligibility.train.vectors import OneEpisodeVector
 
     tasks.register()
     module, colon, name = env.rpartition(":")
     if colon and not module:
         raise ValueError("no module before the colon")
     if module == "envpool":
-        from eligibility.train.pool import EnvPoolVector
+        from eligibility.train.vectors import EnvPoolVector
 
         return EnvPoolVector(name, environments, keywords)
     if module.endswith(".py"):

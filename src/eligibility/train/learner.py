@@ -22,12 +22,11 @@ from eligibility.train.adam import Adam
 from eligibility.train.baseline_names import options_of
 from eligibility.train.callbacks import Callbacks, Listener
 from eligibility.train.config import Config
-from eligibility.train.diagnosis import diagnose
 from eligibility.train.distributed import current_processes
 from eligibility.train.environment_sources import environment_source
 from eligibility.train.environments import reward_threshold
 from eligibility.train.evaluation import Evaluation, play, summarize
-from eligibility.train.gradient import PolicyGradient
+from eligibility.train.gradient import PolicyGradient, diagnose
 from eligibility.train.natural import natural_step, sample, share_of_signal
 from eligibility.train.observations.masked import MaskedObservations
 from eligibility.train.policy_spaces import interface

@@ -11,9 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from eligibility.train.convolution import Convolution
-from eligibility.train.inputs import Numbers, Ones
-from eligibility.train.memory import Memory
+from eligibility.train.layers import Convolution, Memory, Numbers, Ones
 from eligibility.train.normalization import RunningNormalization
 from eligibility.train.observations import Observations
 from eligibility.train.policies import Policy

@@ -102,7 +102,7 @@ class Rows:
 class Results:
     """What a kernel found out about N rows, in float32."""
 
-    # One row for each of the numbers of `triton_sums`, shape ``[10, N]``. Those of the loss, and of
+    # One row for each of the numbers of `triton_rows`, shape ``[10, N]``. Those of the loss, and of
     # the reference, are filled only where there is one.
     table: Tensor
     # Gradient of the loss with respect to the raw logits, shape ``[N, V]``.

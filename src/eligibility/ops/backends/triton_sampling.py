@@ -3,15 +3,13 @@
 import triton
 import triton.language as tl
 
-from eligibility.ops.backends.triton_sums import (
+from eligibility.ops.backends.triton_rows import (
     absorbed,
-    joined,
-    store_statistics,
-)
-from eligibility.ops.backends.triton_tiles import (
     chosen_logits,
+    joined,
     logits_tile,
     row_pointers,
+    store_statistics,
 )
 
 

@@ -20,8 +20,15 @@ from eligibility.ops._processes import (
 from eligibility.ops._vocab_shard import VocabShard
 from eligibility.ops.backends.plain import compute_dtype
 from eligibility.ops.linear.autograd import statistics, summed_loss, token_losses
-from eligibility.ops.linear.head import ELSEWHERE, IGNORED, Head, mask_rows
-from eligibility.ops.linear.reference import LinearReference, Reference, ReferenceChunks
+from eligibility.ops.linear.head import (
+    ELSEWHERE,
+    IGNORED,
+    Head,
+    LinearReference,
+    Reference,
+    ReferenceChunks,
+    mask_rows,
+)
 from eligibility.scalars import check_callable, check_index, check_numbers
 from eligibility.shapes import (
     are_values_readable,
