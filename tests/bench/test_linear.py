@@ -11,9 +11,16 @@ import pytest
 import torch
 
 from eligibility.bench import linear_contestants
-from eligibility.bench.linear import Size, measure_linear, read_size
+from eligibility.bench.linear import (
+    PRODUCTS,
+    Size,
+    StepHere,
+    StepProcess,
+    measure_linear,
+    new_inputs,
+    read_size,
+)
 from eligibility.bench.linear_contestants import METHODS, left_out, methods
-from eligibility.bench.linear_process import PRODUCTS, StepHere, StepProcess, new_inputs
 from eligibility.errors import InvalidValueError
 
 

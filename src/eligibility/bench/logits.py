@@ -12,8 +12,7 @@ from typing import Any
 import torch
 
 from eligibility.bench.contestants import contestants, left_out
-from eligibility.bench.linear import LinearTable, measure_linear
-from eligibility.bench.linear_process import Size
+from eligibility.bench.linear import LinearTable, Size, measure_linear
 from eligibility.bench.machine import Machine, Roofline, describe_machine, measure_roofline
 from eligibility.bench.measurement import (
     CLOCKS,

@@ -71,7 +71,7 @@ def bench(
     if dtype not in (None, "float32", "bfloat16"):
         raise InvalidValueError("`--dtype`", repr(dtype), "float32 or bfloat16", "choose one")
     if plot is not None:
-        from eligibility.bench.chart import FORMATS, draw
+        from eligibility.bench.rendering import FORMATS, draw
 
         check_picture("--plot", plot, FORMATS)
     from eligibility.files import check_writable, write_atomically

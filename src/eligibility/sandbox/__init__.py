@@ -5,8 +5,16 @@ program, `forking` lets that process fork, `Workspace` is the folder that it run
 bounds what it uses.
 """
 
-from eligibility.sandbox.guards import COPY, GUARDS, LANDLOCK, NAMESPACE, confine, guard_here, limit
-from eligibility.sandbox.hooks import forking
+from eligibility.sandbox.guards import (
+    COPY,
+    GUARDS,
+    LANDLOCK,
+    NAMESPACE,
+    confine,
+    forking,
+    guard_here,
+    limit,
+)
 from eligibility.sandbox.workspace import Workspace
 
 __all__ = [

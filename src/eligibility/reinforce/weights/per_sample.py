@@ -18,8 +18,7 @@ from eligibility.arguments import check_given
 from eligibility.errors import InvalidTypeError, InvalidValueError
 from eligibility.reinforce.weights.capture import capture
 from eligibility.reinforce.weights.factors import Dense, Factors
-from eligibility.reinforce.weights.remainder import remaining_eligibilities
-from eligibility.reinforce.weights.score import Score, as_inputs
+from eligibility.reinforce.weights.score import Score, as_inputs, remaining_eligibilities
 from eligibility.scalars import check_callable, described
 from eligibility.shapes import check_shape
 

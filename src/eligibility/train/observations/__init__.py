@@ -13,8 +13,8 @@ observation space      kept in a rollout as        what the network sees
 =====================  ==========================  ===============================================
 """
 
-from eligibility.train.observations import boxes, indices
+from eligibility.train.observations import kinds
 from eligibility.train.observations.composite import observations_for
 from eligibility.train.observations.observations import Image, Observations
 
-__all__ = ["Image", "Observations", "boxes", "indices", "observations_for"]
+__all__ = ["Image", "Observations", "kinds", "observations_for"]

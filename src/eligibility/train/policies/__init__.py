@@ -15,10 +15,9 @@ action space          policy                                outputs of the netwo
 
 from eligibility.train.policies.discrete import CategoricalPolicy, MultiCategoricalPolicy
 from eligibility.train.policies.gaussian import GaussianPolicy, SquashedGaussianPolicy
-from eligibility.train.policies.multi_binary import BernoulliPolicy
 from eligibility.train.policies.parts import CompositePolicy, policy_for
 from eligibility.train.policies.policy import Policy
-from eligibility.train.policies.units import MultinomialPolicy
+from eligibility.train.policies.units import BernoulliPolicy, MultinomialPolicy
 
 __all__ = [
     "BernoulliPolicy",
