@@ -19,7 +19,6 @@ import argparse
 import json
 import os
 import platform
-import statistics
 import time
 from collections.abc import Callable
 from datetime import datetime, timezone
@@ -31,11 +30,10 @@ from torch import Tensor
 from torch.nn import functional
 
 import eligibility as el
+from eligibility.bench.measurement import Times, times_in_turn
 
 STATES, ACTIONS = 64, 4
 SIZES = ((1, 2), (8, 4), (64, 8), (256, 64), (256, 1024))
-CALLS = 30  # in a row, so that the clock's own time does not show; of large problems 3
-WARM_UP = 5  # rounds that do not count
 OURS = "categorical_sample"
 VALIDATION = {"validated": True, "unvalidated": False}
 RESULT = Path(__file__).parent / "results" / "hot_path.json"
@@ -56,30 +54,15 @@ def step(cls: type, by: str, validate: bool) -> Callable[[], Tensor]:
     return run
 
 
-def measure(by: str, rounds: int) -> dict[str, list[float]]:
-    """Contestant -> microseconds of one step in each round."""
+def measure(by: str, rounds: int) -> Times:
+    """One step of each contestant."""
     owners = {"eligibility": el.Categorical, "torch": torch.distributions.Categorical}
     runs = {
         f"{owner}, {validation}": step(cls, by, validate)
         for owner, cls in owners.items()
         for validation, validate in VALIDATION.items()
     }
-    return times_in_turn(runs, rounds, CALLS)
-
-
-def times_in_turn(
-    runs: dict[str, Callable[[], Tensor]], rounds: int, calls: int
-) -> dict[str, list[float]]:
-    """Contestant -> microseconds of one call in each round."""
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for number in range(WARM_UP + rounds):
-        for name, run in runs.items():
-            start = time.process_time()
-            for _ in range(calls):
-                run()
-            if number >= WARM_UP:
-                times[name].append((time.process_time() - start) / calls * 1e6)
-    return times
+    return times_in_turn(runs, rounds, time.process_time)
 
 
 def sampling_steps(states: int, actions: int) -> dict[str, Callable[[], Tensor]]:
@@ -111,32 +94,25 @@ def measure_sampling(rounds: int) -> dict[str, dict[str, dict[str, float]]]:
     """Size -> median microseconds, and how many times as fast `categorical_sample` is."""
     found = {}
     for states, actions in SIZES:
-        calls = CALLS if states * actions < 10_000 else CALLS // 10
-        times = times_in_turn(sampling_steps(states, actions), rounds, calls)
+        times = times_in_turn(sampling_steps(states, actions), rounds, time.process_time)
         found[f"{states} × {actions}"] = {
-            "median_microseconds": {
-                name: round(statistics.median(each), 1) for name, each in times.items()
-            },
+            "median_microseconds": microseconds(times),
             "times_as_fast": {
-                name: round(
-                    statistics.median(a / b for a, b in zip(each, times[OURS], strict=True)), 2
-                )
-                for name, each in times.items()
-                if name != OURS
+                name: round(times.ratio(name, OURS), 2) for name in times.seconds if name != OURS
             },
         }
     return found
 
 
-def ratios(times: dict[str, list[float]]) -> dict[str, float]:
+def microseconds(times: Times) -> dict[str, float]:
+    """Contestant -> median of one step."""
+    return {name: round(1e6 * times.median(name), 1) for name in times.seconds}
+
+
+def ratios(times: Times) -> dict[str, float]:
     """How many times as fast as torch: ours and theirs, validated and not, all four pairs."""
     return {
-        f"{ours} / torch, {theirs}": statistics.median(
-            stock / own
-            for stock, own in zip(
-                times[f"torch, {theirs}"], times[f"eligibility, {ours}"], strict=True
-            )
-        )
+        f"{ours} / torch, {theirs}": times.ratio(f"torch, {theirs}", f"eligibility, {ours}")
         for ours in VALIDATION
         for theirs in VALIDATION
     }
@@ -161,20 +137,20 @@ def main() -> None:
     }
     for by in ("logits", "probs"):
         times = measure(by, rounds)
-        medians = {name: round(statistics.median(each), 1) for name, each in times.items()}
+        medians = microseconds(times)
         faster = {name: round(ratio, 2) for name, ratio in ratios(times).items()}
         record[by] = {"median_microseconds": medians, "times_as_fast": faster}
         print(f"from {by}:")
-        for name, microseconds in medians.items():
-            print(f"  {name:34} {microseconds:8.1f} µs")
+        for name, taken in medians.items():
+            print(f"  {name:34} {taken:8.1f} µs")
         for name, ratio in faster.items():
             print(f"  {name:34} {ratio:8.2f} times as fast")
     record["sampling"] = measure_sampling(rounds)
     for size, figures in record["sampling"].items():
         print(f"sampled, {size}:")
-        for name, microseconds in figures["median_microseconds"].items():
+        for name, taken in figures["median_microseconds"].items():
             ratio = figures["times_as_fast"].get(name, 1.0)
-            print(f"  {name:34} {microseconds:8.1f} µs {ratio:8.2f}")
+            print(f"  {name:34} {taken:8.1f} µs {ratio:8.2f}")
     RESULT.parent.mkdir(exist_ok=True)
     RESULT.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     print(f"written to {RESULT}")

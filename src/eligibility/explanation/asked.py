@@ -13,10 +13,9 @@ from torch.distributions import Bernoulli, Categorical, Distribution, Normal
 
 from eligibility.errors import EligibilityError
 from eligibility.explanation import autograd_internals
-from eligibility.explanation.calls import Call
+from eligibility.explanation.calls import Call, Match, Place, place_of
 from eligibility.explanation.elements import Contribution, Leaf
 from eligibility.explanation.graph import End, Graph, Node
-from eligibility.explanation.matches import Match, Place, place_of
 from eligibility.explanation.names import Names
 from eligibility.explanation.problem import (
     Part,

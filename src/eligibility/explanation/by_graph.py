@@ -14,6 +14,7 @@ from eligibility.errors import InvalidValueError
 from eligibility.explanation import autograd_internals, expectations, reasons
 from eligibility.explanation.asked import LiveProblem, Scene
 from eligibility.explanation.by_rule import explain_problem
+from eligibility.explanation.calls import Match
 from eligibility.explanation.checks import (
     check_equal,
     check_zero,
@@ -24,13 +25,11 @@ from eligibility.explanation.derivation import Explanation
 from eligibility.explanation.elements import Check, Leaf, RuleStatement, Subject, Table
 from eligibility.explanation.graph import Graph, graph_between
 from eligibility.explanation.layers import Layer, layers_of
-from eligibility.explanation.matches import Match
 from eligibility.explanation.names import Names
 from eligibility.explanation.patterns import recognise
-from eligibility.explanation.problem import Part, check_of, like_rows
+from eligibility.explanation.problem import Part, check_of, like_rows, statement_of
 from eligibility.explanation.recognised import log_probs_of, parts_of
 from eligibility.explanation.recorder import Recording, latest_recording
-from eligibility.explanation.statements import statement_of
 from eligibility.explanation.steps import Writer
 from eligibility.explanation.tables import conventions_table, leaf_summary, leaf_table, table_of
 from eligibility.explanation.terms import outcomes_table, split_at, terms_of

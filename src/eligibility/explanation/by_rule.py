@@ -27,9 +27,9 @@ from eligibility.explanation.problem import (
     like_rows,
     log_prob_in,
     start_in,
+    statement_of,
 )
 from eligibility.explanation.recorder import Recording
-from eligibility.explanation.statements import statement_of
 from eligibility.explanation.steps import Writer
 from eligibility.explanation.tables import conventions_table, table_of
 from eligibility.explanation.wording import numbers_of

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from torch.distributions import Bernoulli, Binomial, Categorical, Multinomial, OneHotCategorical
 
 from eligibility.explanation import reasons
+from eligibility.explanation.calls import Match
 from eligibility.explanation.elements import Expectation, Leaf, Table
 from eligibility.explanation.graph import Graph
-from eligibility.explanation.matches import Match
 from eligibility.explanation.names import Names
 from eligibility.explanation.problem import Part, counts_of, like_rows
 from eligibility.explanation.sentences import say

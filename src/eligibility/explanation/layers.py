@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from eligibility.explanation import autograd_internals
+from eligibility.explanation.calls import Match
 from eligibility.explanation.checks import check_equal, rounding_of
 from eligibility.explanation.elements import Check, Leaf, RuleStatement, Term
 from eligibility.explanation.graph import Graph, Node
-from eligibility.explanation.matches import Match
 from eligibility.explanation.recorder import base_name
 from eligibility.explanation.wording import numbers_of
 

@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from eligibility.explanation import autograd_internals
-from eligibility.explanation.calls import Call
+from eligibility.explanation.calls import Call, Kind, Match, Place, matches_of_calls
 from eligibility.explanation.graph import Graph, Node, inputs_of, users_of
-from eligibility.explanation.matches import Kind, Match, Place, matches_of_calls
 from eligibility.explanation.recorder import base_name
 
 # They move numbers to other places and change none; a pattern looks through them.

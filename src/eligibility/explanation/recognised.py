@@ -11,8 +11,8 @@ from torch.distributions import Bernoulli, Categorical, Distribution, Normal
 
 from eligibility.explanation import autograd_internals
 from eligibility.explanation.asked import Scene, parts_of_calls, parts_of_formula, with_bonus
+from eligibility.explanation.calls import Match, Place
 from eligibility.explanation.graph import Graph, Node
-from eligibility.explanation.matches import Match, Place
 from eligibility.explanation.problem import Part, make_problem
 from eligibility.explanation.recorder import base_name
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from eligibility.explanation import autograd_internals
+from eligibility.explanation.calls import Match, Place
 from eligibility.explanation.elements import Contribution, Edge, Leaf, Numbers, Step
 from eligibility.explanation.graph import Flow, Graph, Node
-from eligibility.explanation.matches import Match, Place
 from eligibility.explanation.operations import Description, describe
 from eligibility.explanation.recorder import Recording
 from eligibility.explanation.wording import KEPT, numbers_of
