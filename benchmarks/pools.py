@@ -6,7 +6,7 @@ Rollouts of an untrained policy, acting included, are timed in turn, and the pro
 step compared: of all threads, because EnvPool has several. Where EnvPool's take at most half of it,
 and what is seen and how long episodes last are the same, both are trained from the same seeds until
 the mean of the last 100 episodes reaches the threshold of benchmarks/learning. The result goes to
-benchmarks/results/envpool.json; eligibility/train/quicker.py has the factors of those where every
+benchmarks/results/envpool.json; eligibility/train/presets.py has the factors of those where every
 run reached it.
 """
 

@@ -18,10 +18,9 @@ from eligibility.errors import InvalidValueError
 from eligibility.reinforce.exact import moments
 from eligibility.train.config import Config
 from eligibility.train.distributed import Processes
-from eligibility.train.gradient import PolicyGradient
+from eligibility.train.gradient import PolicyGradient, per_episode_gradients
 from eligibility.train.learner import Reinforce
 from eligibility.train.observations import observations_for
-from eligibility.train.per_episode import per_episode_gradients
 from eligibility.train.policies import CategoricalPolicy
 from eligibility.train.rollout import Rollout
 from tests.train.test_advantages import exact_gradient

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from eligibility.train.learner import Reinforce
-from eligibility.train.normalization import RunningNormalization
+from eligibility.train.network_layers import RunningNormalization
 
 
 def test_merged_batches_have_the_moments_of_all_rows() -> None:

@@ -22,7 +22,7 @@ from gymnasium.vector import SyncVectorEnv
 from benchmarks.cartpole import RESULTS
 from eligibility.cli.app import main
 from eligibility.errors import MissingDependencyError
-from eligibility.train import quicker
+from eligibility.train import presets
 from eligibility.train.environments import horizon, make_vector, reward_threshold
 from eligibility.train.learner import Reinforce
 
@@ -81,7 +81,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, version: str | None) -> None:
             raise PackageNotFoundError(package)
         return version
 
-    monkeypatch.setattr(quicker, "version", found)
+    monkeypatch.setattr(presets, "version", found)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_it_is_chosen_where_it_is_installed_and_quicker(
     version: str | None, env: str, chosen: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed(monkeypatch, version)
-    assert quicker.quicker(env) == chosen
+    assert presets.quicker(env) == chosen
 
 
 def trained(out: Path, *arguments: str) -> str:
@@ -138,4 +138,4 @@ def test_its_factors_are_those_of_the_measurement() -> None:
         for env, row in rows.items()
         if None not in row.get("learned", {"envpool:": [None]})["envpool:"]
     }
-    assert chosen == quicker.FACTORS
+    assert chosen == presets.FACTORS

@@ -16,9 +16,9 @@ from torch.distributions import Categorical
 from eligibility.errors import EligibilityError
 from eligibility.train import natural
 from eligibility.train.checkpoint import FILE_NAME
+from eligibility.train.gradient import per_episode_gradients
 from eligibility.train.learner import Reinforce
 from eligibility.train.natural import FisherInformation
-from eligibility.train.per_episode import per_episode_gradients
 from eligibility.train.rollout import Rollout
 from tests.train.forgery import Facts, Tensors, forge
 from tests.train.recall import Recall

@@ -16,8 +16,7 @@ from eligibility.errors import InvalidValueError
 from eligibility.files import write_atomically
 from eligibility.train.config import Config
 from eligibility.train.environments import missing
-from eligibility.train.folder_lock import FolderLock
-from eligibility.train.record import read_curve
+from eligibility.train.record import FolderLock, read_curve
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

@@ -18,9 +18,8 @@ from eligibility.errors import InvalidValueError
 from eligibility.files import write_atomically
 from eligibility.train.config import Config, as_written
 from eligibility.train.domains import shown
-from eligibility.train.folder_lock import FolderLock
-from eligibility.train.record import CONFIG, RESULT, read_result, read_run_config
-from eligibility.train.trust import modules_named
+from eligibility.train.environments import modules_named
+from eligibility.train.record import CONFIG, RESULT, FolderLock, read_result, read_run_config
 
 _POLL_SECONDS = 0.05
 _MOST_SEEDS = 10_000

@@ -31,7 +31,7 @@ from eligibility.files import check_writable
 from eligibility.scalars import check_count
 from eligibility.train.config import Config
 from eligibility.train.config_file import read_trusted
-from eligibility.train.quicker import FACTORS, quicker
+from eligibility.train.presets import FACTORS, quicker
 from eligibility.train.record import CONFIG
 
 if TYPE_CHECKING:

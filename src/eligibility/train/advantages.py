@@ -13,11 +13,11 @@ from eligibility.reinforce.baselines import BASELINES
 from eligibility.reinforce.returns import generalized_advantages, rewards_to_go
 from eligibility.reinforce.state_value import StateValue
 from eligibility.train.baseline_names import BaselineOption, options_of
+from eligibility.train.checkpoint import named, part_of
 from eligibility.train.config import Config
-from eligibility.train.normalization import RunningNormalization
+from eligibility.train.network_layers import RunningNormalization
 from eligibility.train.observations import Observations
 from eligibility.train.rollout import Rollout
-from eligibility.train.state_names import named, part_of
 
 # Of an observation, up to which state-value's system of equations is solved in reasonable time.
 _MOST_FEATURES = 2048

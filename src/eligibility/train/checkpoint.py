@@ -115,3 +115,18 @@ def _safetensors() -> Any:
     except ImportError as error:
         raise missing("safetensors") from error
     return safetensors
+
+
+def named(part: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors under ``part.name`` each."""
+    return {f"{part}.{name}": tensor for name, tensor in tensors.items()}
+
+
+def part_of(tensors: dict[str, Tensor], part: str) -> dict[str, Tensor]:
+    """The tensors of a part, under their names in it."""
+    prefix = f"{part}."
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }

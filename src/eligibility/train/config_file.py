@@ -13,8 +13,7 @@ from typing import Any
 from eligibility.errors import InvalidValueError, MissingDependencyError
 from eligibility.train.config import Config
 from eligibility.train.domains import is_number, suggestion
-from eligibility.train.environments import missing
-from eligibility.train.trust import check_trusted
+from eligibility.train.environments import check_trusted, missing
 
 # The standard library reads TOML from Python 3.11 on.
 _TOML = "tomllib" if sys.version_info >= (3, 11) else "tomli"

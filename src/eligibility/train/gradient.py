@@ -13,8 +13,9 @@ computed: the closed form is what the network is differentiated with.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,14 +24,13 @@ from eligibility.errors import InvalidValueError
 from eligibility.reinforce.per_weight import PerWeight
 from eligibility.train.advantages import AdvantageEstimator
 from eligibility.train.baseline_names import options_of
+from eligibility.train.checkpoint import named, part_of
 from eligibility.train.config import Config
 from eligibility.train.distributed import ALONE, Processes
 from eligibility.train.network import is_recurrent, outputs_of
 from eligibility.train.observations import Observations
-from eligibility.train.per_episode import per_episode_gradients
 from eligibility.train.policies import Policy
 from eligibility.train.rollout import Rollout
-from eligibility.train.state_names import named, part_of
 
 # An action with an eligibility below this at every output was all but certain.
 _SATURATED = 0.01
@@ -306,3 +306,59 @@ def diagnose(found: GradientStatistics, largest_entropy: float | None, solved: b
             "try --baseline time-dependent-leave-one-out"
         )
     return None
+
+
+# Episodes go through together until their gradients take this much memory.
+_CHUNK_BYTES = 2**26
+
+
+def per_episode_gradients(
+    network: nn.Module, rollout: Rollout, cotangents: Sequence[Tensor]
+) -> list[dict[str, Tensor]]:
+    """Pull cotangents ``[N, P]`` at the outputs back to the weights, apart for each of B episodes.
+
+    For each cotangent: parameter name → ``[B, *shape]``. One batched backward pass over all
+    episodes (``torch.func.vmap`` of ``vjp``): for a linear layer a batched matrix product; one pass
+    after the other for a network that vmap cannot take. Memory: B times the weights.
+    """
+    alive = rollout.alive
+    steps, episodes = alive.shape
+    padded = []
+    for cotangent in cotangents:
+        whole = cotangent.new_zeros(steps, episodes, cotangent.shape[-1])
+        whole[alive] = cotangent
+        padded.append(whole)
+    # What was seen after an episode's end may be anything, even NaN; times 0 it must be 0.
+    dead = ~alive.reshape(steps, episodes, *[1] * (rollout.observations.ndim - 2))
+    observations = torch.where(dead, rollout.observations[:1], rollout.observations)
+    parameters = {name: p.detach() for name, p in network.named_parameters()}
+    held = {**dict(network.named_buffers())}
+
+    def one(seen: Tensor, *rows: Tensor) -> tuple[dict[str, Tensor], ...]:
+        def outputs(weights: dict[str, Tensor]) -> Any:
+            return torch.func.functional_call(network, {**held, **weights}, (seen,))
+
+        pull = torch.func.vjp(outputs, parameters)[1]
+        return tuple(pull(row)[0] for row in rows)
+
+    numbers = sum(p.numel() * p.element_size() for p in parameters.values()) * len(cotangents)
+    chunk = max(1, _CHUNK_BYTES // max(numbers, 1))
+    batched = torch.func.vmap(one, in_dims=1, chunk_size=min(chunk, episodes))
+    try:
+        return list(batched(observations, *padded))
+    except RuntimeError:  # an operation of the network that vmap does not know
+        return _one_after_the_other(one, observations, padded)
+
+
+def _one_after_the_other(
+    one: Callable[..., tuple[dict[str, Tensor], ...]],
+    observations: Tensor,
+    cotangents: Sequence[Tensor],
+) -> list[dict[str, Tensor]]:
+    """The same by a loop over the episodes."""
+    rows = zip(observations.unbind(1), *(c.unbind(1) for c in cotangents), strict=True)
+    each = [one(*row) for row in rows]
+    return [
+        {name: torch.stack([gradients[name] for gradients in gathered]) for name in gathered[0]}
+        for gathered in zip(*each, strict=True)
+    ]

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from eligibility.train.network_layers import Numbers
 from eligibility.train.network import Network, is_recurrent, outputs_of
+from eligibility.train.network_layers import Numbers
 
 
 def jacobian_of(

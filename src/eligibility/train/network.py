@@ -11,8 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from eligibility.train.network_layers import Convolution, Memory, Numbers, Ones
-from eligibility.train.normalization import RunningNormalization
+from eligibility.train.network_layers import (
+    Convolution,
+    Memory,
+    Numbers,
+    Ones,
+    RunningNormalization,
+)
 from eligibility.train.observations import Observations
 from eligibility.train.policies import Policy
 

@@ -30,22 +30,21 @@ from typing import Any
 from eligibility.errors import InvalidValueError, OutputError
 from eligibility.files import remove_partial_files, write_atomically
 from eligibility.train.checkpoint import FILE_NAME
-from eligibility.train.environments import missing
+from eligibility.train.environments import check_trusted, missing
 from eligibility.train.events import Events, load_tensorboard
-from eligibility.train.folder_lock import FolderLock
 from eligibility.train.learner import Reinforce
 from eligibility.train.progress import Progress
 from eligibility.train.record import (
     CONFIG,
     CURVE_FILE,
     RESULT,
+    FolderLock,
     curve_text,
     read_curve,
     read_result,
     read_run_config,
 )
 from eligibility.train.saving import check_changes
-from eligibility.train.trust import check_trusted
 
 _SECONDS_BETWEEN_CHECKPOINTS = 30.0
 

@@ -14,12 +14,11 @@ from torch import Tensor
 
 from eligibility.errors import InvalidValueError
 from eligibility.scalars import check_path
-from eligibility.train.checkpoint import damaged, read_checkpoint, write_checkpoint
+from eligibility.train.checkpoint import damaged, named, part_of, read_checkpoint, write_checkpoint
 from eligibility.train.checkpoint_header import Header, read_header
 from eligibility.train.config import RECURRENT
 from eligibility.train.domains import shown
-from eligibility.train.state_names import named, part_of
-from eligibility.train.trust import check_trusted
+from eligibility.train.environments import check_trusted
 from eligibility.train.user_network import UserNetwork
 
 if TYPE_CHECKING:
