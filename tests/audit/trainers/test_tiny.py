@@ -111,3 +111,15 @@ def test_gradients_by_the_logits_are_read_from_the_hidden_states() -> None:
     scaled, left = weights.as_trained(weights.gradient(), found)
     assert left < 1e-6  # Llama's norm and rotary angles are in single precision
     assert torch.equal(scaled, found)
+
+
+def test_rows_with_the_same_answer_are_told_apart_by_the_steps_that_score_them() -> None:
+    """Two steps on a row each: the second one is not a second time for the first row."""
+    model, (text, _) = make_model(11), prompts()
+    rows, scored = Rows(model), []
+    for _ in range(2):
+        rows.expect_rows([(text, (1, 0)), (text, (1, 0))])
+        model(input_ids=torch.tensor([[*text, 1, 0]])).logits.logsumexp(-1).sum().backward()
+        rows.collected(steps=1)
+        scored.append(rows.scored)
+    assert scored == [{0}, {1}]

@@ -14,9 +14,10 @@ pytest.importorskip("trl")
 import transformers
 
 from eligibility.audit.interception.language import LanguageProgram, _Finder
-from eligibility.audit.reporting.report import AuditReport
+from eligibility.audit.reporting.report import AuditReport, Finding
 from eligibility.audit.scripts import audit_script
 from eligibility.audit.trainers.sampling import OWN_LOOP, in_user_loop
+from eligibility.audit.trainers.verdict import _with_second
 
 HEAD = "from datasets import load_dataset\nfrom trl import GRPOConfig, GRPOTrainer\n"
 LINE = (
@@ -196,6 +197,19 @@ def test_a_trainer_of_transformers_before_trl_is_no_loop_of_the_program() -> Non
     step = compile("answer = in_user_loop()", transformers.trainer.__file__, "exec")
     exec(step, namespace)
     assert not namespace["answer"]
+
+
+@pytest.mark.parametrize("first", ["unbiased", "convention"])
+def test_a_second_update_that_no_rule_explains_is_no_pass(first: str) -> None:
+    seen = Finding("unexplained", "unexplained", "nobody knows", "", "train.py", 7, "")
+    report = _with_second(
+        AuditReport("train.py", first, "as it should be"),
+        AuditReport("train.py", "unexplained", "nobody knows", findings=(seen,)),
+        0.4,
+    )
+    assert report.verdict == "unexplained"
+    assert report.summary == "in the second update, nobody knows"
+    assert [finding.rule for finding in report.findings] == ["unexplained"]
 
 
 def test_an_error_of_the_program_is_reported_with_its_line(tmp_path: Path) -> None:

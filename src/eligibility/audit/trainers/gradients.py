@@ -51,17 +51,20 @@ class Rows:
     def expect(self, prompts: list[Tokens], given: list[Tokens]) -> None:
         """The answers of the next outcome, prompt by prompt."""
         copies = len(given) // len(prompts)
+        self._expected = []
         self.expect_rows([(prompts[i // copies], answer) for i, answer in enumerate(given)])
         self._found.clear()
 
     def forget(self) -> None:
         """What went before has no part in the next outcome."""
         self._found.clear()
+        self._expected = []
 
     def expect_rows(self, rows: list[tuple[Tokens, Tokens]]) -> None:
-        """Prompt and answer of each row of the outcome."""
-        self._expected = rows
-        self._free = list(range(len(rows)))
+        """Prompt and answer of each row of the outcome; the same again: it goes on."""
+        if rows != self._expected:
+            self._expected = rows
+            self._free = list(range(len(rows)))
 
     def _after_forward(self, module: Any, args: Any, options: Any, output: Any) -> None:
         hidden = output[0]

@@ -57,11 +57,10 @@ def report_of(record: Record, program: str) -> AuditReport:
 
 
 def _with_second(first: AuditReport, again: AuditReport, distance: float) -> AuditReport:
-    """The report of both updates: of the first, and what only the second one shows.
-
-    One that no name explains, of a loss whose first update has one, is told and not judged.
-    """
-    known = {finding.rule for finding in first.findings} | {"unexplained"}
+    """The report of both updates: of the first, and what only the second one shows."""
+    passed = first.verdict in ("unbiased", "convention")
+    known = {finding.rule for finding in first.findings}
+    known |= set() if passed else {"unexplained"}
     faults = tuple(
         replace(finding, evidence=f"in the second update: {finding.evidence}")
         for finding in again.findings
@@ -71,6 +70,8 @@ def _with_second(first: AuditReport, again: AuditReport, distance: float) -> Aud
     named = {convention.name for convention in first.conventions}
     others = tuple(c for c in again.conventions if c.name not in named)
     verdict = "convention" if first.verdict == "unbiased" and any(c.bias for c in others) else ""
+    if passed and again.verdict == "unexplained":
+        verdict = "unexplained"
     read = again.rule or "a weight that no composition of known rules gives"
     note = (
         f"second update, by a policy whose log π(token) differs by up to {distance:.2g} (at a "
