@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from torch.distributions import Binomial, Multinomial
 
 from eligibility.explanation.elements import Check
 from eligibility.explanation.problem import Part, Problem, log_prob_in, start_in
+from eligibility.reinforce.exact.law import compositions
 from eligibility.rules.rule import Rule
 
 _EPSILON = torch.finfo(torch.float64).eps
@@ -142,9 +142,7 @@ def enumerate_outcomes(dist: Any) -> Tensor | None:
         categories = dist.event_shape[0]
         if math.comb(dist.total_count + categories - 1, categories - 1) > _MOST_OUTCOMES:
             return None
-        counts = torch.tensor(
-            list(_compositions(dist.total_count, categories)), dtype=torch.float64
-        )
+        counts = compositions(dist.total_count, categories, _MOST_OUTCOMES).double()
         ones = (1,) * len(dist.batch_shape)
         return counts.reshape(-1, *ones, categories).expand(-1, *dist.batch_shape, -1)
     if isinstance(dist, Binomial) and bool((dist.total_count != dist.total_count.max()).any()):
@@ -153,13 +151,3 @@ def enumerate_outcomes(dist: Any) -> Tensor | None:
         return None
     outcomes: Tensor = dist.enumerate_support(expand=True)
     return outcomes if len(outcomes) <= _MOST_OUTCOMES else None
-
-
-def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
-    """Every way to write ``total`` as an ordered sum of ``parts`` whole numbers."""
-    if parts == 1:
-        yield (total,)
-        return
-    for first in range(total + 1):
-        for rest in _compositions(total - first, parts - 1):
-            yield (first, *rest)

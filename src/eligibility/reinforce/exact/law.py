@@ -197,7 +197,7 @@ def base_digits(number: Tensor, base: int, digits: int) -> Tensor:
 def _marginal_support(dist: Distribution, limit: int) -> Tensor:
     """The values that each member of the batch can take: ``[S, *event]``."""
     if isinstance(dist, Multinomial):
-        return _compositions(_common_count(dist), dist.probs, limit)
+        return compositions(_common_count(dist), dist.event_shape[0], limit).to(dist.probs)
     try:
         values = dist.enumerate_support(expand=False)
     except NotImplementedError as error:
@@ -222,13 +222,12 @@ def _different_supports(dist: Distribution) -> UnsupportedDistributionError:
     )
 
 
-def _compositions(total: int, probs: Tensor, limit: int) -> Tensor:
+def compositions(total: int, categories: int, limit: int) -> Tensor:
     """Every vector of K counts that sums to ``total``: the gaps between K − 1 bars among stars."""
-    categories = probs.shape[-1]
     slots = total + categories - 1
     count = math.comb(slots, categories - 1)
     check_limit(count, "counts", limit, "use fewer trials or categories, or raise `limit`")
     bars = torch.tensor(list(itertools.combinations(range(slots), categories - 1)))
     edges = torch.nn.functional.pad(bars.reshape(count, categories - 1), (1, 0), value=-1)
     edges = torch.nn.functional.pad(edges, (0, 1), value=slots)
-    return (edges.diff(dim=1) - 1).to(probs)
+    return edges.diff(dim=1) - 1
