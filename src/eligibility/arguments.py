@@ -33,18 +33,13 @@ Kind = Literal["floating", "integer", "boolean", "real"]
 
 @dataclass(frozen=True)
 class TensorArgument:
-    """A tensor.
+    """A tensor."""
 
-    Attributes:
-        kind: Of dtypes: "floating" is float64, float32, bfloat16 or float16; "integer" up to 64
-            bits; "boolean"; "real" any but boolean.
-        shape: In the letters of the glossary.
-        meaning: What it holds, in a few words.
-    """
-
+    # Of dtypes: "floating" is float64, float32, bfloat16 or float16; "integer" up to 64 bits;
+    # "boolean"; "real" any but boolean.
     kind: Kind
-    shape: str
-    meaning: str
+    shape: str  # in the letters of the glossary
+    meaning: str  # what it holds, in a few words
 
 
 TENSORS: Mapping[str, TensorArgument] = {

@@ -19,16 +19,6 @@ def write_atomically(path: str | Path, content: str | bytes) -> Path:
     renamed over ``path``; then the folder is flushed. Missing folders are made. Text is written as
     UTF-8.
 
-    Args:
-        path: Where to write.
-        content: What to write.
-
-    Returns:
-        ``path`` as a ``Path``.
-
-    Raises:
-        OutputError: The folder cannot be made or the file cannot be written.
-
     Example:
         >>> import tempfile
         >>> folder = Path(tempfile.mkdtemp())
@@ -63,9 +53,6 @@ def check_writable(path: str | Path) -> None:
     """Raise unless a file can be written to ``path``: before the hours that its content takes.
 
     Nothing is left behind; folders that are missing are made when the file is written.
-
-    Raises:
-        OutputError: It is a folder, or nothing can be written there.
 
     Example:
         >>> check_writable("a/new/folder/curve.png")

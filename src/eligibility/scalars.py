@@ -54,21 +54,13 @@ SHARE, UNIT = Interval(0, 1, has_low=False), Interval(0, 1)
 
 @dataclass(frozen=True)
 class NumberArgument:
-    """A number.
+    """A number."""
 
-    Attributes:
-        symbol: In equations.
-        domain: What it may be.
-        remedy: What to do about another one.
-        may_be_none: Whether None may stand for it.
-        meaning: What it does, in a few words.
-    """
-
-    symbol: str
-    domain: Interval
-    remedy: str
-    meaning: str
-    may_be_none: bool = False
+    symbol: str  # in equations
+    domain: Interval  # what it may be
+    remedy: str  # what to do about another one
+    meaning: str  # what it does, in a few words
+    may_be_none: bool = False  # whether None may stand for it
 
 
 NUMBERS: Mapping[str, NumberArgument] = {

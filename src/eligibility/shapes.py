@@ -202,11 +202,7 @@ def _is_fake(tensor: Tensor) -> bool:
 def check_sample_shape(
     value: Any, batch_shape: torch.Size, event_shape: torch.Size, name: str = "value"
 ) -> None:
-    """Raise unless ``value`` is ``[*sample, *batch, *event]``, or one event for the whole batch.
-
-    Raises:
-        ShapeError: Anything else: torch would broadcast ``[B]`` against ``[B, 1]`` to ``[B, B]``.
-    """
+    """Raise unless ``value`` is ``[*sample, *batch, *event]``, or one event for the whole batch."""
     check_tensor(value, name)
     wanted = batch_shape + event_shape
     ends_as_wanted = value.ndim >= len(wanted) and value.shape[value.ndim - len(wanted) :] == wanted

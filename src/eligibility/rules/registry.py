@@ -33,14 +33,11 @@ Function = TypeVar("Function", bound=Callable[..., object])
 
 @dataclass(frozen=True)
 class Composition:
-    """The rules of a distribution that is made of others.
+    """The rules of a distribution that is made of others."""
 
-    Attributes:
-        parameters: Function of the distribution to what it was constructed with.
-        rule: Function of (distribution, parameter, coordinates) to the rule.
-    """
-
+    # Function of the distribution to what it was constructed with.
     parameters: Callable[[Any], tuple[str, ...]]
+    # Function of (distribution, parameter, coordinates) to the rule.
     rule: Callable[[Any, str, str | None], Rule]
 
 
@@ -186,10 +183,6 @@ def find_rule(dist: Distribution, parameter: str, coordinates: str | None = None
     Where there is one formula for each parameterisation, it is the one that reads what ``dist`` was
     constructed with, so that nothing is lost in a conversion.
 
-    Raises:
-        UnsupportedDistributionError: No rule for the class or for the parameter.
-        InvalidValueError: The parameter has no such coordinates.
-
     Example:
         >>> from torch.distributions import Bernoulli
         >>> find_rule(Bernoulli(logits=torch.tensor(0.0)), "logits").equation
@@ -268,12 +261,7 @@ def eligibility(
 
 
 def constructed_parameters(dist: Distribution) -> tuple[str, ...]:
-    """The names of the parameters that ``dist`` was constructed with, as far as they have rules.
-
-    Raises:
-        InvalidValueError: ``dist`` was expanded after both probs and logits (or two of its
-            matrices) had been computed, and cannot tell any more which was given.
-    """
+    """The names of the parameters that ``dist`` was constructed with, as far as they have rules."""
     nearest = nearest_entry(type(dist))
     if nearest in _COMPOSED:
         return _COMPOSED[nearest].parameters(dist)

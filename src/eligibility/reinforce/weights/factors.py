@@ -23,15 +23,10 @@ _CHUNK_BYTES = 32 * 2**20
 
 @dataclass(frozen=True, eq=False)
 class Factors(ABC):
-    """The eligibilities ``[N, *shape]`` of one parameter.
+    """The eligibilities ``[N, *shape]`` of one parameter."""
 
-    Attributes:
-        samples: N.
-        parameter: The parameter itself, for its shape and dtype; never written to.
-    """
-
-    samples: int
-    parameter: Tensor
+    samples: int  # N
+    parameter: Tensor  # the parameter itself, for its shape and dtype; never written to
 
     @abstractmethod
     def materialize(self, rows: slice = slice(None)) -> Tensor:
@@ -84,19 +79,12 @@ class Dense(Factors):
 
 @dataclass(frozen=True, eq=False)
 class Use:
-    """One use of a layer: its input, the gradient at its output, and how they meet.
+    """One use of a layer: its input, the gradient at its output, and how they meet."""
 
-    Attributes:
-        inputs: As the layer received them, ``[N, ...]``.
-        deltas: ``∂ log p/∂output``, ``[N, ...]``.
-        columns: inputs of some samples → ``[n, G, P, I]``.
-        errors: deltas of some samples → ``[n, G, P, O]``.
-    """
-
-    inputs: Tensor
-    deltas: Tensor
-    columns: Callable[[Tensor], Tensor]
-    errors: Callable[[Tensor], Tensor]
+    inputs: Tensor  # as the layer received them, ``[N, ...]``
+    deltas: Tensor  # ``∂ log p/∂output``, ``[N, ...]``
+    columns: Callable[[Tensor], Tensor]  # inputs of some samples → ``[n, G, P, I]``
+    errors: Callable[[Tensor], Tensor]  # deltas of some samples → ``[n, G, P, O]``
 
 
 @final

@@ -20,14 +20,10 @@ from eligibility.shapes import check_action, check_device
 
 @dataclass(frozen=True)
 class Score:
-    """``log p(action)`` under the policy that a module computes.
+    """``log p(action)`` under the policy that a module computes."""
 
-    Attributes:
-        module: Returns logits, a distribution, or whatever ``distribution`` takes.
-        distribution: The module's output → a distribution; None: logits of a Categorical.
-    """
-
-    module: Callable[..., Any]
+    module: Callable[..., Any]  # returns logits, a distribution, or whatever ``distribution`` takes
+    # The module's output → a distribution; None: logits of a Categorical.
     distribution: Callable[[Any], Distribution] | None
 
     def __call__(self, inputs: tuple[Tensor, ...], action: Tensor) -> Tensor:
