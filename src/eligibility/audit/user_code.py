@@ -6,7 +6,7 @@ import os
 import sys
 import sysconfig
 import traceback
-from functools import cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
@@ -33,6 +33,7 @@ def raised_at(error: BaseException) -> tuple[str, int]:
     return (frames[-1].filename, frames[-1].lineno or 0) if frames else ("", 0)
 
 
+@lru_cache(maxsize=4096)  # asked for every frame of a stack, a thousand times in a run
 def is_user_file(name: str) -> bool:
     """Neither the standard library, nor an installed package, nor this one."""
     installed = any(f"{os.sep}{folder}{os.sep}" in name for folder in _INSTALLED)

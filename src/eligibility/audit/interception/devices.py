@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 from eligibility.audit.patches import Patches
+from eligibility.audit.processor import near
 
-_AWAY = ("cuda", "mps", "xpu")
 # Of torch.cuda: what programs call to set one up or to ask about it.
 _WITHOUT_EFFECT = (
     "set_device", "manual_seed", "manual_seed_all", "synchronize", "empty_cache", "init",
@@ -19,7 +17,11 @@ _WITHOUT_EFFECT = (
 
 
 def stay_on_processor(patches: Patches) -> None:
-    """No accelerator is available; what is sent to one nevertheless stays where it is."""
+    """No accelerator is available; what is sent to one nevertheless stays where it is.
+
+    What is made for one is made on the processor by the mode that sees every function of torch:
+    a second mode would cost every operation of the program microseconds.
+    """
     patches.set(torch.cuda, "is_available", lambda: False)
     patches.set(torch.cuda, "device_count", lambda: 0)
     patches.set(torch.cuda, "get_device_name", lambda device=None: "none")
@@ -46,24 +48,3 @@ def stay_on_processor(patches: Patches) -> None:
 
     watch(torch.Tensor)
     watch(torch.nn.Module)
-    making = ExitStack()
-    making.enter_context(MadeNear())
-    patches.later(making.close)
-
-
-class MadeNear(TorchFunctionMode):
-    """Tensors that are made for an accelerator are made on the processor."""
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if "device" in kwargs:
-            kwargs = kwargs | {"device": near(kwargs["device"])}
-        return func(*args, **kwargs)
-
-
-def near(argument: Any) -> Any:
-    """The processor in place of an accelerator; everything else as it is."""
-    device = isinstance(argument, (str, torch.device))
-    return "cpu" if device and str(argument).startswith(_AWAY) else argument

@@ -35,10 +35,11 @@ from eligibility.audit.noise.torch_functions import (
     UNARY,
     fills_parameter,
 )
+from eligibility.audit.processor import made_near
 
 
 class TorchNoise(TorchFunctionMode):
-    """While it is active, hand-made noise of a running program is enumerated.
+    """While it is active, hand-made noise of a running program is enumerated, on the processor.
 
     Args:
         noise: The base numbers.
@@ -57,18 +58,20 @@ class TorchNoise(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        kwargs = kwargs or {}
-        name = getattr(func, "__name__", "")
         self._operations += 1
         if self._operations > MAX_OPERATIONS:
             raise TooMuchWorkError(f"{MAX_OPERATIONS:,} operations of torch")
+        name = getattr(func, "__name__", "")
+        if name == "__get__" and not self._symbols:  # half of all calls read an attribute
+            return func(*args, **(kwargs or {}))
+        kwargs = made_near(kwargs or {})
         if any(map(_is_numpy_noise, args)):
             args = tuple(map(self._from_numpy, args))
             if name in ("tensor", "as_tensor", "from_numpy"):
                 if kwargs.get("dtype") is None:
                     return args[0]
                 return self._carried("to", Tensor.to, (args[0], kwargs["dtype"]), {})
-        if self._running() and fills_parameter(name, args, kwargs):
+        if fills_parameter(name, args, kwargs) and self._running():
             with self._noise.own_numbers():
                 return func(*args, **kwargs)
         if name in SOURCES and self._running():

@@ -11,6 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 from eligibility.audit.interception.surroundings import quieten
 from eligibility.audit.patches import Patches
+from eligibility.audit.processor import made_near
 from eligibility.audit.trainers.record import Record
 
 _SHORTER = (torch.float32, torch.bfloat16, torch.float16)
@@ -38,7 +39,7 @@ class InDouble(TorchFunctionMode):
         self._met, self._backward = met, backward
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        options = {name: _long(value) for name, value in (kwargs or {}).items()}
+        options = made_near({name: _long(value) for name, value in (kwargs or {}).items()})
         if func in _CASTS:
             return self._met(torch.Tensor.double, args[:1], {}, args[0].double())
         if func is torch.Tensor.backward:
