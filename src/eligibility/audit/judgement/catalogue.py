@@ -111,12 +111,16 @@ class Candidate:
 
     def finished(self, credit: Array, line: Timeline) -> Array:
         """[P, I] the reinforcement of each action for its ``credit`` [P, I]."""
-        numbers, spread = self.undivided(credit, line)
+        return self.divided(*self.undivided(credit, line), line)
+
+    def divided(self, numbers: Array, spread: Array | None, line: Timeline) -> Array:
+        """[P, I] what `undivided` has returned, divided."""
         if spread is None:
             return numbers
         with np.errstate(divide="ignore", invalid="ignore"):
             divisor = spread + self.epsilon
-            divisor = np.where(self._single(line), 1.0, divisor)
+            if self.spares_single:
+                divisor = np.where(self._single(line), 1.0, divisor)
             # equal numbers: a program that divides by 0 is not finite, and a careful one gives 0
             none = (divisor == 0) | ~line.present
             divided: Array = np.where(none, 0.0, numbers / divisor)
@@ -129,9 +133,10 @@ class Candidate:
             if _divides(part) and not part.endswith("-late"):
                 spread = _spread(credit, part, self.scope, line)
             shifted = _shifted(credit, part, self.scope, line)
-            credit = np.where(self._single(line), credit, shifted)
+            spared = self.spares_single
+            credit = np.where(self._single(line), credit, shifted) if spared else shifted
         if self.time_discount:
-            credit = credit * self.discount**line.time
+            credit = credit * line.powers(self.discount)
         if parts[-1].endswith("-late"):
             spread = _spread(credit, "scaled-biased", self.scope, line)
         if self.credit.factor is not None:
@@ -140,16 +145,18 @@ class Candidate:
         if factor is not None:
             count = line.count(self.scope)
             credit = line.total(credit, self.scope) * factor(count)
-        return np.where(line.present, credit * norm_factor(self.norm, line), 0.0), spread
+        if self.norm:
+            credit = credit * norm_factor(self.norm, line)
+        return np.where(line.present, credit, 0.0), spread
 
     @property
     def spares_single(self) -> bool:
         """Whether what is alone in its scope stays as it is."""
         return self.transform.endswith(_SEVERAL)
 
-    def _single(self, line: Timeline) -> Booleans | bool:
-        """[P, I] the decisions that are alone in their scope, if those stay as they are."""
-        return self.spares_single and _members(self.scope, line) == 1
+    def _single(self, line: Timeline) -> Booleans:
+        """[P, I] the decisions that are alone in their scope."""
+        return np.asarray(_members(self.scope, line) == 1)
 
     @property
     def crosses_episodes(self) -> bool:
@@ -187,7 +194,7 @@ def _shifted(credit: Array, transform: str, scope: str, line: Timeline) -> Array
         so_far = np.cumsum(np.where(line.present, credit, 0.0), axis=1)
         passed: Array = credit - so_far / (1.0 + np.arange(credit.shape[1]))
         return passed
-    centred, count, _ = _centred(credit, scope, line)
+    centred, count = _centred(credit, scope, line)
     if transform != "leave-one-out":
         return centred
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -197,20 +204,24 @@ def _shifted(credit: Array, transform: str, scope: str, line: Timeline) -> Array
 
 def _spread(credit: Array, transform: str, scope: str, line: Timeline) -> Array:
     """[P, I] the standard deviation of the credits of a scope; 0 where it is rounding."""
-    centred, count, share = _centred(credit, scope, line)
-    square = line.total(centred**2 * share, _counted(scope))
+    centred, count = _centred(credit, scope, line)
+    square = line.total(_counting(centred * centred, scope, line), _counted(scope))
     with np.errstate(divide="ignore", invalid="ignore"):
         spread: Array = np.sqrt(square / (count if "-biased" in transform else count - 1))
         size = np.abs(credit * line.present).max(axis=1, keepdims=True)
         return np.where(spread <= _EQUAL * size, 0.0, spread)
 
 
-def _centred(credit: Array, scope: str, line: Timeline) -> tuple[Array, Array, Array]:
-    """[P, I] credits without their mean, how many they are, and how much each counts."""
-    share = line.firsts if scope == _RETURNS else np.ones(credit.shape)
+def _centred(credit: Array, scope: str, line: Timeline) -> tuple[Array, Array]:
+    """[P, I] credits without their mean, and how many they are."""
     count = _members(scope, line)
-    mean = line.total(credit * share, _counted(scope)) / np.maximum(count, 1.0)
-    return credit - mean, count, share
+    total = line.total(_counting(credit, scope, line), _counted(scope))
+    return credit - total / np.maximum(count, 1.0), count
+
+
+def _counting(values: Array, scope: str, line: Timeline) -> Array:
+    """[P, I] each value by how much it counts in a scope."""
+    return values * line.firsts if scope == _RETURNS else values
 
 
 def _members(scope: str, line: Timeline) -> Array:

@@ -295,13 +295,6 @@ def _linear_fit(
     return Fit(form, own[:values], scale, float(own[values + 1 :].sum()), residual)
 
 
-def _with_epsilon(evidence: Evidence, line: Timeline, form: Advantage, values: Array) -> Candidate:
-    """The composition with the ε that its gradients show, for ``values``."""
-    bare = replace(form, form=replace(form.form, transform="", time_discount=False, norm=""))
-    credit = bare.weights(evidence, line, values)
-    return with_epsilon(form.form, form.form.undivided(credit, line), evidence, line) or form.form
-
-
 def _fit_over_spread(
     evidence: Evidence, line: Timeline, form: Advantage, tolerance: float
 ) -> Fit | None:
@@ -316,9 +309,13 @@ def _fit_over_spread(
         values = _values_across(evidence, line, form.without_spread, bonus)
         if values is None:
             return None
-        own = replace(form, form=_with_epsilon(evidence, line, form, values))
-        for added, each in product(((), columns), (form, own)):
-            fit = _scaled_fit(evidence, line, each, values, tolerance, (added,))
+        undivided = form.form.undivided(form.credits(evidence, line, values), line)
+        own = with_epsilon(form.form, undivided, evidence, line) or form.form
+        forms = dict.fromkeys((form.form, own))
+        weights = [each.divided(*undivided, line) for each in forms]
+        for added, (each, its) in product(((), columns), zip(forms, weights, strict=True)):
+            advantage = replace(form, form=each)
+            fit = _scaled_fit(evidence, line, advantage, values, tolerance, (added,), its)
             if fit is not None and fit.residual < tolerance:
                 return fit
             fits += [] if fit is None else [fit]
@@ -354,9 +351,11 @@ def _scaled_fit(
     values: Array,
     tolerance: float,
     entropies: Sequence[Sequence[Array]],
+    weights: Array | None = None,
 ) -> Fit | None:
     """The fit of known values: only its scale and the share of the first entropies that do."""
-    weights = form.weights(evidence, line, values)
+    if weights is None:
+        weights = form.weights(evidence, line, values)
     if not np.isfinite(weights).all():
         return None
     column, goal = _gradient(evidence, weights), evidence.ascent.ravel()

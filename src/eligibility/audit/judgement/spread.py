@@ -97,11 +97,11 @@ def _factors(
 ) -> tuple[Array, Array]:
     """The factor of every group's share in its path's gradient, and the group's deviation."""
     groups = int(line.episodes.max()) if each else 1
-    member = line.segment if each else np.zeros_like(line.segment)
-    masks = np.stack([(member == g) & line.present for g in range(groups)])  # [G, P, I]
-    shares = np.einsum("gpi,pid->pdg", masks * numbers, evidence.eligibility)
     if groups == 1:
-        return _of_paths(evidence, line, shares[..., 0], np.where(line.present, spread, 0.0))
+        shares = np.einsum("pi,pid->pd", line.present * numbers, evidence.eligibility)
+        return _of_paths(evidence, line, shares, np.where(line.present, spread, 0.0))
+    masks = np.stack([(line.segment == g) & line.present for g in range(groups)])  # [G, P, I]
+    shares = np.einsum("gpi,pid->pdg", masks * numbers, evidence.eligibility)
     bonus = np.einsum("pi,pid->pd", line.present, evidence.entropy)[:, :, None]
     size = np.linalg.norm(shares, axis=1)  # [P, G]
     told = size > _SMALL * max(float(size.max(initial=0.0)), 1e-300)
@@ -119,18 +119,26 @@ def _of_paths(
     evidence: Evidence, line: Timeline, shares: Array, spread: Array
 ) -> tuple[Array, Array]:
     """The same where each path is one group [P, D], with the entropy only if it is needed."""
-    target, size = evidence.ascent, np.linalg.norm(shares, axis=1)
+    size = np.linalg.norm(shares, axis=1)
     told = size > _SMALL * max(float(size.max(initial=0.0)), 1e-300)
+    unit, across = _across_entropy(evidence, line)
     found = []
-    for bonus in (None, np.einsum("pi,pid->pd", line.present, evidence.entropy)):
-        own, goal = shares, target
-        if bonus is not None:
-            unit = bonus / np.maximum(np.linalg.norm(bonus, axis=1, keepdims=True), 1e-300)
+    for bonus, goal in ((False, evidence.ascent), (True, across)):
+        own = shares
+        if bonus:
             own = own - (own * unit).sum(axis=1, keepdims=True) * unit
-            goal = goal - (goal * unit).sum(axis=1, keepdims=True) * unit
         factors = (own * goal).sum(axis=1) / np.maximum((own * own).sum(axis=1), 1e-300)
         found.append((float(np.linalg.norm(goal - factors[:, None] * own)), factors))
     return _kept(found, spread.max(axis=1), told, evidence)
+
+
+@lru_cache(maxsize=32)
+def _across_entropy(evidence: Evidence, line: Timeline) -> tuple[Array, Array]:
+    """[P, D] the direction of the entropy's gradient on each path, and the ascent across it."""
+    bonus = np.einsum("pi,pid->pd", line.present, evidence.entropy)
+    unit = bonus / np.maximum(np.linalg.norm(bonus, axis=1, keepdims=True), 1e-300)
+    along = (evidence.ascent * unit).sum(axis=1, keepdims=True)
+    return unit, evidence.ascent - along * unit
 
 
 def _kept(

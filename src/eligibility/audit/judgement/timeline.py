@@ -184,13 +184,36 @@ class Timeline:
         if scope == "batch":
             whole: Array = (values * self.used).sum(axis=1, keepdims=True) * self.present
             return whole
-        own, width = self.segment, self.position.shape[1]
-        if scope == "time":
-            own, width = self.time, self.position.shape[2]
-        place = own + width * np.arange(len(values))[:, None]
-        sums = np.bincount(place[self.present], values[self.present], width * len(values))
-        spread: Array = np.where(self.present, sums[np.where(self.present, place, 0)], 0.0)
+        place, count = self._places[scope]
+        sums = np.bincount(place, values.ravel(), count)
+        spread: Array = np.where(self.present, sums[place].reshape(values.shape), 0.0)
         return spread
+
+    @cached_property
+    def _places(self) -> dict[str, tuple[Integers, int]]:
+        """[P · I] by scope: the number of the decision's episode or time, and how many there are.
+
+        What is no decision has the number 0, and adds nothing to it.
+        """
+        scopes = {
+            "episode": (self.segment, self.position.shape[1]),
+            "time": (self.time, self.position.shape[2]),
+        }
+        rows = np.arange(len(self.present))[:, None]
+        return {
+            scope: (np.where(self.present, own + width * rows, 0).ravel(), width * len(rows))
+            for scope, (own, width) in scopes.items()
+        }
+
+    def powers(self, discount: float) -> Array:
+        """[P, I] γ^t."""
+        if discount not in self._powers:
+            self._powers[discount] = discount**self.time
+        return self._powers[discount]
+
+    @cached_property
+    def _powers(self) -> dict[float, Array]:
+        return {}
 
     def count(self, scope: str) -> Array:
         """[P, I] number of the decisions of a scope; 1 where there is no decision."""
