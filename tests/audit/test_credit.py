@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from eligibility.audit.judgement.credit_shapes import SHAPES
 from eligibility.audit.judgement.credits import CREDITS
 from eligibility.audit.judgement.measured import Measured, measure
 from eligibility.audit.judgement.reading import (
-    _SHAPES,
     Reading,
     read,
     reinforce_credit,
@@ -155,10 +155,10 @@ def test_the_report_shows_the_credit_beside_that_of_reinforce(tmp_path: Path) ->
 
 def test_every_credit_is_read_from_what_the_rewards_move() -> None:
     """A fault that only the list of credits knows is named wrongly where its credit is measured."""
-    read = {rule for rule, _ in _SHAPES}
+    read = {rule for rule, _ in SHAPES}
     # A factor on the eligibility, no effect of any reward, and steps have no matrix of their own.
     otherwise = {
         "probability-not-log-probability", "last-step-dropped", "returns-unused", "integer-returns",
     }  # fmt: skip
     missing = {credit.rule for credit in CREDITS} - read
-    assert missing == otherwise, "add its matrix to _SHAPES of judgement/reading.py"
+    assert missing == otherwise, "add its matrix to SHAPES of judgement/credit_shapes.py"

@@ -6,20 +6,21 @@ each row and β are read off. The discount γ is the one with which least is lef
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 
-from eligibility.audit.arrays import Array, Booleans, Integers
+from eligibility.audit.arrays import Array
 from eligibility.audit.job import SIZES
 from eligibility.audit.judgement.catalogue import Told
+from eligibility.audit.judgement.credit_shapes import MEANS, SHAPES, Places, Shape, rewards_to_go
 from eligibility.audit.judgement.credits import CREDITS
 from eligibility.audit.judgement.critic import ACTION_VALUE
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.measured import Measured
-from eligibility.audit.judgement.sections import refined
+from eligibility.audit.judgement.sections import refined_together
 
 EXPLAINS = 1e-5  # share of M that a reading may leave
 _OUTSIDE = 1e-3  # share of the slopes outside the span of the eligibilities that is not rounding
@@ -27,6 +28,7 @@ _GRID = np.linspace(0.0, 1.0, 21)
 # Credits that are the reward-to-go with a factor of each row.
 _FACTORS = {credit.rule for credit in CREDITS if credit.factor is not None}
 _MOST = 10.0  # of a mean that is subtracted: with more of it nothing but the mean is left
+_ROUNDING = 1e-12  # share left by a discount that needs no refinement
 _PROMISING = 0.3  # share left at the grid's best discount, below which it is refined
 
 
@@ -64,11 +66,12 @@ def _read(measured: Measured) -> Iterator[Reading]:
     if measured.kind not in ("linear", "rescaled") or measured.outside > EXPLAINS:
         return
     places = Places(measured.evidence)
-    for name, shape in _SHAPES:
-        for mean, rows in _MEANS:
-            if mean and places.single and mean not in ("batch", "so-far"):
-                continue
-            reading = _fitted(measured.credit, places, name, shape, mean, rows)
+    means = [(mean, of(places)) for mean, of in MEANS
+             if not (mean and places.single) or mean in ("batch", "so-far")]  # fmt: skip
+    for name, shape in SHAPES:
+        fits = _Fits(measured.credit, places, shape)
+        for mean, matrix in means:
+            reading = fits.reading(name, mean, matrix)
             if reading is not None:
                 yield reading
 
@@ -87,11 +90,11 @@ def told_by(measured: Measured, readings: Sequence[Reading]) -> Told | None:
         return Told(frozenset({"returns-unused"}), frozenset({""}), False, False)
     if measured.kind == "stepwise":
         return Told(
-            frozenset({"integer-returns"}), frozenset(name for name, _ in _MEANS), False, False
+            frozenset({"integer-returns"}), frozenset(name for name, _ in MEANS), False, False
         )
     every = frozenset(credit.rule for credit in CREDITS)
     if measured.kind == "other":  # not affine in the rewards
-        return Told(every, frozenset(name for name, _ in _MEANS), divides=True, coupled=True)
+        return Told(every, frozenset(name for name, _ in MEANS), divides=True, coupled=True)
     if not readings and (measured.kind != "linear" or measured.outside > EXPLAINS):
         return None
     rules = {reading.rule for reading in readings} or set(every)
@@ -105,7 +108,7 @@ def told_by(measured: Measured, readings: Sequence[Reading]) -> Told | None:
     coupled = bool(apart[same].max() <= EXPLAINS * size)
     return Told(
         frozenset(rules),
-        frozenset(reading.mean for reading in readings) or frozenset(name for name, _ in _MEANS),
+        frozenset(reading.mean for reading in readings) or frozenset(name for name, _ in MEANS),
         measured.kind == "rescaled",
         coupled,
         measured.evidence,
@@ -116,7 +119,9 @@ def told_by(measured: Measured, readings: Sequence[Reading]) -> Told | None:
 def reinforce_credit(evidence: Evidence, discount: float) -> Array:
     """[I, N] the credit of REINFORCE: γ^(time of the reward) for every later one of the episode."""
     places = Places(evidence)
-    return _to_go(places, discount) * discount ** places.time[:, None]
+    to_go = rewards_to_go(places, np.array([[[discount]]]))[0]
+    dated: Array = to_go * discount ** places.time[:, None]
+    return dated
 
 
 def used_decisions(measured: Measured | None, evidence: Evidence) -> Sequence[int]:
@@ -129,215 +134,44 @@ def used_decisions(measured: Measured | None, evidence: Evidence) -> Sequence[in
     return (count,) if count < len(size) else ()
 
 
-class Places:
-    """Where the decisions of a path are: [I] each."""
+class _Fits:
+    """The fits of one shape to M, for each mean that may be subtracted."""
 
-    def __init__(self, evidence: Evidence) -> None:
-        here = evidence.present[0]
-        both = np.stack([evidence.environment[0][here], evidence.episode[0][here]], axis=1)
-        self.segment: Integers = np.unique(both, axis=0, return_inverse=True)[1].ravel()
-        self.time: Integers = evidence.time[0][here]
-        self.environment: Integers = evidence.environment[0][here]
-        self.terminated: Booleans = evidence.terminated[0][here]
-        self.index: Integers = np.arange(len(self.time))
-        last = {s: self.time[self.segment == s].max() for s in set(self.segment.tolist())}
-        self.left: Integers = np.array([last[s] for s in self.segment.tolist()]) - self.time
+    def __init__(self, credit: Array, places: Places, shape: Shape) -> None:
+        self._credit, self._places, self._shape = credit, places, shape
+        self._on_grid = shape(places, _GRID[:, None, None])
+        self._depends = bool(np.ptp(self._on_grid, axis=0).max() > 0)
 
-    @cached_property
-    def single(self) -> bool:
-        """Whether there is one episode."""
-        return len(set(self.segment.tolist())) == 1
+    def reading(self, name: str, mean: str, matrix: Array) -> Reading | None:
+        """The reading by a mean, taken by ``matrix`` [I, I], at the discount that leaves least."""
+        size = float(np.linalg.norm(self._credit))
 
-    @cached_property
-    def same(self) -> Booleans:
-        """[I, I] whether two decisions are of one episode."""
-        return np.asarray(self.segment[:, None] == self.segment[None, :])
+        def left(discounts: Array) -> Array:
+            base = self._shape(self._places, discounts[:, None, None])
+            return _solve(self._credit, base, matrix @ base)[2] / size
 
-    @cached_property
-    def first(self) -> Integers:
-        """The first decision of each episode."""
-        return np.unique(self.segment, return_index=True)[1]
-
-    @cached_property
-    def last_of_actor(self) -> Booleans:
-        """[I] whether the batch has no later decision of the same actor."""
-        return np.array(
-            [actor not in self.environment[i + 1 :] for i, actor in enumerate(self.environment)]
-        )
-
-    @cached_property
-    def lag(self) -> Integers:
-        """[I, I] how much later the second decision is."""
-        return self.time[None, :] - self.time[:, None]
-
-
-_Shape = Callable[[Places, float], Array]
-
-
-def _power(discount: float, exponent: Integers, where: Booleans) -> Array:
-    powers: Array = np.where(where, discount ** np.where(where, exponent, 0).astype(float), 0.0)
-    return powers
-
-
-def _to_go(p: Places, g: float) -> Array:
-    return _power(g, p.lag, p.same & (p.lag >= 0))
-
-
-def _whole(p: Places, g: float) -> Array:
-    return _power(g, np.broadcast_to(p.time[None, :], p.lag.shape), p.same)
-
-
-def _of_rows(p: Places, g: float, target: Integers) -> Array:
-    """The reward-to-go of another time of the same episode."""
-    base, made = _to_go(p, g), np.zeros(p.lag.shape)
-    for i, (segment, time) in enumerate(zip(p.segment, target, strict=True)):
-        found = np.flatnonzero((p.segment == segment) & (p.time == time))
-        if len(found):
-            made[i] = base[found[0]]
-    return made
-
-
-def _until(p: Places) -> Booleans:
-    """[I, I] whether the second decision comes no later than the mirror of the first."""
-    return np.asarray(p.same & (p.time[None, :] <= p.left[:, None]))
-
-
-def _carried(p: Places, g: float) -> Array:
-    own = p.environment[:, None] == p.environment[None, :]
-    rank = np.array([(own[i] & (p.index < i)).sum() for i in p.index])
-    lag = rank[None, :] - rank[:, None]
-    return _power(g, lag, own & (lag >= 0))
-
-
-def _carried_over_limits(p: Places, g: float) -> Array:
-    """Only an end by the problem stops the sum, and none by the time limit does."""
-    before = np.array(
-        [
-            (p.terminated & (p.environment == actor))[:k].sum()
-            for k, actor in enumerate(p.environment)
-        ]
-    )
-    uncut: Booleans = before[:, None] == before[None, :]
-    return np.where(uncut, _carried(p, g), 0.0)
-
-
-def _without_last(shape: _Shape) -> _Shape:
-    """The same of a loop that leaves out each actor's last step."""
-
-    def shaped(p: Places, g: float) -> Array:
-        inner = ~p.last_of_actor
-        return shape(p, g) * inner * inner[:, None]
-
-    return shaped
-
-
-def _carried_from_before(p: Places, g: float) -> Array:
-    """Each return starts from the first return of the episode before it."""
-    made = _to_go(p, g)
-    for i in p.index:
-        own = p.environment == p.environment[i]
-        before = own & (p.segment != p.segment[i]) & (p.index < i)
-        if before.any():
-            last = p.segment[np.flatnonzero(before)[-1]]
-            first = np.flatnonzero(p.segment == last)[0]
-            made[i] += g ** float(p.left[i] + 1) * made[first]
-    return made
-
-
-def _over_actors(p: Places, g: float) -> Array:
-    lag = p.index[None, :] - p.index[:, None]
-    return _power(g, lag, lag >= 0)
-
-
-def _next_of_batch(p: Places, g: float) -> Array:
-    base = _to_go(p, g)
-    return np.concatenate([base[1:], np.zeros((1, len(base)))])
-
-
-# The right ones first: of several that explain M, the first is taken.
-_SHAPES: tuple[tuple[str, _Shape], ...] = (
-    ("", _to_go),
-    ("whole-episode-return", _whole),
-    ("immediate-reward", lambda p, g: np.eye(len(p.time))),
-    ("immediate-reward-twice", lambda p, g: _to_go(p, g) + np.eye(len(p.time))),
-    ("rewards-so-far", lambda p, g: _power(g, -p.lag, p.same & (p.lag <= 0))),
-    (
-        "discount-from-the-end",
-        lambda p, g: _power(
-            g, np.broadcast_to(p.left[None, :], p.lag.shape), p.same & (p.lag >= 0)
-        ),
-    ),
-    ("reversed-returns", lambda p, g: _of_rows(p, g, p.left)),
-    ("reversed-returns", lambda p, g: _power(g, p.left[:, None] - p.time, _until(p))),
-    ("shifted-rewards", lambda p, g: _of_rows(p, g, p.time + 1)),
-    ("shifted-rewards", lambda p, g: _of_rows(p, g, p.time - 1)),
-    ("shifted-rewards", _next_of_batch),
-    ("last-reward-dropped", lambda p, g: _to_go(p, g) * (p.left > 0)[None, :]),
-    ("return-carried-over-episodes", _carried),
-    ("return-carried-over-episodes", _carried_over_limits),
-    ("return-carried-over-episodes", _without_last(_carried)),
-    ("return-carried-over-episodes", _without_last(_carried_over_limits)),
-    ("return-carried-over-episodes", _carried_from_before),
-    ("return-carried-over-actors", _over_actors),
-    # all actions get the same sum, of the batch or of their episode
-    ("", lambda p, g: np.tile(_to_go(p, g).sum(axis=0), (len(p.time), 1))),
-    ("", lambda p, g: p.same @ _to_go(p, g)),
-)
-_Mean = Callable[[Places, Array], Array]
-
-
-def _others(p: Places, rows: Array, alike: Callable[[int, int], bool]) -> Array:
-    """[I, N] the mean of those rows of other episodes that are alike, in the given sense."""
-    made = np.zeros_like(rows)
-    for i in p.index:
-        kept = [k for k in p.index if p.segment[k] != p.segment[i] and alike(int(i), int(k))]
-        if kept:
-            made[i] = rows[kept].mean(axis=0)
-    return made
-
-
-_MEANS: tuple[tuple[str, _Mean], ...] = (
-    ("", lambda p, rows: np.zeros_like(rows)),
-    ("batch", lambda p, rows: np.tile(rows.mean(axis=0), (len(rows), 1))),
-    ("so-far", lambda p, rows: np.cumsum(rows, axis=0) / (1.0 + p.index[:, None])),
-    ("episode", lambda p, rows: np.array([rows[p.segment == s].mean(axis=0) for s in p.segment])),
-    ("returns", lambda p, rows: np.tile(rows[p.first].mean(axis=0), (len(rows), 1))),
-    ("other-episodes", lambda p, rows: _others(p, rows, lambda i, k: True)),
-    ("other-returns", lambda p, rows: _others(p, rows, lambda i, k: k in p.first)),
-    ("other-times", lambda p, rows: _others(p, rows, lambda i, k: p.time[i] == p.time[k])),
-)
-
-
-def _fitted(
-    credit: Array, places: Places, name: str, shape: _Shape, mean: str, rows: _Mean
-) -> Reading | None:
-    """The reading by one shape and one mean, at the discount that leaves least."""
-    size = float(np.linalg.norm(credit))
-
-    def left(discount: float) -> float:
-        base = shape(places, discount)
-        return _solve(credit, base, rows(places, base))[2] / size
-
-    depends = np.abs(shape(places, 0.3) - shape(places, 0.8)).max() > 0
-    if not depends:
         best = 1.0
-    else:
-        found = [left(float(discount)) for discount in _GRID]
-        start = float(_GRID[int(np.argmin(found))])
-        if min(found) > _PROMISING:
+        if self._depends:
+            found = _solve(self._credit, self._on_grid, matrix @ self._on_grid)[2] / size
+            if found.min() > _PROMISING:
+                return None
+            known = np.array([_GRID[int(found.argmin())], *_ratios(self._credit)])
+            shares = left(known)
+            if shares.min() > _ROUNDING:
+                known = np.append(known, refined_together(left, float(known[0]), _GRID[1]))
+                shares = left(known)
+            best = float(known[int(shares.argmin())])
+            if name and best < _OUTSIDE:
+                return None  # without its powers it is another rule
+        base = self._shape(self._places, np.array([[[best]]]))
+        factors, betas, off = (each[0] for each in _solve(self._credit, base, matrix @ base))
+        if off > EXPLAINS * size or (mean and not EXPLAINS < betas < _MOST):
             return None
-        best = min((start, *_ratios(credit), refined(left, start, _GRID[1])), key=left)
-        if name and best < _OUTSIDE:
-            return None  # without its powers it is another rule
-    base = shape(places, best)
-    factor, beta, off = _solve(credit, base, rows(places, base))
-    if off > EXPLAINS * size or (mean and not EXPLAINS < beta < _MOST):
-        return None
-    live = np.abs(factor[np.abs(base).sum(axis=1) > 0])
-    if (name or mean) and live.min(initial=1.0) <= EXPLAINS * live.max(initial=0.0):
-        return None  # a row of zeros is borne out by anything
-    discount = best if depends else float("nan")
-    return Reading(name, mean, beta, discount, _dated(places, factor), factor, off / size)
+        live = np.abs(factors[np.abs(base[0]).sum(axis=1) > 0])
+        if (name or mean) and live.min(initial=1.0) <= EXPLAINS * live.max(initial=0.0):
+            return None  # a row of zeros is borne out by anything
+        discount, dated = best if self._depends else float("nan"), _dated(self._places, factors)
+        return Reading(name, mean, float(betas), discount, dated, factors, float(off) / size)
 
 
 def _ratios(credit: Array) -> Iterator[float]:
@@ -348,28 +182,33 @@ def _ratios(credit: Array) -> Iterator[float]:
     yield from np.unique(close.round(13)).tolist()
 
 
-def _solve(credit: Array, base: Array, mean: Array) -> tuple[Array, float, float]:
-    """a [I] and β of M_i = a_i (L_i − β m_i), and the size of what is left."""
-    beta = _subtracted(credit, base, mean) if mean.any() else 0.0
-    rows = base - beta * mean
-    square = (rows * rows).sum(axis=1)
+def _solve(credit: Array, base: Array, mean: Array) -> tuple[Array, Array, Array]:
+    """a [G, I] and β [G] of M_i = a_i (L_i − β m_i), and the size [G] of what is left."""
+    beta = _subtracted(credit, base, mean) if mean.any() else np.zeros(len(base))
+    rows = base - beta[:, None, None] * mean
+    square = (rows * rows).sum(axis=-1)
     factor = np.divide(
-        (credit * rows).sum(axis=1), square, out=np.zeros(len(rows)), where=square > 0
+        (credit * rows).sum(axis=-1), square, out=np.zeros(square.shape), where=square > 0
     )
-    return factor, beta, float(np.linalg.norm(credit - factor[:, None] * rows))
+    off = credit - factor[..., None] * rows
+    return factor, beta, np.sqrt((off * off).sum(axis=(1, 2)))
 
 
-def _subtracted(credit: Array, base: Array, mean: Array) -> float:
-    """β: the median of −b / a over the rows' least squares of a L_i + b m_i to M_i."""
-    own, shared = (base * base).sum(axis=1), (mean * mean).sum(axis=1)
-    both = (base * mean).sum(axis=1)
-    on_own, on_shared = (credit * base).sum(axis=1), (credit * mean).sum(axis=1)
+def _subtracted(credit: Array, base: Array, mean: Array) -> Array:
+    """β [G]: the median of −b / a over the rows' least squares of a L_i + b m_i to M_i."""
+    own, shared = (base * base).sum(axis=-1), (mean * mean).sum(axis=-1)
+    both = (base * mean).sum(axis=-1)
+    on_own, on_shared = (credit * base).sum(axis=-1), (credit * mean).sum(axis=-1)
     determinant = own * shared - both**2
     told = determinant > 1e-9 * own * shared
     # Cramer's rule; the determinant cancels in the ratio
     a, b = shared * on_own - both * on_shared, own * on_shared - both * on_own
     told &= np.abs(a) > 1e-9 * determinant
-    return -float(np.median(b[told] / a[told])) if told.any() else 0.0
+    # those that tell nothing come last
+    ratios = np.sort(np.divide(b, a, out=np.full(a.shape, np.inf), where=told), axis=-1)
+    count, rows = told.sum(axis=-1), np.arange(len(told))
+    middle = [ratios[rows, np.maximum(at, 0) // 2] for at in (count - 1, count)]
+    return np.where(count > 0, -(middle[0] + middle[1]) / 2.0, 0.0)
 
 
 def _dated(places: Places, factor: Array) -> float:

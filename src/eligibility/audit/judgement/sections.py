@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
+from eligibility.audit.arrays import Array
+
 _RATIO = (5.0**0.5 - 1.0) / 2.0
 _SECTIONS = 50
+_POINTS, _ROUNDS = 21, 11  # each round keeps a tenth
 
 
 def refined(left: Callable[[float], float], start: float, step: float) -> float:
@@ -23,3 +28,13 @@ def refined(left: Callable[[float], float], start: float, step: float) -> float:
             b = low + _RATIO * (high - low)
             at_b = left(b)
     return min((low, start, high), key=left)
+
+
+def refined_together(left: Callable[[Array], Array], start: float, step: float) -> float:
+    """The same, of a function that is as fast for many numbers as for one."""
+    low, high = max(start - step, 0.0), min(start + step, 1.0)
+    for _ in range(_ROUNDS):
+        points = np.linspace(low, high, _POINTS)
+        least = int(left(points).argmin())
+        low, high = points[max(least - 1, 0)], points[min(least + 1, _POINTS - 1)]
+    return float(points[least])

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from eligibility.audit.arrays import Integers
+from eligibility.audit.judgement.credit_shapes import Places
 from eligibility.audit.judgement.measured import Measured
-from eligibility.audit.judgement.reading import EXPLAINS, Places
+from eligibility.audit.judgement.reading import EXPLAINS
 
 
 def structure(measured: Measured) -> str:

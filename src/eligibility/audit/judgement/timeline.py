@@ -208,7 +208,7 @@ class Timeline:
     def powers(self, discount: float) -> Array:
         """[P, I] γ^t."""
         if discount not in self._powers:
-            self._powers[discount] = discount**self.time
+            self._powers[discount] = np.asarray(discount**self.time, dtype=float)
         return self._powers[discount]
 
     @cached_property
