@@ -101,6 +101,18 @@ def test_a_second_epoch_of_answers_that_the_program_samples_itself(tmp_path: Pat
     assert report.updates == 2
 
 
+def test_tokens_may_be_drawn_by_gumbel_noise(tmp_path: Path) -> None:
+    """And at which temperature they are drawn is read of it."""
+    text = TWICE.format(advantages="rewards[:, None]", epochs=1)
+    text = text.replace(
+        "drawn = torch.distributions.Categorical(logits=model(ids).logits[:, -1])",
+        "z = model(ids).logits[:, -1] / 0.7",
+    )
+    text = text.replace("drawn.sample()", "(z - (-torch.rand_like(z).log()).log()).argmax(-1)")
+    report = audited(tmp_path, text)
+    assert [finding.rule for finding in report.findings] == ["behaviour-not-scored"], report.summary
+
+
 def test_rewards_that_are_summed_up_to_a_token_are_those_so_far(tmp_path: Path) -> None:
     at_the_end = "torch.nn.functional.one_hot(mask.sum(1).long() - 1, mask.shape[1])"
     centred = "(rewards - rewards.mean())[:, None]"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -22,7 +21,8 @@ from eligibility.audit.trainers.draws import (
     with_a_certain_end,
     without_padding,
 )
-from eligibility.audit.trainers.gradients import AtPrompts, StateWeights, prompt_share
+from eligibility.audit.trainers.gradients import StateWeights
+from eligibility.audit.trainers.gumbel import Noise
 from eligibility.audit.trainers.models import Models, is_without_adapters
 from eligibility.audit.trainers.operations import (
     BEHAVIOUR,
@@ -31,6 +31,7 @@ from eligibility.audit.trainers.operations import (
     SAMPLED,
     Recorder,
 )
+from eligibility.audit.trainers.passes import Pass
 from eligibility.audit.trainers.record import Record
 from eligibility.audit.trainers.refused import Refused
 from eligibility.audit.trainers.sampling import one_token_probabilities, with_logits
@@ -46,34 +47,6 @@ _NO_ANSWERS = (
     "gradient to audit"
 )
 _MANY = 400  # rows that a program may sample before its optimizer steps
-
-
-@dataclass
-class Pass:
-    """The steps in which the answers are trained on once."""
-
-    steps: int = 0
-    scored: set[int] = field(default_factory=set)
-    _table: Any = 0.0
-    _gradient: Any = 0.0
-    _prompts: AtPrompts = field(default_factory=dict)
-
-    def add(self, table: Tensor, gradient: Tensor, scored: set[int], prompts: AtPrompts) -> None:
-        """One step: [B, W, V] and [N] its gradients, its rows, and what is at their prompts."""
-        self.steps += 1
-        self.scored |= scored
-        for state, each in prompts.items():
-            self._prompts[state] = self._prompts.get(state, 0.0) + each
-        self._table, self._gradient = self._table + table, self._gradient + gradient
-
-    def mean(self) -> tuple[Tensor, Tensor]:
-        """The mean of the steps' gradients."""
-        return self._table / self.steps, self._gradient / self.steps
-
-    @property
-    def prompt_share(self) -> float:
-        """How much of the gradient is at prompts."""
-        return prompt_share(self._prompts, self._table)
 
 
 class Runs:
@@ -114,6 +87,7 @@ class Runs:
         self._order: list[int] = []  # rows of the program, prompt by prompt
         self._states: StateWeights | None = None
         self._values: list[float] = []
+        self._noise = Noise()
         self._skipped = 0  # calls whose answers teach nothing: the lead passes them by
         self._pass = Pass()
         self._tables: list[Any] = []  # of each time that the answers were trained on
@@ -129,7 +103,14 @@ class Runs:
     def met(self, func: Any, args: Any, options: Any, result: Any) -> Any:
         """A call of torch's: a draw, or a tensor of rewards."""
         if func in (torch.multinomial, torch.Tensor.multinomial):
-            return self._drawn(args, options, result)
+            return self._drawn(args[0] if args else options["input"], result)
+        if self.branch is not None:
+            self._noise.met(func, args, result)
+        if func in (torch.argmax, torch.Tensor.argmax):
+            logits = self._noise.logits(args[0] if args else None)
+            if logits is not None:
+                kept = (*logits.shape[:-1], 1)
+                return self._drawn(logits.softmax(-1), result.reshape(kept)).reshape(result.shape)
         if func in (torch.tensor, torch.as_tensor):
             result = self.scores.of_tensor(args[0] if args else options.get("data"), result)
         elif func is torch.Tensor.__setitem__:
@@ -251,9 +232,8 @@ class Runs:
         assert self.generate is not None
         return one_token_probabilities(self.generate, model, tokens, options)
 
-    def _drawn(self, args: Any, options: Any, result: Tensor) -> Tensor:
+    def _drawn(self, probs: Tensor, result: Tensor) -> Tensor:
         known = self._models.rows(self._latest)
-        probs = args[0] if args else options["input"]
         leading = self._busy or (self.branch is None and self._sampling is not None)
         last = known.last if known is not None else None
         if leading or last is None or not draws_tokens(last, probs) or result.shape[-1] != 1:
