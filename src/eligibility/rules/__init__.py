@@ -8,7 +8,6 @@ from eligibility.rules import (
     bernoulli,
     binomial,
     categorical,
-    circle,
     composite,
     counts,
     fisher,

@@ -6,11 +6,6 @@ import torch
 from torch import Tensor
 
 
-def transpose(matrix: Tensor) -> Tensor:
-    """The last two axes exchanged."""
-    return matrix.transpose(-1, -2)
-
-
 def inverse_of_factor(factor: Tensor) -> Tensor:
     """The inverse of a lower triangular matrix."""
     identity = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
@@ -27,4 +22,4 @@ def scale_tril_of(given: str, matrix: Tensor) -> Tensor:
         return factor
     # P = Σ⁻¹ = L⁻ᵀ L⁻¹: the factorisation that starts at the last row gives L⁻¹.
     reverse = torch.linalg.cholesky(matrix.flip(-1, -2)).flip(-1, -2)
-    return inverse_of_factor(transpose(reverse))
+    return inverse_of_factor(reverse.mT)

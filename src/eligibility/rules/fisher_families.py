@@ -39,7 +39,7 @@ from torch.distributions import (
     Wishart,
 )
 
-from eligibility.rules.cholesky import inverse_of_factor, scale_tril_of, transpose
+from eligibility.rules.cholesky import inverse_of_factor, scale_tril_of
 from eligibility.rules.constructed import given_names
 from eligibility.rules.fisher import coin, read, register_fisher
 from eligibility.rules.special import bessel_ratio
@@ -60,7 +60,7 @@ def _von_mises(concentration: Tensor) -> Tensor:
 
 def _covariance(dist: Distribution) -> Tensor:
     factor = _factor(dist)
-    return factor @ transpose(factor)
+    return factor @ factor.mT
 
 
 # What a formula may name in addition to attributes; P is the inverse of the covariance.
@@ -161,9 +161,9 @@ def lkj_concentration(dist: Any) -> Tensor:
 def low_rank_loc(dist: Distribution) -> Tensor:
     """``Σ⁻¹``, Σ = FFᵀ + diag D."""
     cov_factor, cov_diag = read(dist, "cov_factor"), read(dist, "cov_diag")
-    covariance = cov_factor @ transpose(cov_factor) + torch.diag_embed(cov_diag)
+    covariance = cov_factor @ cov_factor.mT + torch.diag_embed(cov_diag)
     inverse = inverse_of_factor(scale_tril_of("covariance_matrix", covariance))
-    return transpose(inverse) @ inverse
+    return inverse.mT @ inverse
 
 
 @register_fisher(Wishart, "df")
@@ -180,11 +180,11 @@ def _factor(dist: Distribution) -> Tensor:
 
 def _precision(dist: Distribution) -> Tensor:
     inverse = inverse_of_factor(_factor(dist))
-    return transpose(inverse) @ inverse
+    return inverse.mT @ inverse
 
 
 def _pairs(matrix: Tensor, factor: Tensor | None = None) -> Tensor:
     """``M_ik M_jl + M_il M_jk``, ``[*batch, D, D, D, D]``, times a factor a batch."""
     product = torch.einsum("...ik,...jl->...ijkl", matrix, matrix)
-    pairs = product + product.transpose(-1, -2)
+    pairs = product + product.mT
     return pairs if factor is None else factor[..., None, None, None, None] * pairs

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.distributions import LKJCholesky, LowRankMultivariateNormal, MultivariateNormal, Wishart
 
-from eligibility.rules.cholesky import inverse_of_factor, scale_tril_of, transpose
+from eligibility.rules.cholesky import inverse_of_factor, scale_tril_of
 from eligibility.rules.registry import register_eligibility
 from eligibility.rules.special import digamma_gap, log_ratio
 from eligibility.rules.unit_interval import log_less_mean
@@ -39,7 +39,7 @@ def _whiten(given: str, matrix: Tensor, difference: Tensor) -> tuple[Tensor, Ten
     """L, ``w = L⁻¹ d`` and ``v = Σ⁻¹ d``."""
     factor = scale_tril_of(given, matrix)
     w = torch.linalg.solve_triangular(factor, difference.unsqueeze(-1), upper=False)
-    v = torch.linalg.solve_triangular(transpose(factor), w, upper=True).squeeze(-1)
+    v = torch.linalg.solve_triangular(factor.mT, w, upper=True).squeeze(-1)
     if given == "precision_matrix":
         v = _apply(matrix, difference)
     return factor, w.squeeze(-1), v
@@ -68,7 +68,7 @@ def _register_multivariate_normal(given: str) -> None:
     def _(value: Tensor, loc: Tensor, matrix: Tensor) -> Tensor:
         factor, _, v = _whiten(given, matrix, value - loc)
         inverse = inverse_of_factor(factor)
-        precision = matrix if given == "precision_matrix" else transpose(inverse) @ inverse
+        precision = matrix if given == "precision_matrix" else inverse.mT @ inverse
         return (_outer(v, v) - precision) / 2
 
     @register(
@@ -78,7 +78,7 @@ def _register_multivariate_normal(given: str) -> None:
     )
     def _(value: Tensor, loc: Tensor, matrix: Tensor) -> Tensor:
         factor = scale_tril_of(given, matrix)
-        covariance = matrix if given == "covariance_matrix" else factor @ transpose(factor)
+        covariance = matrix if given == "covariance_matrix" else factor @ factor.mT
         return (covariance - _outer(value - loc, value - loc)) / 2
 
     @register(
@@ -114,14 +114,14 @@ def _register_wishart(given: str) -> None:
     @register("covariance_matrix", name="Wishart, scale matrix", equation="½(V⁻¹XV⁻¹ − νV⁻¹)")
     def _(value: Tensor, df: Tensor, matrix: Tensor) -> Tensor:
         inverse = inverse_of_factor(scale_tril_of(given, matrix))
-        precision = matrix if given == "precision_matrix" else transpose(inverse) @ inverse
-        whitened = inverse @ value @ transpose(inverse)
-        return (transpose(inverse) @ whitened @ inverse - df[..., None, None] * precision) / 2
+        precision = matrix if given == "precision_matrix" else inverse.mT @ inverse
+        whitened = inverse @ value @ inverse.mT
+        return (inverse.mT @ whitened @ inverse - df[..., None, None] * precision) / 2
 
     @register("precision_matrix", name="Wishart, inverse scale matrix", equation="½(νP⁻¹ − X)")
     def _(value: Tensor, df: Tensor, matrix: Tensor) -> Tensor:
         factor = scale_tril_of(given, matrix)
-        covariance = matrix if given == "covariance_matrix" else factor @ transpose(factor)
+        covariance = matrix if given == "covariance_matrix" else factor @ factor.mT
         return (df[..., None, None] * covariance - value) / 2
 
     @register(
@@ -132,7 +132,7 @@ def _register_wishart(given: str) -> None:
     def _(value: Tensor, df: Tensor, matrix: Tensor) -> Tensor:
         factor = scale_tril_of(given, matrix)
         inverse = inverse_of_factor(factor)
-        slope = transpose(inverse) @ (inverse @ value @ transpose(inverse))
+        slope = inverse.mT @ (inverse @ value @ inverse.mT)
         diagonal = factor.diagonal(dim1=-2, dim2=-1)
         return slope.tril() - torch.diag_embed(df.unsqueeze(-1) / diagonal)
 
@@ -161,10 +161,10 @@ def low_rank_loc(value: Tensor, loc: Tensor, cov_factor: Tensor, cov_diag: Tenso
 
     def solve(vector: Tensor) -> Tensor:
         scaled = vector / cov_diag
-        return scaled - _apply(solved, _apply(transpose(cov_factor), scaled))
+        return scaled - _apply(solved, _apply(cov_factor.mT, scaled))
 
     v = solve(difference)
-    covered = _apply(cov_factor, _apply(transpose(cov_factor), v)) + cov_diag * v
+    covered = _apply(cov_factor, _apply(cov_factor.mT, v)) + cov_diag * v
     return v + solve(difference - covered)
 
 
@@ -177,7 +177,7 @@ def low_rank_factor(value: Tensor, loc: Tensor, cov_factor: Tensor, cov_diag: Te
     """``2 G F`` with ``G = ½(v vᵀ − Σ⁻¹)``."""
     v = low_rank_loc(value, loc, cov_factor, cov_diag)
     solved = _solve_factor(cov_factor, cov_diag)  # Σ⁻¹F, and with it Fᵀv = (Σ⁻¹F)ᵀ d
-    return _outer(v, _apply(transpose(solved), value - loc)) - solved
+    return _outer(v, _apply(solved.mT, value - loc)) - solved
 
 
 @_low_rank_multivariate_normal(
@@ -212,8 +212,9 @@ def _solve_factor(cov_factor: Tensor, cov_diag: Tensor) -> Tensor:
     scaled = cov_factor / cov_diag.unsqueeze(-1)
     rank = cov_factor.shape[-1]
     identity = torch.eye(rank, dtype=cov_factor.dtype, device=cov_factor.device)
-    capacitance = torch.linalg.cholesky(identity + transpose(cov_factor) @ scaled)
-    return transpose(torch.cholesky_solve(transpose(scaled), capacitance))
+    capacitance = torch.linalg.cholesky(identity + cov_factor.mT @ scaled)
+    solved: Tensor = torch.cholesky_solve(scaled.mT, capacitance).mT
+    return solved
 
 
 @register_eligibility(
