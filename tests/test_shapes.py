@@ -126,7 +126,7 @@ REFUSED: list[tuple[Callable[[], None], type[EligibilityError], str]] = [
         "no outcome can exceed the number of trials",
     ),
     (
-        lambda: shapes.check_boolean(torch.ones(2), "mask"),
+        lambda: shapes.check_dtype(torch.ones(2), "mask", "boolean"),
         InvalidTypeError,
         "`mask`: got dtype float32, expected dtype bool; convert it, for instance with mask != 0; "
         "True means allowed",

@@ -19,12 +19,9 @@ from eligibility.errors import InvalidTypeError, InvalidValueError
 from eligibility.scalars import described, is_number, not_a_number
 from eligibility.shapes import (
     TENSOR_TYPES,
-    check_boolean,
     check_device,
-    check_floating,
-    check_integer,
+    check_dtype,
     check_local,
-    check_real,
     check_tensor,
 )
 
@@ -75,14 +72,6 @@ TENSORS: Mapping[str, TensorArgument] = {
 }
 
 
-_CHECKS = {
-    "floating": check_floating,
-    "integer": check_integer,
-    "boolean": check_boolean,
-    "real": check_real,
-}
-
-
 _USUAL = {"floating": torch.float32, "integer": torch.int64, "boolean": torch.bool}
 
 
@@ -102,7 +91,7 @@ def check_tensors(like: Tensor, of: str, /, **given: Any) -> None:
         ):
             continue  # the usual case, without the cost of the calls below
         if tensor is not None:
-            _CHECKS[TENSORS[name].kind](tensor, name)
+            check_dtype(tensor, name, TENSORS[name].kind)
             check_local(tensor, name)
             check_device(tensor, like, name, of)
 
@@ -137,7 +126,7 @@ def check_generator(generator: object, device: torch.device) -> None:
 def check_trials(value: object) -> None:
     """Raise unless ``value`` is a number of trials, for all rows or a tensor with one for each."""
     if isinstance(value, Tensor):
-        check_real(value, "total_count")
+        check_dtype(value, "total_count", "real")
     elif not is_number(value):
         raise not_a_number(
             "total_count", value, "a whole number >= 0, or a tensor of whole numbers"

@@ -29,6 +29,14 @@ _LAZY = (UninitializedParameter, UninitializedBuffer)
 # What torch computes with; float8 and the wide unsigned integers are for storage only.
 FLOATING = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 _INTEGER = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+_FLOAT = "convert it, for instance with {}.float()"
+# Kind -> the dtypes, the same in words, and how to get there.
+_KINDS: dict[str, tuple[tuple[torch.dtype, ...], str, str]] = {
+    "floating": (FLOATING, "a floating-point dtype", _FLOAT),
+    "real": ((*FLOATING, *_INTEGER), "an integer or a floating-point dtype", _FLOAT),
+    "integer": (_INTEGER, "an integer dtype", "pass indices, for instance {}.long()"),
+    "boolean": ((torch.bool,), "dtype bool", "convert it with {}.bool()"),
+}
 
 
 def check_tensor(tensor: object, name: str) -> None:
@@ -59,18 +67,19 @@ def check_tensor(tensor: object, name: str) -> None:
         )
 
 
-def check_floating(tensor: Any, name: str) -> None:
-    """Raise unless ``tensor`` is one of a floating-point dtype that torch computes with."""
+def check_dtype(tensor: Any, name: str, kind: str = "floating") -> None:
+    """Raise unless ``tensor`` is one of a dtype of the kind that torch computes with."""
     check_tensor(tensor, name)
-    if tensor.dtype not in FLOATING:
-        raise InvalidTypeError(
-            f"`{name}`",
-            f"dtype {_short(tensor.dtype)}",
-            "float32, float64, bfloat16 or float16"
-            if tensor.is_floating_point()
-            else "a floating-point dtype",
-            f"convert it, for instance with {name}.float()",
-        )
+    dtypes, expected, remedy = _KINDS[kind]
+    if tensor.dtype in dtypes:
+        return
+    if kind == "floating" and tensor.is_floating_point():
+        expected = "float32, float64, bfloat16 or float16"
+    if name.endswith("mask"):
+        remedy = "convert it, for instance with {} != 0; True means allowed"
+    raise InvalidTypeError(
+        f"`{name}`", f"dtype {_short(tensor.dtype)}", expected, remedy.format(name)
+    )
 
 
 def check_local(tensor: Tensor, name: str) -> None:
@@ -92,18 +101,6 @@ def is_dtensor(tensor: object) -> bool:
     return module is not None and isinstance(tensor, module.DTensor)
 
 
-def check_real(tensor: Any, name: str) -> None:
-    """Raise unless ``tensor`` is one of real numbers, whole or not."""
-    check_tensor(tensor, name)
-    if tensor.dtype not in FLOATING and tensor.dtype not in _INTEGER:
-        raise InvalidTypeError(
-            f"`{name}`",
-            f"dtype {_short(tensor.dtype)}",
-            "an integer or a floating-point dtype",
-            f"convert it, for instance with {name}.float()",
-        )
-
-
 def check_device(tensor: Tensor, like: Tensor, name: str, of: str) -> None:
     """Raise unless ``tensor`` is on the device of ``like``, the argument ``of``."""
     if tensor.device != like.device:
@@ -115,18 +112,6 @@ def check_device(tensor: Tensor, like: Tensor, name: str, of: str) -> None:
         )
 
 
-def check_integer(tensor: Any, name: str) -> None:
-    """Raise unless ``tensor`` is one of an integer dtype."""
-    check_tensor(tensor, name)
-    if tensor.dtype not in _INTEGER:
-        raise InvalidTypeError(
-            f"`{name}`",
-            f"dtype {_short(tensor.dtype)}",
-            "an integer dtype",
-            f"pass indices, for instance {name}.long()",
-        )
-
-
 def check_categories(tensor: Tensor, name: str) -> None:
     """Raise unless ``tensor`` has a last axis of at least one category."""
     if tensor.ndim == 0 or tensor.shape[-1] == 0:
@@ -135,20 +120,6 @@ def check_categories(tensor: Tensor, name: str) -> None:
             f"shape {list(tensor.shape)}",
             "[*batch, K] with K >= 1",
             "put the categories on the last axis",
-        )
-
-
-def check_boolean(tensor: Any, name: str) -> None:
-    """Raise unless ``tensor`` is one of dtype bool."""
-    check_tensor(tensor, name)
-    if tensor.dtype != torch.bool:
-        raise InvalidTypeError(
-            f"`{name}`",
-            f"dtype {_short(tensor.dtype)}",
-            "dtype bool",
-            f"convert it, for instance with {name} != 0; True means allowed"
-            if name.endswith("mask")
-            else f"convert it with {name}.bool()",
         )
 
 
@@ -165,7 +136,7 @@ def check_shape(tensor: Tensor, wanted: torch.Size, name: str, why: str) -> None
 
 def check_mask(mask: Tensor, logits: Tensor, name: str = "mask", of: str = "logits") -> None:
     """Raise unless ``mask`` is boolean and of the shape of ``logits``, or one ``[K]`` for all."""
-    check_boolean(mask, name)
+    check_dtype(mask, name, "boolean")
     if mask.shape != logits.shape[-1:]:
         check_shape(mask, logits.shape, name, f"the shape of {of}, or [K] for all rows")
 
@@ -222,7 +193,7 @@ def check_probs(probs: Tensor, name: str = "probs") -> None:
 
     The sum need not be 1: the distributions of this package take unnormalised weights.
     """
-    check_floating(probs, name)
+    check_dtype(probs, name)
     check_categories(probs, name)
     _check_finite(probs, name)
     if bool((probs < 0).any()):
@@ -243,7 +214,7 @@ def check_probs(probs: Tensor, name: str = "probs") -> None:
 
 def check_logits(logits: Tensor, name: str = "logits") -> None:
     """Raise unless each row of ``logits`` ``[*batch, K]`` is in [−∞, ∞), not NaN, not all −∞."""
-    check_floating(logits, name)
+    check_dtype(logits, name)
     check_categories(logits, name)
     _check_extended(logits, name)
     if bool((logits == float("-inf")).all(-1).any()):
@@ -257,7 +228,7 @@ def check_logits(logits: Tensor, name: str = "logits") -> None:
 
 def check_unit_interval(probs: Tensor, name: str = "probs") -> None:
     """Raise unless every entry of ``probs`` is a probability in [0, 1]."""
-    check_floating(probs, name)
+    check_dtype(probs, name)
     _check_finite(probs, name)
     if bool(((probs < 0) | (probs > 1)).any()):
         raise InvalidValueError(
@@ -270,14 +241,14 @@ def check_unit_interval(probs: Tensor, name: str = "probs") -> None:
 
 def check_log_odds(logits: Tensor, name: str = "logits") -> None:
     """Raise unless every entry of ``logits`` is a log-odds: any float but NaN."""
-    check_floating(logits, name)
+    check_dtype(logits, name)
     if bool(logits.isnan().any()):
         raise _not_finite(logits, name)
 
 
 def check_action(action: Tensor, categories: int, name: str = "action") -> None:
     """Raise unless ``action`` holds integer indices in [0, ``categories``)."""
-    check_integer(action, name)
+    check_dtype(action, name, "integer")
     if action.numel() == 0 or not are_values_readable(action):
         return
     low, high = int(action.min()), int(action.max())

@@ -13,7 +13,7 @@ from eligibility.errors import InvalidTypeError
 from eligibility.ops.sampling import fine_dtype
 from eligibility.scalars import described, is_number
 from eligibility.shapes import (
-    check_floating,
+    check_dtype,
     check_log_odds,
     check_tensor,
     check_unit_interval,
@@ -37,7 +37,7 @@ class Coin(DropIn):
         if isinstance(given, Tensor):
             check_tensor(given, self.given_parameter)
         tensor: Tensor = broadcast_all(given)[0]
-        check_floating(tensor, self.given_parameter)
+        check_dtype(tensor, self.given_parameter)
         return tensor
 
     def _check_parameter(self) -> None:

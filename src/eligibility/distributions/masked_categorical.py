@@ -27,8 +27,7 @@ from eligibility.shapes import (
     check_allowed,
     check_categories,
     check_device,
-    check_floating,
-    check_integer,
+    check_dtype,
     check_logits,
     check_mask,
     check_mask_rows,
@@ -88,7 +87,7 @@ class Categorical(DropIn, torch.distributions.Categorical):
     ) -> None:
         given, from_probs = one_of(probs, logits)
         name = "probs" if from_probs else "logits"
-        check_floating(given, name)
+        check_dtype(given, name)
         check_categories(given, name)
         if mask is not None:
             check_mask(mask, given, of=name)
@@ -192,7 +191,7 @@ class Categorical(DropIn, torch.distributions.Categorical):
             ShapeError, InvalidTypeError, InvalidValueError: ``value`` holds no such indices.
         """
         check_sample_shape(value, self._batch_shape, self._event_shape)
-        check_integer(value, "value")  # the look-up itself finds an index out of range
+        check_dtype(value, "value", "integer")  # the look-up itself finds an index out of range
         if value.ndim == 0:
             value = value.expand(self._batch_shape)
         if self.weights is None:
@@ -206,7 +205,7 @@ class Categorical(DropIn, torch.distributions.Categorical):
 
     def _check_value(self, value: Tensor) -> None:
         check_sample_shape(value, self._batch_shape, self._event_shape)
-        check_integer(value, "value")
+        check_dtype(value, "value", "integer")
         if self._may_check(value):
             check_action(value, self._num_events, "value")
             if self.mask is not None:

@@ -21,7 +21,7 @@ from eligibility.ops.linear.arguments import check_range, columns
 from eligibility.ops.linear.head import IGNORED, LinearReference, ReferenceChunks
 from eligibility.ops.linear_categorical import LinearStatistics, linear_statistics
 from eligibility.scalars import check_index
-from eligibility.shapes import check_categories, check_floating, check_shape, check_tensor
+from eligibility.shapes import check_categories, check_dtype, check_shape, check_tensor
 
 
 def vocab_parallel_statistics(
@@ -68,7 +68,7 @@ def vocab_parallel_statistics(
     check_index(ignore_index, "ignore_index")
     check_tensor(logits, "logits")
     logits = local_part(logits, -1, "logits", processes)
-    check_floating(logits, "logits")
+    check_dtype(logits, "logits")
     check_categories(logits, "logits")
     check_given(token, "token", "pass the indices that were sampled")
     check_tensors(logits, "logits", token=token)

@@ -33,7 +33,7 @@ from eligibility.scalars import check_callable, check_index, check_numbers
 from eligibility.shapes import (
     are_values_readable,
     check_device,
-    check_floating,
+    check_dtype,
     check_local,
     check_shape,
     check_tensor,
@@ -145,12 +145,12 @@ def _check_head(
     softcap: float | None,
     owner: str = "",
 ) -> None:
-    check_floating(hidden, f"{owner}hidden")
+    check_dtype(hidden, f"{owner}hidden")
     check_local(hidden, f"{owner}hidden")
-    check_floating(weight, f"{owner}weight")
+    check_dtype(weight, f"{owner}weight")
     check_device(weight, hidden, f"{owner}weight", f"{owner}hidden")
     if bias is not None:
-        check_floating(bias, f"{owner}bias")
+        check_dtype(bias, f"{owner}bias")
         check_device(bias, hidden, f"{owner}bias", f"{owner}hidden")
     check_numbers(temperature=temperature, softcap=softcap)
     if weight.ndim != 2 or weight.shape[0] == 0 or hidden.ndim == 0:

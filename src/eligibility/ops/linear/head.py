@@ -15,7 +15,7 @@ from eligibility.ops._policy_objective import TokenStatistics
 from eligibility.ops._vocab_shard import VocabShard
 from eligibility.ops.backends import plain
 from eligibility.ops.backends.plain import compute_dtype
-from eligibility.shapes import check_floating
+from eligibility.shapes import check_dtype
 
 ReferenceChunks = Callable[[Tensor], Tensor]  # positions [R] of rows -> their raw logits [R, V]
 
@@ -65,7 +65,7 @@ class Reference:
             return F.linear(self.linear.hidden[at], self.linear.weight, self.linear.bias)
         assert self.chunks is not None  # it is one or the other
         found = self.chunks(at).detach()
-        check_floating(found, "reference(rows)")
+        check_dtype(found, "reference(rows)")
         if found.shape != (len(at), self.vocabulary):
             raise ShapeError(
                 "`reference(rows)`",

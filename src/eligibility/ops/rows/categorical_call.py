@@ -20,7 +20,7 @@ from eligibility.shapes import (
     check_action,
     check_allowed,
     check_categories,
-    check_floating,
+    check_dtype,
     check_local,
     check_mask,
     check_mask_rows,
@@ -192,7 +192,7 @@ def check_logits_arguments(
 ) -> None:
     """Raise for logits, a mask, a temperature or a soft-cap that do not fit together."""
     if not _is_usual(logits):
-        check_floating(logits, name)
+        check_dtype(logits, name)
         check_categories(logits, name)
         check_local(logits, name)
     if mask is not None:
