@@ -42,7 +42,7 @@ def write_atomically(path: str | Path, content: str | bytes) -> Path:
         temporary = None
         _sync_folder(path.parent)
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise unwritable(path, error) from error
     finally:
         if temporary is not None:  # an interrupt leaves nothing behind either
             Path(temporary).unlink(missing_ok=True)
@@ -70,7 +70,7 @@ def check_writable(path: str | Path) -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise unwritable(path, error) from error
 
 
 def remove_partial_files(folder: str | Path) -> None:
@@ -82,7 +82,8 @@ def remove_partial_files(folder: str | Path) -> None:
         left.unlink(missing_ok=True)
 
 
-def _unwritable(path: Path, error: OSError) -> OutputError:
+def unwritable(path: Path, error: OSError) -> OutputError:
+    """The error for a place that the system refuses."""
     return OutputError(
         f"cannot write `{path}`",
         error.strerror or str(error),

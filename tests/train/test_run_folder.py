@@ -144,8 +144,8 @@ def test_a_folder_with_a_run_in_it_is_refused(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     text = (
-        f"the run folder `{tmp_path}/file/run`: got Not a directory, expected a folder that can "
-        "be written; choose another with --out, or change its permissions"
+        f"cannot write `{tmp_path}/file/run`: got Not a directory, expected a writable place; "
+        "choose another folder, free some space, or change the permissions"
     )
     with pytest.raises(OutputError, match=f"^{re.escape(text)}$"):
         RunFolder(tmp_path / "file" / "run", Reinforce("CartPole-v1"))

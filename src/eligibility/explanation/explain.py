@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import TypeVar
 
 from torch import Tensor
 from torch.distributions import Distribution
@@ -14,6 +15,8 @@ from eligibility.explanation.by_rule import explain_problem
 from eligibility.explanation.derivation import Explanation
 from eligibility.explanation.names import names_in
 from eligibility.explanation.problem import Of, check_of, problem_of
+
+Wanted = TypeVar("Wanted")
 
 
 def explain(
@@ -76,7 +79,9 @@ def explain(
         Williams 1992, Machine Learning 8:229-256, §4.
     """
     if isinstance(subject, Tensor):
-        return explain_tensor(subject, _tensors(wrt), names_in(sys._getframe(1)), gradient)
+        remedy = "pass the leaf itself, for instance wrt=probs"
+        leaves = _listed(wrt, Tensor, "a tensor, or several", remedy)
+        return explain_tensor(subject, leaves, names_in(sys._getframe(1)), gradient)
     if not isinstance(subject, Distribution):
         raise InvalidTypeError(
             "`subject`",
@@ -91,31 +96,18 @@ def explain(
             "the outcome whose probability is explained",
             "pass what was sampled, for instance value=torch.tensor(0)",
         )
-    names = _parameter_names(wrt)
+    expected = "the name of a parameter, or several"
+    names = _listed(wrt, str, expected, "for instance wrt='probs'")
     return explain_problem(problem_of(subject, value, names), names, coordinates, check_of(of))
 
 
-def _tensors(wrt: object) -> tuple[Tensor, ...] | None:
-    """``wrt`` of a tensor, as tensors."""
+def _listed(
+    wrt: object, kind: type[Wanted], expected: str, remedy: str
+) -> tuple[Wanted, ...] | None:
+    """What ``wrt`` names, one or several."""
     if wrt is None:
         return None
     listed = wrt if isinstance(wrt, (list, tuple)) else (wrt,)
-    tensors = tuple(item for item in listed if isinstance(item, Tensor))
-    if tensors and len(tensors) == len(listed):
-        return tensors
-    raise _wrong_wrt(wrt, "a tensor, or several", "pass the leaf itself, for instance wrt=probs")
-
-
-def _parameter_names(wrt: object) -> tuple[str, ...] | None:
-    """``wrt`` of a distribution, as the names of parameters."""
-    if wrt is None:
-        return None
-    listed = wrt if isinstance(wrt, (list, tuple)) else (wrt,)
-    names = tuple(item for item in listed if isinstance(item, str))
-    if names and len(names) == len(listed):
-        return names
-    raise _wrong_wrt(wrt, "the name of a parameter, or several", "for instance wrt='probs'")
-
-
-def _wrong_wrt(wrt: object, expected: str, remedy: str) -> InvalidTypeError:
-    return InvalidTypeError("`wrt`", type(wrt).__name__, expected, remedy)
+    if listed and all(isinstance(item, kind) for item in listed):
+        return tuple(listed)
+    raise InvalidTypeError("`wrt`", type(wrt).__name__, expected, remedy)

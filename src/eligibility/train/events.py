@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from eligibility.errors import OutputError
+from eligibility.files import unwritable
 from eligibility.train.progress import Progress, metrics
 
 
@@ -64,7 +64,7 @@ class Events:
         try:
             self._file = self._path.open("ab", buffering=0)
         except OSError as error:
-            raise self._failed(error) from error
+            raise unwritable(self._path, error) from error
         self._add(wall_time=time.time(), file_version="brain.Event:2")
         self._add(step=steps, session_log=SessionLog(status=SessionLog.START))
 
@@ -85,12 +85,4 @@ class Events:
         try:
             self._file.write(record(self._event(**content).SerializeToString()))
         except OSError as error:
-            raise self._failed(error) from error
-
-    def _failed(self, error: OSError) -> OutputError:
-        return OutputError(
-            f"cannot write `{self._path}`",
-            error.strerror or str(error),
-            "a writable place",
-            "choose another folder, free some space, or change the permissions",
-        )
+            raise unwritable(self._path, error) from error

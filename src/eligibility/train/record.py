@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from eligibility.errors import EligibilityError, InvalidValueError, OutputError
+from eligibility.files import unwritable
 from eligibility.train.checkpoint_header import read_config
 from eligibility.train.config import Config, as_written
 from eligibility.train.domains import LARGEST, LARGEST_WHOLE
@@ -178,12 +179,7 @@ class FolderLock:
                 "wait for the other process to end, or choose another folder with --out",
             ) from error
         except OSError as error:
-            raise OutputError(
-                f"the folder `{folder}`",
-                error.strerror or str(error),
-                "a folder that can be written",
-                "choose another with --out, or change its permissions",
-            ) from error
+            raise unwritable(folder, error) from error
 
     def release(self, *, remove: bool = False) -> None:
         """Let others have the folder; ``remove`` the file too if the folder is about to go."""

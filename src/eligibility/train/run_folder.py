@@ -18,7 +18,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
-import os
 import tempfile
 import time
 from collections.abc import Collection
@@ -28,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from eligibility.errors import InvalidValueError, OutputError
-from eligibility.files import remove_partial_files, write_atomically
+from eligibility.files import remove_partial_files, unwritable, write_atomically
 from eligibility.train.checkpoint import FILE_NAME
 from eligibility.train.environments import check_trusted, missing
 from eligibility.train.events import Events, load_tensorboard
@@ -223,9 +222,4 @@ def _prove_writable(path: Path) -> None:
         with tempfile.TemporaryFile(dir=path):
             pass
     except OSError as error:
-        raise OutputError(
-            f"the run folder `{path}`",
-            os.strerror(error.errno) if error.errno else str(error),
-            "a folder that can be written",
-            "choose another with --out, or change its permissions",
-        ) from error
+        raise unwritable(path, error) from error
