@@ -156,6 +156,7 @@ def explain_refusals(scratch: Path, program: str, *, alone: bool) -> None:
     """
     inside = os.path.realpath(scratch)
     followed = {**_FOLLOWED, **(_WITHOUT_KERNEL if alone else {})}
+    watched = {"open", *_NETWORK, *_PROCESSES, *_NAMED, *followed}
 
     def refuse_outside(verb: str, path: Any, follow: bool, start: Any = -1) -> None:
         if isinstance(path, int) or path is None or path == ":memory:":
@@ -169,6 +170,8 @@ def explain_refusals(scratch: Path, program: str, *, alone: bool) -> None:
             raise PermissionError(f"{program} may not {verb} {path!r}")
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
+        if event not in watched:  # almost all
+            return
         if event == "open":
             path, mode, flags = args
             if (flags or 0) & _WRITING or (isinstance(mode, str) and "r" not in mode):

@@ -40,7 +40,7 @@ class Loop(Runs):
             self._options, self._sampling = {}, None
             return
         prompts = [tuple(prompt) for prompt in found["prompts"]]
-        record, model = self._record, self._models.by_id(found["trained"])
+        record, model = self._record, self.models.by_id(found["trained"])
         if model is None:
             raise Refused(
                 "the program creates the model it trains after it has run another one; audit its "
@@ -354,7 +354,7 @@ class Loop(Runs):
         if used.get(id(model)):
             return WithoutAdapter(model)
         others = [
-            self._models.by_id(which)
+            self.models.by_id(which)
             for which in used
             if which not in (id(model), id(self._sampling))
         ]

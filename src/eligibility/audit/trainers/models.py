@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 from typing import Any
-
-import torch
+from weakref import WeakValueDictionary
 
 from eligibility.audit.trainers.gradients import Rows
 
@@ -15,6 +13,17 @@ class Models:
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Any, Rows]] = {}
+        self._made: WeakValueDictionary[int, Any] = WeakValueDictionary()
+
+    def watch(self, kind: Any) -> None:
+        """Note every model of a class when it is made, by its constructor or as a copy."""
+
+        def make(cls: Any, *args: Any, **options: Any) -> Any:
+            model = object.__new__(cls)
+            self._made[id(model)] = model
+            return model
+
+        kind.__new__ = staticmethod(make)
 
     def follow(self, model: Any) -> None:
         """Remember what it scores from now on."""
@@ -40,11 +49,7 @@ class Models:
     def by_id(self, which: int) -> Any:
         """The model that a branch has told of; None: it was not there before the branch."""
         known = self._known.get(which)
-        if known is not None:
-            return known[0]
-        kind = torch.nn.Module
-        gc.unfreeze()  # else it lists nothing of what was there before a branch
-        return next((o for o in gc.get_objects() if id(o) == which and isinstance(o, kind)), None)
+        return known[0] if known is not None else self._made.get(which)
 
 
 def is_without_adapters(model: Any) -> bool:

@@ -144,6 +144,7 @@ def _install(record: Record, loop: Loop) -> None:
     _load_in_process()
     _LoopHub(record, loop).install()
     llama: Any = importlib.import_module("transformers.models.llama.modeling_llama")
+    loop.models.watch(llama.LlamaForCausalLM)
     stock = llama.LlamaForCausalLM.forward
 
     @functools.wraps(stock)  # its parameters tell transformers which columns of the data it reads

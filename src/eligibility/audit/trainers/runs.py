@@ -72,7 +72,7 @@ class Runs:
         self.draws = Draws(PATTERN, LENGTH)
         self.scores = Scores(self._reward, self._given, lambda: self._passes)
         self.generate: Callable[..., Any] | None = None  # transformers' own
-        self._models = Models()
+        self.models = Models()
         self._passes = 0
         self._latest: Any = None  # the model that ran last
         self._sampling: Any = None
@@ -130,7 +130,7 @@ class Runs:
         """A model of the probe's is about to run."""
         self._passes += 1
         self._latest = model
-        self._models.follow(model)
+        self.models.follow(model)
         if self.branch is None and self._sampling is None and not self._busy:
             self._arrive({})  # before what it computes is kept for the gradient
         if self.draws.given:
@@ -141,7 +141,7 @@ class Runs:
     def has_run(self, model: Any, output: Any) -> None:
         """Its pass is over."""
         self._inside = False
-        rows = self._models.rows(model)
+        rows = self.models.rows(model)
         if self._certain_end and rows is not None and rows.last is not None:
             output.logits = with_a_certain_end(output.logits, rows.last)
         if self._moved and is_without_adapters(model):
@@ -233,7 +233,7 @@ class Runs:
         return one_token_probabilities(self.generate, model, tokens, options)
 
     def _drawn(self, probs: Tensor, result: Tensor) -> Tensor:
-        known = self._models.rows(self._latest)
+        known = self.models.rows(self._latest)
         leading = self._busy or (self.branch is None and self._sampling is not None)
         last = known.last if known is not None else None
         if leading or last is None or not draws_tokens(last, probs) or result.shape[-1] != 1:
@@ -281,7 +281,7 @@ class Runs:
             self.branch, self.draws, self._recorder = found, draws, recorder
             self._latest = self._sampling  # the audit itself may have run a reference since
             self._pass, self._tables, self._values = Pass(), [], []
-            self._models.forget()
+            self.models.forget()
             return None
         if found.get("refused"):
             raise Refused(found["refused"])
@@ -292,7 +292,7 @@ class Runs:
     def _before_step(self, optimizer: Any, args: Any, options: Any) -> None:
         """Read the gradient; without one, no optimizer moves a parameter."""
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        trained = self._models.of_parameters(parameters)
+        trained = self.models.of_parameters(parameters)
         if trained is None:
             return
         if self.branch is not None and self.draws.given:
@@ -301,7 +301,7 @@ class Runs:
             parameter.grad = None
 
     def _read(self, model: Any, sign: float) -> None:
-        rows = self._models.rows(model)
+        rows = self.models.rows(model)
         assert rows is not None
         rows.expect_rows(list(zip(self.draws.prompts, self.draws.given, strict=True)))
         table, prompts = rows.collected(1, self.draws.length)
