@@ -27,6 +27,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
 
+from eligibility.audit.running import huge_pages
 from eligibility.errors import EligibilityError
 
 _PATIENCE = 2.0  # seconds that a worker has to end by itself
@@ -115,7 +116,7 @@ class _Server:
                 stdin=other.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
-                env=_environment(self._folder.name),
+                env=_environment(self._folder.name) | huge_pages.ENVIRONMENT,
                 start_new_session=True,
             )
 
@@ -222,6 +223,7 @@ def _prepared(module: str) -> Callable[[], None]:
     loaded.prepare()
     gc.collect()
     gc.freeze()
+    huge_pages.collapse()
     main: Callable[[], None] = loaded.main
     return main
 
