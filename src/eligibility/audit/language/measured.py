@@ -35,6 +35,7 @@ from eligibility.audit.language.regularisers import (
 )
 from eligibility.audit.language.sample import Sample, sample_of
 from eligibility.audit.language.token_batch import TokenBatch
+from eligibility.audit.language.whitened import read_whitened
 from eligibility.audit.reporting.report import Credit
 
 _Found = TypeVar("_Found")
@@ -163,7 +164,8 @@ def measured_of(
 def _without_baseline(found: _Read, observed: Observed, micro_batch: int | None) -> Array:
     """[N, B, W, V] what no reward has a part in, but for a weight of each state."""
     terms = found.regularisers
-    if terms is None or not terms.baseline:
+    scaled = found.reading is not None and found.reading.scale != "none"
+    if terms is None or not terms.baseline or scaled:
         return found.other
     whole = np.zeros_like(observed.ascent)
     sample = sample_of(observed, whole, micro_batch, negated=True)
@@ -189,7 +191,12 @@ def _read(observed: Observed, micro_batch: int | None) -> _Read:
     off_policy = not observed.outcomes.worlds[0].behaviour.on_policy
     reading = _first(lambda exact: read(rewarded, off_policy, exact))
     terms = _first(lambda exact: read_regularisers(other, reading, exact)) if regularised else None
-    return _Read(reading, terms, regularised, observed.even)
+    found = _Read(reading, terms, regularised, observed.even)
+    if off_policy or not regularised or (reading is not None and terms is not None):
+        return found
+    both = sample_of(observed, observed.ascent, micro_batch, negated=True)
+    together = _first(lambda exact: read_whitened(both, exact))
+    return found if together is None else _Read(*together, regularised, observed.even)
 
 
 def _read_off_policy(observed: Observed, plain: Observed, micro_batch: int | None) -> _Read | None:

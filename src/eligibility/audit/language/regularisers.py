@@ -21,7 +21,7 @@ def _weighed(weights: Callable[[Sample], Array]) -> Term:
     return lambda s: s.scores * weights(s)[..., None]
 
 
-def _later(values: Array, decay: float) -> Array:
+def later(values: Array, decay: float) -> Array:
     """[M, B, W] the sum from a token on, where the next one counts ``decay`` times as much."""
     return values @ _powers(values.shape[-1], decay)
 
@@ -117,9 +117,9 @@ def read_regularisers(
     """
     own = reading.divisor if reading else "constant"
     decay = reading.decay if reading else 1.0
-    values = {"": None, "value": _values(sample, 1.0)}
+    values = {"": None, "value": state_values(sample, 1.0)}
     if decay != 1.0:
-        values["gae"] = _values(sample, decay)
+        values["gae"] = state_values(sample, decay)
     for baseline, divisor in itertools.product(values, dict.fromkeys((own, *DIVISORS))):
         found = _fit(sample, reading, divisor, exact, values[baseline])
         if found.residual < exact:
@@ -158,7 +158,7 @@ def _columns(sample: Sample, reading: Reading | None, divisor: str) -> dict[str,
         added = kept * values(sample)
         whole = _credited(sample, reading, added.sum(-1))
         columns[f"{name}, from each token on"] = (
-            -law * sample.scores * _later(added, reading.decay if reading else 1.0)[..., None]
+            -law * sample.scores * later(added, reading.decay if reading else 1.0)[..., None]
         )
         columns[name] = -law * sample.scores * whole[..., None, None]
     return columns
@@ -171,7 +171,7 @@ def of_terms(sample: Sample, reading: Reading | None, found: Regularisers) -> Ar
     return np.where(sample.mask[..., None], sum(parts, np.zeros(sample.scores.shape)), 0.0)
 
 
-def _values(sample: Sample, decay: float) -> Array:
+def state_values(sample: Sample, decay: float) -> Array:
     """[tokens, states] what the value of each state does to the weight of each token.
 
     The generalised advantage (Schulman et al. 2016, equation 16) without a discount has V(s_t)
