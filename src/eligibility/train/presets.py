@@ -49,8 +49,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         "learning_rate": 0.06,  # faster from 0.08, where some policies then fail played greedily
         "scale_observations": True,
     },
-    # The first successes are rare: keep trying. Each episode is long and costs real time.
-    "Acrobot-v1": {"environments": 32, "entropy_coef": 0.01},
+    # The first successes are rare: keep trying. The first episodes are long: few in an update.
+    "Acrobot-v1": {"environments": 16, "learning_rate": 0.03, "entropy_coef": 0.01},
     # What moves the demand is not the action: each step is a separate task.
     "eligibility/Allocation-v0": {"learning_rate": 0.02, "discount": 0.0},
     # Small policies that move by a given divergence need a third of the steps that Adam does.
