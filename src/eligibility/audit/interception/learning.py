@@ -95,7 +95,8 @@ def _stepping(patches: Patches, recorder: Recorder) -> None:
 
     def before(optimizer: Optimizer, args: Any, options: Any) -> Any:
         given = _with_closure_called(args, options)
-        recorder.updated(optimizer)
+        with torch._C.DisableTorchFunction():  # the audit's own operations, of which no mode learns
+            recorder.updated(optimizer)
         trained = [p for group in optimizer.param_groups for p in group["params"]]
         if type(optimizer).step.__module__.startswith("torch.optim"):
             for parameter in trained:

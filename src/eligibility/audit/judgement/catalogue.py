@@ -110,7 +110,10 @@ class Candidate:
         return self.finished(self.credit.of(line, self.discount), line)
 
     def finished(self, credit: Array, line: Timeline) -> Array:
-        """[P, I] the reinforcement of each action for its ``credit`` [P, I]."""
+        """[P, I] the reinforcement of each action for its ``credit`` [P, I].
+
+        Of several [V, P, I], unless it divides by a deviation, each by itself.
+        """
         return self.divided(*self.undivided(credit, line), line)
 
     def divided(self, numbers: Array, spread: Array | None, line: Timeline) -> Array:
@@ -191,8 +194,8 @@ def _shifted(credit: Array, transform: str, scope: str, line: Timeline) -> Array
     if not transform or transform.startswith("scaled"):
         return credit
     if transform == "centred-so-far":
-        so_far = np.cumsum(np.where(line.present, credit, 0.0), axis=1)
-        passed: Array = credit - so_far / (1.0 + np.arange(credit.shape[1]))
+        so_far = np.cumsum(np.where(line.present, credit, 0.0), axis=-1)
+        passed: Array = credit - so_far / (1.0 + np.arange(credit.shape[-1]))
         return passed
     centred, count = _centred(credit, scope, line)
     if transform != "leave-one-out":

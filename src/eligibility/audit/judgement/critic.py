@@ -235,9 +235,9 @@ def _gradient(evidence: Evidence, weights: Array) -> Array:
 
 
 @lru_cache(maxsize=512)
-def _credits_of_units(evidence: Evidence, line: Timeline, form: Advantage) -> list[Array]:
-    """The credits without values, and with each value 1 alone: the same for all transforms."""
-    return [form.credits(evidence, line, values) for values in _units(evidence, form)]
+def _credits_of_units(evidence: Evidence, line: Timeline, form: Advantage) -> Array:
+    """[V, P, I] the credits without values, then with each alone 1: the same for all transforms."""
+    return np.stack([form.credits(evidence, line, values) for values in _units(evidence, form)])
 
 
 def _units(evidence: Evidence, form: Advantage) -> list[Array]:
@@ -254,12 +254,13 @@ def linear_columns(evidence: Evidence, line: Timeline, form: Advantage) -> list[
     after = form.ending == "return-after-transform"
     bare = replace(form, form=Candidate(form.form.credit, form.discount, False, "", "", "", ""))
     if after:
-        weights = [form.weights(evidence, line, values) for values in _units(evidence, form)]
+        units = _units(evidence, form)
+        weights = np.stack([form.weights(evidence, line, values) for values in units])
     else:
-        credits = _credits_of_units(evidence, line, bare)
-        weights = [form.form.finished(credit, line) for credit in credits]
-    moves = [each - weights[0] for each in weights[1:]]
-    columns = [_gradient(evidence, each) for each in (weights[0], *moves)]
+        weights = form.form.finished(_credits_of_units(evidence, line, bare), line)
+    weights[1:] -= weights[0]
+    gradients = weights.transpose(1, 0, 2) @ evidence.eligibility  # [P, V, D]
+    columns = list(gradients.transpose(1, 0, 2).reshape(len(weights), -1))
     # a constant baseline next to the critic's, subtracted where the values are
     outside = replace(form.form, transform="") if after else form.form
     columns.append(_gradient(evidence, outside.finished(line.present.astype(float), line)))

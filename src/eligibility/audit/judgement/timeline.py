@@ -179,13 +179,19 @@ class Timeline:
         return self._from_rows(following)
 
     def total(self, values: Array | Booleans, scope: str) -> Array:
-        """[P, I] sum over the decisions of the "batch", the decision's "episode" or its "time"."""
+        """[P, I] sum over the decisions of the "batch", the decision's "episode" or its "time".
+
+        Of several values [V, P, I], each by itself.
+        """
         values = np.where(self.present, values, 0.0)
         if scope == "batch":
-            whole: Array = (values * self.used).sum(axis=1, keepdims=True) * self.present
+            whole: Array = (values * self.used).sum(axis=-1, keepdims=True) * self.present
             return whole
         place, count = self._places[scope]
-        sums = np.bincount(place, values.ravel(), count)
+        several = values.size // max(place.size, 1)
+        if several != 1:
+            place = (place + count * np.arange(several)[:, None]).ravel()
+        sums = np.bincount(place, values.ravel(), count * several)
         spread: Array = np.where(self.present, sums[place].reshape(values.shape), 0.0)
         return spread
 
