@@ -91,7 +91,9 @@ def test_a_choice_is_told_for_batches_of_episodes(
     credit: str, episodes: int, bonus: float, named: set[str], tmp_path: Path
 ) -> None:
     report = audit_here(_written(tmp_path, credit, episodes, bonus), 60)
-    assert not report.findings, report.text()
+    # the loop over generalised advantages takes the value at a time limit for 0
+    wrong = ["truncation-as-termination"] if credit == _GENERALISED else []
+    assert [finding.rule for finding in report.findings] == wrong, report.text()
     found = {convention.name for convention in report.conventions}
     assert found == named | {"gamma-t-dropped", "mean-over-time"}, report.text()
 
