@@ -84,6 +84,10 @@ EXACT = {
     },
     "a critic of its own": {"made": CRITIC[0], "loss": CRITIC[1]},
     "a critic on the policy's features": {"made": VALUE_HEAD[0], "loss": VALUE_HEAD[1]},
+    "a model that is made of a configuration": {
+        "made": "from transformers import LlamaConfig, LlamaForCausalLM\n"
+        "model = LlamaForCausalLM(LlamaConfig(vocab_size=len(tok), num_hidden_layers=2))"
+    },
     "single precision set by a library": {"made": "torch.set_default_dtype(torch.float32)"},
     "a pipeline that judges": {
         "imports": "from transformers import pipeline",

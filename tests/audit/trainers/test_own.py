@@ -383,10 +383,14 @@ REFUSED = {
     "the program calls tools while it answers, and the probe has only single answers": (
         HEAD.format(name="gpt2") + "Trainer(model, tools=[print])"
     ),
-    "the program builds its LlamaForCausalLM from a configuration": (
-        HEAD.format(name="gpt2") + "from transformers import LlamaConfig\n"
+    "the program builds its Small from a configuration": (
+        HEAD.format(name="gpt2") + "from transformers import LlamaConfig, LlamaForCausalLM\n"
+        "class Small(LlamaForCausalLM): pass\n"
         "small = LlamaConfig(vocab_size=16, hidden_size=8, num_attention_heads=1)\n"
-        "type(model)(small).generate(torch.ones(2, 3).long())"
+        "Small(small).generate(torch.ones(2, 3).long())"
+    ),
+    "the program writes its prompts as numbers of tokens": (
+        HEAD.format(name="gpt2") + "model.generate(torch.ones(2, 3).long(), do_sample=True)"
     ),
     "the program gives the model token 50256, and the probe's tokenizer has 4 tokens": (
         HEAD.format(name="gpt2") + "model(torch.full((2, 3), 50256))"

@@ -11,7 +11,7 @@ from torch import Tensor
 from eligibility.audit.trainers.answers import Tokens, answers, parsed
 from eligibility.audit.trainers.gradients import Scored
 from eligibility.audit.trainers.refused import Refused
-from eligibility.audit.trainers.tiny import END, PAD, SYMBOLS, VOCABULARY, WORD
+from eligibility.audit.trainers.tiny import END, PAD, PROMPT_ONLY, SYMBOLS, VOCABULARY, WORD
 from eligibility.audit.user_code import user_place
 
 _NEVER = -1000.0  # a logit
@@ -174,6 +174,11 @@ def padded(ids: Tensor, chosen: list[Tokens], pad: int) -> Tensor:
 
 def without_padding(row: list[int]) -> Tokens:
     """The prompt in a row of tokens."""
+    if PROMPT_ONLY not in row:
+        raise Refused(
+            "the program writes its prompts as numbers of tokens, and the probe's tokens are "
+            "others; get token ids from the tokenizer, or audit its loss with audit_token_loss"
+        )
     prompt = parsed(row)[0]
     if PAD in prompt:
         raise Refused(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from typing import Any
 
@@ -10,7 +11,13 @@ from eligibility.audit.trainers.record import Record
 from eligibility.audit.trainers.refused import Refused
 from eligibility.audit.trainers.rows import AnyRows
 from eligibility.audit.trainers.spelling import words_in
-from eligibility.audit.trainers.tiny import POLICY_SEED, REFERENCE_SEED, make_model, make_tokenizer
+from eligibility.audit.trainers.tiny import (
+    POLICY_SEED,
+    REFERENCE_SEED,
+    make_model,
+    make_tokenizer,
+    making,
+)
 
 _VISION = ("ImageTextToText", "Vision2Seq", "VisionText", "SpeechSeq2Seq")
 
@@ -100,6 +107,7 @@ class Hub:
         for owner in (transformers.AutoConfig, transformers.PretrainedConfig):
             owner.from_pretrained = classmethod(config)
         self._replace_data()
+        self._replace_configured(load)
         stock = transformers.pipeline
 
         def pipeline(task: Any = None, *args: Any, **options: Any) -> Any:
@@ -118,6 +126,33 @@ class Hub:
         config = make_model(POLICY_SEED).config
         config.num_labels = 1
         return transformers.LlamaForSequenceClassification(config).double()
+
+    def _replace_configured(self, load: Any) -> None:
+        """Language models that a program makes of a configuration are the tiny one as well."""
+        transformers: Any = importlib.import_module("transformers")
+        llama = transformers.LlamaForCausalLM
+        begin = llama.__init__
+
+        def new(cls: Any, *args: Any, **options: Any) -> Any:
+            plain = not args and not options  # as copies are made
+            own = not cls.__module__.startswith("transformers.")
+            speaks = cls.__name__.endswith(("ForCausalLM", "LMHeadModel"))
+            if plain or own or not speaks or making():
+                return object.__new__(cls)
+            self._record.note(
+                f"the program builds its {cls.__name__} from a configuration; the probe's model "
+                "stands in for it"
+            )
+            return self.model()
+
+        def start(model: Any, *args: Any, **options: Any) -> None:
+            if "_modules" not in vars(model):  # else it is one of the probe's, made already
+                begin(model, *args, **options)
+
+        transformers.PreTrainedModel.__new__ = staticmethod(new)
+        llama.__init__ = functools.wraps(begin)(start)
+        for owner in model_loaders():
+            owner.from_config = classmethod(load)
 
     def _replace_data(self) -> None:
         datasets: Any = importlib.import_module("datasets")

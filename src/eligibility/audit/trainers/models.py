@@ -17,9 +17,11 @@ class Models:
 
     def watch(self, kind: Any) -> None:
         """Note every model of a class when it is made, by its constructor or as a copy."""
+        stock = kind.__new__
 
         def make(cls: Any, *args: Any, **options: Any) -> Any:
-            model = object.__new__(cls)
+            plain = stock is object.__new__
+            model = stock(cls) if plain else stock(cls, *args, **options)
             self._made[id(model)] = model
             return model
 

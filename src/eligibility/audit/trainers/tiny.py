@@ -28,6 +28,14 @@ _TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 _FIRST_FEATURE, _READ, _NEVER = 1.0, 0.1, -4000.0
 
 
+_depth: list[int] = []
+
+
+def making() -> bool:
+    """Whether the probe is making a model of its own at the moment."""
+    return bool(_depth)
+
+
 def make_model(seed: int) -> Any:
     """A Llama of one layer with random weights in double precision."""
     transformers: Any = importlib.import_module("transformers")
@@ -49,7 +57,9 @@ def make_model(seed: int) -> Any:
     config._name_or_path = NAME
     state = torch.get_rng_state()
     torch.manual_seed(seed)
+    _depth.append(1)
     model = transformers.LlamaForCausalLM(config).double()
+    _depth.pop()
     torch.set_rng_state(state)
     model.generation_config.eos_token_id = END
     model.generation_config.pad_token_id = END
