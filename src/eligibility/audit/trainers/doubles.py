@@ -27,8 +27,8 @@ class InDouble(TorchFunctionMode):
     """Floating-point numbers of fewer digits are made of double precision.
 
     Args:
-        met: Told of every call of torch's after it was made: function, arguments, result; what it
-            returns is the result.
+        met: Told of every call of torch's after it was made, but for those that read no tensor from
+            one: function, arguments, result; what it returns is the result.
         backward: Told of every loss before it goes backward.
     """
 
@@ -39,6 +39,9 @@ class InDouble(TorchFunctionMode):
         self._met, self._backward = met, backward
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "") == "__get__":  # half of all calls: a shape, a dtype, …
+            read = func(*args)
+            return self._met(func, args, {}, read) if isinstance(read, torch.Tensor) else read
         options = made_near({name: _long(value) for name, value in (kwargs or {}).items()})
         if func in _CASTS:
             return self._met(torch.Tensor.double, args[:1], {}, args[0].double())
