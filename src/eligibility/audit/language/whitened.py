@@ -22,6 +22,7 @@ from eligibility.audit.language.sample import Sample
 _TERMS = ("k1 in the reward", "k2 in the reward", "k3 in the reward")
 _GRID = np.linspace(0.5, 1.0, 26)  # of λ
 _HALVINGS = 40
+_PROMISING = 0.1  # share that may be missing at the best λ of the grid, for the search to go on
 _ROUNDING = 1e3  # by how much less exact a number is that is solved for
 
 
@@ -95,6 +96,8 @@ def _best_decay(sample: Sample, weights: Array, form: _Form) -> float:
     best = int(np.argmin(values))
     if best == len(_GRID) - 1 and values[best] < 1e-6:
         return 1.0
+    if values[best] > _PROMISING:
+        return float(_GRID[best])
     low, high = _GRID[max(best - 1, 0)], _GRID[min(best + 1, len(_GRID) - 1)]
     golden = (np.sqrt(5.0) - 1.0) / 2.0
     for _ in range(_HALVINGS):
