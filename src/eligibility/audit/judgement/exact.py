@@ -9,8 +9,8 @@ import numpy as np
 
 from eligibility.audit.arrays import Array
 from eligibility.audit.judgement.evidence import Evidence
-from eligibility.audit.judgement.sections import refined
 from eligibility.audit.judgement.timeline import Timeline
+from eligibility.audit.sections import refined
 
 _GRID: Array = np.linspace(0.0, 1.0, 21)
 

@@ -22,6 +22,7 @@ import numpy as np
 from eligibility.audit.arrays import Array
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.timeline import Timeline
+from eligibility.audit.sections import refined
 
 _MOST_TERMS = 300  # of a continued fraction
 
@@ -134,23 +135,8 @@ def _least_squares(left: Array, right: Array) -> float:
 
 
 def _minimum(function: Callable[[float], float], start: float) -> float:
-    """A minimum near ``start``, by golden sections on brackets that grow."""
     width = max(abs(start), 1e-6)
-    low, high = start - 2.0 * width, start + 2.0 * width
-    ratio = (np.sqrt(5.0) - 1.0) / 2.0
-    a, b = high - ratio * (high - low), low + ratio * (high - low)
-    at_a, at_b = function(a), function(b)
-    for _ in range(50):
-        if at_a < at_b:
-            high, b, at_b = b, a, at_a
-            a = high - ratio * (high - low)
-            at_a = function(a)
-        else:
-            low, a, at_a = a, b, at_b
-            b = low + ratio * (high - low)
-            at_b = function(b)
-    middle = (low + high) / 2.0
-    return float(start if function(start) <= function(middle) else middle)
+    return refined(function, start, 2.0 * width, (-np.inf, np.inf))
 
 
 def survival(value: float, numerator: int, denominator: int) -> float:

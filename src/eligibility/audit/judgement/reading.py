@@ -20,7 +20,7 @@ from eligibility.audit.judgement.credits import CREDITS
 from eligibility.audit.judgement.critic import ACTION_VALUE
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.measured import Measured
-from eligibility.audit.judgement.sections import refined_together
+from eligibility.audit.sections import refined_together
 
 EXPLAINS = 1e-5  # share of M that a reading may leave
 _OUTSIDE = 1e-3  # share of the slopes outside the span of the eligibilities that is not rounding

@@ -18,10 +18,10 @@ from eligibility.audit.language.laws import DIVISORS
 from eligibility.audit.language.reading import Reading, project
 from eligibility.audit.language.regularisers import IN_REWARD, Regularisers, later, state_values
 from eligibility.audit.language.sample import Sample
+from eligibility.audit.sections import refined
 
 _TERMS = ("k1 in the reward", "k2 in the reward", "k3 in the reward")
 _GRID = np.linspace(0.5, 1.0, 26)  # of λ
-_HALVINGS = 40
 _PROMISING = 0.1  # share that may be missing at the best λ of the grid, for the search to go on
 _ROUNDING = 1e3  # by how much less exact a number is that is solved for
 
@@ -98,15 +98,7 @@ def _best_decay(sample: Sample, weights: Array, form: _Form) -> float:
         return 1.0
     if values[best] > _PROMISING:
         return float(_GRID[best])
-    low, high = _GRID[max(best - 1, 0)], _GRID[min(best + 1, len(_GRID) - 1)]
-    golden = (np.sqrt(5.0) - 1.0) / 2.0
-    for _ in range(_HALVINGS):
-        first, second = high - golden * (high - low), low + golden * (high - low)
-        if missing(first) < missing(second):
-            high = second
-        else:
-            low = first
-    return float(low + high) / 2
+    return refined(missing, float(_GRID[best]), float(_GRID[1] - _GRID[0]))
 
 
 def _solved(
