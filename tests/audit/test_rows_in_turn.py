@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 import eligibility as el
+from eligibility.audit.job import SIZES, Job
+from eligibility.audit.running.runner import ScriptRunner
+from eligibility.audit.trace import UNREAD, Trace
 
 _PROGRAM = """
 import random
@@ -47,6 +50,31 @@ for episode in range(1000):
         optimizer.step()
 """
 
+_READ = f"{UNREAD} several whole numbers at once"
+_ACTING = """
+import gymnasium as gym
+import numpy as np
+import torch
+from torch.distributions import Categorical
+
+envs = gym.vector.SyncVectorEnv([lambda: gym.make("CartPole-v1") for _ in range(2)])
+actor = torch.nn.Linear(4, 2)
+optimizer = torch.optim.Adam(actor.parameters())
+state, _ = envs.reset()
+while True:
+    scores, rewards = [], []
+    for t in range(2):
+        policy = Categorical(logits=actor(torch.tensor(state, dtype=torch.float32)))
+        DRAWN
+        scores.append(policy.log_prob(action))
+        state, reward, *_ = envs.step(action.numpy())
+        rewards.append(torch.tensor(reward, dtype=torch.float32))
+    loss = -(sum(scores) * sum(rewards)).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
 
 @pytest.mark.parametrize("rows", ["np.random.randint(0, n, n)", "torch.randint(n, (n,))"])
 def test_rows_drawn_with_replacement_mean_the_batch(rows: str, tmp_path: Path) -> None:
@@ -64,3 +92,16 @@ def _audit(folder: Path, rows: str, end: str) -> el.AuditReport:
     text = _PROGRAM.replace("ROWS", rows).replace("END", end)
     (folder / "train.py").write_text(text, encoding="utf-8")
     return el.audit_script(folder / "train.py")
+
+
+def test_numbers_that_a_program_acts_on_are_no_rows(tmp_path: Path) -> None:
+    """Two environments and two actions: the second step's numbers might be rows of the first."""
+    drawn = "action = torch.tensor(np.random.randint(0, 2, 2)) if t else policy.sample()"
+    assert _READ not in _run(tmp_path, "action = policy.sample()").notes
+    assert _READ in _run(tmp_path, drawn).notes
+
+
+def _run(folder: Path, drawn: str) -> Trace:
+    (folder / "train.py").write_text(_ACTING.replace("DRAWN", drawn), encoding="utf-8")
+    with ScriptRunner(folder / "train.py", (), 60.0, 4096, four_tuple=False) as runner:
+        return runner.run(Job((), SIZES[0]))

@@ -26,6 +26,7 @@ class Minibatches:
     def __init__(self, steps: Sequence[Step], updates: Sequence[Update]) -> None:
         self._steps, self._updates = steps, updates
         self._next = self._collected = 0
+        self._answered: int | None = None  # the updates that were made before the newest answer
 
     def rows(self, count: Any, size: Any) -> Integers | None:
         """[size] rows of a batch of ``count`` steps; None if the program has no such batch."""
@@ -36,6 +37,13 @@ class Minibatches:
             return None
         if collected != self._collected:
             self._next, self._collected = 0, collected
+        self._answered = len(self._updates)
         chosen = (self._next + np.arange(int(np.prod(size)))) % int(count)
         self._next = int(chosen[-1] + 1) % int(count)
         return np.asarray(chosen.reshape(size))
+
+    def acts(self) -> bool:
+        """Whether the program acts on the newest answer: it has trained on nothing since."""
+        acting = self._answered == len(self._updates)
+        self._answered = None
+        return acting

@@ -21,11 +21,9 @@ _NO_DRAWS = ("bit_generator", "seed", "get_state", "set_state", "spawn")
 def enumerate_numpy(patches: Patches, recorder: Recorder) -> None:
     """NumPy's global functions and generators."""
     choosing = _choosing(recorder)
-    for name, function in choosing.items():
-        if not hasattr(np.random, name):
-            continue
+    for name in choosing.keys() & set(dir(np.random)):
         stock = getattr(np.random, name)
-        patches.set(np.random, name, _while_running(recorder, function, stock))
+        patches.set(np.random, name, _while_running(recorder, choosing[name], stock))
 
     def become(own: Any, names: tuple[str, ...]) -> None:
         """Answer the draws of a generator, and note those that are not read."""

@@ -192,6 +192,8 @@ class Recorder:
         if len(self.steps) >= MAX_STEPS:
             raise TooMuchWorkError(f"{MAX_STEPS:,} steps of its environments")
         self.steps.append(step)
+        if self._minibatches.acts():
+            self.note(f"{UNREAD} several whole numbers at once")
         self._last[step.environment] = step
         self._served.add(step.environment)
         self._stepped = True
