@@ -678,3 +678,16 @@ def test_a_program_that_descends_on_changed_rewards_has_the_wrong_sign(tmp_path:
     text = PROGRAM.replace("rewards.append(reward)", "rewards.append(max(-1.0, min(1.0, reward)))")
     report = audited(tmp_path, (LOSS, LOSS.replace("-", "")), text=text)
     assert report.verdict == "wrong-sign", report.text()
+
+
+def test_an_action_that_is_scored_before_the_training_is_not_the_one_that_acted(
+    tmp_path: Path,
+) -> None:
+    """A cell of a notebook tries the policy out; an episode of one step then has two scores."""
+    path = write_program(tmp_path, "GAMMA * running", "abs(running) ** GAMMA")
+    tried = "env.reset()\nCategorical(logits=net(torch.ones(4))).log_prob(torch.tensor(0))\n"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("for episode", f"{tried}for episode", 1), encoding="utf-8")
+    report = audit_here(path, 60)
+    assert report.verdict == "unexplained"
+    assert [finding.rule for finding in report.findings] == ["unexplained"]

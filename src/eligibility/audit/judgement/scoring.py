@@ -26,11 +26,14 @@ class Scoring:
 
 
 def compare_scoring(survey: Survey) -> Scoring | None:
-    """The first disagreement between acting and scoring; None if there is none to be seen."""
+    """The first disagreement between acting and scoring; None if there is none to be seen.
+
+    Where one of several passes agrees, the others may be a call whose result nobody uses.
+    """
     call = executing_call(survey.traces)
     for trace in survey.traces:
-        pairs = _pairs(trace, call)
-        found = next((s for s in (_compare(*pair) for pair in pairs) if s is not None), None)
+        passes = [_disagreement(pairs) for pairs in _passes(trace, call)]
+        found = passes[0] if passes and all(passes) else None
         if found is not None:
             if found.rule == "scored-other-action" and _always_likeliest(survey, call):
                 return Scoring("most-likely-action-scored", found.evidence)
@@ -47,13 +50,20 @@ class _Row:
     value: float | None
 
 
-def _pairs(trace: Trace, call: int) -> list[tuple[Step, Draw, _Row]]:
+_Pair = tuple[Step, Draw, _Row]
+
+
+def _disagreement(pairs: list[_Pair]) -> Scoring | None:
+    return next((s for s in (_compare(*pair) for pair in pairs) if s is not None), None)
+
+
+def _passes(trace: Trace, call: int) -> list[list[_Pair]]:
     """(step, draw, what was scored) of every choice that made an action; none if it is not clear.
 
     Where some scores carry a gradient, the others are those of an old policy: they are left out. A
     program that scores while it acts says by the moment of the call which action it means. Else
-    scores are matched to decisions in order: by rows of one batched call, or one call a decision;
-    of several passes over the same data the first is looked at.
+    scores are matched to decisions in order: by rows of one batched call, or one call a decision,
+    in one or several passes over the same data.
     """
     scores = [score for score in trace.scores if score.differentiable] or trace.scores
     decisions = [
@@ -68,7 +78,8 @@ def _pairs(trace: Trace, call: int) -> list[tuple[Step, Draw, _Row]]:
     flat = [choice for decision in decisions for choice in decision]
     if not flat or not rows or len(rows) % len(flat) or _in_another_order(flat, rows):
         return []
-    return [(step, draw, row) for (step, draw), row in zip(flat, rows, strict=False)]
+    passes = [rows[start : start + len(flat)] for start in range(0, len(rows), len(flat))]
+    return [[(*choice, row) for choice, row in zip(flat, each, strict=True)] for each in passes]
 
 
 def _in_another_order(choices: list[tuple[Step, Draw]], rows: list[_Row]) -> bool:
@@ -153,7 +164,8 @@ def _compare(step: Step, draw: Draw, row: _Row) -> Scoring | None:
 
 def _always_likeliest(survey: Survey, call: int) -> bool:
     """Whether every scored action is the most likely one."""
-    rows = [row for trace in survey.traces for _, _, row in _pairs(trace, call)]
+    passes = [pairs for trace in survey.traces for pairs in _passes(trace, call)[:1]]
+    rows = [row for pairs in passes for _, _, row in pairs]
     return all(
         row.value is not None
         and abs(row.value - (row.numbers[0] if row.gaussian else np.argmax(row.numbers))) < 1e-6
