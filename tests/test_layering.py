@@ -27,7 +27,7 @@ LAYERS = {unit: layer for layer, units in enumerate(ORDER) for unit in units}
 # The same within the audit, whose parts are many.
 AUDIT_ORDER = [
     {"arrays", "faults", "patches", "precision", "processor", "quadrature", "trace", "user_code"},
-    {"choices", "job", "raised"},
+    {"choices", "job", "raised", "sections"},
     {"noise"},
     {"interception"},
     {"running"},

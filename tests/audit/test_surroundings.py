@@ -49,6 +49,16 @@ def test_a_package_for_tables_is_inert_only_where_it_is_missing(
     run(program)
 
 
+def test_a_progress_bar_of_notebooks_needs_no_widgets() -> None:
+    importlib.import_module("tqdm.notebook")  # as transformers does before a program runs
+
+    def program() -> None:
+        tqdm = importlib.import_module("tqdm")
+        assert [*tqdm.tqdm_notebook(range(3))] == [0, 1, 2]
+
+    run(program)
+
+
 def test_what_is_sent_to_an_accelerator_stays_on_the_processor() -> None:
     def program() -> None:
         model = nn.Linear(2, 1).to("cuda:1").cuda()

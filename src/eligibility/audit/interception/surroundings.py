@@ -23,12 +23,12 @@ from eligibility.audit.patches import Patches
 # Packages that show or log: none of them can change a gradient.
 _INERT = {
     "matplotlib", "seaborn", "plotly", "visdom", "wandb", "tensorboard", "tensorboardX",
-    "comet_ml", "mlflow", "swanlab", "trackio", "aim", "clearml", "IPython", "pygame", "imageio",
-    "pyvirtualdisplay", "progressbar", "neptune", "moviepy", "tkinter",
+    "comet_ml", "mlflow", "swanlab", "trackio", "aim", "clearml", "IPython", "ipywidgets", "pygame",
+    "imageio", "pyvirtualdisplay", "progressbar", "neptune", "moviepy", "tkinter",
 }  # fmt: skip
 # Packages that programs use for their tables and plots: inert if they are not installed.
 _INERT_IF_MISSING = {"pandas", "psutil", "tqdm"}
-_TENSORBOARD = "torch.utils.tensorboard"
+_INERT_PARTS = ("torch.utils.tensorboard", "tqdm.notebook")  # of packages that are not inert
 _SEED = 20250101
 _ANSWERS = 3  # that a program gets at the keyboard
 
@@ -123,7 +123,7 @@ class _InertFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def _is_inert(name: str) -> bool:
-    return name.partition(".")[0] in _INERT or name.startswith(_TENSORBOARD)
+    return name.partition(".")[0] in _INERT or name.startswith(_INERT_PARTS)
 
 
 def _is_inert_if_missing(name: str) -> bool:
@@ -191,7 +191,7 @@ def _leave_unscripted(patches: Patches) -> None:
 
 def _take_out_inert() -> dict[str, ModuleType]:
     """What of the inert packages is loaded; it is not from now on."""
-    present = [name for name in (*_INERT, _TENSORBOARD) if name in sys.modules]
+    present = [name for name in (*_INERT, *_INERT_PARTS) if name in sys.modules]
     if not present:  # the usual case: no look at the thousands of other modules
         return {}
     loaded = {name: module for name, module in list(sys.modules.items()) if _is_inert(name)}
