@@ -16,7 +16,7 @@ from torch.distributions import Multinomial, Normal
 import eligibility as el
 from eligibility.audit.interception.action_numbers import masks_of, numbers_of
 from eligibility.audit.interception.observations import observations_of, shown_space
-from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.diagnosis import diagnose
 from eligibility.audit.running.runner import CallableRunner
 from eligibility.audit.running.survey import survey
@@ -192,6 +192,6 @@ def test_an_environment_that_the_program_defines_and_makes_itself_is_the_probe()
 
     before = vars(gymnasium.Env).get("__init_subclass__")
     observed = survey(CallableRunner(program), 60, 30, lambda what, done, expected: None)
-    report = diagnose(Case(observed, None, "own"))
+    report = diagnose(AuditedProgram(observed, None, "own"))
     assert report.verdict == "unbiased", report.text()
     assert vars(gymnasium.Env).get("__init_subclass__") is before

@@ -13,7 +13,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 import eligibility as el
-from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.constants import Constants
 from eligibility.audit.judgement.diagnosis import diagnose
 from eligibility.audit.reporting.report import AuditReport
@@ -109,7 +109,7 @@ def observe(actions: str, memory: dict[str, Tensor] | None = None, **options: An
 
 def report_of(observed: Survey) -> AuditReport:
     constants = Constants(discounts=(DISCOUNT,), decays=(0.0, 1.0, 0.8))
-    return diagnose(Case(observed, None, "el.Reinforce", constants))
+    return diagnose(AuditedProgram(observed, None, "el.Reinforce", constants))
 
 
 def audit(actions: str = "Discrete", **options: Any) -> AuditReport:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from eligibility.audit.arrays import Array
-from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.constants import Constants
 from eligibility.audit.judgement.diagnosis import diagnose
 from eligibility.audit.judgement.evidence import Evidence, gather
@@ -49,7 +49,7 @@ def named(survey: Survey, evidence: Evidence, weights: Array, vectors: Array | N
     )
     made = replace(evidence, ascent=ascent)
     line = timeline(made)
-    case = Case(replace(survey, traces=_without_scores(survey)), None, "made", CONSTANTS)
+    case = AuditedProgram(replace(survey, traces=_without_scores(survey)), None, "made", CONSTANTS)
     found = unmatched_fault(case, made, line, bias(made, line, 0.9), [])
     assert found is not None
     return found.rule
@@ -121,8 +121,8 @@ def test_runs_that_do_not_repeat_are_not_judged(
 ) -> None:
     """A path that was seen twice, or missed, as where a clock decides: no sum over paths is one."""
     survey, _ = surveys["numpy_sampling"]
-    assert diagnose(Case(survey, None, "it", CONSTANTS)).verdict == "unbiased"
+    assert diagnose(AuditedProgram(survey, None, "it", CONSTANTS)).verdict == "unbiased"
     for traces in ((*survey.traces, survey.traces[0]), survey.traces[1:]):
-        report = diagnose(Case(replace(survey, traces=traces), None, "it", CONSTANTS))
+        report = diagnose(AuditedProgram(replace(survey, traces=traces), None, "it", CONSTANTS))
         assert report.verdict == "inconclusive"
         assert "the probabilities of all its paths sum to" in report.summary

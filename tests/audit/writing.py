@@ -6,7 +6,7 @@ import runpy
 from pathlib import Path
 
 from eligibility.audit.examine import examine
-from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.source import read_source
 from eligibility.audit.reporting.report import AuditReport
 from eligibility.audit.running.runner import CallableRunner
@@ -61,7 +61,7 @@ def audit_here(path: Path, max_paths: int, samples: int = 12) -> AuditReport:
         max_paths,
         samples,
         lambda what, done, expected: None,
-        lambda observed: Case(observed, source, str(path), source.constants(())),
+        lambda observed: AuditedProgram(observed, source, str(path), source.constants(())),
     )
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from eligibility.audit.episodes import FILLED, concatenated, episode_of, play
 from eligibility.audit.examine import examine
-from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.constants import GIVEN, Constants
 from eligibility.audit.judgement.source import Source, read_source
 from eligibility.audit.language.token_loss import audit_token_loss, return_place
@@ -257,7 +257,7 @@ def _audit(
         max_paths,
         _SAMPLES,
         lambda what, done, expected: None,
-        lambda observed: Case(observed, source, name, constants, place),
+        lambda observed: AuditedProgram(observed, source, name, constants, place),
     )
     return replace(report, seconds=time.perf_counter() - started)
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.diagnosis import diagnose, diagnose_and_match, wants_test
 from eligibility.audit.judgement.discounts import with_measured
 from eligibility.audit.judgement.hotelling import EPISODES, RUNS
@@ -33,7 +33,7 @@ def examine(
     max_paths: int,
     samples: int,
     progress: Progress,
-    known_of: Callable[[Survey], Case],
+    known_of: Callable[[Survey], AuditedProgram],
 ) -> AuditReport:
     """The report of a program.
 
@@ -47,26 +47,26 @@ def examine(
     plain = survey(runner, max_paths, samples, progress)
     measured = measure(plain, runner)
 
-    def case_of(observed: Survey) -> Case:
+    def program_of(observed: Survey) -> AuditedProgram:
         return with_measured(known_of(observed), measured)
 
-    report = _examined(plain, runner, max_paths, progress, case_of)
+    report = _examined(plain, runner, max_paths, progress, program_of)
     if report.verdict == "unexplained" and measured is not None:
         other = measure(plain, runner, measured)
         if other is not None:
             told = diagnose(with_measured(known_of(plain), other))
             report = told if told.faults else report
     if report.verdict in ("unexplained", "inconclusive") and measured is None:
-        report = _of_whole_numbers(report, case_of(plain), runner)
-    return placed(report, plain, runner, case_of(plain).source)
+        report = _of_whole_numbers(report, program_of(plain), runner)
+    return placed(report, plain, runner, program_of(plain).source)
 
 
-def _of_whole_numbers(report: AuditReport, case: Case, runner: Runner) -> AuditReport:
+def _of_whole_numbers(report: AuditReport, program: AuditedProgram, runner: Runner) -> AuditReport:
     """The report, which names no fault, of paths too long for their credit to be measured."""
-    if not is_stepwise(case.survey, runner):
+    if not is_stepwise(program.survey, runner):
         return report
     text = "small changes of the rewards change no gradient, and whole numbers do"
-    finding = case.finding("integer-returns", text)
+    finding = program.finding("integer-returns", text)
     return replace(report, verdict="biased", summary=finding.means, findings=(finding,))
 
 
@@ -75,26 +75,29 @@ def _examined(
     runner: Runner,
     max_paths: int,
     progress: Progress,
-    case_of: Callable[[Survey], Case],
+    program_of: Callable[[Survey], AuditedProgram],
 ) -> AuditReport:
     observed = plain
     normal = has_continuous_draws(observed)
     if normal:
         observed = with_other_values(observed, runner)
-    case = case_of(observed)
-    report, match = diagnose_and_match(case)
+    program = program_of(observed)
+    report, match = diagnose_and_match(program)
     if match is None and report.verdict != "unbiased" and is_pathwise(plain, runner):
-        return inconclusive(case, _THROUGH_ACTIONS)
+        return inconclusive(program, _THROUGH_ACTIONS)
     if normal:
-        report = resolved(report, observed, runner, case_of, max_paths, progress)
-        case = case_of(plain)
-    if not wants_test(case, report):
-        return with_second_update(report, match, case, runner, case_of, progress)
-    return _tested(observed, runner, progress, case_of)
+        report = resolved(report, observed, runner, program_of, max_paths, progress)
+        program = program_of(plain)
+    if not wants_test(program, report):
+        return with_second_update(report, match, program, runner, program_of, progress)
+    return _tested(observed, runner, progress, program_of)
 
 
 def _tested(
-    observed: Survey, runner: Runner, progress: Progress, case_of: Callable[[Survey], Case]
+    observed: Survey,
+    runner: Runner,
+    progress: Progress,
+    program_of: Callable[[Survey], AuditedProgram],
 ) -> AuditReport:
     """The statistical test on separate runs, if they are short enough."""
     episodes = [len({(s.environment, s.episode) for s in t.steps}) for t in observed.traces]
@@ -103,8 +106,8 @@ def _tested(
     steps = sum(len(trace.steps) for trace in observed.traces) // len(observed.traces)
     if runs * steps > _TESTED_STEPS:
         return inconclusive(
-            case_of(observed),
+            program_of(observed),
             f"no rule explains the paths, and the statistical test would need {runs} runs of "
             f"{steps} steps; shorten the rollout, for instance by an argument of the program",
         )
-    return diagnose(case_of(resampled(observed, runner, runs, progress)))
+    return diagnose(program_of(resampled(observed, runner, runs, progress)))

@@ -12,7 +12,7 @@ from pathlib import Path
 from eligibility.audit.examine import examine
 from eligibility.audit.interception.language import imports_trainers
 from eligibility.audit.job import WholeNumber
-from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.constants import GIVEN
 from eligibility.audit.judgement.source import read_source
 from eligibility.audit.reporting.report import AuditReport, Finding
@@ -146,7 +146,7 @@ def _in_environment(
 
         def examined(by: Runner) -> AuditReport:
             known = partial(
-                Case,
+                AuditedProgram,
                 source=text_of,
                 name=str(path),
                 constants=constants,

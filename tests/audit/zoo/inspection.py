@@ -12,7 +12,7 @@ from unittest.mock import patch
 import numpy as np
 
 from eligibility.audit.examine import examine
-from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.evidence import gather
 from eligibility.audit.judgement.source import Source, read_source
 from eligibility.audit.reporting.report import AuditReport
@@ -29,7 +29,7 @@ def audit_program(program: Program, max_paths: int = 200) -> AuditReport:
             max_paths,
             20,
             lambda what, done, expected: None,
-            lambda observed: Case(observed, source, program.name, source.constants(())),
+            lambda observed: AuditedProgram(observed, source, program.name, source.constants(())),
         )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from eligibility.audit.arrays import Array
 from eligibility.audit.faults import CHOICES
-from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.catalogue import transform_names
 from eligibility.audit.judgement.critic import (
     ACTION_VALUE,
@@ -42,31 +42,33 @@ HARMLESS = ("rollout-cut", "gradient-clipping", "shared-critic-parameters")
 
 
 def conventions_of(
-    case: Case, evidence: Evidence, line: Timeline, match: Match | None, measured: Bias
+    program: AuditedProgram, evidence: Evidence, line: Timeline, match: Match | None, measured: Bias
 ) -> tuple[Convention, ...]:
     """Those of the match, each with the bias that it would cause alone."""
     named: dict[str, _Size] = {}
     if match is not None:
         for name in match.form.conventions:
-            named[name] = _bias_alone(evidence, line, match, name, measured, case.survey.exhaustive)
+            named[name] = _bias_alone(
+                evidence, line, match, name, measured, program.survey.exhaustive
+            )
         if not match.use and line.is_cut(evidence):
             named["rollout-cut"] = _UNKNOWN
         if match.changed:
             named[match.changed] = _UNKNOWN
-        if match.entropy > case.tolerance:
+        if match.entropy > program.tolerance:
             named["entropy-bonus"] = _Size(_bias_of_entropy(evidence, line, match))
-        if abs(match.scale - 1.0) > max(1e-6, case.tolerance) and not match.plain.norm:
+        if abs(match.scale - 1.0) > max(1e-6, program.tolerance) and not match.plain.norm:
             named["constant-scale"] = _Size(0.0)
-    notes = {note for trace in case.survey.traces for note in trace.notes}
+    notes = {note for trace in program.survey.traces for note in trace.notes}
     if "gradient-clipping" in notes:
         named["gradient-clipping"] = _UNKNOWN
-    if case.survey.shared:
+    if program.survey.shared:
         named["shared-critic-parameters"] = _UNKNOWN
     return tuple(
         Convention(
             name,
             CHOICES[name].means,
-            0.0 if size.bias is not None and size.bias < case.tolerance else size.bias,
+            0.0 if size.bias is not None and size.bias < program.tolerance else size.bias,
             size.error,
         )
         for name, size in named.items()

@@ -10,7 +10,7 @@ import numpy as np
 
 from eligibility.audit.arrays import Booleans
 from eligibility.audit.faults import CHOICES, FAULTS
-from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.changed_rewards import with_changed_rewards
 from eligibility.audit.judgement.constant_terms import with_constant_term
 from eligibility.audit.judgement.constants import (
@@ -63,118 +63,118 @@ _SAMPLED = (
 )
 
 
-def diagnose(case: Case) -> AuditReport:
-    """The report of a case."""
-    return diagnose_and_match(case)[0]
+def diagnose(program: AuditedProgram) -> AuditReport:
+    """The report of a program."""
+    return diagnose_and_match(program)[0]
 
 
-def diagnose_and_match(case: Case) -> tuple[AuditReport, Match | None]:
-    """The report of a case, and the composition that explains every path, if there is one."""
-    evidence = evidence_or_refusal(case)
+def diagnose_and_match(program: AuditedProgram) -> tuple[AuditReport, Match | None]:
+    """The report of a program, and the composition that explains every path, if there is one."""
+    evidence = evidence_or_refusal(program)
     if isinstance(evidence, AuditReport):
         return evidence, None
-    return _judge(case, evidence)
+    return _judge(program, evidence)
 
 
-def _judge(case: Case, evidence: Evidence) -> tuple[AuditReport, Match | None]:
+def _judge(program: AuditedProgram, evidence: Evidence) -> tuple[AuditReport, Match | None]:
     finite: Booleans = np.asarray(np.isfinite(evidence.ascent).all(axis=1))
-    warnings = symptoms(case, evidence, finite)
-    failed = mostly_fails(case)
+    warnings = symptoms(program, evidence, finite)
+    failed = mostly_fails(program)
     if failed is not None:
         return failed, None
     spoilt = not finite.all() and not any(f.severity == "fault" for f in warnings)
-    if spoilt and not case.survey.exhaustive and finite.sum() < _FEWEST:
+    if spoilt and not program.survey.exhaustive and finite.sum() < _FEWEST:
         reason = f"the gradient is finite on {finite.sum()} of {len(finite)} paths: too few to tell"
-        return replace(inconclusive(case, reason), findings=tuple(warnings)), None
+        return replace(inconclusive(program, reason), findings=tuple(warnings)), None
     if not finite.any():
         findings = tuple(replace(finding, severity="fault") for finding in warnings)
-        return _report(case, evidence, "biased", "the gradient is never finite", findings), None
+        return _report(program, evidence, "biased", "the gradient is never finite", findings), None
     broken, evidence = evidence.where(~finite), evidence.where(finite)
     line = timeline(evidence)
     size = np.linalg.norm(evidence.ascent, axis=1)
     own = np.linalg.norm(evidence.eligibility, axis=2).sum(axis=1)
-    if (size <= _ROUNDING * case.survey.unit * own).all():
+    if (size <= _ROUNDING * program.survey.unit * own).all():
         text = "rounding" if size.any() else "0"
-        missing = case.finding("no-gradient", f"the gradient is {text} on every path")
+        missing = program.finding("no-gradient", f"the gradient is {text} on every path")
         found = (missing, *warnings)
-        return _report(case, evidence, "no-gradient", missing.means, found), None
-    match, evidence = in_minibatches(case, evidence) or (None, evidence)
+        return _report(program, evidence, "no-gradient", missing.means, found), None
+    match, evidence = in_minibatches(program, evidence) or (None, evidence)
     if match is None:
-        match = find_match(evidence, case.constants, case.tolerance, trained(case))
+        match = find_match(evidence, program.constants, program.tolerance, trained(program))
     if match is None:
-        known = case.constants, case.tolerance, trained(case), case.measured
+        known = program.constants, program.tolerance, trained(program), program.measured
         match, evidence = with_changed_rewards(evidence, *known) or (None, evidence)
-    if match is None and trained(case) == "no":
-        alone = with_constant_term(evidence, case.constants, case.tolerance)
+    if match is None and trained(program) == "no":
+        alone = with_constant_term(evidence, program.constants, program.tolerance)
         match, evidence = alone or (None, evidence)
-    if match is None and case.critic and trained(case) == "no":
-        match = find_match(evidence, case.constants, case.tolerance, "fitted")
-    if match is not None and case.survey.beyond:
-        match = with_true_ending(evidence, match, case.tolerance)
-    if match is not None and case.survey.blind:
-        match = with_blind_ending(evidence, match, case.tolerance)
+    if match is None and program.critic and trained(program) == "no":
+        match = find_match(evidence, program.constants, program.tolerance, "fitted")
+    if match is not None and program.survey.beyond:
+        match = with_true_ending(evidence, match, program.tolerance)
+    if match is not None and program.survey.blind:
+        match = with_blind_ending(evidence, match, program.tolerance)
     faults: list[Finding] = []
     if match is None:
-        match = with_ignored_actions(case, finite)
+        match = with_ignored_actions(program, finite)
         if match is not None:
             text = "the actions that the environments ignored explain every path"
-            faults.append(case.finding("autoreset-step-trained-on", text))
+            faults.append(program.finding("autoreset-step-trained-on", text))
     if match is None:
-        match, number, components = with_one_component(case, finite)
+        match, number, components = with_one_component(program, finite)
         if match is not None:
             text = f"component {number} of {components} alone explains every path"
-            faults.append(case.finding("component-not-scored", text))
-    for used in used_decisions(case.measured, evidence) if match is None else ():
+            faults.append(program.finding("component-not-scored", text))
+    for used in used_decisions(program.measured, evidence) if match is None else ():
         some = evidence.first(used)
-        match = find_match(some, case.constants, case.tolerance, trained(case))
+        match = find_match(some, program.constants, program.tolerance, trained(program))
         if match is not None:
             evidence, match = some, replace(match, use=f"first-{used}-decisions")
             break
-    if match is None and case.measured is not None:
-        ended = case.constants, case.tolerance, trained(case), case.measured
+    if match is None and program.measured is not None:
+        ended = program.constants, program.tolerance, trained(program), program.measured
         match, evidence = with_end_reward(evidence, *ended) or (None, evidence)
     if match is not None:
-        warnings = without_rare_equals(case, warnings, broken, match)
+        warnings = without_rare_equals(program, warnings, broken, match)
         evidence = evidence.restricted(dict(uses(evidence)).get(match.use, evidence.present))
         line = timeline(evidence)
-    case, measured = _measured_bias(case, evidence, line, match)
-    return _conclude(case, evidence, line, match, measured, warnings, faults), match
+    program, measured = _measured_bias(program, evidence, line, match)
+    return _conclude(program, evidence, line, match, measured, warnings, faults), match
 
 
 def _measured_bias(
-    case: Case, evidence: Evidence, line: Timeline, match: Match | None
-) -> tuple[Case, Bias]:
+    program: AuditedProgram, evidence: Evidence, line: Timeline, match: Match | None
+) -> tuple[AuditedProgram, Bias]:
     """The bias at the discount that is known; else at the one with which there is none, or at 1."""
     if match is not None:
-        return case, bias(evidence, line, match.form.discount)
-    if case.constants.origin == MEASURED:
-        return case, bias(evidence, line, case.constants.discounts[0])
-    if case.constants.origin != USUAL:
-        return case, least_bias(evidence, line, case.constants.discounts)
+        return program, bias(evidence, line, match.form.discount)
+    if program.constants.origin == MEASURED:
+        return program, bias(evidence, line, program.constants.discounts[0])
+    if program.constants.origin != USUAL:
+        return program, least_bias(evidence, line, program.constants.discounts)
     plain = bias(evidence, line, 1.0)
-    found = fitted_bias(evidence, line) if case.survey.exhaustive else plain
-    if found.residual >= case.tolerance or plain.residual < case.tolerance:
-        return case, plain
-    constants = replace(case.constants, discounts=(found.discount,), origin=FITTED)
-    return replace(case, constants=constants), found
+    found = fitted_bias(evidence, line) if program.survey.exhaustive else plain
+    if found.residual >= program.tolerance or plain.residual < program.tolerance:
+        return program, plain
+    constants = replace(program.constants, discounts=(found.discount,), origin=FITTED)
+    return replace(program, constants=constants), found
 
 
-def _origin(case: Case, match: Match | None) -> str:
+def _origin(program: AuditedProgram, match: Match | None) -> str:
     """Where the discount of the report comes from."""
-    told, product = case.constants.origin, case.constants.product
+    told, product = program.constants.origin, program.constants.product
     if match is not None and told == MEASURED and product not in (None, match.form.discount):
         return CONFIRMED
     if (
         match is not None
         and told == MEASURED
-        and match.form.discount != case.constants.discounts[0]
+        and match.form.discount != program.constants.discounts[0]
     ):
         return USUAL
     return told if match is not None else {USUAL: NOT_FOUND, TEXT: LEAST}.get(told, told)
 
 
 def _conclude(
-    case: Case,
+    program: AuditedProgram,
     evidence: Evidence,
     line: Timeline,
     match: Match | None,
@@ -182,24 +182,24 @@ def _conclude(
     warnings: Sequence[Finding],
     found: Sequence[Finding] = (),
 ) -> AuditReport:
-    exact = measured.residual < case.tolerance and case.survey.exhaustive
-    parted = match is not None and _steps_of_parts(case)
+    exact = measured.residual < program.tolerance and program.survey.exhaustive
+    parted = match is not None and _steps_of_parts(program)
     exact = exact and not parted and not (match and match.note)
-    shape = [*found, *_faults_of_shape(case, match, measured)]
+    shape = [*found, *_faults_of_shape(program, match, measured)]
     noisy = [_only_noise(f) for f in shape if f.rule != OWN_RETURN] if exact else []
     faults = [] if exact else shape
-    repeated = _repeated_updates(case)
+    repeated = _repeated_updates(program)
     if repeated:
-        faults.append(case.finding("several-updates-without-ratio", repeated))
+        faults.append(program.finding("several-updates-without-ratio", repeated))
     negative = match.scale < 0 if match else measured.scale < 0 and exact
     if negative and not faults:
-        faults.append(case.finding("wrong-sign", f"cosine {measured.cosine:+.3f}"))
-    conventions = conventions_of(case, evidence, line, match, measured)
+        faults.append(program.finding("wrong-sign", f"cosine {measured.cosine:+.3f}"))
+    conventions = conventions_of(program, evidence, line, match, measured)
     if parted:
         own = Convention("step-per-action", CHOICES["step-per-action"].means, None)
         conventions = (*conventions, own)
     others = (*faults, *noisy, *warnings)
-    rule = describe(match, case.tolerance) if match else ""
+    rule = describe(match, program.tolerance) if match else ""
     if any(finding.rule == "wrong-sign" for finding in faults):
         verdict, summary = "wrong-sign", FAULTS["wrong-sign"].means
     elif exact and not faults:
@@ -213,16 +213,16 @@ def _conclude(
         names = ", ".join(c.name for c in conventions)
         summary = f"the policy gradient up to a convention: {names}"
     else:
-        other = unmatched_fault(case, evidence, line, measured, warnings)
+        other = unmatched_fault(program, evidence, line, measured, warnings)
         if other is None:
-            return _tested(case, evidence, line, warnings)
+            return _tested(program, evidence, line, warnings)
         others = (other, *(finding for finding in warnings if finding != other))
         verdict = "biased" if other.severity == "fault" else "unexplained"
         summary = other.means
     beside = next((finding for finding in warnings if finding.severity == "fault"), None)
     if beside is not None and verdict in ("unbiased", "convention"):
         verdict, summary = "biased", beside.means  # the gradient may be exact: it is not all
-    report = _report(case, evidence, verdict, summary, others)
+    report = _report(program, evidence, verdict, summary, others)
     return replace(
         report,
         rule=rule,
@@ -230,10 +230,10 @@ def _conclude(
         residual=measured.residual,
         cosine=measured.cosine,
         discount=measured.discount,
-        origin=_origin(case, match),
-        notes=(*(() if case.survey.exhaustive else (_SAMPLED,)), *_unread(case.survey)),
+        origin=_origin(program, match),
+        notes=(*(() if program.survey.exhaustive else (_SAMPLED,)), *_unread(program.survey)),
         weights=weight_rows(evidence, line, match, measured),
-        credit=credit_of(case.measured, measured.discount),
+        credit=credit_of(program.measured, measured.discount),
         scale=match.scale if match else measured.scale,
     )
 
@@ -245,34 +245,34 @@ def _only_noise(finding: Finding) -> Finding:
 
 
 def _tested(
-    case: Case, evidence: Evidence, line: Timeline, warnings: Sequence[Finding]
+    program: AuditedProgram, evidence: Evidence, line: Timeline, warnings: Sequence[Finding]
 ) -> AuditReport:
     """The verdict of the statistical test, where nothing exact can be said."""
     if line.episodes.sum() < EPISODES or evidence.paths < RUNS:
-        return inconclusive(case, _TOO_MANY)
-    test = best_test(evidence, line, case.constants.discounts)
+        return inconclusive(program, _TOO_MANY)
+    test = best_test(evidence, line, program.constants.discounts)
     words = (
         f"Hotelling's T² = {test.statistic:.4g} with {test.degrees} degrees of freedom on "
         f"{test.runs} runs, p = {test.p_value:.2g} (false-positive rate {FALSE_POSITIVES:.1%})"
     )
     if test.p_value < FALSE_POSITIVES:
-        other = case.finding("unexplained", words)
-        report = _report(case, evidence, "unexplained", other.means, (other, *warnings))
+        other = program.finding("unexplained", words)
+        report = _report(program, evidence, "unexplained", other.means, (other, *warnings))
     elif test.visible > VISIBLE:
         return inconclusive(
-            case,
+            program,
             f"no bias was detected, but a bias below {test.visible:.0%} of the gradient would not "
             f"have been: {words}",
         )
     elif test.scale < 0:
-        wrong = case.finding("wrong-sign", words)
-        report = _report(case, evidence, "wrong-sign", wrong.means, (wrong, *warnings))
+        wrong = program.finding("wrong-sign", words)
+        report = _report(program, evidence, "wrong-sign", wrong.means, (wrong, *warnings))
     else:
         dropped = not test.time_discount
         named = Convention("gamma-t-dropped", CHOICES["gamma-t-dropped"].means, None)
         report = replace(
             _report(
-                case,
+                program,
                 evidence,
                 "convention" if dropped else "unbiased",
                 f"no bias was detected; a bias above {test.visible:.0%} of the gradient would be",
@@ -286,8 +286,8 @@ def _tested(
         residual=measured.residual,
         cosine=measured.cosine,
         discount=test.discount,
-        origin=case.constants.origin,
-        notes=(words, *_unread(case.survey)),
+        origin=program.constants.origin,
+        notes=(words, *_unread(program.survey)),
         weights=weight_rows(evidence, line, None, measured),
     )
 
@@ -305,9 +305,9 @@ def _unread(survey: Survey) -> tuple[str, ...]:
     return (f"random numbers that the audit does not enumerate, {how}: {', '.join(sorted(notes))}",)
 
 
-def wants_test(case: Case, report: AuditReport) -> bool:
+def wants_test(program: AuditedProgram, report: AuditReport) -> bool:
     """Whether only the statistical test can tell: random numbers or paths are beyond counting."""
-    unread = any(note.startswith(UNREAD) for trace in case.survey.traces for note in trace.notes)
+    unread = any(note.startswith(UNREAD) for trace in program.survey.traces for note in trace.notes)
     unexplained = [finding.rule for finding in report.findings] == ["unexplained"]
     return (unread and unexplained) or report.summary == _TOO_MANY
 
@@ -318,31 +318,31 @@ def _matters(convention: Convention) -> bool:
     return bool(convention.bias or convention.error) or unmeasured
 
 
-def _faults_of_shape(case: Case, match: Match | None, measured: Bias) -> list[Finding]:
+def _faults_of_shape(program: AuditedProgram, match: Match | None, measured: Bias) -> list[Finding]:
     """What the rule of the gradient has that is wrong, unless it is exact in expectation."""
     if match is None:
         return []
     size = f"the expected gradient is off by {measured.residual:.1%}, cosine {measured.cosine:+.3f}"
-    every = "every path" if case.survey.exhaustive else "every sampled path"
-    faults = [case.finding(rule, f"explains {every}; {size}") for rule in match.form.faults]
-    if match.entropy < -case.tolerance and match.scale > 0.0:
+    every = "every path" if program.survey.exhaustive else "every sampled path"
+    faults = [program.finding(rule, f"explains {every}; {size}") for rule in match.form.faults]
+    if match.entropy < -program.tolerance and match.scale > 0.0:
         evidence = f"the gradient of the entropy is added with the factor {match.entropy:.3g}"
-        faults.append(case.finding("entropy-sign", evidence))
+        faults.append(program.finding("entropy-sign", evidence))
     return faults
 
 
-def _repeated_updates(case: Case) -> str:
+def _repeated_updates(program: AuditedProgram) -> str:
     """Whether several steps of an optimizer used the same gradient, without a ratio."""
-    for steps in _steps_of_policy(case):
+    for steps in _steps_of_policy(program):
         count = max(Counter(steps).values(), default=0)
         if count > 1:
             return f"{count} optimizer steps on the same data, with no ratio"
     return ""
 
 
-def _steps_of_parts(case: Case) -> bool:
+def _steps_of_parts(program: AuditedProgram) -> bool:
     """Whether parts of one batch have separate optimizer steps, without a ratio."""
-    for steps in _steps_of_policy(case):
+    for steps in _steps_of_policy(program):
         moved = (
             (before, tensor)
             for before, rows in steps
@@ -354,13 +354,13 @@ def _steps_of_parts(case: Case) -> bool:
     return False
 
 
-def _steps_of_policy(case: Case) -> Iterator[list[tuple[int, tuple[Row, ...]]]]:
+def _steps_of_policy(program: AuditedProgram) -> Iterator[list[tuple[int, tuple[Row, ...]]]]:
     """The optimizer's steps on each path without a ratio: their times, and the ascent."""
-    policy = policy_tensors(case.survey.directions, case.survey.slopes or {})
-    own = (policy - case.survey.shared) or policy  # a critic may be trained often on one batch
-    if any("ratio" in trace.notes for trace in case.survey.traces):
+    policy = policy_tensors(program.survey.directions, program.survey.slopes or {})
+    own = (policy - program.survey.shared) or policy  # a critic may be trained often on one batch
+    if any("ratio" in trace.notes for trace in program.survey.traces):
         return
-    for trace in case.survey.traces:
+    for trace in program.survey.traces:
         steps = (
             (update.steps_before, tuple(row for i, row in enumerate(update.ascent) if i in own))
             for update in trace.updates
@@ -369,13 +369,17 @@ def _steps_of_policy(case: Case) -> Iterator[list[tuple[int, tuple[Row, ...]]]]:
 
 
 def _report(
-    case: Case, evidence: Evidence, verdict: str, summary: str, findings: Sequence[Finding]
+    program: AuditedProgram,
+    evidence: Evidence,
+    verdict: str,
+    summary: str,
+    findings: Sequence[Finding],
 ) -> AuditReport:
-    survey = case.survey
+    survey = program.survey
     policy = policy_tensors(survey.directions, survey.slopes or {})
     shapes = max((trace.shapes for trace in survey.traces), key=len)
     return AuditReport(
-        case.name,
+        program.name,
         verdict,
         summary,
         findings=tuple(findings),
@@ -385,5 +389,5 @@ def _report(
         probability=sum(trace.probability for trace in survey.traces),
         parameters=sum(int(np.prod(shapes[tensor])) for tensor in policy),
         precision=precision_of(survey),
-        tolerance=case.tolerance,
+        tolerance=program.tolerance,
     )

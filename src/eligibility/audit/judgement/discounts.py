@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.carried import RULE
-from eligibility.audit.judgement.case import Case
 from eligibility.audit.judgement.constants import GIVEN, MEASURED, Constants
 from eligibility.audit.judgement.measured import Measured
 from eligibility.audit.judgement.reading import Reading, read, told_by
@@ -21,22 +21,22 @@ _RIGHT = ("", "whole-episode-return")
 _FROM_VALUES = 1e-6  # share of the weights that no reward moves, beyond which values may enter
 
 
-def with_measured(case: Case, measured: Measured | None) -> Case:
-    """The case with what was measured of the credit, and the constants that follow."""
+def with_measured(program: AuditedProgram, measured: Measured | None) -> AuditedProgram:
+    """The program with what was measured of the credit, and the constants that follow."""
     if measured is None:
-        return case
+        return program
     readings = read(measured)
-    constants = replace(case.constants, told=told_by(measured, readings))
+    constants = replace(program.constants, told=told_by(measured, readings))
     reading = readings[0] if readings else None
-    case = replace(case, measured=measured, reading=reading, constants=constants)
-    if reading is None or case.constants.origin == GIVEN:
-        return case
-    return replace(case, constants=_constants(case, measured, reading))
+    program = replace(program, measured=measured, reading=reading, constants=constants)
+    if reading is None or program.constants.origin == GIVEN:
+        return program
+    return replace(program, constants=_constants(program, measured, reading))
 
 
-def _constants(case: Case, measured: Measured, reading: Reading) -> Constants:
+def _constants(program: AuditedProgram, measured: Measured, reading: Reading) -> Constants:
     """γ from the powers in M; where a critic's values may enter, these are the powers of γλ."""
-    known = case.constants
+    known = program.constants
     same = _SAME if measured.kind == "linear" else _NEAR
     powers, dated = (_snapped(value, known, same) for value in (reading.discount, reading.dated))
     if np.isnan(powers) and dated == 1.0:
@@ -46,11 +46,11 @@ def _constants(case: Case, measured: Measured, reading: Reading) -> Constants:
     misplaced = reading.rule not in _RIGHT or (known.told is not None and known.told.coupled)
     if misplaced:  # its powers may count something else
         several = tuple(dict.fromkeys((powers, dated, *known.discounts)))
-        if reading.rule == RULE and has_critic(case.survey) and powers >= _NONE:
+        if reading.rule == RULE and has_critic(program.survey) and powers >= _NONE:
             return replace(known, discounts=several, product=powers, origin=MEASURED)
         return replace(known, discounts=several, origin=MEASURED)
     values = bool(np.abs(measured.offset).max() > _FROM_VALUES * np.abs(measured.credit).max())
-    if not (values or has_critic(case.survey)):
+    if not (values or has_critic(program.survey)):
         if powers < _NONE:
             return known
         discounts = dict.fromkeys((powers, dated)) if dated != 1.0 else (powers,)

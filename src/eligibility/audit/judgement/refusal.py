@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from eligibility.audit.choices import BY_ITSELF, MAX_TOKENS
 from eligibility.audit.faults import FAULTS
-from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.evidence import Evidence, gather
 from eligibility.audit.judgement.requirements import what_it_needs
 from eligibility.audit.judgement.scoring import compare_scoring
@@ -31,46 +31,46 @@ _OWN_MODEL = (
 _SUM_TOLERANCE = 1e-4  # far above rounding, in single precision too
 
 
-def evidence_or_refusal(case: Case) -> Evidence | AuditReport:
+def evidence_or_refusal(program: AuditedProgram) -> Evidence | AuditReport:
     """The evidence; or, where nothing can be said of the gradients, the report that says why."""
-    survey = case.survey
+    survey = program.survey
     ran = [trace for trace in survey.traces if trace.outcome in RAN]
     if not ran:
-        return _did_not_run(case)
+        return _did_not_run(program)
     if not any(trace.updates for trace in ran):
-        return inconclusive(case, _NO_UPDATE)
+        return inconclusive(program, _NO_UPDATE)
     if not any(trace.steps for trace in ran):
-        return inconclusive(case, _NO_ENVIRONMENT)
+        return inconclusive(program, _NO_ENVIRONMENT)
     total = sum(trace.probability for trace in survey.traces)
     if survey.exhaustive and abs(total - 1.0) > _SUM_TOLERANCE:
         return inconclusive(
-            case,
+            program,
             f"the probabilities of all its paths sum to {total:.6g} and not to 1: the same random "
             "choices do not lead to the same run (does it read a clock, or keep files?)",
         )
     evidence = gather(survey)
     if any(HALF in trace.notes for trace in ran):
         return inconclusive(
-            case,
+            program,
             "the gradient is computed in half precision, where rounding hides every rule; run the "
             "program in float32",
         )
     if evidence is None:
-        return _without_policy(case)
+        return _without_policy(program)
     if not evidence.scored:
-        return inconclusive(case, "some actions come from random numbers the audit cannot read")
+        return inconclusive(program, "some actions come from random numbers the audit cannot read")
     return evidence
 
 
-def _without_policy(case: Case) -> AuditReport:
+def _without_policy(program: AuditedProgram) -> AuditReport:
     """No action depends on the parameters: nothing is drawn, or nothing reaches the policy."""
-    drawn = any(step.groups for trace in case.survey.traces for step in trace.steps)
-    if not drawn and not _is_chosen(case):
-        notes = (note for trace in case.survey.traces for note in trace.notes)
+    drawn = any(step.groups for trace in program.survey.traces for step in trace.steps)
+    if not drawn and not _is_chosen(program):
+        notes = (note for trace in program.survey.traces for note in trace.notes)
         unread = [note.removeprefix(UNREAD) for note in notes if note.startswith(UNREAD)]
         drawn_from = f" (the program draws from{unread[0]})" if unread else ""
         return inconclusive(
-            case,
+            program,
             f"no action came from a random choice that the audit can read{drawn_from}; it reads "
             "categorical, Bernoulli, multinomial, normal and beta distributions of torch, "
             "torch.multinomial, torch.bernoulli, numpy's choice, multinomial and binomial, and "
@@ -78,21 +78,23 @@ def _without_policy(case: Case) -> AuditReport:
             "audit its loss with audit_loss",
         )
     if not drawn:
-        finding = case.finding("argmax-action", "no path has a randomly drawn action")
-        return replace(inconclusive(case, finding.means), verdict="biased", findings=(finding,))
-    moved = moved_by_hand(case.survey)
+        finding = program.finding("argmax-action", "no path has a randomly drawn action")
+        return replace(inconclusive(program, finding.means), verdict="biased", findings=(finding,))
+    moved = moved_by_hand(program.survey)
     if moved is not None:
-        return inconclusive(case, what_it_needs(Trace("error", BY_ITSELF, *moved), case.name))
-    scoring = compare_scoring(case.survey)
-    corrected = any(RATIO in trace.notes for trace in case.survey.traces)
+        return inconclusive(program, what_it_needs(Trace("error", BY_ITSELF, *moved), program.name))
+    scoring = compare_scoring(program.survey)
+    corrected = any(RATIO in trace.notes for trace in program.survey.traces)
     if scoring is not None and scoring.rule == "behaviour-not-scored" and not corrected:
         # who explores at random may learn by a rule that is for any behaviour
-        meant = any(draw.source == "other" for trace in case.survey.traces for draw in trace.draws)
-        finding = case.finding(scoring.rule, scoring.evidence, "warning" if meant else "")
+        meant = any(
+            draw.source == "other" for trace in program.survey.traces for draw in trace.draws
+        )
+        finding = program.finding(scoring.rule, scoring.evidence, "warning" if meant else "")
         verdict = "unexplained" if meant else "biased"
-        return replace(inconclusive(case, finding.means), verdict=verdict, findings=(finding,))
+        return replace(inconclusive(program, finding.means), verdict=verdict, findings=(finding,))
     return inconclusive(
-        case,
+        program,
         "no action's probability depends on the parameters that the optimizer trains; "
         "are they replaced after the optimizer was created?",
     )
@@ -107,14 +109,14 @@ def moved_by_hand(survey: Survey) -> tuple[str, int] | None:
     return None
 
 
-def _is_chosen(case: Case) -> bool:
+def _is_chosen(program: AuditedProgram) -> bool:
     """Whether the actions are a choice of the policy, without any random number.
 
     The same state was always answered by the same action, nothing in the process was drawn, and the
     text says so, or the program scores the actions by a log-probability with a gradient.
     """
-    traces = case.survey.traces
-    told = case.source is not None and case.source.mentions(FAULTS["argmax-action"].look)
+    traces = program.survey.traces
+    told = program.source is not None and program.source.mentions(FAULTS["argmax-action"].look)
     scored = any(score.differentiable for trace in traces for score in trace.scores)
     unread = any(note.startswith(UNREAD) for trace in traces for note in trace.notes)
     answers: dict[tuple[int, int], set[tuple[float, ...]]] = {}
@@ -125,29 +127,29 @@ def _is_chosen(case: Case) -> bool:
     )
 
 
-def _did_not_run(case: Case) -> AuditReport:
-    trace = case.survey.traces[0]
+def _did_not_run(program: AuditedProgram) -> AuditReport:
+    trace = program.survey.traces[0]
     if trace.outcome == NO_ENVIRONMENT:
-        tokens = case.source is not None and case.source.mentions(["Embedding"])
-        return inconclusive(case, _OWN_MODEL if tokens else _NO_ENVIRONMENT)
+        tokens = program.source is not None and program.source.mentions(["Embedding"])
+        return inconclusive(program, _OWN_MODEL if tokens else _NO_ENVIRONMENT)
     if "does not require grad" in trace.detail:
-        finding = case.finding("no-gradient", f"`backward` failed: {trace.detail}")
-        report = inconclusive(case, finding.means)
+        finding = program.finding("no-gradient", f"`backward` failed: {trace.detail}")
+        report = inconclusive(program, finding.means)
         return replace(report, verdict="no-gradient", findings=(finding,))
-    return inconclusive(case, what_it_needs(trace, case.name))
+    return inconclusive(program, what_it_needs(trace, program.name))
 
 
-def inconclusive(case: Case, reason: str) -> AuditReport:
+def inconclusive(program: AuditedProgram, reason: str) -> AuditReport:
     """The report of a program of which nothing is known, for this reason."""
     return AuditReport(
-        case.name,
+        program.name,
         "inconclusive",
         reason,
-        paths=sum(trace.outcome in RAN for trace in case.survey.traces),
-        predicted_paths=case.survey.predicted,
-        exhaustive=case.survey.exhaustive,
-        precision=precision_of(case.survey),
-        tolerance=case.tolerance,
+        paths=sum(trace.outcome in RAN for trace in program.survey.traces),
+        predicted_paths=program.survey.predicted,
+        exhaustive=program.survey.exhaustive,
+        precision=precision_of(program.survey),
+        tolerance=program.tolerance,
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from eligibility.audit.job import SIZES, Job
-from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.diagnosis import diagnose
 from eligibility.audit.judgement.scoring import compare_scoring
 from eligibility.audit.quadrature import COARSE, FINE
@@ -49,7 +49,7 @@ def resolved(
     report: AuditReport,
     survey: Survey,
     runner: Runner,
-    case_of: Callable[[Survey], Case],
+    program_of: Callable[[Survey], AuditedProgram],
     max_paths: int,
     progress: Progress,
 ) -> AuditReport:
@@ -66,8 +66,8 @@ def resolved(
         if size != survey.size:
             job = replace(_job(survey, COARSE), size=size)
             smaller = _enumerated(survey, runner, job, max_paths, progress)
-            coarse = diagnose(case_of(smaller)).residual if smaller else float("nan")
-        closer = diagnose(case_of(fine))
+            coarse = diagnose(program_of(smaller)).residual if smaller else float("nan")
+        closer = diagnose(program_of(fine))
         error = abs(closer.residual - coarse)
         where = "" if size == survey.size else f", on the probe with {size.horizon} steps"
         note = (
@@ -75,7 +75,7 @@ def resolved(
             f"residual changes by {error:.2g}{where}"
         )
         if not proved and closer.rule:
-            report = _only_on_nodes(report, case_of(survey), closer.rule)
+            report = _only_on_nodes(report, program_of(survey), closer.rule)
         elif not proved and closer.residual > closer.tolerance:
             report = closer if closer.findings else replace(closer, verdict="inconclusive")
         return replace(report, quadrature_error=error, notes=(*report.notes, note))
@@ -85,14 +85,14 @@ def resolved(
     return replace(report, verdict="inconclusive", summary=f"{_CANNOT_TELL}and {note}")
 
 
-def _only_on_nodes(report: AuditReport, case: Case, rule: str) -> AuditReport:
+def _only_on_nodes(report: AuditReport, program: AuditedProgram, rule: str) -> AuditReport:
     """A rule explains what happens at the nodes, and not what happens at other values."""
-    scoring = compare_scoring(case.survey)
+    scoring = compare_scoring(program.survey)
     if scoring is None:
         summary = f"{_CANNOT_TELL}but those at the nodes are by {rule}"
         return replace(report, verdict="inconclusive", summary=summary)
     evidence = f"{scoring.evidence}; it happens too rarely to show in the residual"
-    finding = case.finding(scoring.rule, evidence)
+    finding = program.finding(scoring.rule, evidence)
     return replace(report, verdict="biased", summary=finding.means, findings=(finding,))
 
 

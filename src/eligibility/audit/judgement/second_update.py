@@ -9,7 +9,7 @@ import numpy as np
 
 from eligibility.audit.arrays import Array, Booleans
 from eligibility.audit.faults import CHOICES
-from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.catalogue import candidates
 from eligibility.audit.judgement.conventions import bias_of_cut, describe
 from eligibility.audit.judgement.diagnosis import diagnose
@@ -41,9 +41,9 @@ _APART = (
 def with_second_update(
     report: AuditReport,
     match: Match | None,
-    case: Case,
+    program: AuditedProgram,
     runner: Runner,
-    case_of: Callable[[Survey], Case],
+    program_of: Callable[[Survey], AuditedProgram],
     progress: Progress,
 ) -> AuditReport:
     """The report with what the second update shows.
@@ -53,16 +53,16 @@ def with_second_update(
     Args:
         report: Report of the first update.
         match: The composition that explains it, if there is one.
-        case: Case of the first update.
+        program: What is known of it at its first update.
         runner: Runs the program.
-        case_of: What is known of the program, in addition to a survey of its runs.
+        program_of: What is known of the program, in addition to a survey of its runs.
         progress: Told what is done.
     """
-    if not case.survey.slopes or not any(trace.updates for trace in case.survey.traces):
+    if not program.survey.slopes or not any(trace.updates for trace in program.survey.traces):
         return report
-    half = [trace for trace in case.survey.traces if trace.updates and _is_of_graphs(trace)]
+    half = [trace for trace in program.survey.traces if trace.updates and _is_of_graphs(trace)]
     if half:  # an error after the next action belongs to the second update, and is not in these
-        stopped = _error(case, "graph-used-twice", half)
+        stopped = _error(program, "graph-used-twice", half)
         known = (finding for finding in report.findings if finding.rule != "unexplained")
         return replace(report, verdict="biased", summary=stopped.means, findings=(*known, stopped))
     if match is not None and match.use.endswith("-decisions"):
@@ -72,16 +72,16 @@ def with_second_update(
         )
         return replace(report, notes=(*report.notes, note))
     passed = report.verdict in _PASSED and not report.faults
-    apart = report.verdict == "inconclusive" and gather(case.survey) is None
-    if apart and moved_by_hand(case.survey) is not None:
+    apart = report.verdict == "inconclusive" and gather(program.survey) is None
+    if apart and moved_by_hand(program.survey) is not None:
         return report
-    rounds = observe_rounds(case.survey, runner, passed or apart, progress)
+    rounds = observe_rounds(program.survey, runner, passed or apart, progress)
     if rounds is None:
         return report
-    found = list(facts_of_updates(case, rounds, runner))
+    found = list(facts_of_updates(program, rounds, runner))
     if rounds.second is None or rounds.whole is None:
         return _with_findings(report, found, 1)
-    second = _untold(case_of(rounds.second))
+    second = _untold(program_of(rounds.second))
     failed = _failure(second, rounds)
     if failed is not None:
         return _with_findings(report, [*found, failed], 2)
@@ -92,12 +92,14 @@ def with_second_update(
         if judged.verdict != "inconclusive":
             report = replace(judged, notes=(*judged.notes, _APART))
         return _with_findings(report, found, 2)
-    if match is not None and _follows(case, rounds.second, match):
+    if match is not None and _follows(program, rounds.second, match):
         return _with_findings(_with_cut(report, rounds), found, 2)
-    wrong = _fault_of_both(case, rounds.second) if match is not None else None
+    wrong = _fault_of_both(program, rounds.second) if match is not None else None
     if wrong is not None:
-        named = [case.finding(r, "explains every path of two updates") for r in wrong.form.faults]
-        told = replace(report, rule=describe(wrong, case.tolerance))
+        named = [
+            program.finding(r, "explains every path of two updates") for r in wrong.form.faults
+        ]
+        told = replace(report, rule=describe(wrong, program.tolerance))
         return _with_findings(told, [*found, *named], 2)
     later = diagnose(replace(second, critic=False))
     if later.verdict in _PASSED and not _differs(report, later):
@@ -106,14 +108,14 @@ def with_second_update(
     if later.verdict == "inconclusive" or not (later.findings or later.verdict in _PASSED):
         note = f"the second update was not judged: {later.summary}"
         return _with_findings(replace(report, notes=(*report.notes, note)), found, 1)
-    if _again(case, second, _untold(case_of(rounds.whole)), match):
+    if _again(program, second, _untold(program_of(rounds.whole)), match):
         found = [finding for finding in found if finding.rule != "old-log-prob-stale"]
         named = [
             second.finding(
                 "stale-batch", f"it reuses the steps of the first update; {_size(later)}"
             )
         ]
-    elif match is not None and _adds_first(case, rounds, match):
+    elif match is not None and _adds_first(program, rounds, match):
         text = f"without the first update's gradient, it follows the rule; {_size(later)}"
         named = [second.finding("gradients-not-zeroed", text)]
     else:
@@ -122,39 +124,40 @@ def with_second_update(
     return replace(audited, residual=later.residual, cosine=later.cosine, weights=later.weights)
 
 
-def _untold(case: Case) -> Case:
+def _untold(program: AuditedProgram) -> AuditedProgram:
     """The credit was measured at the first update: it says nothing of the second."""
-    return replace(case, constants=replace(case.constants, told=None))
+    return replace(program, constants=replace(program.constants, told=None))
 
 
-def _follows(case: Case, later: Survey, match: Match) -> bool:
+def _follows(program: AuditedProgram, later: Survey, match: Match) -> bool:
     """Whether the gradients of ``later`` follow the rule of the first update."""
-    first = gather(case.survey)
+    first = gather(program.survey)
     return first is not None and any(
-        _fits(case, first, second, match) for second in (gather(later), gather(_from_zero(later)))
+        _fits(program, first, second, match)
+        for second in (gather(later), gather(_from_zero(later)))
     )
 
 
-def _fault_of_both(case: Case, later: Survey) -> Match | None:
+def _fault_of_both(program: AuditedProgram, later: Survey) -> Match | None:
     """The rule with a fault that explains both updates, where the first also had one without."""
-    first, second = gather(case.survey), gather(later)
-    if trained(case) != "trained" or first is None or second is None or not second.scored:
+    first, second = gather(program.survey), gather(later)
+    if trained(program) != "trained" or first is None or second is None or not second.scored:
         return None
     both = joined(first, second)
     finite: Booleans = np.asarray(np.isfinite(both.ascent).all(axis=1))
-    match = find_match(both.where(finite), case.constants, case.tolerance, "trained")
+    match = find_match(both.where(finite), program.constants, program.tolerance, "trained")
     return match if match is not None and match.form.faults else None
 
 
-def _adds_first(case: Case, rounds: Rounds, match: Match) -> bool:
+def _adds_first(program: AuditedProgram, rounds: Rounds, match: Match) -> bool:
     """Whether the second update's gradients are right once the first one's is taken off them."""
     assert rounds.second is not None
     begun = replace(rounds.inspected, updates=rounds.inspected.updates[: rounds.held])
-    surveys = case.survey, replace(case.survey, traces=(begun,)), rounds.second
+    surveys = program.survey, replace(program.survey, traces=(begun,)), rounds.second
     known, first, later = map(gather, surveys)
     if known is None or first is None or later is None:
         return False
-    return _fits(case, known, replace(later, ascent=later.ascent - first.ascent), match)
+    return _fits(program, known, replace(later, ascent=later.ascent - first.ascent), match)
 
 
 def _from_zero(later: Survey) -> Survey:
@@ -169,7 +172,7 @@ def _from_zero(later: Survey) -> Survey:
     return replace(later, traces=tuple(traces))
 
 
-def _fits(case: Case, first: Evidence, second: Evidence | None, match: Match) -> bool:
+def _fits(program: AuditedProgram, first: Evidence, second: Evidence | None, match: Match) -> bool:
     if second is None or not second.scored:
         return False
     finite: list[Booleans] = [
@@ -182,7 +185,7 @@ def _fits(case: Case, first: Evidence, second: Evidence | None, match: Match) ->
         replace(each, ascent=each.ascent - beside).where(mask)
         for each, mask in zip((first, second), finite, strict=True)
     )
-    return same_rule(alone, later, match, case.tolerance)
+    return same_rule(alone, later, match, program.tolerance)
 
 
 def _differs(report: AuditReport, later: AuditReport) -> bool:
@@ -265,7 +268,7 @@ def _is_of_graphs(trace: Trace) -> bool:
     return any(said in trace.detail for said in _SAID_BY_TORCH)
 
 
-def _failure(second: Case, rounds: Rounds) -> Finding | None:
+def _failure(second: AuditedProgram, rounds: Rounds) -> Finding | None:
     """What stops the program on its way to the second update, on every path."""
     traces = (*second.survey.traces, rounds.inspected)
     failed = [trace for trace in traces if trace.outcome not in RAN]
@@ -281,12 +284,12 @@ def _failure(second: Case, rounds: Rounds) -> Finding | None:
     return None
 
 
-def _path(case: Case) -> str:
-    return str(case.source.path) if case.source else ""
+def _path(program: AuditedProgram) -> str:
+    return str(program.source.path) if program.source else ""
 
 
-def _error(case: Case, rule: str, failed: Sequence[Trace]) -> Finding:
-    return case.finding(
+def _error(program: AuditedProgram, rule: str, failed: Sequence[Trace]) -> Finding:
+    return program.finding(
         rule, failed[0].detail.splitlines()[0][:300], seen=first_error(tuple(failed))
     )
 
@@ -295,7 +298,7 @@ def _size(later: AuditReport) -> str:
     return f"the second update is off by {later.residual:.1%}, cosine {later.cosine:+.3f}"
 
 
-def _named(second: Case, later: AuditReport) -> list[Finding]:
+def _named(second: AuditedProgram, later: AuditReport) -> list[Finding]:
     """The faults of the second update that the catalogue knows, or that it is none of them."""
     known = [finding for finding in later.faults if finding.rule not in _UNNAMED]
     if known:
@@ -307,11 +310,13 @@ def _named(second: Case, later: AuditReport) -> list[Finding]:
 _UNNAMED = ("unexplained", "entropy-sign")  # a multiple of the entropy fits much on few paths
 
 
-def _again(case: Case, second: Case, whole: Case, match: Match | None) -> bool:
+def _again(
+    program: AuditedProgram, second: AuditedProgram, whole: AuditedProgram, match: Match | None
+) -> bool:
     """Whether the steps of the first update, or their returns, enter the second one."""
     if match is not None:
         surveys = (whole.survey, _as_one_episode(whole.survey))
-        if any(_follows(case, survey, match) for survey in surveys):
+        if any(_follows(program, survey, match) for survey in surveys):
             return True
     return _uses_first(whole) or _uses_first_returns(second, whole)
 
@@ -329,7 +334,7 @@ def _as_one_episode(both: Survey) -> Survey:
     return replace(both, traces=tuple(traces))
 
 
-def _uses_first(whole: Case) -> bool:
+def _uses_first(whole: AuditedProgram) -> bool:
     """Whether the decisions of both updates together explain the second one's gradient."""
     evidence = gather(whole.survey)
     if evidence is None or not evidence.scored or not np.isfinite(evidence.ascent).all():
@@ -338,7 +343,7 @@ def _uses_first(whole: Case) -> bool:
     return match is not None and abs(match.entropy) < whole.tolerance
 
 
-def _uses_first_returns(second: Case, whole: Case) -> bool:
+def _uses_first_returns(second: AuditedProgram, whole: AuditedProgram) -> bool:
     """Whether each action of the second update got the credit of one of the first, in order.
 
     So it is where rewards are kept and log-probabilities are not: what is longer is cut.

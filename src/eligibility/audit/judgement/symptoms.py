@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from eligibility.audit.arrays import Booleans
-from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.critic import Advantage
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.location import first_error
@@ -24,24 +24,24 @@ from eligibility.audit.trace import Trace
 _EQUAL = 1e-6  # share of its size by which a fitted advantage may miss another
 
 
-def symptoms(case: Case, evidence: Evidence, finite: Booleans) -> list[Finding]:
+def symptoms(program: AuditedProgram, evidence: Evidence, finite: Booleans) -> list[Finding]:
     """Findings that need no rule: warnings, and faults that stand whatever else is wrong."""
     return [
-        *_failures(case),
-        *_non_finite(case, evidence, finite),
-        *_attainability(case),
-        *_attached_advantage(case),
+        *_failures(program),
+        *_non_finite(program, evidence, finite),
+        *_attainability(program),
+        *_attached_advantage(program),
     ]
 
 
-def mostly_fails(case: Case) -> AuditReport | None:
+def mostly_fails(program: AuditedProgram) -> AuditReport | None:
     """The report of a program that stops on most of its paths: of the rest nothing follows."""
-    traces = case.survey.traces
+    traces = program.survey.traces
     share = _probability(traces, RAN) / max(_probability(traces, ()), 1e-300)
-    if share > 0.5 or not case.survey.exhaustive:
+    if share > 0.5 or not program.survey.exhaustive:
         return None
-    found = tuple(replace(finding, severity="fault") for finding in _failures(case))
-    report = inconclusive(case, f"{found[0].means}: {found[0].evidence}")
+    found = tuple(replace(finding, severity="fault") for finding in _failures(program))
+    report = inconclusive(program, f"{found[0].means}: {found[0].evidence}")
     return replace(report, findings=found)
 
 
@@ -50,37 +50,37 @@ def _probability(traces: Sequence[Trace], outcomes: Sequence[str]) -> float:
     return sum(trace.probability for trace in traces if not outcomes or trace.outcome in outcomes)
 
 
-def _failures(case: Case) -> list[Finding]:
-    failed = [trace for trace in case.survey.traces if trace.outcome not in RAN]
+def _failures(program: AuditedProgram) -> list[Finding]:
+    failed = [trace for trace in program.survey.traces if trace.outcome not in RAN]
     if not failed:
         return []
     file, line = first_error(tuple(failed))
-    text = f"{len(failed)} of {len(case.survey.traces)} paths: {failed[0].detail}"
+    text = f"{len(failed)} of {len(program.survey.traces)} paths: {failed[0].detail}"
     parts = max((len(step.action) for step in failed[0].steps), default=0)
     if parts > 1 and re.search(rf"size.*\b{parts}\b", failed[0].detail):
         text += (
             f"; the action has {parts} components: are their log-probabilities summed, for "
             "instance with `.sum(-1)`?"
         )
-    finding = case.finding("fails-on-some-episodes", text, "warning")
+    finding = program.finding("fails-on-some-episodes", text, "warning")
     return [replace(finding, file=file or finding.file, line=line or finding.line)]
 
 
-def _non_finite(case: Case, evidence: Evidence, finite: Booleans) -> list[Finding]:
+def _non_finite(program: AuditedProgram, evidence: Evidence, finite: Booleans) -> list[Finding]:
     if finite.all():
         return []
     steps = evidence.present.sum(axis=1)
     share = f"NaN or infinite on {int((~finite).sum())} of {len(finite)} paths"
     if (steps[~finite] == 1).all():
-        return [case.finding("std-of-one-element", f"{share}, all with one step", "warning")]
+        return [program.finding("std-of-one-element", f"{share}, all with one step", "warning")]
     if (_has_episode_of_one_step(evidence) != finite).all():
         text = f"{share}: those with an episode of one step"
-        return [case.finding("std-of-one-element", text, "warning")]
-    return [case.finding("non-finite-gradient", share)]
+        return [program.finding("std-of-one-element", text, "warning")]
+    return [program.finding("non-finite-gradient", share)]
 
 
 def without_rare_equals(
-    case: Case, findings: Sequence[Finding], broken: Evidence, match: Match
+    program: AuditedProgram, findings: Sequence[Finding], broken: Evidence, match: Match
 ) -> list[Finding]:
     """The findings. Numbers that only the probe makes equal are not a fault.
 
@@ -89,12 +89,12 @@ def without_rare_equals(
     audit shortened; a longer batch of an environment with more states does not.
 
     Args:
-        case: The program.
+        program: What is known of it.
         findings: Findings from its symptoms.
         broken: The paths without a finite gradient.
         match: The rule of the others.
     """
-    rare = isinstance(match.form, Advantage) or case.shortened
+    rare = isinstance(match.form, Advantage) or program.shortened
     if not rare or not broken.paths or not _all_equal(broken, match):
         return list(findings)
     text = (
@@ -133,19 +133,19 @@ def _has_episode_of_one_step(evidence: Evidence) -> Booleans:
     return np.array([bool((length == 1).any()) for length in lengths])
 
 
-def _attainability(case: Case) -> list[Finding]:
-    reach = probs_as_logits(case.survey)
+def _attainability(program: AuditedProgram) -> list[Finding]:
+    reach = probs_as_logits(program.survey)
     if reach is None:
         return []
     text = f"no action can get a probability below {reach[0]:.3f} or above {reach[1]:.3f}"
-    return [case.finding("probs-as-logits", text)]
+    return [program.finding("probs-as-logits", text)]
 
 
-def _attached_advantage(case: Case) -> list[Finding]:
+def _attached_advantage(program: AuditedProgram) -> list[Finding]:
     """The critic's gradient moves with every tensor of the policy, also with its last layer."""
-    survey = case.survey
+    survey = program.survey
     policy = policy_tensors(survey.directions, survey.slopes or {})
     if not survey.shared or survey.shared != policy:
         return []
     text = "the critic's gradient depends on all of the policy's parameters"
-    return [case.finding("advantage-not-detached", text)]
+    return [program.finding("advantage-not-detached", text)]

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from eligibility.audit.arrays import Booleans
-from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.evidence import Evidence, gather
 from eligibility.audit.judgement.exact import Bias
 from eligibility.audit.judgement.free_scores import what_is_scored
@@ -31,7 +31,7 @@ _FEW = 4  # paths of several episodes that say nothing yet
 
 
 def unmatched_fault(
-    case: Case,
+    program: AuditedProgram,
     evidence: Evidence,
     line: Timeline,
     measured: Bias,
@@ -39,42 +39,42 @@ def unmatched_fault(
 ) -> Finding | None:
     """The fault as far as it can be told; None if a sample of the paths cannot tell of any."""
     size = f"the expected gradient is off by {measured.residual:.1%}, cosine {measured.cosine:+.3f}"
-    scoring = compare_scoring(case.survey)
+    scoring = compare_scoring(program.survey)
     if scoring is not None:
-        return case.finding(scoring.rule, f"{scoring.evidence}; {size}")
+        return program.finding(scoring.rule, f"{scoring.evidence}; {size}")
     known = next((finding for finding in warnings if finding.severity == "fault"), None)
-    if known is not None or not case.survey.exhaustive:
+    if known is not None or not program.survey.exhaustive:
         return known
-    if case.measured is not None and case.measured.kind == "stepwise":
+    if program.measured is not None and program.measured.kind == "stepwise":
         text = "small changes of the rewards change no weight, but large ones do"
-        return case.finding("integer-returns", f"{text}; {size}")
-    for part in _parts(case, evidence):
-        alike = _alike(part, case.tolerance)
+        return program.finding("integer-returns", f"{text}; {size}")
+    for part in _parts(program, evidence):
+        alike = _alike(part, program.tolerance)
         if alike:
-            return case.finding("broadcast", f"{alike}; {size}")
-    shape = case.reading.rule if case.reading is not None else ""
-    if case.measured is not None and shape not in _SHAPES:
-        shape = structure(case.measured)
+            return program.finding("broadcast", f"{alike}; {size}")
+    shape = program.reading.rule if program.reading is not None else ""
+    if program.measured is not None and shape not in _SHAPES:
+        shape = structure(program.measured)
     if shape in _SHAPES:
         seen = (
             "inferred from the rewards' effect on the weights of one path; no composition "
             "explains all paths"
         )
-        return case.finding(shape, f"{seen}; {size}")
-    if _explained_as_executed(case):
+        return program.finding(shape, f"{seen}; {size}")
+    if _explained_as_executed(program):
         text = "the executed action explains every path, as if it had been sampled"
-        return case.finding("transformed-action-scored", f"{text}; {size}")
-    limits = case.constants, case.tolerance, _credited(case.reading)
+        return program.finding("transformed-action-scored", f"{text}; {size}")
+    limits = program.constants, program.tolerance, _credited(program.reading)
     scored = (
         None  # another credit is not another score
-        if case.reading is not None and case.reading.rule
-        else what_is_scored(case.survey, evidence, line, *limits)
+        if program.reading is not None and program.reading.rule
+        else what_is_scored(program.survey, evidence, line, *limits)
     )
     if scored is not None:
-        return case.finding(scored.rule, f"{scored.evidence}; {size}")
+        return program.finding(scored.rule, f"{scored.evidence}; {size}")
     outside = effective_weights(evidence)[1]
     off = f"{outside.max():.1%} of the gradient lies outside the span of the executed actions'"
-    return case.finding("unexplained", f"{size}; {off} eligibilities")
+    return program.finding("unexplained", f"{size}; {off} eligibilities")
 
 
 def _credited(reading: Reading | None) -> bool:
@@ -84,14 +84,14 @@ def _credited(reading: Reading | None) -> bool:
     )
 
 
-def _explained_as_executed(case: Case) -> bool:
+def _explained_as_executed(program: AuditedProgram) -> bool:
     """Whether a rule explains every path if what was executed is what was drawn."""
-    other = _with_executed(case.survey)
+    other = _with_executed(program.survey)
     evidence = gather(other) if other is not None else None
     if evidence is None or not evidence.scored or not np.isfinite(evidence.ascent).all():
         return False
-    constants = replace(case.constants, told=None)  # it was measured with what was drawn
-    return find_match(evidence, constants, case.tolerance, "no") is not None
+    constants = replace(program.constants, told=None)  # it was measured with what was drawn
+    return find_match(evidence, constants, program.tolerance, "no") is not None
 
 
 def _with_executed(survey: Survey) -> Survey | None:
@@ -109,11 +109,11 @@ def _with_executed(survey: Survey) -> Survey | None:
     return None if told[0] == told[1] else replace(survey, traces=tuple(traces))
 
 
-def _parts(case: Case, evidence: Evidence) -> Iterator[Evidence]:
+def _parts(program: AuditedProgram, evidence: Evidence) -> Iterator[Evidence]:
     """The decisions; and those with the actions that a vector environment ignored."""
     yield evidence
-    if not all(step.executed for trace in case.survey.traces for step in trace.steps):
-        more = gather(case.survey, ignored=True)
+    if not all(step.executed for trace in program.survey.traces for step in trace.steps):
+        more = gather(program.survey, ignored=True)
         if more is not None and more.scored:
             finite: Booleans = np.asarray(np.isfinite(more.ascent).all(axis=1))
             yield more.where(finite)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from eligibility.audit.job import Job
-from eligibility.audit.judgement.case import Case
+from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.critic import OWN_RETURN
 from eligibility.audit.judgement.pointers import subtracted_line
 from eligibility.audit.reporting.report import Finding
@@ -23,7 +23,7 @@ _ROUNDING = 1e-6  # distances of a ratio from 1 that are none
 _LATER = 8  # updates for which an acting copy may stay as it is, with a ratio
 
 
-def facts_of_updates(case: Case, rounds: Rounds, runner: Runner) -> Iterator[Finding]:
+def facts_of_updates(program: AuditedProgram, rounds: Rounds, runner: Runner) -> Iterator[Finding]:
     """What the gradients, the graphs and the actions of several updates show by themselves."""
     seen = rounds.inspected.facts
     second = rounds.second.traces if rounds.second else ()
@@ -35,33 +35,33 @@ def facts_of_updates(case: Case, rounds: Rounds, runner: Runner) -> Iterator[Fin
             f"what optimizer step {left.update + 1} used contains the gradient of an earlier "
             f"step, {left.size:.2g} times as large as the whole"
         )
-        yield case.finding("gradients-not-zeroed", text, seen=left.place)
+        yield program.finding("gradients-not-zeroed", text, seen=left.place)
     target = next((fact for fact in seen if fact.kind == TARGET), None)
-    if target is not None and has_critic(case.survey):
+    if target is not None and has_critic(program.survey):
         text = "both sides of the critic's squared error lead to the same parameters"
-        yield case.finding("critic-target-not-detached", text, seen=target.place)
-    yield from _ratios(case, rounds)
-    yield from _critic_first(case, runner)
-    if _acting_moves(case, rounds, rounds.inspected) is False:
-        yield from _stale(case, rounds, runner)
+        yield program.finding("critic-target-not-detached", text, seen=target.place)
+    yield from _ratios(program, rounds)
+    yield from _critic_first(program, runner)
+    if _acting_moves(program, rounds, rounds.inspected) is False:
+        yield from _stale(program, rounds, runner)
 
 
-def _critic_first(case: Case, runner: Runner) -> Iterator[Finding]:
+def _critic_first(program: AuditedProgram, runner: Runner) -> Iterator[Finding]:
     """A critic that learns from a batch before its values are subtracted from the batch's returns.
 
     Optimizers move nothing while a program is audited. So the critic is moved a little after its
     step: the policy's gradient for the same batch must not follow, if the step follows the rewards.
     """
-    ran = [trace for trace in case.survey.traces if trace.outcome in RAN and trace.updates]
-    if not ran or case.measured is None or case.measured.kind not in ("linear", "rescaled"):
+    ran = [trace for trace in program.survey.traces if trace.outcome in RAN and trace.updates]
+    if not ran or program.measured is None or program.measured.kind not in ("linear", "rescaled"):
         return  # no returns
-    policy = policy_tensors(case.survey.directions, case.survey.slopes or {})
+    policy = policy_tensors(program.survey.directions, program.survey.slopes or {})
     trace = max(ran, key=lambda trace: len(trace.steps))
     before, after = _steps_before_policy(trace, policy)
     if not before:
         return
     picked = tuple(draw.picked for draw in trace.draws)
-    job = Job(picked, case.survey.size, directions=1, raised=case.survey.raised)
+    job = Job(picked, program.survey.size, directions=1, raised=program.survey.raised)
     rewards = tuple(1.0 + step.reward for step in trace.steps if step.executed)
     jobs = job, replace(job, perturbed=before), replace(job, rewards=rewards)
     plain, moved, other = (runner.run(each).updates for each in jobs)
@@ -77,7 +77,7 @@ def _critic_first(case: Case, runner: Runner) -> Iterator[Finding]:
             "the critic's values are read after its optimizer step: moving the critic by that "
             "step changes the policy's gradient for the same batch"
         )
-        yield case.finding(OWN_RETURN, text, seen=trace.updates[before[-1] - 1].place)
+        yield program.finding(OWN_RETURN, text, seen=trace.updates[before[-1] - 1].place)
 
 
 def _steps_before_policy(trace: Trace, policy: frozenset[int]) -> tuple[tuple[int, ...], int]:
@@ -95,7 +95,7 @@ def _steps_before_policy(trace: Trace, policy: frozenset[int]) -> tuple[tuple[in
     return (), 0
 
 
-def _stale(case: Case, rounds: Rounds, runner: Runner) -> Iterator[Finding]:
+def _stale(program: AuditedProgram, rounds: Rounds, runner: Runner) -> Iterator[Finding]:
     """What acts as before the parameters moved: for good, or with a ratio until it is refreshed.
 
     A ratio of each action's probability is not enough: it corrects neither the states that are met
@@ -104,47 +104,47 @@ def _stale(case: Case, rounds: Rounds, runner: Runner) -> Iterator[Finding]:
     seen, notes = rounds.inspected, {RATIO, CLIPPED} & set(rounds.inspected.notes)
     if not notes and not any(fact.kind == RATIO for fact in seen.facts):
         text = "after the parameters moved, actions still came from the old probabilities"
-        yield case.finding("acting-policy-stale", text)
+        yield program.finding("acting-policy-stale", text)
         return
     assert rounds.second is not None
     last = rounds.first.updates[-1]
     given = tuple(draw.picked for draw in rounds.first.draws[: last.draws_before])
     held = rounds.held
-    job = Job(given, rounds.second.size, raised=case.survey.raised, held=held * _LATER)
+    job = Job(given, rounds.second.size, raised=program.survey.raised, held=held * _LATER)
     on = runner.run(replace(job, perturbed=rounds.ends))
-    if _acting_moves(case, rounds, on) is False:
+    if _acting_moves(program, rounds, on) is False:
         text = (
             f"parameters moved after the first of {_LATER + 1} updates, and all actions still "
             "came from the old probabilities"
         )
         clips = ", with a ratio that is clipped" if CLIPPED in notes else ", with a ratio"
         severity = "fault" if CLIPPED in notes else "warning"
-        yield case.finding("acting-policy-stale", text + clips, severity)
+        yield program.finding("acting-policy-stale", text + clips, severity)
 
 
-def _ratios(case: Case, rounds: Rounds) -> Iterator[Finding]:
+def _ratios(program: AuditedProgram, rounds: Rounds) -> Iterator[Finding]:
     """Ratios of probabilities that are 1 where they must not be, and the other way round."""
     seen = [fact for fact in rounds.inspected.facts if fact.kind == RATIO]
     first = [fact for fact in seen if fact.update < rounds.held]
     later = [fact for fact in seen if fact.update >= rounds.held]
     plain = all(fact.size < _ROUNDING for fact in first)
-    acting = _acting_moves(case, rounds, rounds.inspected)
+    acting = _acting_moves(program, rounds, rounds.inspected)
     off = [fact for fact in later if fact.size > _ROUNDING]
     if plain and off and acting:
         text = (
             f"the second update begins with a ratio that differs from 1 by {off[0].size:.1%}, "
             "although its actions come from the policy that is scored"
         )
-        yield case.finding("old-log-prob-stale", text, seen=_old(case, off[0].place))
-    again = list(_ratios_after_a_step(case, rounds.repeated)) if rounds.repeated else []
+        yield program.finding("old-log-prob-stale", text, seen=_old(program, off[0].place))
+    again = list(_ratios_after_a_step(program, rounds.repeated)) if rounds.repeated else []
     if again and all(fact.size < 1e-9 for fact in again):
         text = "the policy moved in its first optimizer step, and every later ratio is still 1"
-        yield case.finding("ratio-always-one", text, seen=_old(case, again[0].place))
+        yield program.finding("ratio-always-one", text, seen=_old(program, again[0].place))
 
 
-def _ratios_after_a_step(case: Case, trace: Trace) -> Iterator[Fact]:
+def _ratios_after_a_step(program: AuditedProgram, trace: Trace) -> Iterator[Fact]:
     """The ratios of a run that were computed after the policy's own first optimizer step."""
-    policy = policy_tensors(case.survey.directions, case.survey.slopes or {})
+    policy = policy_tensors(program.survey.directions, program.survey.slopes or {})
     moved = (
         number
         for number, update in enumerate(trace.updates, 1)
@@ -154,24 +154,24 @@ def _ratios_after_a_step(case: Case, trace: Trace) -> Iterator[Fact]:
     return (fact for fact in trace.facts if fact.kind == RATIO and fact.update >= first)
 
 
-def _old(case: Case, ratio: tuple[str, int]) -> tuple[str, int]:
+def _old(program: AuditedProgram, ratio: tuple[str, int]) -> tuple[str, int]:
     """Where the old log-probabilities of a ratio were made, if its statement subtracts them."""
-    if case.source is None or ratio[0] != str(case.source.path):
+    if program.source is None or ratio[0] != str(program.source.path):
         return ratio
-    return ratio[0], subtracted_line(case.source, ratio[1]) or ratio[1]
+    return ratio[0], subtracted_line(program.source, ratio[1]) or ratio[1]
 
 
-def _acting_moves(case: Case, rounds: Rounds, trace: Trace) -> bool | None:
+def _acting_moves(program: AuditedProgram, rounds: Rounds, trace: Trace) -> bool | None:
     """Whether actions after the first update of ``trace`` were drawn at the moved parameters.
 
     None if no action was drawn after them that a parameter ever moves.
     """
-    call = executing_call(case.survey.traces)
+    call = executing_call(program.survey.traces)
     last = rounds.first.updates[-1]
     # the next action may have been drawn before the update, and an evaluation may draw none
     later = replace(trace, steps=trace.steps[last.steps_before :])
     keys = [key for key, drawn in action_keys(later, call) if drawn >= last.draws_before]
-    known = case.survey.slopes or {}
+    known = program.survey.slopes or {}
     # nothing moves what explores next to the policy
     told = [key for key in keys if key not in known or known[key].moves]
     return any(key not in known for key in told) if told else None

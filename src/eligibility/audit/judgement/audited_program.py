@@ -1,4 +1,4 @@
-"""What a diagnosis looks at, and how it words a finding."""
+"""The audited program: what was seen and is known of it, and how a finding on it is worded."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from eligibility.audit.running.survey import Survey
 
 
 @dataclass(frozen=True)
-class Case:
-    """What a diagnosis looks at.
+class AuditedProgram:
+    """A program as a survey saw it, with all else that is known of it.
 
     Attributes:
         survey: The observations.
