@@ -33,8 +33,6 @@ class Loop(Runs):
 
     def _lead(self) -> None:
         found = self._explored()
-        if found is None:
-            return
         if unused := _calls_without_a_part(found):
             self._skipped += unused
             self._options, self._sampling = {}, None
@@ -65,8 +63,8 @@ class Loop(Runs):
                 f"the program samples {record.group} answers to each of {record.prompts} prompts "
                 "before its optimizer steps, more groups than the audit can list; use fewer"
             )
-        if found["by_token"] and not self._look_beyond_the_end():
-            return
+        if found["by_token"]:
+            self._certain_end |= bool(self._go_on((0,) * record.rows, LENGTH).get("goes_on"))
         if self._certain_end:
             record.note(
                 "the program continues after the end of an answer; there the model repeats the "
@@ -81,34 +79,31 @@ class Loop(Runs):
             record.parameters = self._states.parameters
             record.policies.clear()
             record.later.clear()
-            if not self.scores.chosen and not self._choose(sources, model, reference):
-                return
+            if not self.scores.chosen:
+                self._choose(sources, model, reference)
             self._enter(0, model, reference)
-            if self._may_mix and not self._look_at_the_other_prompt():
-                return
+            if self._may_mix:
+                self._look_at_the_other_prompt()
             if self._grouping_alone:
                 raise Finished
-            symmetric = self._symmetric()
-            if symmetric is None:
-                return
+            symmetric = self._is_symmetric()
             record.ordered = not symmetric
             if symmetric or len(answers(record.length)) ** record.rows <= MOST:
-                if self._record_operations():
-                    self._enumerate(model, reference)
-                return
+                self._record_operations()
+                self._enumerate(model, reference)
         raise Refused(
             "the order of a prompt's answers changes the gradient, and there are too many "
             "orders to list; use fewer answers per prompt"
         )
 
-    def _explored(self) -> dict[str, Any] | None:
-        """What the program does up to the end of its training on some answers; None in a branch.
+    def _explored(self) -> dict[str, Any]:
+        """What the program does up to the end of its training on some answers.
 
         If it makes no step, as no reward tells its answers apart, it goes again with the probe's.
         """
-        found = None if self._record.early else self._go(Draws(PATTERN, LENGTH))
-        if self.branch is None and (found is None or (found.get("idle") and found["sources"])):
-            if found is not None:
+        found = {} if self._record.early else self._go(Draws(PATTERN, LENGTH))
+        if self._record.early or (found.get("idle") and found["sources"]):
+            if found:
                 known = self._known(found)
                 functions = [source for source in known if source.kind == FUNCTION]
                 self._record.early = [vars(source) for source in functions or known]
@@ -117,8 +112,6 @@ class Loop(Runs):
             self.scores.found |= self.scores.chosen
             self.scores.length = LENGTH
             found = self._go(Draws(PATTERN, LENGTH))
-        if found is None:
-            return None
         self.scores.chosen = {}
         if found.get("error"):
             raise Refused(f"the program stopped at {found['error']}")
@@ -126,14 +119,16 @@ class Loop(Runs):
             raise Refused(found["idle"])
         return found
 
-    def _look_beyond_the_end(self) -> bool:
-        """Whether the program draws on when every answer has ended; False in a branch."""
-        found = self._go(Draws((0,) * self._record.rows, LENGTH, bounded=True))
-        if found is None:
-            return False
-        if found.get("goes_on"):
-            self._certain_end = True
-        return True
+    def _go_on(
+        self, plan: Tokens, length: int = 0, recorder: Recorder | None = None
+    ) -> dict[str, Any]:
+        """What a branch finds with the answers of a plan and no others."""
+        return self._go(Draws(plan, length or self._record.length, bounded=True), recorder)
+
+    def _gradient(self, plan: Tokens, length: int = 0) -> torch.Tensor:
+        """[B, W, V] of a plan; 0 where the program makes no step."""
+        found = self._go_on(self._in_program(plan), length)
+        return torch.tensor(found.get("table") or self._no_gradient())
 
     @property
     def _may_mix(self) -> bool:
@@ -142,19 +137,15 @@ class Loop(Runs):
         square = record.group == record.prompts == 2 and record.length == LENGTH
         return square or (self._grouping_alone and record.prompts == 2)
 
-    def _look_at_the_other_prompt(self) -> bool:
-        """Note whether its answers' rewards move the gradients of the first; False in a branch."""
+    def _look_at_the_other_prompt(self) -> None:
+        """Note whether its answers' rewards move the gradients of the first."""
         group = self._record.group
         plan = [(1, 3)[i % 2] for i in range(group)] + [(2, 0)[i % 2] for i in range(group)]
         others, tables = frozenset(answers()[each] for each in plan[group:]), []
         for self._raised in (frozenset(), others):
-            found = self._go(Draws(self._in_program(tuple(plan)), LENGTH, bounded=True))
-            if found is None:
-                return False
-            tables.append(torch.tensor(found.get("table") or self._no_gradient())[:group])
+            tables.append(self._gradient(tuple(plan), LENGTH)[:group])
         self._raised = frozenset()
         self._record.mixed = not _alike(*tables)
-        return True
 
     def _known(self, found: dict[str, Any]) -> list[Source]:
         """What may be the rewards, as a branch has found."""
@@ -162,8 +153,8 @@ class Loop(Runs):
         self.scores.found.update({source.place: source for source in sources})
         return sources
 
-    def _choose(self, sources: list[Source], model: Any, reference: Any) -> bool:
-        """Find what the rewards are, by their effect; False in a branch."""
+    def _choose(self, sources: list[Source], model: Any, reference: Any) -> None:
+        """Find what the rewards are, by their effect."""
         self._enter(0, model, reference)
         scores, known = self.scores, torch.zeros(0)
         for source in sources:
@@ -172,17 +163,13 @@ class Loop(Runs):
                 continue
             (scores.chosen if first else scores.silent)[source.place] = source
             try:
-                pair = self._with_both_signs()
+                pair = self._with_sign(1.0), self._with_sign(-1.0)
             except Refused:  # the program cannot go on with other numbers there: no rewards
                 (scores.chosen if first else scores.silent).pop(source.place)
                 continue
-            if pair is None:
-                return False
             moves = not _alike(*pair)
             if first and moves and source.kind == NAME:
                 doubled = self._with_sign(2.0)
-                if doubled is None:
-                    return False
                 # a reward enters as a factor or a summand: what a loss is divided by does not
                 moves = _alike(doubled - pair[0], (pair[0] - pair[1]) / 2.0)
             if first and not moves:
@@ -207,24 +194,11 @@ class Loop(Runs):
         if scores.silent:
             others = " and ".join(source.described() for source in scores.silent.values())
             self._record.note(f"what {others} adds to them is 0 here")
-        return True
 
-    def _with_both_signs(self) -> list[torch.Tensor] | None:
-        """The gradients of a plan with the rewards, and with their negatives; None in a branch."""
-        pair = []
-        for sign in (1.0, -1.0):
-            found = self._with_sign(sign)
-            if found is None:
-                return None
-            pair.append(found)
-        return pair
-
-    def _with_sign(self, sign: float) -> torch.Tensor | None:
-        """The gradient of a plan with the rewards times ``sign``; None in a branch."""
+    def _with_sign(self, sign: float) -> torch.Tensor:
+        """The gradient of a plan, in the program's order, with the rewards times ``sign``."""
         self._sign = sign
-        found = self._go(Draws(self._spoken(), self._record.length, bounded=True))
-        if found is None:
-            return None
+        found = self._go_on(self._spoken())
         return torch.tensor(found.get("table") or self._no_gradient()).nan_to_num()
 
     def _enumerate(self, model: Any, reference: Any) -> None:
@@ -234,14 +208,11 @@ class Loop(Runs):
         for world in range(2 * pairs):
             self._enter(world, model, reference)
             for number, (chosen, _) in enumerate(every):
-                found = self._go(Draws(self._in_program(chosen), record.length, bounded=True))
-                if found is None:
-                    return
-                self._keep(found, world)
+                self._keep(self._go_on(self._in_program(chosen)), world)
                 self._announce(world * len(every) + number + 1, 2 * pairs * len(every))
             self._complete(world)
-        if reference is not None and not self._compare_references(reference):
-            return
+        if reference is not None:
+            self._compare_references(reference)
         raise Finished
 
     def _no_gradient(self) -> Any:
@@ -254,35 +225,25 @@ class Loop(Runs):
         turn = group if group > 1 else rows  # from which row on the pattern begins one later
         return tuple(1 + (i + i // turn) % count for i in range(rows))
 
-    def _symmetric(self) -> bool | None:
-        """Whether the order of a prompt's answers does not matter; None in a branch."""
+    def _is_symmetric(self) -> bool:
+        """Whether the order of a prompt's answers does not matter."""
         rows, group, first = self._record.rows, self._record.group, self._spoken()
         turned = [i // group * group + (i + 1) % group for i in range(rows)]
         # sorted, like answers stand side by side: then groups within a group show as well
-        plans = [first] if group < 4 else [first, tuple(sorted(first))]
-        for start in plans:
-            tables = []
-            for plan in (start, tuple(start[i] for i in turned)):
-                found = self._go(Draws(self._in_program(plan), self._record.length, bounded=True))
-                if found is None:
-                    return None
-                tables.append(torch.tensor(found.get("table") or self._no_gradient()))
-            change = (tables[1] - tables[0][turned]).norm() / tables[0].norm().clamp(min=1e-30)
+        for plan in [first] if group < 4 else [first, tuple(sorted(first))]:
+            plain, other = self._gradient(plan), self._gradient(tuple(plan[i] for i in turned))
+            change = (other - plain[turned]).norm() / plain.norm().clamp(min=1e-30)
             if float(change) >= 1e-6:
                 return False
         return True
 
-    def _record_operations(self) -> bool:
-        """Record the loss of one plan, with rewards of both signs; False in a branch."""
+    def _record_operations(self) -> None:
+        """Record the loss of one plan, with rewards of both signs."""
         both = []
-        plan, length = self._in_program(self._spoken()), self._record.length
         for self._sign in (1.0, -1.0):
-            found = self._go(Draws(plan, length, bounded=True), Recorder())
-            if found is None:
-                return False
+            found = self._go_on(self._in_program(self._spoken()), recorder=Recorder())
             both.append(found.get("recorded"))
         self._record.operations = both if all(both) else []
-        return True
 
     def _in_program(self, chosen: Tokens) -> Tokens:
         """The plan in the program's order of rows, of one prompt by prompt."""
@@ -360,22 +321,18 @@ class Loop(Runs):
         ]
         return next((other for other in others if other is not None), None)
 
-    def _compare_references(self, reference: Any) -> bool:
-        """Whether another reference changes the loss; False in a branch."""
-        plan, values, states = self._spoken(), [], self._states
+    def _compare_references(self, reference: Any) -> None:
+        """Note whether another reference changes the loss."""
+        values, states = [], self._states
         assert states is not None
         for seed in (1, 2):
             if isinstance(reference, torch.nn.Module):
                 StateWeights(reference, states.prompts, self._record.length).fit(seed)
             else:
                 self._moved = float(seed)
-            found = self._go(Draws(plan, self._record.length, bounded=True))
-            if found is None:
-                return False
-            values.append(found.get("value", 0.0))
+            values.append(self._go_on(self._spoken()).get("value", 0.0))
         if abs(values[0] - values[1]) > _EXACT * max(map(abs, values)):
             self._record.kl_coefficient = 1.0
-        return True
 
 
 def _calls_without_a_part(found: dict[str, Any]) -> int:

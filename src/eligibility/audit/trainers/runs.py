@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -47,6 +48,10 @@ _NO_ANSWERS = (
     "gradient to audit"
 )
 _MANY = 400  # rows that a program may sample before its optimizer steps
+
+
+class _InBranch(BaseException):
+    """This process is a branch: it goes on where the lead began, and leads nothing."""
 
 
 class Runs:
@@ -267,22 +272,23 @@ class Runs:
         if len(draws.calls) < self._skipped or not draws.between_calls:
             return
         self._options, self._sampling = options, self._latest
-        self._lead()
+        with suppress(_InBranch):
+            self._lead()
 
     def _lead(self) -> None:
         raise NotImplementedError
 
     # One branch.
 
-    def _go(self, draws: Draws, recorder: Recorder | None = None) -> dict[str, Any] | None:
-        """What a branch finds with these answers; None in that branch, which goes on."""
+    def _go(self, draws: Draws, recorder: Recorder | None = None) -> dict[str, Any]:
+        """What a branch finds with these answers; that branch leaves the lead, and goes on."""
         found = branch_off()
         if isinstance(found, Branch):
             self.branch, self.draws, self._recorder = found, draws, recorder
             self._latest = self._sampling  # the audit itself may have run a reference since
             self._pass, self._tables, self._values = Pass(), [], []
             self.models.forget()
-            return None
+            raise _InBranch
         if found.get("refused"):
             raise Refused(found["refused"])
         if "prompts" not in found and "error" not in found:
