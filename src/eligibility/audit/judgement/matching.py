@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
-from itertools import chain, product
+from itertools import product
 
 import numpy as np
 
 from eligibility.audit.arrays import Array, Booleans
+from eligibility.audit.judgement import searches
 from eligibility.audit.judgement.bearing import AGREES, measured_scale
-from eligibility.audit.judgement.catalogue import Candidate, candidates
+from eligibility.audit.judgement.catalogue import Candidate
 from eligibility.audit.judgement.constants import Constants
 from eligibility.audit.judgement.critic import (
     ACTION_VALUE,
@@ -32,24 +32,16 @@ from eligibility.audit.judgement.match import (
     tells_states_apart,
     with_rewards,
 )
-from eligibility.audit.judgement.searches import (
-    action_values,
-    baselines,
-    bootstraps,
-    carried,
-    cut_batches,
-    own_returns,
-    unusual,
-    whitened,
-)
+from eligibility.audit.judgement.searches import Search
 from eligibility.audit.judgement.spread import with_epsilon
 from eligibility.audit.judgement.timeline import Timeline, timeline
 
-_Search = Callable[[Timeline, Constants], Iterator[Candidate | Advantage]]
 _Accept = Callable[["Match", Timeline], bool]
 # Number of paths that a composition must explain before all are tried; fewer if they are long.
 _SAMPLE, _SAMPLED_STEPS = 16, 1000
 _LARGER_SAMPLE = 64  # where only directions are compared, which tells less
+# Searches in which only what is overdetermined counts.
+_LOOSE = (searches.fitted_critics, searches.own_returns, searches.noisy_critics)
 
 
 def find_match(
@@ -66,22 +58,26 @@ def find_match(
     """
     parts = [(use, evidence.restricted(mask)) for use, mask in uses(evidence)]
     long = evidence.long
-    values: tuple[_Search, ...] = () if critic == "no" else (_with_baseline, _with_own_return)
+    values: tuple[Search, ...] = ()
+    if critic != "no":
+        values = (searches.baselines, searches.own_returns)
     if critic == "trained":
         own = constants.told is not None and ACTION_VALUE in constants.told.rules
-        values = (_with_action_values,) if own else (*values, _with_critic, _unusual, _carried)
+        more = (searches.advantages, searches.unusual, searches.carried)
+        values = (searches.action_values,) if own else (*values, *more)
         if not own and not long and timeline(evidence).is_cut(evidence):
-            values = (*values, _with_cut_batches)
+            values = (*values, searches.cut_batches)
     elif critic == "fitted" and not long:
-        values = (*values, _with_fitted_critic)
-    memory = (_with_noisy_critic,) if critic != "no" and not long and remembers(evidence) else ()
+        values = (*values, searches.fitted_critics)
+    noisy = critic != "no" and not long and remembers(evidence)
+    memory = (searches.noisy_critics,) if noisy else ()
     # a standard deviation of one element, or of equal ones, explains nothing
     with np.errstate(all="ignore"):
-        for search, (use, part) in product((_plain, *values, *memory), parts):
+        for search, (use, part) in product((searches.plain, *values, *memory), parts):
             accept = (
                 partial(overdetermined, part) if search in _LOOSE else (lambda match, line: True)
             )
-            if search is _with_action_values:
+            if search is searches.action_values:
                 accept = partial(tells_actions_apart, part)
             match = _plainest(part, use, search, constants, tolerance, accept)
             if match is None:
@@ -94,7 +90,7 @@ def find_match(
 
 def _without_fault(
     parts: Sequence[tuple[str, Evidence]],
-    searches: Sequence[_Search],
+    tried: Sequence[Search],
     constants: Constants,
     tolerance: float,
     faulty: Match,
@@ -104,23 +100,18 @@ def _without_fault(
     Short rollouts can be explained in several ways: then nothing speaks for the one with a fault,
     unless the other one needs an entropy that it does without.
     """
-    for search, (use, part) in product(searches, parts):
+    for search, (use, part) in product(tried, parts):
         accept = partial(tells_states_apart, part, faulty.entropy != 0.0)
-        match = _plainest(part, use, _right(search), constants, tolerance, accept)
+        match = _plainest(part, use, searches.without_faults(search), constants, tolerance, accept)
         if match is not None:
             return match
     return None
 
 
-def _right(search: _Search) -> _Search:
-    """The same search without what is wrong in itself."""
-    return lambda line, constants: (form for form in search(line, constants) if not form.faults)
-
-
 def _plainest(
     evidence: Evidence,
     use: str,
-    search: _Search,
+    search: Search,
     constants: Constants,
     tolerance: float,
     accept: _Accept,
@@ -167,61 +158,6 @@ def _borne_out(
 
 def _involved(form: Candidate | Advantage) -> int:
     return (form.form if isinstance(form, Advantage) else form).involved
-
-
-def _plain(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
-    return candidates(line, constants.discounts, 2 if line.long else 3, constants.told)
-
-
-def _with_baseline(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
-    return baselines(line, constants.discounts, constants.told)
-
-
-def _with_critic(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
-    yield from bootstraps(line, constants.discounts, constants.decays_at, constants.told)
-    yield from whitened(line, constants.discounts, constants.decays_at, constants.told)
-
-
-def _unusual(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
-    return unusual(line, constants.discounts, constants.decays_at, constants.told)
-
-
-def _carried(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
-    return carried(line, constants.discounts, constants.decays_at, constants.told)
-
-
-def _with_cut_batches(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
-    return cut_batches(line, constants.discounts, constants.decays_at, constants.told)
-
-
-def _with_action_values(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
-    return action_values(line, constants.discounts)
-
-
-def _with_fitted_critic(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
-    """A program that solves for its critic's values can let them depend on the time as well."""
-    yield from _right(_with_critic)(line, constants)
-    yield from _with_values_of("time", line, constants)
-
-
-def _with_noisy_critic(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
-    """A critic with dropout has other values at each step; a recurrent one in each history."""
-    yield from _with_values_of("time", line, constants)
-    yield from _with_values_of("history", line, constants)
-
-
-def _with_values_of(what: str, line: Timeline, constants: Constants) -> Iterator[Advantage]:
-    for form in chain(_with_baseline(line, constants), _with_critic(line, constants)):
-        if isinstance(form, Advantage) and not form.faults:
-            yield replace(form, of=what)
-
-
-def _with_own_return(line: Timeline, constants: Constants) -> Iterator[Candidate | Advantage]:
-    return own_returns(line, constants.discounts, constants.told)
-
-
-# Searches in which only what is overdetermined counts.
-_LOOSE = (_with_fitted_critic, _with_own_return, _with_noisy_critic)
 
 
 def same_rule(first: Evidence, second: Evidence, match: Match, tolerance: float) -> bool:
