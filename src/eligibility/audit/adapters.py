@@ -24,6 +24,7 @@ from eligibility.audit.judgement.source import Source, read_source
 from eligibility.audit.language.token_loss import audit_token_loss, return_place
 from eligibility.audit.reporting.report import AuditReport
 from eligibility.audit.running.runner import CallableRunner
+from eligibility.audit.running.survey import silent
 from eligibility.audit.tensordicts import takes_tensordict, training_of
 from eligibility.errors import InvalidTypeError, InvalidValueError
 from eligibility.scalars import check_callable, check_count, check_numbers, described
@@ -256,7 +257,7 @@ def _audit(
         CallableRunner(program),
         max_paths,
         _SAMPLES,
-        lambda what, done, expected: None,
+        silent,
         lambda observed: AuditedProgram(observed, source, name, constants, place),
     )
     return replace(report, seconds=time.perf_counter() - started)

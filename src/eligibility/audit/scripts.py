@@ -19,7 +19,7 @@ from eligibility.audit.reporting.report import AuditReport, Finding
 from eligibility.audit.running.outside_numbers import numbers_outside, place_of
 from eligibility.audit.running.runner import LanguageScriptError, Runner, ScriptRunner
 from eligibility.audit.running.smaller import SMALL, Smaller, small_batches
-from eligibility.audit.running.survey import Progress
+from eligibility.audit.running.survey import Progress, silent
 from eligibility.errors import InvalidTypeError, InvalidValueError
 from eligibility.notebooks import is_notebook, script_of
 from eligibility.sandbox import GUARDS, LANDLOCK
@@ -86,7 +86,7 @@ def audit_script(
         )
     _check_limits(discount, max_paths, samples, time_limit, memory_limit)
     started = time.perf_counter()
-    progress = progress or _silent
+    progress = progress or silent
     language = not is_notebook(path) and imports_trainers(path.absolute())
     if not language:
         try:
@@ -195,10 +195,6 @@ def _in_cells(report: AuditReport, script: Path, notebook: Path) -> AuditReport:
 
 
 _RUNS = 10  # runs of another script that may take as long as the one of a language model
-
-
-def _silent(what: str, done: int, expected: int) -> None:
-    pass
 
 
 def _check_limits(

@@ -248,6 +248,11 @@ class Trace:
     slopes: tuple[Differentiated, ...] = ()
 
     @property
+    def picked(self) -> tuple[int, ...]:
+        """The outcomes of its choices."""
+        return tuple(draw.picked for draw in self.draws)
+
+    @property
     def probability(self) -> float:
         """The probability of this run: the product over its choices, conditions left out."""
         product = 1.0

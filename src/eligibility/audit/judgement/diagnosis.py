@@ -50,7 +50,7 @@ from eligibility.audit.judgement.timeline import Timeline, timeline
 from eligibility.audit.judgement.unmatched import unmatched_fault
 from eligibility.audit.judgement.weight_rows import credit_of, weight_rows
 from eligibility.audit.reporting.report import AuditReport, Convention, Finding
-from eligibility.audit.running.survey import Survey, policy_tensors
+from eligibility.audit.running.survey import Survey
 from eligibility.audit.trace import UNREAD
 
 Row = tuple[float, ...] | None  # of one tensor's ascent
@@ -356,8 +356,7 @@ def _steps_of_parts(program: AuditedProgram) -> bool:
 
 def _steps_of_policy(program: AuditedProgram) -> Iterator[list[tuple[int, tuple[Row, ...]]]]:
     """The optimizer's steps on each path without a ratio: their times, and the ascent."""
-    policy = policy_tensors(program.survey.directions, program.survey.slopes or {})
-    own = (policy - program.survey.shared) or policy  # a critic may be trained often on one batch
+    own = program.survey.own  # a critic may be trained often on one batch
     if any("ratio" in trace.notes for trace in program.survey.traces):
         return
     for trace in program.survey.traces:
@@ -376,7 +375,6 @@ def _report(
     findings: Sequence[Finding],
 ) -> AuditReport:
     survey = program.survey
-    policy = policy_tensors(survey.directions, survey.slopes or {})
     shapes = max((trace.shapes for trace in survey.traces), key=len)
     return AuditReport(
         program.name,
@@ -387,7 +385,7 @@ def _report(
         predicted_paths=survey.predicted,
         exhaustive=survey.exhaustive,
         probability=sum(trace.probability for trace in survey.traces),
-        parameters=sum(int(np.prod(shapes[tensor])) for tensor in policy),
+        parameters=sum(int(np.prod(shapes[tensor])) for tensor in survey.policy),
         precision=precision_of(survey),
         tolerance=program.tolerance,
     )

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from eligibility.audit.arrays import Array, Booleans, Integers
 from eligibility.audit.running.sampling_calls import executed_draws, executing_call
 from eligibility.audit.running.slopes import Slope, key_of
-from eligibility.audit.running.survey import RAN, Survey, policy_tensors
+from eligibility.audit.running.survey import RAN, Survey
 from eligibility.audit.trace import Draw, Step, Trace
 
 # Decisions of a batch beyond which a fit takes a millisecond and more, so that fewer are tried.
@@ -232,9 +232,7 @@ def gather(survey: Survey, ignored: bool = False, component: int | None = None) 
 
 def own_columns(survey: Survey) -> Booleans:
     """[all directions] which of them are along tensors that are the policy's alone."""
-    policy = policy_tensors(survey.directions, survey.slopes or {})
-    own = (policy - survey.shared) or policy
-    return np.array([tensor in own for tensor, _ in survey.directions], dtype=bool)
+    return np.array([tensor in survey.own for tensor, _ in survey.directions], dtype=bool)
 
 
 def _decisions(steps: tuple[Step, ...], ignored: bool) -> tuple[Step, ...]:

@@ -25,7 +25,7 @@ from eligibility.audit.judgement.source import (
     mentioned_names,
     read_source,
 )
-from eligibility.audit.running.survey import Survey, policy_tensors
+from eligibility.audit.running.survey import Survey
 from eligibility.audit.trace import Trace
 from eligibility.errors import InvalidValueError
 
@@ -59,12 +59,11 @@ def locate(
 
 def _backward_calls(survey: Survey) -> Iterator[tuple[str, int]]:
     """Where ``backward`` was called before each step that moves the policy, or before any."""
-    policy = policy_tensors(survey.directions, survey.slopes or {})
     for trace in survey.traces:
         moving = [
             update.backward
             for update in trace.updates
-            if any(row and any(row) for i, row in enumerate(update.ascent) if i in policy)
+            if any(row and any(row) for i, row in enumerate(update.ascent) if i in survey.policy)
         ]
         yield from moving or (update.backward for update in trace.updates)
 

@@ -22,7 +22,7 @@ from eligibility.audit.job import Job
 from eligibility.audit.judgement.evidence import Evidence, gather
 from eligibility.audit.precision import UNIT_DOUBLE
 from eligibility.audit.running.runner import Runner
-from eligibility.audit.running.survey import RAN, Survey, policy_tensors, slopes_of_path
+from eligibility.audit.running.survey import RAN, Survey, slopes_of_path
 from eligibility.audit.trace import Trace
 
 _STEPS = 14  # decisions of a path beyond which it is not replayed
@@ -84,8 +84,7 @@ def is_stepwise(base: Survey, runner: Runner) -> bool:
     if not ran:
         return False
     trace = min(ran, key=lambda trace: len(trace.steps))
-    picked = tuple(draw.picked for draw in trace.draws)
-    job = Job(picked, base.size, raised=base.raised)
+    job = Job(trace.picked, base.size, raised=base.raised)
     rewards = np.array([step.reward for step in trace.steps if step.executed])
     number = np.arange(len(rewards))
     halves = np.abs(np.floor(rewards)) + 0.5
@@ -125,9 +124,8 @@ class _Replays:
     """One path, shown with several features, and its gradients for other rewards."""
 
     def __init__(self, base: Survey, runner: Runner, trace: Trace) -> None:
-        directions = 1 + max(direction for _, direction in base.directions)
-        picked = tuple(draw.picked for draw in trace.draws)
-        self._job = Job(picked, base.size, directions=directions, raised=base.raised)
+        each = base.directions_each
+        self._job = Job(trace.picked, base.size, directions=each, raised=base.raised)
         self._base, self._runner, self._steps = base, runner, trace.steps
         self.rewards = np.array([step.reward for step in trace.steps if step.executed])
         self.views: list[tuple[Job, Survey, Evidence]] = []
@@ -189,8 +187,7 @@ class _Replays:
     def follows_critic(self) -> bool:
         """Whether the gradient moves with a tensor that no action depends on."""
         job, shown, evidence = self.views[0]
-        policy = policy_tensors(self._base.directions, self._base.slopes or {})
-        for tensor in {tensor for tensor, _ in self._base.directions} - policy:
+        for tensor in {tensor for tensor, _ in self._base.directions} - self._base.policy:
             trace = self._run(replace(job, tensor=tensor, distance=_CRITIC_STEP))
             found = gather(replace(shown, traces=(trace,))) if self._same(trace) else None
             if found is not None and not np.allclose(found.ascent, evidence.ascent, rtol=1e-4):

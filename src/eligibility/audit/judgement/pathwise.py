@@ -13,7 +13,7 @@ from eligibility.audit.job import Job
 from eligibility.audit.judgement.evidence import gather
 from eligibility.audit.judgement.matching import effective_weights
 from eligibility.audit.running.runner import Runner
-from eligibility.audit.running.survey import RAN, Survey, policy_gradient, policy_tensors
+from eligibility.audit.running.survey import RAN, Survey, policy_gradient
 
 _CRITIC_STEP = 1e-1  # of a critic's tensors
 _OUTSIDE = 1e-3  # share of a gradient that no weights of the actions' eligibilities give
@@ -25,7 +25,7 @@ def is_pathwise(base: Survey, runner: Runner) -> bool:
     So it is in SAC, TD3 and DDPG. A gradient that weighs eligibilities by values alone has lost its
     rewards; that is a fault.
     """
-    policy = policy_tensors(base.directions, base.slopes or {})
+    policy = base.policy
     critic = sorted({tensor for tensor, _ in base.directions} - policy)
     ran = [trace for trace in base.traces if trace.outcome in RAN and trace.updates]
     evidence = gather(base)
@@ -35,9 +35,9 @@ def is_pathwise(base: Survey, runner: Runner) -> bool:
         return False
     trace = min(ran, key=lambda trace: len(trace.steps))
     job = Job(
-        tuple(draw.picked for draw in trace.draws),
+        trace.picked,
         base.size,
-        directions=1 + max(direction for _, direction in base.directions),
+        directions=base.directions_each,
         raised=base.raised,
         rewards=tuple(step.reward for step in trace.steps if step.executed),
     )

@@ -121,5 +121,5 @@ def _zero(survey: Survey) -> int:
 
 
 def _job(survey: Survey, nodes: int) -> Job:
-    directions = 1 + max(direction for _, direction in survey.directions)
-    return Job((), survey.size, directions=directions, raised=survey.raised, nodes=nodes)
+    each = survey.directions_each
+    return Job((), survey.size, directions=each, raised=survey.raised, nodes=nodes)

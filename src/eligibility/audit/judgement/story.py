@@ -17,7 +17,7 @@ import numpy as np
 from eligibility.audit.arrays import Array, Booleans
 from eligibility.audit.job import Job
 from eligibility.audit.running.runner import Runner
-from eligibility.audit.running.survey import RAN, Survey, policy_tensors
+from eligibility.audit.running.survey import RAN, Survey
 from eligibility.audit.trace import Made, Step, Trace
 
 Place = tuple[str, int]  # file and line
@@ -103,9 +103,7 @@ def tell(survey: Survey, runner: Runner, about: str = LONG) -> Story | None:
         return None  # of those with the same rewards, the first that runs to its end
     told = max(reversed(short), key=lambda trace: _telling(trace, about))
     steps = _rewarded(told)
-    job = Job(
-        tuple(draw.picked for draw in told.draws), survey.size, raised=survey.raised, followed=True
-    )
+    job = Job(told.picked, survey.size, raised=survey.raised, followed=True)
     rewards = np.array([step.reward for step in steps])
     base = runner.run(replace(job, rewards=tuple(rewards)))
     far = runner.run(replace(job, rewards=tuple(_FAR * rewards + 0.9)))
@@ -113,16 +111,14 @@ def tell(survey: Survey, runner: Runner, about: str = LONG) -> Story | None:
         runner.run(replace(job, rewards=tuple(rewards + _MOVED * unit)))
         for unit in np.eye(len(steps))
     ]
-    policy = policy_tensors(survey.directions, survey.slopes or {})
-    others = _valued(told, policy)
+    others = _valued(told, survey.policy)
     critic = replace(job, rewards=tuple(rewards), tensor=others, distance=_SHIFTED)
     valued = runner.run(critic) if others is not None else base
     if any(_shape(trace.made) != _shape(base.made) for trace in (far, valued, *moved)):
         return None
-    own = policy - survey.shared or policy
     return Story(
         tuple(
-            _statement(*made, own)
+            _statement(*made, survey.own)
             for made in zip(base.made, far.made, valued.made, _by_statement(moved), strict=True)
         ),
         steps,

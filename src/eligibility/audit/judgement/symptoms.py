@@ -18,7 +18,7 @@ from eligibility.audit.judgement.refusal import inconclusive
 from eligibility.audit.judgement.scoring import probs_as_logits
 from eligibility.audit.judgement.timeline import timeline
 from eligibility.audit.reporting.report import AuditReport, Finding
-from eligibility.audit.running.survey import RAN, policy_tensors
+from eligibility.audit.running.survey import RAN
 from eligibility.audit.trace import Trace
 
 _EQUAL = 1e-6  # share of its size by which a fitted advantage may miss another
@@ -144,8 +144,7 @@ def _attainability(program: AuditedProgram) -> list[Finding]:
 def _attached_advantage(program: AuditedProgram) -> list[Finding]:
     """The critic's gradient moves with every tensor of the policy, also with its last layer."""
     survey = program.survey
-    policy = policy_tensors(survey.directions, survey.slopes or {})
-    if not survey.shared or survey.shared != policy:
+    if not survey.shared or survey.shared != survey.policy:
         return []
     text = "the critic's gradient depends on all of the policy's parameters"
     return [program.finding("advantage-not-detached", text)]

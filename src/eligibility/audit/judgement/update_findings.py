@@ -16,7 +16,7 @@ from eligibility.audit.running.rounds import Rounds
 from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.sampling_calls import executing_call
 from eligibility.audit.running.slopes import action_keys
-from eligibility.audit.running.survey import RAN, has_critic, policy_tensors
+from eligibility.audit.running.survey import RAN, has_critic
 from eligibility.audit.trace import CLIPPED, LEFT_OVER, RATIO, TARGET, Fact, Trace
 
 _ROUNDING = 1e-6  # distances of a ratio from 1 that are none
@@ -55,13 +55,12 @@ def _critic_first(program: AuditedProgram, runner: Runner) -> Iterator[Finding]:
     ran = [trace for trace in program.survey.traces if trace.outcome in RAN and trace.updates]
     if not ran or program.measured is None or program.measured.kind not in ("linear", "rescaled"):
         return  # no returns
-    policy = policy_tensors(program.survey.directions, program.survey.slopes or {})
+    policy = program.survey.policy
     trace = max(ran, key=lambda trace: len(trace.steps))
     before, after = _steps_before_policy(trace, policy)
     if not before:
         return
-    picked = tuple(draw.picked for draw in trace.draws)
-    job = Job(picked, program.survey.size, directions=1, raised=program.survey.raised)
+    job = Job(trace.picked, program.survey.size, directions=1, raised=program.survey.raised)
     rewards = tuple(1.0 + step.reward for step in trace.steps if step.executed)
     jobs = job, replace(job, perturbed=before), replace(job, rewards=rewards)
     plain, moved, other = (runner.run(each).updates for each in jobs)
@@ -108,7 +107,7 @@ def _stale(program: AuditedProgram, rounds: Rounds, runner: Runner) -> Iterator[
         return
     assert rounds.second is not None
     last = rounds.first.updates[-1]
-    given = tuple(draw.picked for draw in rounds.first.draws[: last.draws_before])
+    given = rounds.first.picked[: last.draws_before]
     held = rounds.held
     job = Job(given, rounds.second.size, raised=program.survey.raised, held=held * _LATER)
     on = runner.run(replace(job, perturbed=rounds.ends))
@@ -144,7 +143,7 @@ def _ratios(program: AuditedProgram, rounds: Rounds) -> Iterator[Finding]:
 
 def _ratios_after_a_step(program: AuditedProgram, trace: Trace) -> Iterator[Fact]:
     """The ratios of a run that were computed after the policy's own first optimizer step."""
-    policy = policy_tensors(program.survey.directions, program.survey.slopes or {})
+    policy = program.survey.policy
     moved = (
         number
         for number, update in enumerate(trace.updates, 1)

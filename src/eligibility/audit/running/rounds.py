@@ -77,7 +77,7 @@ def observe_rounds(base: Survey, runner: Runner, paths: bool, progress: Progress
     if first is None:
         return None
     held, last = len(first.updates), first.updates[-1]
-    given = tuple(draw.picked for draw in first.draws[: last.draws_before])
+    given = first.picked[: last.draws_before]
     job = Job(given, size, directions_each(len(first.shapes)), raised=base.raised, held=held)
     short = len(first.steps) <= _INSPECTED
     # the first outcome of every choice: the longest episodes

@@ -85,8 +85,7 @@ def both_ways(
     pairs: dict[Key, tuple[Draw, Draw]] = {}
     for trace, keys in cover:
         needed = max(keys.values()) + 1
-        prescribed = tuple(draw.picked for draw in trace.draws[:needed])
-        along = replace(job, prescribed=prescribed, stop_after=needed, noise=trace.noise)
+        along = _up_to(job, trace, needed)
         moved = [runner.run(replace(along, distance=sign * job.distance)) for sign in (1.0, -1.0)]
         for key, position in keys.items():
             if all(position < len(run.draws) for run in moved):
@@ -94,6 +93,12 @@ def both_ways(
             else:
                 pairs[key] = (trace.draws[position], trace.draws[position])
     return pairs
+
+
+def _up_to(job: Job, trace: Trace, needed: int) -> Job:
+    """The job on the first ``needed`` choices of a path."""
+    prescribed = trace.picked[:needed]
+    return replace(job, prescribed=prescribed, stop_after=needed, noise=trace.noise)
 
 
 def from_graphs(
@@ -112,8 +117,7 @@ def from_graphs(
     columns = [tensor * job.directions + direction for tensor, direction in directions]
     for number, (trace, keys) in enumerate(cover):
         needed = max(keys.values()) + 1
-        prescribed = tuple(draw.picked for draw in trace.draws[:needed])
-        along = replace(job, prescribed=prescribed, stop_after=needed, noise=trace.noise)
+        along = _up_to(job, trace, needed)
         run = runner.run(replace(along, slopes=True))
         rows = {one.draw: np.array(one.rows) for one in run.slopes}
         for key, position in keys.items():

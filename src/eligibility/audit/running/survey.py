@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -78,6 +79,25 @@ class Survey:
     beyond: bool = False
     blind: bool = False
 
+    @cached_property
+    def policy(self) -> frozenset[int]:
+        """Tensors that any action's probability depends on."""
+        moving = np.zeros(len(self.directions), dtype=bool)
+        for slope in (self.slopes or {}).values():
+            moving |= (slope.log_probs != 0).any(axis=0) | (slope.loc != 0) | (slope.scale != 0)
+        moved = zip(self.directions, moving, strict=True)
+        return frozenset(tensor for (tensor, _), moves in moved if moves)
+
+    @property
+    def own(self) -> frozenset[int]:
+        """Those that are the policy's alone; if none are, all of the policy's."""
+        return (self.policy - self.shared) or self.policy
+
+    @property
+    def directions_each(self) -> int:
+        """Probing directions of each tensor."""
+        return 1 + max(direction for _, direction in self.directions)
+
     @property
     def single(self) -> bool:
         """Whether some of the program's arithmetic was in single precision."""
@@ -136,7 +156,7 @@ def resampled(base: Survey, runner: Runner, runs: int, progress: Progress) -> Su
     The eligibilities are taken along one direction of each of a few tensors of the policy: where
     other random numbers make all runs different, nothing that is known of one helps another.
     """
-    policy = sorted(policy_tensors(base.directions, base.slopes or {}))[-_FEW_TENSORS:]
+    policy = sorted(base.policy)[-_FEW_TENSORS:]
     job = Job((), base.size, directions=1, raised=base.raised)
     drawn = []
     for seed in range(runs):
@@ -225,14 +245,12 @@ def with_slopes(
     all_of_them = range(max(len(trace.shapes) for trace in ran))
     directions = tuple((t, d) for t in tensors or all_of_them for d in range(job.directions))
     slopes = _slopes(base, ran, runner, job, progress, directions, {})
-    policy = policy_tensors(directions, slopes)
-    traces = tuple(_stopped(trace, policy) for trace in base.traces)
-    told = replace(base, traces=traces, directions=directions, slopes=slopes)
+    told = replace(base, directions=directions, slopes=slopes)
+    told = replace(told, traces=tuple(_stopped(trace, told.policy) for trace in base.traces))
     if tensors:
         return told
     rounding = 1e-6 if base.unit == UNIT_DOUBLE else 1e-3
-    shared = _shared_with_critic(runner, job, ran, directions, slopes, rounding)
-    told = replace(told, shared=shared)
+    told = replace(told, shared=_shared_with_critic(runner, job, ran, told.policy, rounding))
     if not has_critic(told):
         return told
     beyond, blind = (look(runner, job, told, rounding) for look in (_looks_beyond, _is_blind))
@@ -249,19 +267,19 @@ def _stopped(trace: Trace, policy: frozenset[int]) -> Trace:
 
 def slopes_of_path(base: Survey, trace: Trace, runner: Runner, job: Job) -> dict[Key, Slope]:
     """The slopes of one path alone, run as ``job`` says."""
-    return _slopes(base, [trace], runner, job, _silent, base.directions, {})
+    return _slopes(base, [trace], runner, job, silent, base.directions, {})
 
 
 def with_more_slopes(base: Survey, runner: Runner, job: Job) -> Survey:
     """The survey with the eligibilities that its ``slopes`` lack, along its ``directions``."""
     ran = [trace for trace in base.traces if trace.outcome in RAN]
     known = dict(base.slopes or {})
-    found = _slopes(base, ran, runner, job, _silent, base.directions, known) if ran else {}
+    found = _slopes(base, ran, runner, job, silent, base.directions, known) if ran else {}
     return replace(base, slopes=known | found)
 
 
-def _silent(what: str, done: int, expected: int) -> None:
-    pass
+def silent(what: str, done: int, expected: int) -> None:
+    """The progress of what nobody watches."""
 
 
 def _slopes(
@@ -297,27 +315,20 @@ def _slopes(
 
 
 def _shared_with_critic(
-    runner: Runner,
-    job: Job,
-    traces: list[Trace],
-    directions: tuple[tuple[int, int], ...],
-    slopes: dict[Key, Slope],
-    rounding: float,
+    runner: Runner, job: Job, traces: list[Trace], policy: frozenset[int], rounding: float
 ) -> frozenset[int]:
     """Policy tensors that move the gradient of tensors outside the policy: a shared trunk."""
-    policy = policy_tensors(directions, slopes)
     long = [trace for trace in traces if len(trace.steps) <= _HOPELESS]
     trace = max(long or traces[:1], key=lambda item: len(item.steps))
     still = _critic_gradient(trace, policy)
     if not np.any(still):
         return frozenset()
-    prescribed = tuple(draw.picked for draw in trace.draws)
     # What a continuous action earns depends on its value, which moves with the policy.
     earned = tuple(step.reward for step in trace.steps if step.executed)
 
     def changes(*tensors: int) -> bool:
         along = replace(
-            job, prescribed=prescribed, rewards=earned, tensor=tensors[0], also=tensors[1:]
+            job, prescribed=trace.picked, rewards=earned, tensor=tensors[0], also=tensors[1:]
         )
         moved = _critic_gradient(runner.run(replace(along, distance=1e-2)), policy)
         return bool(np.abs(moved - still).max() > rounding * np.abs(still).max())
@@ -353,29 +364,17 @@ def _learns_from_end(
     runner: Runner, job: Job, known: Survey, trace: Trace, kind: str, rounding: float
 ) -> bool:
     """Whether the policy's gradient changes with the observation at this kind of end."""
-    policy = policy_tensors(known.directions, known.slopes or {}) - known.shared
-    prescribed = tuple(draw.picked for draw in trace.draws)
-    other = runner.run(replace(job, prescribed=prescribed, other_end=kind))
+    policy = known.policy - known.shared
+    other = runner.run(replace(job, prescribed=trace.picked, other_end=kind))
     still, now = (policy_gradient(each, policy) for each in (trace, other))
     return still.shape == now.shape and bool(
         np.abs(now - still).max(initial=0.0) > rounding * np.abs(still).max(initial=0.0)
     )
 
 
-def policy_tensors(
-    directions: tuple[tuple[int, int], ...], slopes: dict[Key, Slope]
-) -> frozenset[int]:
-    """Tensors that any action's probability depends on."""
-    moving = np.zeros(len(directions), dtype=bool)
-    for slope in slopes.values():
-        moving |= (slope.log_probs != 0).any(axis=0) | (slope.loc != 0) | (slope.scale != 0)
-    return frozenset(tensor for (tensor, _), moves in zip(directions, moving, strict=True) if moves)
-
-
 def has_critic(survey: Survey) -> bool:
     """Whether the optimizer also trains tensors that no action depends on."""
-    policy = policy_tensors(survey.directions, survey.slopes or {})
-    return any(np.any(_critic_gradient(trace, policy)) for trace in survey.traces)
+    return any(np.any(_critic_gradient(trace, survey.policy)) for trace in survey.traces)
 
 
 def _critic_gradient(trace: Trace, policy: frozenset[int]) -> Array:
