@@ -1,9 +1,8 @@
-"""Writes what the records say into each fault's page, and the tables of ``docs/audit/README.md``.
+"""Writes the page of each fault, and the two tables of ``docs/audit/README.md``, from the records.
 
     python -m docs.audit.faults
 
-A page's example, how the fault is found and where it was seen are written by hand. A test fails
-where a committed page differs in the rest.
+A test fails where a committed page differs.
 """
 
 from __future__ import annotations
@@ -11,15 +10,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from eligibility.audit.faults import CHOICES, FAULTS, Fault
+from eligibility.audit.faults import CHOICES, FAULTS
 
 HERE = Path(__file__).parent
-_SECTIONS = ("What it means", "Minimal example", "The fix", "How it is found", "Seen in")
 
 
 def pages() -> dict[Path, str]:
     """What each generated file holds."""
-    made = {_path(fault): _page(fault) for fault in FAULTS.values()}
+    made = {HERE / f"{fault.id}.md": fault.page() for fault in FAULTS.values()}
     index = HERE / "README.md"
     text = index.read_text(encoding="utf-8")
     faults = [f"| [`{f.id}`]({f.id}.md) | {f.title} |" for f in FAULTS.values()]
@@ -28,21 +26,6 @@ def pages() -> dict[Path, str]:
         table = "\n".join([head, "|---|---|", *rows])
         text = re.sub(rf"{re.escape(head)}\n(\|.*\n)*", lambda _, t=table: f"{t}\n", text)
     return {**made, index: text}
-
-
-def _path(fault: Fault) -> Path:
-    return HERE / f"{fault.id}.md"
-
-
-def _page(fault: Fault) -> str:
-    """Its page, with the title, what it means and the fix as the record has them."""
-    path = _path(fault)
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    held = dict(re.findall(r"^## (.+?)\n\n(.*?)\n(?=\n## |\Z)", text, re.MULTILINE | re.DOTALL))
-    held["What it means"] = f"{fault.means[0].upper()}{fault.means[1:]}."
-    held["The fix"] = f"```\n{fault.fix}\n```"
-    parts = [f"## {name}\n\n{held[name]}" for name in _SECTIONS if name in held]
-    return "\n\n".join([f"# {fault.title}", f"Rule id: `{fault.id}`", *parts]) + "\n"
 
 
 def main() -> None:

@@ -13,6 +13,11 @@ FAULTS = (
             "number of steps, so nothing distinguishes one action from another"
         ),
         fix="loss = -(log_probs * returns).sum()",
+        example="loss = -(log_probs.mean() * returns).sum()",
+        seen_in=(
+            "[Farama-Foundation/Gymnasium#1336](https://github.com/Farama-Foundation/Gymnasium/issues/1336): "
+            "the tutorial's own script, for 19 months."
+        ),
     ),
     Fault(
         id="broadcast",
@@ -22,6 +27,17 @@ FAULTS = (
             "reinforced by their sum"
         ),
         fix="loss = -(log_probs.reshape(-1) * returns.reshape(-1)).sum()",
+        example=("loss = -(log_probs * returns.unsqueeze(1)).sum()      # [T] × [T, 1] is [T, T]"),
+        note=(
+            "The audit also names it when it recognises no formula, if on every path all actions "
+            "of several episodes got the same number."
+        ),
+        seen_in=(
+            "[pytorch/rl#1243](https://github.com/pytorch/rl/issues/1243), "
+            "[PacktPublishing/Deep-Reinforcement-Learning-Hands-On#33](https://github.com/PacktPublishing/Deep-Reinforcement-Learning-Hands-On/issues/33), "
+            "[thu-ml/tianshou#162](https://github.com/thu-ml/tianshou/issues/162) "
+            "(summed over the batch), ai.stackexchange question 41279."
+        ),
     ),
     Fault(
         id="immediate-reward",
@@ -29,42 +45,78 @@ FAULTS = (
         means="an action is reinforced only by its immediate reward, as if it had no later "
         "consequences",
         fix="running = reward + gamma * running  # from the last step to the first",
+        example="returns = torch.tensor(rewards)",
+        seen_in=(
+            "[hunkim/ReinforcementZeroToAll#1](https://github.com/hunkim/ReinforcementZeroToAll/issues/1): "
+            "each reward was discounted, but never added to the previous one."
+        ),
     ),
     Fault(
         id="immediate-reward-twice",
         title="the immediate reward is counted twice",
         means="an action's immediate reward enters its return twice, and every later reward once",
         fix="advantage = returns - value  # the return already contains the reward of its own step",
+        example="advantage = reward + returns - value",
     ),
     Fault(
         id="reversed-returns",
         title="returns in reversed order",
         means="the first action is reinforced by the last return and the last by the first",
         fix="returns.insert(0, running)  # or returns.reverse() after the loop",
+        example=(
+            "for reward in reversed(rewards):\n"
+            "    running = reward + gamma * running\n"
+            "    returns.append(running)"
+        ),
+        seen_in=(
+            "[PacktPublishing/Tensorflow-2-Reinforcement-Learning-Cookbook#27](https://github.com/PacktPublishing/Tensorflow-2-Reinforcement-Learning-Cookbook/issues/27): "
+            "`reverse()` stood inside the loop that collects the returns."
+        ),
     ),
     Fault(
         id="shifted-rewards",
         title="rewards shifted by one step",
         means="an action is reinforced by the return of the step after or before it",
         fix="rewards.append(reward)  # after env.step: at index t the reward that follows action t",
+        example="rewards.append(reward)      # before env.step: the reward of the step before",
+        seen_in="[openai/spinningup#50](https://github.com/openai/spinningup/issues/50).",
     ),
     Fault(
         id="rewards-so-far",
         title="rewards of the past",
         means=("an action is reinforced by earlier rewards, which it cannot have caused"),
         fix="returns = rewards.flip(0).cumsum(0).flip(0)  # or running = reward + gamma * running",
+        example="returns = torch.cumsum(rewards, 0)",
+        seen_in=(
+            "[mohmdelsayed/streaming-drl#3](https://github.com/mohmdelsayed/streaming-drl/issues/3): "
+            "the return of a state was the discounted sum of past rewards."
+        ),
     ),
     Fault(
         id="discount-from-the-end",
         title="discount counted from the wrong end",
         means="the last reward of an episode counts fully and the first one least",
         fix="discounts = gamma ** torch.arange(len(rewards))  # ascending",
+        example=(
+            "discounts = gamma ** torch.arange(T - 1, -1, -1)\n"
+            "returns = (discounts * rewards).flip(0).cumsum(0).flip(0)"
+        ),
+        seen_in=(
+            "[NVIDIA/NeMo-Agent-Toolkit#1613](https://github.com/NVIDIA/NeMo-Agent-Toolkit/issues/1613): "
+            "exponents from T down to 0 where they should rise."
+        ),
     ),
     Fault(
         id="last-step-dropped",
         title="the last step of an episode is left out",
         means="the last action of every episode is never reinforced",
         fix="loss = -(log_probs * returns).sum()  # over all steps",
+        example="loss = -(log_probs[:-1] * returns[:-1]).sum()",
+        seen_in=(
+            "Gymnasium's tutorial "
+            "[vector_a2c.py](https://github.com/Farama-Foundation/Gymnasium/blob/3f0476a8cc224dcce2167cc4b6971ae0f04d5cfc/docs/tutorials/training_agents/vector_a2c.py#L221): "
+            "`for t in reversed(range(T - 1))` leaves the last step's advantage at 0."
+        ),
         look=("cat", "log_probs"),
     ),
     Fault(
@@ -75,6 +127,11 @@ FAULTS = (
             "distinguishes episodes"
         ),
         fix="rewards.append(reward)  # and keep the ends of episodes in a separate list",
+        example="reward = 0 if done else reward  # a mark between episodes",
+        seen_in=(
+            "[Finspire13/pytorch-policy-gradient-example](https://github.com/Finspire13/pytorch-policy-gradient-example/blob/master/pg.py), "
+            "and programs derived from it."
+        ),
     ),
     Fault(
         id="returns-unused",
@@ -84,12 +141,24 @@ FAULTS = (
             "gradient is zero"
         ),
         fix="loss = -(log_probs * returns).sum()",
+        example="loss = F.cross_entropy(logits, actions)",
+        seen_in=(
+            "[Rochester-NRT/RocAlphaGo#166](https://github.com/Rochester-NRT/RocAlphaGo/issues/166) "
+            "(cross-entropy as the loss)."
+        ),
     ),
     Fault(
         id="integer-returns",
         title="returns are cut to integers",
         means="the returns are stored in an integer array, which truncates them",
         fix="returns = np.zeros(len(rewards), dtype=np.float64)",
+        example="returns = np.zeros_like(actions)      # an integer array",
+        note=(
+            "Small changes of the rewards leave the weights unchanged, and large ones make them "
+            "jump. The audit can therefore recognise it even where a critic's value is subtracted "
+            "and the weights are not integers."
+        ),
+        seen_in="[MorvanZhou/Reinforcement-learning-with-tensorflow#128](https://github.com/MorvanZhou/Reinforcement-learning-with-tensorflow/issues/128).",
     ),
     Fault(
         id="return-carried-over-episodes",
@@ -98,12 +167,22 @@ FAULTS = (
             "the return of an action includes rewards of later episodes, which it cannot influence"
         ),
         fix="running = reward + gamma * running * (1 - done)",
+        example=(
+            "for reward in reversed(rewards_of_all_episodes):\n"
+            "    running = reward + gamma * running"
+        ),
+        seen_in="[nikhilbarhate99/PPO-PyTorch#8](https://github.com/nikhilbarhate99/PPO-PyTorch/issues/8).",
     ),
     Fault(
         id="return-carried-over-actors",
         title="return carried across parallel environments",
         means="the return of an action includes the rewards of other environments",
         fix="compute the returns of each environment separately",
+        example=(
+            "for reward in reversed(rewards.flatten()):      # [T, N] of N environments\n"
+            "    running = reward + gamma * running"
+        ),
+        seen_in="[pytorch/examples#1422](https://github.com/pytorch/examples/issues/1422).",
     ),
     Fault(
         id="autoreset-step-trained-on",
@@ -115,11 +194,28 @@ FAULTS = (
         fix=(
             "give the step after an end the weight 0, or use AutoresetMode.SAME_STEP and final_obs"
         ),
+        example=(
+            "obs, reward, terminated, truncated, _ = envs.step(action)  # the step after "
+            "an end: ignored\n"
+            "loss = -(log_probs * advantages).mean()                  # … and reinforced"
+        ),
+        seen_in=(
+            "Programs that were written for Gymnasium 0.29, such as "
+            "[vwxyzjn/cleanrl](https://github.com/vwxyzjn/cleanrl/blob/master/cleanrl/ppo.py), "
+            "when they run\n"
+            "under 1.x; and [Gymnasium's own tutorial on vector "
+            "environments](https://github.com/Farama-Foundation/Gymnasium/blob/main/docs/tutorials/training_agents/vector_a2c.py)."
+        ),
     ),
     Fault(
         id="wrong-sign",
         title="wrong sign",
         means="the update makes rewarded actions less likely",
         fix="loss = -(log_probs * returns).sum()  # optimizers minimise",
+        example="loss = (log_probs * returns).sum()",
+        seen_in=(
+            "[fla-org/flash-linear-attention#1073](https://github.com/fla-org/flash-linear-attention/issues/1073): "
+            "a GRPO loss was negated twice, once per token and once in the sum."
+        ),
     ),
 )

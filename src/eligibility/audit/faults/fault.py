@@ -1,4 +1,4 @@
-"""What is known of a fault or a choice: one record, which reports are made of."""
+"""What is known of a fault or a choice: one record, from which reports and pages are made."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ class Fault:
     """A way in which a program fails to compute the policy gradient.
 
     Attributes:
-        id: Identifier, as in reports; the name of its page in ``docs/audit``, which has an example.
+        id: Identifier, as in reports; the name of its page in ``docs/audit``.
         title: A few words.
         means: One sentence without its full stop: what the program computes instead.
         fix: A line of code or an instruction.
+        example: The smallest code that has the fault.
+        note: How it is found, and what it must not be confused with; Markdown.
+        seen_in: Where it was met; Markdown.
         look: Calls or words by which its statement is found in the program's text.
         severity: "fault"; or "warning" for what is seen and not known to be wrong.
     """
@@ -22,8 +25,24 @@ class Fault:
     title: str
     means: str
     fix: str
+    example: str = ""
+    note: str = ""
+    seen_in: str = ""
     look: tuple[str, ...] = ()
     severity: str = "fault"
+
+    def page(self) -> str:
+        """Its page, in Markdown."""
+        parts = [f"# {self.title}", f"Rule id: `{self.id}`"]
+        parts += ["## What it means", f"{self.means[0].upper()}{self.means[1:]}."]
+        if self.example:
+            parts += ["## Minimal example", _fenced(self.example)]
+        parts += ["## The fix", _fenced(self.fix)]
+        if self.note:
+            parts += ["## How it is found", self.note]
+        if self.seen_in:
+            parts += ["## Seen in", self.seen_in]
+        return "\n\n".join(parts) + "\n"
 
 
 @dataclass(frozen=True)
@@ -37,3 +56,7 @@ class Choice:
 
     id: str
     means: str
+
+
+def _fenced(code: str) -> str:
+    return f"```\n{code}\n```"

@@ -13,6 +13,17 @@ FAULTS = (
             "from tokens that it never sampled"
         ),
         fix="loss = -(log_probs * advantages * mask).sum() / mask.sum()",
+        example="loss = -(log_probs * advantages[:, None]).mean()      # no mask",
+        note=(
+            "The probe's logits at padded positions depend on parameters, as a real model's do. "
+            "The gradient with respect to these parameters must be 0 in every batch. The "
+            "invariance `padding` is stronger: changing the tokens and logits there must change "
+            "nothing."
+        ),
+        seen_in=(
+            "[THUDM/slime#1372](https://github.com/THUDM/slime/issues/1372): the KL of masked "
+            "tokens entered the returns."
+        ),
     ),
     Fault(
         id="kl-without-gradient",
@@ -24,6 +35,18 @@ FAULTS = (
         fix=(
             "kl = 0.5 * (log_probs - ref_log_probs) ** 2  # k2 in the loss, or k1 in the reward: "
             "rewards - beta * (log_probs - ref_log_probs).detach().sum(1)"
+        ),
+        example="loss = pg_loss + beta * (log_probs - ref_log_probs).mean()      # k1",
+        note=(
+            "The estimator k1 = log π − log ref has the right value and the gradient ∇ log π, "
+            "whose expectation is 0. Under `no_grad` or after `detach` no estimator has a gradient. The "
+            "audit moves the reference: the loss changes, and the gradient does not."
+        ),
+        seen_in=(
+            "[OpenRLHF/OpenRLHF#1309](https://github.com/OpenRLHF/OpenRLHF/issues/1309) (k1 in the "
+            "loss), [NovaSky-AI/SkyRL#1353](https://github.com/NovaSky-AI/SkyRL/issues/1353) "
+            "(under "
+            "`no_grad`)."
         ),
     ),
     Fault(
@@ -37,12 +60,24 @@ FAULTS = (
             "kl = ratio * kl  # with ratio = (log_probs - log_probs.detach()).exp(); or k2: "
             "0.5 * (log_probs - ref_log_probs) ** 2"
         ),
+        example=(
+            "delta = ref_log_probs - log_probs\n"
+            "loss = pg_loss + beta * (delta.exp() - delta - 1).mean()      # k3"
+        ),
+        note=(
+            "E[∇k3] = −Σ_v ref(v) ∇ log π(v) at each state, which is ∇KL(ref‖π). Multiplied by the "
+            "ratio of policy and behaviour, which is 1 and has a gradient, it has the gradient of "
+            "each state's KL(π‖ref)."
+        ),
+        seen_in="[OpenRLHF/OpenRLHF#1309](https://github.com/OpenRLHF/OpenRLHF/issues/1309).",
     ),
     Fault(
         id="kl-sign",
         title="the KL has the wrong sign",
         means="the update moves the policy away from the reference",
         fix="rewards - beta * kl, or loss + beta * kl",
+        example="token_rewards = scores + beta * kl",
+        seen_in="[volcengine/verl#179](https://github.com/volcengine/verl/issues/179).",
     ),
     Fault(
         id="off-policy-uncorrected",
@@ -52,6 +87,12 @@ FAULTS = (
             "ratio corrects for it"
         ),
         fix="loss = -((log_probs - old_log_probs).exp() * advantages * mask).sum()",
+        example="loss = -(log_probs * advantages * mask).sum()      # for answers of an older "
+        "policy",
+        note=(
+            "The audit names it when the probe's behaviour policy is an older policy, or the "
+            "inference engine's, and the weights do not depend on the ratio."
+        ),
     ),
     Fault(
         id="clip-on-the-wrong-side",
@@ -61,12 +102,22 @@ FAULTS = (
             "ratio further, and loses it where the gradient would bring the ratio back"
         ),
         fix="loss = -torch.min(ratio * advantages, ratio.clamp(1 - eps, 1 + eps) * advantages)",
+        example=(
+            "loss = -torch.max(ratio * advantages, ratio.clamp(1 - eps, 1 + eps) * advantages)"
+        ),
+        note=(
+            "PPO maximises the smaller of two objectives, or minimises the larger of their "
+            "negatives. The difference shows only where a ratio is past a bound: in a second "
+            "update on the same answers, or with answers of an older policy."
+        ),
     ),
     Fault(
         id="first-token-dropped",
         title="the first token of an answer is left out",
         means="the first token of every answer is never reinforced",
         fix="shift logits and tokens by one place, not by two",
+        example="loss = -(log_probs[:, 1:] * advantages[:, None] * mask[:, 1:]).sum()",
+        note="Its weight is 0 in every batch, while the other tokens have nonzero weights.",
     ),
     Fault(
         id="prompt-scored",
@@ -74,6 +125,8 @@ FAULTS = (
         means="the loss changes the probabilities of prompt tokens, which the policy did not "
         "sample",
         fix="mask = completion_mask  # 0 on the prompt and on the padding",
+        example="loss = -(log_probs * advantages[:, None]).sum()  # of prompt and answer together",
+        note="Part of the gradient falls on the logits that predict the prompt's tokens.",
     ),
 )
 

@@ -13,6 +13,30 @@ FAULTS = (
             "episode is compared with itself"
         ),
         fix=("advantage = returns - baseline  # then update: baseline += rate * (mean - baseline)"),
+        example=(
+            "baseline = 0.9 * baseline + 0.1 * returns.mean()\nadvantage = returns - baseline"
+        ),
+        note=(
+            "A baseline may be anything that does not depend on the action: then it leaves the "
+            "expectation unchanged (Williams 1992, §4). A moving average that already includes "
+            "the returns of the current batch depends on the actions. If the baseline contains a "
+            "fraction *a* of the batch's own return, the gradient of the whole-episode return "
+            "shrinks by the factor 1 − *a*; with rewards-to-go its direction changes too.\n"
+            "\n"
+            "The audit measures the fraction of the batch's mean, or of its episodes' return, in "
+            "the baseline. The mean of the batch alone, *a* = 1, is the "
+            "convention `centred`.\n"
+            "\n"
+            "It is the same fault to train a critic on the batch before its values are subtracted "
+            "from the batch's own returns. During an audit optimizers do not move the parameters, "
+            "so the audit moves the critic a little after its step. If the policy's gradient for "
+            "the same batch changes, the values were read too late. The bias is as large as that "
+            "step."
+        ),
+        seen_in=(
+            "We have no report to link. We have seen it in programs that keep an average of their "
+            "returns."
+        ),
         look=("baseline",),
     ),
     Fault(
@@ -20,12 +44,27 @@ FAULTS = (
         title="truncation treated as termination",
         means="the value of the state at the time limit is taken to be zero",
         fix="target = reward + gamma * next_value * (1 - terminated)  # not (1 - done)",
+        example="target = reward + gamma * next_value * (1 - (terminated or truncated))",
+        seen_in="[vwxyzjn/cleanrl#457](https://github.com/vwxyzjn/cleanrl/issues/457).",
     ),
     Fault(
         id="bootstrapped-after-termination",
         title="bootstrap beyond the end of an episode",
         means="the value of a terminal state, which has no future, is added to the last reward",
         fix="target = reward + gamma * next_value * (1 - terminated)",
+        example="target = reward + gamma * next_value",
+        note=(
+            "The gradients of one policy cannot always distinguish this from a correct bootstrap: "
+            "a value v of the terminal state is equivalent to the values V − v and a constant "
+            "baseline. So the audit repeats one path with a different observation at the end of "
+            "the episode. If the policy's gradient changes, the program uses the state after the "
+            "end."
+        ),
+        seen_in=(
+            "[RoboVerseOrg/RoboVerse#814](https://github.com/RoboVerseOrg/RoboVerse/pull/814): "
+            "the done flags were shifted by one step, so the value of the next episode's first "
+            "state followed the last reward of an episode."
+        ),
     ),
     Fault(
         id="critic-target-not-detached",
@@ -36,6 +75,23 @@ FAULTS = (
             "not that of temporal-difference learning"
         ),
         fix="target = reward + gamma * next_value.detach() * (1 - terminated)",
+        example=(
+            "td = reward + gamma * critic(next_obs) - critic(obs)   # both sides carry a "
+            "gradient\n"
+            "critic_loss = td.pow(2).mean()"
+        ),
+        note=(
+            "The audit reads it from the graph of the loss: both sides of a squared (or absolute, "
+            "or Huber) error lead to the same parameters. It changes the critic's gradient, not "
+            "the policy's. The verdict on the policy gradient stays as it is, with this warning "
+            "in addition. Baird's residual-gradient algorithm does it deliberately (Baird 1995, "
+            "*Residual algorithms*)."
+        ),
+        seen_in=(
+            "[Farama-Foundation/Gymnasium#1494](https://github.com/Farama-Foundation/Gymnasium/issues/1494), "
+            "[philtabor/Youtube-Code-Repository#41](https://github.com/philtabor/Youtube-Code-Repository/issues/41) "
+            "(TensorFlow)."
+        ),
         look=("target", "targets", "td_target", "mse_loss"),
     ),
     Fault(
@@ -43,5 +99,13 @@ FAULTS = (
         title="advantage not detached",
         means=("the policy loss also changes the critic: it lowers the value of likely actions"),
         fix="advantage = (returns - values).detach()",
+        example=(
+            "advantage = returns - values\nloss = -(log_probs * advantage).sum() + value_loss"
+        ),
+        seen_in=(
+            "[keras-team/keras-io#194](https://github.com/keras-team/keras-io/issues/194); "
+            "[Farama-Foundation/Gymnasium#1494](https://github.com/Farama-Foundation/Gymnasium/issues/1494) "
+            "(the target)."
+        ),
     ),
 )
