@@ -45,6 +45,7 @@ TITLES = {
     2: "A second field test",
     3: "A third field test",
     4: "A fourth field test",
+    5: "A fifth field test",
 }
 
 
