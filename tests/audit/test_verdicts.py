@@ -6,6 +6,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import torch
 from torch import Tensor
 
 import eligibility as el
@@ -40,6 +41,32 @@ def test_what_no_rule_explains_is_no_fault() -> None:
     assert not report.faults
     assert not report.ok()
     assert report.residual > report.tolerance
+
+
+@pytest.mark.parametrize("divided", [False, True])
+def test_a_mean_may_be_taken_after_the_discount_from_the_start(divided: bool) -> None:
+    def from_the_start(log_probs: Tensor, rewards: Tensor) -> Tensor:
+        worth = (rewards * 0.9 ** torch.arange(len(rewards))).flip(0).cumsum(0).flip(0)
+        credit = worth - worth.mean()
+        return -(
+            log_probs * (credit / (worth.std(unbiased=False) + 1e-8) if divided else credit)
+        ).mean()
+
+    report = el.audit_loss(from_the_start, discount=0.9, max_paths=60)
+    names = {"whitened" if divided else "centred", "mean-over-time"}
+    assert report.verdict == "convention", report.text()
+    assert {convention.name for convention in report.conventions} == names
+    assert "times γ^t" in report.rule
+
+
+def test_what_a_mean_subtracts_is_no_praise_for_the_past() -> None:
+    def weighed_by_time(log_probs: Tensor, rewards: Tensor) -> Tensor:
+        worth = rewards.flip(0).cumsum(0).flip(0)
+        credit = (worth - worth.mean()) * torch.arange(1, len(rewards) + 1) ** 2
+        return -(log_probs * credit).sum()
+
+    report = el.audit_loss(weighed_by_time, discount=1.0, max_paths=60)
+    assert (report.verdict, report.faults) == ("unexplained", ()), report.text()
 
 
 @pytest.mark.parametrize("epsilon", [1e-8, 10**-2, 0.7])

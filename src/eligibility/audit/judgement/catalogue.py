@@ -38,10 +38,10 @@ _OTHERS = (
     "leave-one-out-of-episodes+scaled-biased", "leave-one-out-of-times+scaled-biased",
     "leave-one-out-of-episodes+scaled", "leave-one-out-of-times+scaled",
 )  # fmt: skip
-_LATE = (
-    "scaled-late",
-    "leave-one-out-of-episodes+scaled-late",
-    "leave-one-out-of-times+scaled-late",
+_LATE = ("centred-late", "whitened-late", "whitened-biased-late", "scaled-biased-late")
+_OTHERS_LATE = (
+    "leave-one-out-of-episodes+scaled-biased-late",
+    "leave-one-out-of-times+scaled-biased-late",
 )
 NORMS = ("", "mean-over-time", "mean-over-each-episode", "mean-over-episodes")
 SCOPES = ("batch", "episode")
@@ -131,17 +131,13 @@ class Candidate:
 
     def undivided(self, credit: Array, line: Timeline) -> tuple[Array, Array | None]:
         """[P, I] the reinforcement before its division, and the deviation it is divided by."""
-        parts, spread = self.transform.split("+"), None
-        for part in parts if self.transform else ():
-            if _divides(part) and not part.endswith("-late"):
-                spread = _spread(credit, part, self.scope, line)
-            shifted = _shifted(credit, part, self.scope, line)
-            spared = self.spares_single
-            credit = np.where(self._single(line), credit, shifted) if spared else shifted
+        parts = self.transform.split("+") if self.transform else []
+        late = [part for part in parts if part.endswith("-late")]
+        credit, spread = self._transformed(credit, parts[: len(parts) - len(late)], line)
         if self.time_discount:
             credit = credit * line.powers(self.discount)
-        if parts[-1].endswith("-late"):
-            spread = _spread(credit, "scaled-biased", self.scope, line)
+        if late:
+            credit, spread = self._transformed(credit, late, line)
         if self.credit.factor is not None:
             credit = credit * self.credit.factor(line)
         factor = COUPLINGS[self.coupling]
@@ -151,6 +147,19 @@ class Candidate:
         if self.norm:
             credit = credit * norm_factor(self.norm, line)
         return np.where(line.present, credit, 0.0), spread
+
+    def _transformed(
+        self, credit: Array, parts: Sequence[str], line: Timeline
+    ) -> tuple[Array, Array | None]:
+        """[P, I] what parts of the transform subtract from, and the deviation that divides it."""
+        spread = None
+        for part in parts:
+            if _divides(part):
+                spread = _spread(credit, part, self.scope, line)
+            shifted = _shifted(credit, part, self.scope, line)
+            spared = self.spares_single
+            credit = np.where(self._single(line), credit, shifted) if spared else shifted
+        return credit, spread
 
     @property
     def spares_single(self) -> bool:
@@ -302,7 +311,8 @@ def candidates(
     """
     scopes = SCOPES[:1] if line.single else SCOPES
     norms = NORMS[:2] if line.single else NORMS
-    transforms = (*TRANSFORMS, *_LATE[:1]) if line.single else (*TRANSFORMS, *_OTHERS, *_LATE)
+    several_episodes = () if line.single else (*_OTHERS, *_OTHERS_LATE)
+    transforms = (*TRANSFORMS, *_LATE, *several_episodes)
     credits = [credit for credit in CREDITS if credit.differs(line)]
     for involved in range(parts + 1):
         for credit, transform, coupling, norm in product(credits, transforms, COUPLINGS, NORMS):
@@ -315,7 +325,7 @@ def candidates(
                 continue
             if bool(coupling) and credit.rule not in ("", "whole-episode-return"):
                 continue
-            several = transform in _OTHERS or transform in _LATE
+            several = transform in _OTHERS or transform in _OTHERS_LATE
             over = scopes if (transform and not several) or coupling else SCOPES[:1]
             returns = credit.rule in ("", "whole-episode-return") and not several
             if returns and transform in TRANSFORMS[1:] and not (coupling or line.single):
@@ -325,7 +335,7 @@ def candidates(
                     for time_discount in (True, False) if discount != 1.0 else (False,):
                         if time_discount and (credit.rule == "whole-episode-return"):
                             continue
-                        if transform in _LATE and not time_discount:
+                        if transform.endswith("-late") and not time_discount:
                             continue
                         yield Candidate(
                             credit, discount, time_discount, transform, scope, coupling, norm
@@ -335,6 +345,7 @@ def candidates(
 def transform_names(transform: str) -> list[str]:
     """The conventions in a transform, without the details that tell its variants apart."""
     endings = (
+        "-biased-late",
         "-biased" + _SEVERAL,
         _SEVERAL,
         "-biased",

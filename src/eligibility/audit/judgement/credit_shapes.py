@@ -91,6 +91,11 @@ def _whole(p: Places, g: Array) -> Array:
     return _power(g, np.broadcast_to(p.time[None, :], p.lag.shape), p.same)
 
 
+def _dated_to_go(p: Places, g: Array) -> Array:
+    """The reward-to-go times γ^t, for means that are taken of it after that."""
+    return _whole(p, g) * (p.lag >= 0)
+
+
 def _immediate(p: Places, g: Array) -> Array:
     return np.eye(len(p.time)) * np.ones_like(g)
 
@@ -164,6 +169,7 @@ def _of_batch(p: Places, g: Array) -> Array:
 SHAPES: tuple[tuple[str, Shape], ...] = (
     ("", rewards_to_go),
     ("whole-episode-return", _whole),
+    ("", _dated_to_go),
     ("immediate-reward", _immediate),
     ("immediate-reward-twice", lambda p, g: rewards_to_go(p, g) + np.eye(len(p.time))),
     ("rewards-so-far", lambda p, g: _power(g, -p.lag, p.same & (p.lag <= 0))),

@@ -25,7 +25,7 @@ from eligibility.audit.judgement.timeline import Timeline
 
 Search = Callable[[Timeline, Constants], Iterator[Candidate | Advantage]]
 _OVER_SPREAD = (
-    "whitened", "whitened-biased", "scaled", "scaled-biased", "scaled-late",
+    "whitened", "whitened-biased", "scaled", "scaled-biased", "scaled-biased-late",
     "whitened-of-several", "whitened-biased-of-several",
 )  # fmt: skip
 

@@ -33,9 +33,9 @@ def structure(measured: Measured) -> str:
             for rule, moved in (("reversed-returns", _backwards), ("shifted-rewards", _later)):
                 if len(rows) > 1 and np.array_equal(target, moved(order, len(rows))):
                     return rule
-    if told[places.same & (places.lag < 0)].any() and not told[own].all():
-        return "rewards-so-far"
     praised = praise > EXPLAINS * np.abs(praise).max()
+    if praised[places.same & (places.lag < 0)].any() and not told[own].all():
+        return "rewards-so-far"
     others = places.environment[:, None] != places.environment[None, :]
     if (praised & others).any():
         return "return-carried-over-actors"
