@@ -17,24 +17,17 @@ import torch
 
 from eligibility.audit.arrays import Array
 from eligibility.audit.noise.numbers import Noise
-from eligibility.audit.noise.symbol import Symbol
+from eligibility.audit.noise.symbol import EXPONENTIAL, GUMBEL, UNARY, Chain, Symbol
 from eligibility.audit.patches import Patches
 
 _COMPARISONS = {
     np.less: True, np.less_equal: True, np.greater: False, np.greater_equal: False,
 }  # fmt: skip
-_UNARY = {
-    np.log: (("log", 0.0),),
-    np.exp: (("exp", 0.0),),
-    np.negative: (("mul", -1.0),),
-    np.log1p: (("log1p", 0.0),),
-    np.sqrt: (("sqrt", 0.0),),
-    np.tanh: (("tanh", 0.0),),
-    np.reciprocal: (("reciprocal", 0.0),),
-    np.positive: (),
-}
-_GUMBEL = (("log", 0.0), ("mul", -1.0), ("log", 0.0), ("mul", -1.0))
-_EXPONENTIAL = (("log", 0.0), ("mul", -1.0))
+# What each means with noise on its left, and with noise on its right.
+_BINARY = {
+    np.add: ("add", "add"), np.multiply: ("mul", "mul"), np.subtract: ("sub", "rsub"),
+    np.true_divide: ("div", "rdiv"),
+}  # fmt: skip
 
 
 class _Noisy:
@@ -218,8 +211,8 @@ def _applied(ufunc: Any, inputs: Any) -> Any:
     if len(noisy) != 1:
         return NotImplemented
     (mine,) = noisy
-    if ufunc in _UNARY:
-        return _carried(mine, _chain(mine.symbol, _UNARY[ufunc]), ufunc, inputs)
+    if ufunc.__name__ in UNARY:
+        return _carried(mine, mine.symbol.chained(UNARY[ufunc.__name__]), ufunc, inputs)
     if len(inputs) != 2:
         return NotImplemented
     first = inputs[0] is mine
@@ -230,16 +223,9 @@ def _applied(ufunc: Any, inputs: Any) -> Any:
             return NotImplemented
         answer = under if _COMPARISONS[ufunc] is first else ~under
         return answer if answer.ndim else np.bool_(answer)
-    chains: dict[Any, tuple[tuple[str, Any], ...]] = {
-        np.add: (("add", other),),
-        np.multiply: (("mul", other),),
-        np.subtract: (("add", -other),) if first else (("mul", -1.0), ("add", other)),
-    }
-    if ufunc is np.true_divide and np.all(other):
-        chains[ufunc] = (("mul", 1.0 / other),) if first else (("reciprocal", 0.0), ("mul", other))
-    if ufunc not in chains:
+    if ufunc not in _BINARY:
         return NotImplemented
-    return _carried(mine, _chain(mine.symbol, chains[ufunc]), ufunc, inputs)
+    return _carried(mine, mine.symbol.combined(_BINARY[ufunc][not first], other), ufunc, inputs)
 
 
 def _carried(mine: Any, symbol: Symbol | None, ufunc: Any, inputs: Any) -> Any:
@@ -247,13 +233,6 @@ def _carried(mine: Any, symbol: Symbol | None, ufunc: Any, inputs: Any) -> Any:
         return NotImplemented
     plain = [plain_view(value) if isinstance(value, _Noisy) else value for value in inputs]
     return _wrapped(mine.noise, symbol, ufunc(*plain))
-
-
-def _chain(symbol: Symbol, chain: tuple[tuple[str, Any], ...]) -> Symbol | None:
-    result: Symbol | None = symbol
-    for step, constant in chain:
-        result = None if result is None else result.then(step, constant)
-    return result
 
 
 def _extreme(array: Any, axis: Any, smallest: bool) -> Any:
@@ -268,7 +247,7 @@ def _extreme(array: Any, axis: Any, smallest: bool) -> Any:
 
 # Functions that draw: whether the base number is normal, what is done to it, and the parameters
 # before the size, of which there are none, or a location and a scale.
-_DRAWING: dict[str, tuple[bool, tuple[tuple[str, float], ...], tuple[float, float] | None]] = {
+_DRAWING: dict[str, tuple[bool, Chain, tuple[float, float] | None]] = {
     "random": (False, (), None),
     "random_sample": (False, (), None),
     "ranf": (False, (), None),
@@ -276,10 +255,10 @@ _DRAWING: dict[str, tuple[bool, tuple[tuple[str, float], ...], tuple[float, floa
     "rand": (False, (), None),
     "randn": (True, (), None),
     "standard_normal": (True, (), None),
-    "standard_exponential": (False, _EXPONENTIAL, None),
+    "standard_exponential": (False, EXPONENTIAL, None),
     "uniform": (False, (), (0.0, 1.0)),
     "normal": (True, (), (0.0, 1.0)),
-    "gumbel": (False, _GUMBEL, (0.0, 1.0)),
+    "gumbel": (False, GUMBEL, (0.0, 1.0)),
     "gauss": (True, (), (0.0, 1.0)),
     "normalvariate": (True, (), (0.0, 1.0)),
 }
@@ -311,14 +290,14 @@ def drawing(
             made = stock(*arguments, **plain)
         if not running():
             return made
-        steps: tuple[tuple[str, Any], ...] = chain
+        steps = chain
         if parameters is not None:
             given: list[Any] = [*args[:2], *parameters[len(args[:2]) :]]
             first = next((plain[key] for key in _FIRST if key in plain), given[0])
             second = next((plain[key] for key in _SECOND if key in plain), given[1])
             width = np.subtract(second, first) if name == "uniform" else second
             steps = (*chain, ("mul", np.broadcast_to(width, np.shape(made))), ("add", first))
-        symbol = _chain(noise.create(np.shape(made), normal), steps)
+        symbol = noise.create(np.shape(made), normal).chained(steps)
         return made if symbol is None else _wrapped(noise, symbol, made)
 
     return draw

@@ -65,6 +65,30 @@ OPERATIONS = {
 }
 
 
+Chain = tuple[tuple[str, Any], ...]  # names of operations, each with its c
+# What functions of one argument do, by name; and what they do that take a constant next to noise.
+UNARY: dict[str, Chain] = {
+    **{
+        name: ((name, 0.0),)
+        for name in ("log", "exp", "log1p", "sqrt", "reciprocal", "logit", "sigmoid", "tanh")
+    },
+    **dict.fromkeys(("neg", "negative"), (("mul", -1.0),)),
+    "log2": (("log", 0.0), ("mul", 1.0 / np.log(2.0))),
+    "positive": (),
+}
+_COMBINED: dict[str, Callable[[Any], Chain]] = {
+    "add": lambda c: (("add", c),),
+    "sub": lambda c: (("add", -c),),
+    "rsub": lambda c: (("mul", -1.0), ("add", c)),
+    "mul": lambda c: (("mul", c),),
+    "div": lambda c: (("mul", 1.0 / c),),
+    "rdiv": lambda c: (("reciprocal", 0.0), ("mul", c)),
+}
+# What is done to uniform numbers to make others of them.
+EXPONENTIAL: Chain = (("log", 0.0), ("mul", -1.0))
+GUMBEL = EXPONENTIAL * 2
+
+
 @dataclass(frozen=True)
 class Symbol:
     """An array of random numbers that are not drawn yet.
@@ -91,6 +115,19 @@ class Symbol:
         chain = tuple((known, np.broadcast_to(c, shape)) for known, c in self.chain)
         ids = np.broadcast_to(self.ids, shape)
         return replace(self, ids=ids, chain=(*chain, (name, np.broadcast_to(constant, shape))))
+
+    def chained(self, chain: Chain) -> Symbol | None:
+        """With several operations more."""
+        result: Symbol | None = self
+        for name, constant in chain:
+            result = None if result is None else result.then(name, constant)
+        return result
+
+    def combined(self, operation: str, constant: Array) -> Symbol | None:
+        """noise ∘ constant, or constant ∘ noise for "rsub" and "rdiv"."""
+        if operation in ("div", "rdiv") and not np.all(constant):
+            return None
+        return self.chained(_COMBINED[operation](constant))
 
     def take(self, positions: Integers) -> Symbol:
         """The elements at flat ``positions`` [*any shape]."""

@@ -7,8 +7,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
+
+from eligibility.audit.noise.symbol import EXPONENTIAL, Chain
 
 # Functions by name, whether of torch, of tensors or of torch.nn.functional.
 PASSIVE = {
@@ -31,18 +32,6 @@ MOVING = {
 CASTING = {"double", "to", "type"}
 OVERWRITING = {"zero_", "fill_", "copy_"}
 JOINING = {"cat", "concat", "stack", "hstack", "vstack"}
-UNARY = {
-    "log": (("log", 0.0),),
-    "exp": (("exp", 0.0),),
-    "neg": (("mul", -1.0),),
-    "log1p": (("log1p", 0.0),),
-    "sqrt": (("sqrt", 0.0),),
-    "reciprocal": (("reciprocal", 0.0),),
-    "logit": (("logit", 0.0),),
-    "sigmoid": (("sigmoid", 0.0),),
-    "tanh": (("tanh", 0.0),),
-    "log2": (("log", 0.0), ("mul", 1.0 / np.log(2.0))),
-}
 COMPARING: dict[str, Callable[[Any, Any], Any]] = {
     "lt": operator.lt, "le": operator.lt, "gt": operator.gt, "ge": operator.gt,
     "less": operator.lt, "less_equal": operator.lt, "greater": operator.gt,
@@ -54,8 +43,7 @@ BINARY = {
     "true_divide": "div", "divide": "div", "__rdiv__": "rdiv", "__rtruediv__": "rdiv",
 }  # fmt: skip
 # Makers of noise: whether it is normal, and what is done to the base number.
-EXPONENTIAL = (("log", 0.0), ("mul", -1.0))
-SOURCES: dict[str, tuple[bool, tuple[tuple[str, float], ...]]] = {
+SOURCES: dict[str, tuple[bool, Chain]] = {
     "rand": (False, ()),
     "rand_like": (False, ()),
     "uniform_": (False, ()),

@@ -21,7 +21,7 @@ from eligibility.audit.choices import MAX_OPERATIONS, TooMuchWorkError
 from eligibility.audit.noise.elements import positions_in, same_elements
 from eligibility.audit.noise.numbers import Noise
 from eligibility.audit.noise.numpy_numbers import NoiseArray, NoiseFloat, plain_view, settled
-from eligibility.audit.noise.symbol import Symbol, joined
+from eligibility.audit.noise.symbol import UNARY, Symbol, joined
 from eligibility.audit.noise.torch_functions import (
     BINARY,
     CASTING,
@@ -32,7 +32,6 @@ from eligibility.audit.noise.torch_functions import (
     PASSIVE,
     SAME,
     SOURCES,
-    UNARY,
     fills_parameter,
 )
 from eligibility.audit.processor import made_near
@@ -138,7 +137,7 @@ class TorchNoise(TorchFunctionMode):
         with self._noise.own_numbers():  # also what stands for numbers that are never asked
             made: Tensor = func(*args, **kwargs)
         normal, chain = SOURCES[name]
-        symbol: Symbol | None = self._noise.create(tuple(made.shape), normal)
+        created = self._noise.create(tuple(made.shape), normal)
         given = [
             *args[1:],
             *(kwargs[key] for key in ("mean", "std", "from", "to", "lambd") if key in kwargs),
@@ -150,8 +149,7 @@ class TorchNoise(TorchFunctionMode):
             chain = (("mul", float(second)), ("add", float(first)))
         elif name == "exponential_" and given:
             chain = (*chain, ("mul", 1.0 / float(given[0])))
-        for step, constant in chain:
-            symbol = None if symbol is None else symbol.then(step, constant)
+        symbol = created.chained(chain)
         if symbol is not None and _has_storage(made):
             self.adopt(made, symbol)
         return made
@@ -255,7 +253,7 @@ class TorchNoise(TorchFunctionMode):
         if bare in SAME:
             return first
         if bare in UNARY and first is not None and len(args) == 1 and not kwargs:
-            return _chained(first, UNARY[bare])
+            return first.chained(UNARY[bare])
         bound = {"minimum": "clamp_max", "maximum": "clamp_min"}.get(bare)
         if bound is not None and len(args) == 2 and not kwargs:
             second = self.symbol_of(args[1])
@@ -272,10 +270,10 @@ class TorchNoise(TorchFunctionMode):
         if (first is None) == (second is None):
             return None
         if first is not None:
-            return _with_constant(first, operation, _array(args[1]))
+            return first.combined(operation, _array(args[1]))
         assert second is not None
         turned = {"sub": "rsub", "rsub": "sub", "div": "rdiv", "rdiv": "div"}
-        return _with_constant(second, turned.get(operation, operation), _array(args[0]))
+        return second.combined(turned.get(operation, operation), _array(args[0]))
 
     def _compared(self, bare: str, left: Any, right: Any) -> Any:
         first, second = self.symbol_of(left), self.symbol_of(right)
@@ -350,28 +348,6 @@ def _has_storage(tensor: Tensor) -> bool:
     return tensor.layout == torch.strided and not wrapped
 
 
-def _chained(symbol: Symbol, chain: tuple[tuple[str, Any], ...]) -> Symbol | None:
-    result: Symbol | None = symbol
-    for step, constant in chain:
-        result = None if result is None else result.then(step, constant)
-    return result
-
-
-def _with_constant(symbol: Symbol, operation: str, constant: Array) -> Symbol | None:
-    """noise ∘ constant, or constant ∘ noise for the turned operations."""
-    if operation in ("div", "rdiv") and not np.all(constant):
-        return None
-    chains = {
-        "add": (("add", constant),),
-        "sub": (("add", -constant),),
-        "rsub": (("mul", -1.0), ("add", constant)),
-        "mul": (("mul", constant),),
-        "div": (("mul", 1.0 / constant if operation == "div" else 1.0),),
-        "rdiv": (("reciprocal", 0.0), ("mul", constant)),
-    }
-    return _chained(symbol, chains[operation])
-
-
 def _clamped(symbol: Symbol, bare: str, args: Any, kwargs: Any) -> Symbol | None:
     if bare in ("clamp_min", "clamp_max"):
         bounds = {bare: args[1] if len(args) > 1 else next(iter(kwargs.values()))}
@@ -380,7 +356,7 @@ def _clamped(symbol: Symbol, bare: str, args: Any, kwargs: Any) -> Symbol | None
         high = args[2] if len(args) > 2 else kwargs.get("max")
         bounds = {"clamp_min": low, "clamp_max": high}
     chain = tuple((step, _array(c)) for step, c in bounds.items() if c is not None)
-    return _chained(symbol, chain)
+    return symbol.chained(chain)
 
 
 def _array(value: Any) -> Array:
