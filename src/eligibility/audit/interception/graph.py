@@ -23,7 +23,7 @@ _LINE = re.compile(r'File "([^"]+)", line (\d+)')
 def inspect_graph(root: Any, update: int) -> list[Fact]:
     """The facts in the graph below ``root``, a loss that leads to the optimizer step ``update``."""
     facts: list[Fact] = []
-    for node in _nodes(root):
+    for node in nodes_below(root):
         distance = _ratio(node)
         if distance is not None:
             facts.append(Fact(RATIO, _place(node), distance, update))
@@ -33,10 +33,11 @@ def inspect_graph(root: Any, update: int) -> list[Fact]:
     return facts
 
 
-def _nodes(root: Any) -> Iterator[Any]:
-    waiting, seen = [root], {root}
-    while waiting and len(seen) < MAX_NODES:
-        node = waiting.pop()
+def nodes_below(root: Any, most: float = MAX_NODES) -> Iterator[Any]:
+    """The nodes from which a loss was made, itself first; up to some of them."""
+    waiting, seen, count = [root], {root}, 0
+    while waiting and count < most:
+        node, count = waiting.pop(), count + 1
         yield node
         for inner in _inputs(node):
             if inner is not None and inner not in seen:
@@ -136,7 +137,7 @@ def _both_attached(sides: list[Any]) -> tuple[Any, Any] | None:
 
 def _parameters(node: Any) -> set[int]:
     """The leaves that are reached, as identities of their tensors."""
-    return {id(inner.variable) for inner in _nodes(node) if hasattr(inner, "variable")}
+    return {id(inner.variable) for inner in nodes_below(node) if hasattr(inner, "variable")}
 
 
 def _through_shapes(node: Any) -> Iterator[Any]:

@@ -18,6 +18,7 @@ from eligibility.audit.interception.graph import (
     exponentiated_difference,
     inspect_graph,
     line_text,
+    nodes_below,
 )
 from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.patches import Patches
@@ -146,7 +147,7 @@ def _backward(patches: Patches, recorder: Recorder) -> None:
     def look_into(losses: Iterable[torch.Tensor]) -> None:
         for loss in losses:
             if loss.grad_fn is not None:
-                nodes = _nodes_of_graph(loss.grad_fn)
+                nodes = list(nodes_below(loss.grad_fn))
                 for fact in _facts_of_graph(nodes):
                     recorder.note(fact)
                 leaves = [node.variable for node in nodes if hasattr(node, "variable")]
@@ -165,17 +166,6 @@ def _remember_lines(patches: Patches) -> None:
     before = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
     torch.set_anomaly_enabled(True, False)
     patches.later(lambda: torch.set_anomaly_enabled(*before))
-
-
-def _nodes_of_graph(node: Any) -> dict[Any, None]:
-    """The nodes from which a loss was made, up to 4,000 of them."""
-    waiting, seen = [node], dict[Any, None]()
-    while waiting and len(seen) < 4000:
-        node = waiting.pop()
-        if node is not None and node not in seen:
-            seen[node] = None
-            waiting += [inner for inner, _ in node.next_functions]
-    return seen
 
 
 def _facts_of_graph(nodes: Iterable[Any]) -> set[str]:

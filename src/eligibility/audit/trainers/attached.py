@@ -6,11 +6,14 @@ what the critic computes with a gradient. In an advantage that is not detached t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 
 import torch
 from torch import Tensor
+
+from eligibility.audit.interception.graph import nodes_below
 
 Slopes = Sequence[Tensor | None]
 
@@ -24,7 +27,9 @@ def share_beside_logits(loss: Tensor, logits: Sequence[Tensor]) -> float:
         loss: Before it goes backward.
         logits: Of every forward pass that has a gradient.
     """
-    parameters = [leaf for leaf in _leaves(loss) if leaf.numel() > 1]
+    made_from = nodes_below(loss.grad_fn, math.inf) if loss.grad_fn is not None else ()
+    leaves = (node.variable for node in made_from if hasattr(node, "variable"))
+    parameters = [leaf for leaf in leaves if leaf.numel() > 1]
     if not logits or not parameters:
         return 0.0
     with suppress(RuntimeError):  # something in it has no second derivative
@@ -61,17 +66,3 @@ def _generic(like: Tensor) -> Tensor:
 def _flat(slopes: Slopes, parameters: Sequence[Tensor]) -> Tensor:
     pairs = zip(slopes, parameters, strict=True)
     return torch.cat([(torch.zeros_like(p) if s is None else s).flatten() for s, p in pairs])
-
-
-def _leaves(loss: Tensor) -> list[Tensor]:
-    """The parameters that a loss was computed from."""
-    waiting, met, found = [loss.grad_fn], set[object](), list[Tensor]()
-    while waiting:
-        node = waiting.pop()
-        if node is None or node in met:
-            continue
-        met.add(node)
-        if isinstance(leaf := getattr(node, "variable", None), Tensor):
-            found.append(leaf)
-        waiting += [before for before, _ in node.next_functions]
-    return found
