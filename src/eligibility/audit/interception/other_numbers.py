@@ -20,11 +20,9 @@ class OtherNumbers:
 
     def __init__(self, seed: int | None) -> None:
         if seed is not None:
-            torch.manual_seed(seed)
-            np.random.seed(seed)
-            random.seed(seed)
+            seed_generators(seed)
         self._used: dict[str, None] = {}
-        self._before = self._first = _states()
+        self._before = self._first = states()
 
     def used(self) -> tuple[str, ...]:
         """The generators that the program has drawn from."""
@@ -38,34 +36,47 @@ class OtherNumbers:
         try:
             yield
         finally:
-            self._before = _states()
+            self._before = states()
 
     def mark(self) -> None:
         """Come back to this state on `rewind`."""
-        self._first = _states()
+        self._first = states()
 
     def rewind(self) -> None:
         """Draw the numbers again that came after the mark, at first the first reset."""
         self._compare()
-        torch.set_rng_state(self._first["torch"])
-        np.random.set_state(self._first["numpy"])
-        random.setstate(self._first["random"])
-        self._before = _states()
+        set_states(self._first)
+        self._before = states()
 
     def _compare(self) -> None:
-        now = _states()
+        now = states()
         for kind, state in now.items():
             if not _equal(state, self._before[kind]):
                 self._used[f"the global generator of {kind}"] = None
         self._before = now
 
 
-def _states() -> dict[str, Any]:
+def states() -> dict[str, Any]:
+    """Those of the three global generators."""
     return {
         "torch": torch.get_rng_state(),
         "numpy": np.random.get_state(),
         "random": random.getstate(),
     }
+
+
+def set_states(known: dict[str, Any]) -> None:
+    """Put them back."""
+    torch.set_rng_state(known["torch"])
+    np.random.set_state(known["numpy"])
+    random.setstate(known["random"])
+
+
+def seed_generators(seed: int) -> None:
+    """Seed them."""
+    torch.manual_seed(seed)
+    np.random.seed(seed)
+    random.seed(seed)
 
 
 def _equal(left: Any, right: Any) -> bool:

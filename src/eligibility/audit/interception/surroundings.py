@@ -8,16 +8,15 @@ import importlib.machinery
 import io
 import opcode
 import os
-import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType, ModuleType
 from typing import Any
 
-import numpy as np
 import torch
 
 from eligibility.audit.interception.devices import stay_on_processor
+from eligibility.audit.interception.other_numbers import seed_generators, set_states, states
 from eligibility.audit.patches import Patches
 
 # Packages that show or log: none of them can change a gradient.
@@ -209,14 +208,6 @@ def _reload(loaded: dict[str, ModuleType], *finders: _InertFinder) -> None:
 
 def _seed(patches: Patches) -> None:
     """Seed the three global generators, and put their states back afterwards."""
-    torch_state, numpy_state, python_state = (
-        torch.get_rng_state(),
-        np.random.get_state(),
-        random.getstate(),
-    )
-    patches.later(lambda: torch.set_rng_state(torch_state))
-    patches.later(lambda: np.random.set_state(numpy_state))
-    patches.later(lambda: random.setstate(python_state))
-    torch.manual_seed(_SEED)
-    np.random.seed(_SEED % 2**32)
-    random.seed(_SEED)
+    before = states()
+    patches.later(lambda: set_states(before))
+    seed_generators(_SEED)
