@@ -6,6 +6,7 @@ no semaphore made, and nothing is sent by a thread.
 
 from __future__ import annotations
 
+import inspect
 import io
 import mmap
 import multiprocessing.connection
@@ -29,7 +30,7 @@ from eligibility.audit.interception.threads import run_threads_here
 from eligibility.audit.interception.turns import Turns
 from eligibility.audit.patches import Patches
 
-_OF_WORKERS = {
+_WITHOUT_WORKERS = {
     "num_workers": 0, "prefetch_factor": None, "persistent_workers": False,
     "multiprocessing_context": None, "timeout": 0,
 }  # fmt: skip
@@ -43,7 +44,7 @@ def stay_in_process(patches: Patches) -> Turns:
     run_threads_here(patches, turns)
     _talk_here(patches, turns)
     _share_here(patches, turns)
-    _load_here(patches)
+    load_here(patches)
     work_here(patches)
     patches.set(os, "cpu_count", lambda: 2)  # as many workers, on whatever machine
     patches.set(time, "sleep", lambda seconds: turns.pass_on())
@@ -185,13 +186,11 @@ class _Arena:
         self.buffer = mmap.mmap(-1, size)
 
 
-def _load_here(patches: Patches) -> None:
-    def initialise(self: Any, dataset: Any, *args: Any, **options: Any) -> None:
-        kept = {name: value for name, value in options.items() if name not in _OF_WORKERS}
-        stock(self, dataset, *args[:_BEFORE_WORKERS], *(0 for _ in args[_BEFORE_WORKERS:][:1]),
-              *args[_BEFORE_WORKERS + 1 :], **kept)  # fmt: skip
+def load_here(patches: Patches) -> None:
+    """Loaders of data start no processes."""
 
+    def initialise(self: Any, *args: Any, **options: Any) -> None:
+        stock(**(signature.bind(self, *args, **options).arguments | _WITHOUT_WORKERS))
+
+    signature = inspect.signature(torch.utils.data.DataLoader.__init__)
     stock = patches.set(torch.utils.data.DataLoader, "__init__", initialise)
-
-
-_BEFORE_WORKERS = 4  # batch_size, shuffle, sampler, batch_sampler

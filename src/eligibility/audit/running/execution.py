@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 import warnings
 from collections.abc import Callable
 
@@ -19,7 +18,7 @@ from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.job import Job
 from eligibility.audit.precision import DTYPE_WORDS
 from eligibility.audit.trace import LANGUAGE, NO_ENVIRONMENT, Trace
-from eligibility.audit.user_code import is_user_file
+from eligibility.audit.user_code import raised_at
 
 
 def execute(program: Callable[[], object], job: Job, *, four_tuple: bool = False) -> Trace:
@@ -75,5 +74,4 @@ def execute(program: Callable[[], object], job: Job, *, four_tuple: bool = False
 def _place_of(error: BaseException) -> tuple[str, int]:
     if isinstance(error, SyntaxError):
         return error.filename or "", error.lineno or 0
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if is_user_file(f.filename)]
-    return (frames[-1].filename, frames[-1].lineno or 0) if frames else ("", 0)
+    return raised_at(error)

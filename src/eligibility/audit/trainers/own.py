@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import functools
 import importlib
-import inspect
 import os
 import re
 import time
@@ -16,7 +15,9 @@ from typing import Any
 
 import torch
 
+from eligibility.audit.interception.processes import load_here
 from eligibility.audit.job import Program
+from eligibility.audit.patches import Patches
 from eligibility.audit.running.outside_numbers import numbers_outside, read_small
 from eligibility.audit.running.place import settle_in, workspace_of
 from eligibility.audit.trainers.attempts import Attempts, Sizes
@@ -141,7 +142,7 @@ def _install(record: Record, loop: Loop) -> None:
     loop.generate = generation.GenerationMixin.generate
     settle(record, loop.met, loop.goes_backward)
     collate_rows()
-    _load_in_process()
+    load_here(Patches())
     _LoopHub(record, loop).install()
     llama: Any = importlib.import_module("transformers.models.llama.modeling_llama")
     loop.models.watch(llama.LlamaForCausalLM)
@@ -159,18 +160,6 @@ def _install(record: Record, loop: Loop) -> None:
 
     llama.LlamaForCausalLM.forward = forward
     generation.GenerationMixin.generate = generate
-
-
-def _load_in_process() -> None:
-    """Loaders of data start no processes, which an audited program may not."""
-    stock = torch.utils.data.DataLoader.__init__
-
-    def start(loader: Any, *args: Any, **options: Any) -> None:
-        given = inspect.signature(stock).bind(loader, *args, **options).arguments
-        alone = {"num_workers": 0, "prefetch_factor": None, "persistent_workers": False}
-        stock(**(given | alone))
-
-    torch.utils.data.DataLoader.__init__ = start  # type: ignore[method-assign, assignment]
 
 
 def _import_libraries(script: Path) -> None:
