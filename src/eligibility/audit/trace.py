@@ -112,7 +112,6 @@ class Update:
             parameter tensor; None for a tensor without a gradient.
         place: File and line of the call.
         backward: File and line of the last ``backward``.
-        clip: The factor that gradient clipping would have applied.
         steps_before: Transitions before this update.
         draws_before: Random choices before this update.
         scores_before: Calls of ``log_prob`` before this update.
@@ -122,7 +121,6 @@ class Update:
     ascent: tuple[tuple[float, ...] | None, ...]
     place: tuple[str, int]
     backward: tuple[str, int]
-    clip: float
     steps_before: int
     draws_before: int = 0
     scores_before: int = 0
@@ -166,7 +164,6 @@ class Score:
         differentiable: Whether the result carries a gradient.
         batch_shape: Batch shape of the distribution.
         value_shape: Shape of the argument.
-        result_shape: Shape of the result.
         probs: The scored probabilities or Gaussian means, flattened; empty for other families.
         scales: The Gaussian's standard deviations, flattened.
         values: The scored actions, flattened; empty if there are many.
@@ -177,7 +174,6 @@ class Score:
     differentiable: bool
     batch_shape: tuple[int, ...]
     value_shape: tuple[int, ...]
-    result_shape: tuple[int, ...]
     probs: tuple[float, ...]
     scales: tuple[float, ...]
     values: tuple[float, ...]

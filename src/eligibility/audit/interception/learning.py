@@ -181,7 +181,7 @@ def _facts_of_graph(nodes: Iterable[Any]) -> set[str]:
 
 
 def _clipping(patches: Patches, recorder: Recorder) -> None:
-    """Clipping is noted with its factor, and left out: it would hide the gradient's own size."""
+    """Clipping is noted, and left out: it would hide the gradient's own size."""
 
     def clip_norm(parameters: Any, max_norm: float, *args: Any, **options: Any) -> torch.Tensor:
         tensors = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
@@ -189,7 +189,6 @@ def _clipping(patches: Patches, recorder: Recorder) -> None:
         total = torch.stack(gradients).norm() if gradients else torch.tensor(0.0)
         if total > max_norm:
             recorder.note("gradient-clipping")
-            recorder.clip = float(max_norm / total)
         return total
 
     def clip_value(parameters: Any, clip_value: float, *args: Any, **options: Any) -> None:

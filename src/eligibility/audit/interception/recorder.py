@@ -69,7 +69,6 @@ class Recorder:
         self.hand_updates = HandUpdates(self.parameters.tensors)
         self._seen = 0
         self.backward_place: tuple[str, int] = ("", 0)
-        self.clip = 1.0
         self.environments: list[Probe] = []
         self._episodes: dict[int, int] = {}
         self._between_episodes: dict[int, bool] = {}
@@ -338,14 +337,12 @@ class Recorder:
                 self.parameters.ascent(gradients, 1.0 if rises else -1.0),
                 user_place(),
                 self.backward_place,
-                self.clip,
                 len(self.steps),
                 len(self.choices.draws),
                 len(self.scores),
                 tuple(i for i, p in enumerate(self.parameters.tensors) if id(p) in owned),
             )
         )
-        self.clip = 1.0
         if len(self.updates) >= self.job.held + MAX_UPDATES:
             raise PathComplete
 

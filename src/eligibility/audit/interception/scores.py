@@ -72,7 +72,6 @@ def score_of(
         result.requires_grad,
         tuple(dist.batch_shape),
         tuple(value.shape),
-        tuple(result.shape),
         tuple(probs),
         tuple(scales),
         tuple(_numbers(value)),
@@ -83,7 +82,7 @@ def score_of(
 def score_of_table(probs: torch.Tensor, steps: int, scored: bool) -> Score:
     """The record of the probabilities of all actions, by hand; ``scored`` by their logarithms."""
     batch = tuple(probs.shape[:-1])
-    return Score(user_place(), scored, batch, (), (), tuple(_numbers(probs)), (), (), steps)
+    return Score(user_place(), scored, batch, (), tuple(_numbers(probs)), (), (), steps)
 
 
 def has_numbers(tensor: torch.Tensor) -> bool:

@@ -88,7 +88,7 @@ def _judge(program: AuditedProgram, evidence: Evidence) -> tuple[AuditReport, Ma
         return replace(inconclusive(program, reason), findings=tuple(warnings)), None
     if not finite.any():
         findings = tuple(replace(finding, severity="fault") for finding in warnings)
-        return _report(program, evidence, "biased", "the gradient is never finite", findings), None
+        return _report(program, "biased", "the gradient is never finite", findings), None
     broken, evidence = evidence.where(~finite), evidence.where(finite)
     line = timeline(evidence)
     size = np.linalg.norm(evidence.ascent, axis=1)
@@ -97,7 +97,7 @@ def _judge(program: AuditedProgram, evidence: Evidence) -> tuple[AuditReport, Ma
         text = "rounding" if size.any() else "0"
         missing = program.finding("no-gradient", f"the gradient is {text} on every path")
         found = (missing, *warnings)
-        return _report(program, evidence, "no-gradient", missing.means, found), None
+        return _report(program, "no-gradient", missing.means, found), None
     match, evidence = in_minibatches(program, evidence) or (None, evidence)
     if match is None:
         match = find_match(evidence, program.constants, program.tolerance, trained(program))
@@ -222,7 +222,7 @@ def _conclude(
     beside = next((finding for finding in warnings if finding.severity == "fault"), None)
     if beside is not None and verdict in ("unbiased", "convention"):
         verdict, summary = "biased", beside.means  # the gradient may be exact: it is not all
-    report = _report(program, evidence, verdict, summary, others)
+    report = _report(program, verdict, summary, others)
     return replace(
         report,
         rule=rule,
@@ -257,7 +257,7 @@ def _tested(
     )
     if test.p_value < FALSE_POSITIVES:
         other = program.finding("unexplained", words)
-        report = _report(program, evidence, "unexplained", other.means, (other, *warnings))
+        report = _report(program, "unexplained", other.means, (other, *warnings))
     elif test.visible > VISIBLE:
         return inconclusive(
             program,
@@ -266,14 +266,13 @@ def _tested(
         )
     elif test.scale < 0:
         wrong = program.finding("wrong-sign", words)
-        report = _report(program, evidence, "wrong-sign", wrong.means, (wrong, *warnings))
+        report = _report(program, "wrong-sign", wrong.means, (wrong, *warnings))
     else:
         dropped = not test.time_discount
         named = Convention("gamma-t-dropped", CHOICES["gamma-t-dropped"].means, None)
         report = replace(
             _report(
                 program,
-                evidence,
                 "convention" if dropped else "unbiased",
                 f"no bias was detected; a bias above {test.visible:.0%} of the gradient would be",
                 warnings,
@@ -369,7 +368,6 @@ def _steps_of_policy(program: AuditedProgram) -> Iterator[list[tuple[int, tuple[
 
 def _report(
     program: AuditedProgram,
-    evidence: Evidence,
     verdict: str,
     summary: str,
     findings: Sequence[Finding],

@@ -20,16 +20,12 @@ class Bias:
     """The program's expected gradient against the true one.
 
     Attributes:
-        expected: [D] E[−gradient] of the program along the probing directions.
-        true: [D] the gradient of the expected return.
-        scale: The factor c that brings ``true`` closest to ``expected``.
+        scale: The factor c that brings the true gradient closest to the expected one.
         residual: ‖expected − c·true‖ / ‖expected‖.
         cosine: Cosine of the angle between the two.
         discount: γ of the return.
     """
 
-    expected: Array
-    true: Array
     scale: float
     residual: float
     cosine: float
@@ -53,11 +49,11 @@ def bias(evidence: Evidence, line: Timeline, discount: float) -> Bias:
     true = policy_gradient(evidence, line, discount)
     size, true_size = float(np.linalg.norm(expected)), float(np.linalg.norm(true))
     if size == 0.0 or true_size == 0.0:
-        return Bias(expected, true, 0.0, 1.0, 0.0, discount)
+        return Bias(0.0, 1.0, 0.0, discount)
     inner = float(expected @ true)
     scale = inner / true_size**2
     residual = float(np.linalg.norm(expected - scale * true)) / size
-    return Bias(expected, true, scale, residual, inner / (size * true_size), discount)
+    return Bias(scale, residual, inner / (size * true_size), discount)
 
 
 def least_bias(evidence: Evidence, line: Timeline, discounts: Sequence[float]) -> Bias:

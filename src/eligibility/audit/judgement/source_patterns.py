@@ -5,15 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
-from eligibility.audit.judgement.pointers import (
-    last_name,
-    targets,
-)
-from eligibility.audit.judgement.source import (
-    Source,
-)
-
-_REVERSES = ("reversed", "reverse", "flip", "flipud")
+from eligibility.audit.judgement.pointers import last_name, targets
+from eligibility.audit.judgement.source import Source
 
 
 def written(rule: str, source: Source) -> int:

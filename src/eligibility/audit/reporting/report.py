@@ -15,8 +15,6 @@ from eligibility.files import relative_to_here
 from eligibility.notebooks import script_of
 
 FAULTY = ("biased", "wrong-sign", "no-gradient")
-# Without a judgement: nothing could be measured; or what was measured follows no known rule.
-UNJUDGED = ("inconclusive", "unexplained")
 
 
 @dataclass(frozen=True)

@@ -208,7 +208,7 @@ class Loop(Runs):
         for world in range(2 * pairs):
             self._enter(world, model, reference)
             for number, (chosen, _) in enumerate(every):
-                self._keep(self._go_on(self._in_program(chosen)), world)
+                self._keep(self._go_on(self._in_program(chosen)))
                 self._announce(world * len(every) + number + 1, 2 * pairs * len(every))
             self._complete(world)
         if reference is not None:
@@ -284,7 +284,7 @@ class Loop(Runs):
             record.later.append(replace(made, logits=states.logits(model)))
             states.take(0)
 
-    def _keep(self, found: dict[str, Any], world: int) -> None:
+    def _keep(self, found: dict[str, Any]) -> None:
         record = self._record
         if found.get("error"):
             raise Refused(f"the program stopped at {found['error']}")
