@@ -35,15 +35,7 @@ def examine(
     progress: Progress,
     known_of: Callable[[Survey], AuditedProgram],
 ) -> AuditReport:
-    """The report of a program.
-
-    Args:
-        runner: Runs it.
-        max_paths: Maximum number of paths to enumerate.
-        samples: Number of paths to sample where there are more.
-        progress: Told what is done.
-        known_of: What is known of the program, apart from a survey of its runs.
-    """
+    """The report of a program; ``known_of`` adds to a survey of its runs what else is known."""
     plain = survey(runner, max_paths, samples, progress)
     measured = measure(plain, runner)
 

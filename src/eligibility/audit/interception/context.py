@@ -25,12 +25,7 @@ from eligibility.audit.patches import Patches
 
 @contextmanager
 def intercepted(recorder: Recorder, *, four_tuple: bool = False) -> Iterator[None]:
-    """Within it, the program's draws, environments and optimizers report to ``recorder``.
-
-    Args:
-        recorder: Keeps the books of the run.
-        four_tuple: Environments speak the interface of gym before 0.26.
-    """
+    """Within it, the program's draws, environments and optimizers report to ``recorder``."""
     patches = Patches()
     try:
         if recorder.job.raised:

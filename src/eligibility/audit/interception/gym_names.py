@@ -55,13 +55,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def lead_to_gymnasium(patches: Patches, make: Callable[..., Any], four_tuple: bool) -> None:
-    """``import gym`` and everything below it lead to gymnasium.
-
-    Args:
-        patches: What puts everything back.
-        make: Makes the probe.
-        four_tuple: Whether it is the gym before 0.26.
-    """
+    """``import gym`` and all below it lead to gymnasium; with four values, as before gym 0.26."""
     # to look at every name of sys.modules costs a fork the pages that they are on
     before = {n: m for n, m in sys.modules.items() if _is_old(n)} if _OLD in sys.modules else {}
     finder = _Finder()

@@ -16,12 +16,7 @@ from eligibility.audit.trace import Step, Update
 
 
 class Minibatches:
-    """Answers draws of several rows at a time.
-
-    Args:
-        steps: What the program has collected so far.
-        updates: The optimizer steps that it has made so far.
-    """
+    """Answers draws of several rows at a time."""
 
     def __init__(self, steps: Sequence[Step], updates: Sequence[Update]) -> None:
         self._steps, self._updates = steps, updates

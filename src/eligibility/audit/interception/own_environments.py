@@ -29,10 +29,6 @@ def replace_own_classes(patches: Patches, probe_of: Callable[[Any], Any]) -> Non
     """``reset`` and ``step`` of every class of environments that is defined from now on.
 
     Wrappers stay: what they wrap is replaced.
-
-    Args:
-        patches: What puts everything back.
-        probe_of: Makes the probe that stands for an environment.
     """
     probes: dict[int, tuple[Any, Any]] = {}
 

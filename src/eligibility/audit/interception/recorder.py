@@ -47,11 +47,7 @@ from eligibility.audit.user_code import user_place
 
 
 class Recorder:
-    """The books of one run.
-
-    Args:
-        job: What the run is asked to do.
-    """
+    """The books of one run."""
 
     def __init__(self, job: Job) -> None:
         self.job = job

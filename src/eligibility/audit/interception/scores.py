@@ -15,11 +15,7 @@ _MAX_NUMBERS = 64
 
 
 class Scores:
-    """The log-probabilities that a program has computed.
-
-    Args:
-        steps: Gives the number of transitions so far.
-    """
+    """The log-probabilities that a program has computed."""
 
     def __init__(self, steps: Callable[[], int]) -> None:
         self._steps = steps

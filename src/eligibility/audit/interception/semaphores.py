@@ -10,16 +10,7 @@ _RECURSIVE = 0  # its number among the kinds
 
 
 class Semaphore:
-    """One of multiprocessing, which is all that its locks and conditions are made of.
-
-    Args:
-        turns: The tasks that may wait for it.
-        kind: Whether the task that has it can take it again.
-        value: How many can take it.
-        maxvalue: The most that this can be.
-        name: Name of the system's semaphore; unused here.
-        unlink: Whether the system is to forget that name.
-    """
+    """One of multiprocessing, which is all that its locks and conditions are made of."""
 
     handle, name = 0, None
 

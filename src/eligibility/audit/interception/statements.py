@@ -32,11 +32,7 @@ _Tracer = Callable[[FrameType, str, Any], Any]
 
 
 class _Follower:
-    """Collects what statements made.
-
-    Args:
-        recorder: Keeps the books of the run.
-    """
+    """Collects what statements made."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder

@@ -12,12 +12,7 @@ from eligibility.audit.patches import Patches
 
 
 class Lock:
-    """A lock of threading; a task that finds it taken lets the others go on.
-
-    Args:
-        turns: The tasks that ask.
-        lock: The interpreter's own.
-    """
+    """A lock of threading; a task that finds it taken lets the others go on."""
 
     def __init__(self, turns: Turns, lock: Any) -> None:
         self._turns, self._lock = turns, lock

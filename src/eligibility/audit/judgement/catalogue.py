@@ -301,14 +301,7 @@ def _means(transform: str) -> tuple[str, ...]:
 def candidates(
     line: Timeline, discounts: Sequence[float], parts: int = 3, told: Told | None = None
 ) -> Iterator[Candidate]:
-    """Compositions from the plainest to the most involved, up to ``parts`` unusual parts.
-
-    Args:
-        line: The decisions.
-        discounts: γ.
-        parts: How many parts may be unusual.
-        told: What is known of them; None: nothing.
-    """
+    """Compositions from the plainest to the most involved, up to ``parts`` unusual parts."""
     scopes = SCOPES[:1] if line.single else SCOPES
     norms = NORMS[:2] if line.single else NORMS
     several_episodes = () if line.single else (*_OTHERS, *_OTHERS_LATE)

@@ -140,13 +140,7 @@ def _minimum(function: Callable[[float], float], start: float) -> float:
 
 
 def survival(value: float, numerator: int, denominator: int) -> float:
-    """P(F > value) of a variable of Fisher's and Snedecor's F distribution.
-
-    Args:
-        value: Not negative.
-        numerator: Degrees of freedom.
-        denominator: Likewise.
-    """
+    """P(F > value) of a variable of Fisher's and Snedecor's F distribution."""
     if not np.isfinite(value):
         return 0.0
     whole = denominator + numerator * value

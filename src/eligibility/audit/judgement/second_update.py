@@ -49,14 +49,6 @@ def with_second_update(
     """The report with what the second update shows.
 
     Its paths are visited only if the first one is right: else its fault shows again in all.
-
-    Args:
-        report: Report of the first update.
-        match: The composition that explains it, if there is one.
-        program: What is known of it at its first update.
-        runner: Runs the program.
-        program_of: What is known of the program, in addition to a survey of its runs.
-        progress: Told what is done.
     """
     if not program.survey.slopes or not any(trace.updates for trace in program.survey.traces):
         return report

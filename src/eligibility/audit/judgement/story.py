@@ -89,14 +89,7 @@ class Story:
 
 
 def tell(survey: Survey, runner: Runner, about: str = LONG) -> Story | None:
-    """The story of the path that shows most; None where replays do not run alike.
-
-    Args:
-        survey: The observations.
-        runner: Runs the program.
-        about: Which path shows most: a long one, one with several episodes, or one whose gradient
-            is broken.
-    """
+    """The story of the path that shows most; None where replays do not run alike."""
     ran = sorted(survey.traces, key=lambda trace: trace.outcome in RAN)
     short = [trace for trace in ran if len(_rewarded(trace)) <= MOST_REWARDS]
     if not short:

@@ -87,12 +87,6 @@ def without_rare_equals(
     Where a rule divides by a standard deviation, the gradient is not finite if all numbers are
     equal. A probe of three states makes a critic's advantages so, or those of a batch that the
     audit shortened; a longer batch of an environment with more states does not.
-
-    Args:
-        program: What is known of it.
-        findings: Findings from its symptoms.
-        broken: The paths without a finite gradient.
-        match: The rule of the others.
     """
     rare = isinstance(match.form, Advantage) or program.shortened
     if not rare or not broken.paths or not _all_equal(broken, match):

@@ -47,9 +47,6 @@ def objectives(answers: Answers) -> dict[str, Tensor]:
     - ``entropy``: of whole answers, −E[log π(answer)].
     - ``entropy-states``: Σ_t E[H(π(·|s_t))], likewise of the states alone.
 
-    Args:
-        answers: Every answer to the prompt.
-
     Example:
         >>> logits = torch.zeros(2, 1, 2, dtype=torch.float64).log_softmax(-1)
         >>> both = Answers(logits, logits, torch.tensor([[0], [1]]), torch.ones(2, 1),

@@ -57,12 +57,7 @@ class Gate:
     steepness: tuple[float, float] = (0.0, 0.0)
 
     def __call__(self, sample: Sample, advantages: Array) -> Array:
-        """[M, B, W] what the ratio is multiplied by.
-
-        Args:
-            sample: With the ratios.
-            advantages: [M, B, W]; only their signs matter.
-        """
+        """[M, B, W] what the ratio is multiplied by."""
         if self.kind == "none":
             return np.ones(sample.mask.shape)
         ratio = COMPARED[self.of](sample)

@@ -34,11 +34,6 @@ def invariances(bound: BoundLoss, world: World, chosen: Tensor) -> dict[str, flo
     - ``ranks``: the same, and each process computes its own advantages.
     - ``other-prompt``: other answers to the other prompts; the gradient of the first one's answers.
     - ``reward-shift``: a constant added to every reward (no fault without a baseline).
-
-    Args:
-        bound: The loss.
-        world: Whose policy is scored.
-        chosen: [O, B] the outcomes; some of them are taken.
     """
     some = _some(world, chosen)
     plain = _ascents(bound, world, some)

@@ -24,13 +24,7 @@ _MAY_BE_EXACT = ("broadcast", "padding-counted", "mean-log-prob-times-sum-of-ret
 
 
 def judge(measured: Measured, program: str, place: Place) -> AuditReport:
-    """The report of a loss.
-
-    Args:
-        measured: What was measured.
-        program: Its name.
-        place: Where it is, for what no operation stands for.
-    """
+    """The report of a loss."""
     findings = tuple(_finding(rule, seen, place, measured) for rule, seen in _seen(measured))
     conventions = conventions_of(measured)
     verdict = _verdict(measured, findings)

@@ -22,13 +22,7 @@ _ROUNDING = 1e-14
 
 
 def ascents(loss: TokenLoss, world: World, chosen: Tensor) -> Tensor:
-    """[N, B, W, V] the negative gradients of a loss by the logits of every position.
-
-    Args:
-        loss: Called once for each outcome.
-        world: Whose policy is scored.
-        chosen: [N, B] which answer each row is.
-    """
+    """[N, B, W, V] the negative gradients of a loss by the logits of every position."""
     language = world.language
     found = torch.zeros(*chosen.shape, language.width, language.vocabulary, dtype=torch.float64)
     widest = language.lengths[chosen].amax(-1)
@@ -41,13 +35,7 @@ def ascents(loss: TokenLoss, world: World, chosen: Tensor) -> Tensor:
 
 
 def prompt_share(loss: TokenLoss, world: World, outcome: Tensor) -> float:
-    """The share of a batch's gradient that lies at the logits of its prompts' positions.
-
-    Args:
-        loss: The loss.
-        world: Whose policy is scored.
-        outcome: [B] which answer each row is.
-    """
+    """The share of a batch's gradient that lies at the logits of its prompts' positions."""
     leaf, batches = world.batches(outcome[None])
     found = np.nan_to_num(ascents_at(loss, leaf, batches).numpy())
     size = float(np.linalg.norm(found))

@@ -77,12 +77,6 @@ def plan(
     All orders of every group, if at least one world fits into ``max_paths``; else every unordered
     group, if the loss is symmetric.
 
-    Args:
-        language: The sizes.
-        behaviour: From what is drawn.
-        max_paths: The most batches.
-        symmetric: Whether the order of a group's rows does not matter; asked only if needed.
-
     Raises:
         InvalidValueError: There are too many.
     """

@@ -46,11 +46,7 @@ class Books(Protocol):
 
 
 class Noise:
-    """The base numbers of one run, and what is known of each.
-
-    Args:
-        books: Where choices are made and noted.
-    """
+    """The base numbers of one run, and what is known of each."""
 
     def __init__(self, books: Books) -> None:
         self._books = books

@@ -38,12 +38,7 @@ from eligibility.audit.processor import made_near
 
 
 class TorchNoise(TorchFunctionMode):
-    """While it is active, hand-made noise of a running program is enumerated, on the processor.
-
-    Args:
-        noise: The base numbers.
-        running: Whether the program has met the problem.
-    """
+    """While it is active, hand-made noise of a running program is enumerated, on the processor."""
 
     def __init__(self, noise: Noise, running: Callable[[], bool]) -> None:
         super().__init__()

@@ -45,12 +45,7 @@ class WorkerError(EligibilityError, RuntimeError):
 
 
 class Worker:
-    """A process with pipes of text.
-
-    Args:
-        pid: Its number.
-        pipes: This side of its standard input, output and error.
-    """
+    """A process with pipes of text."""
 
     def __init__(self, pid: int, pipes: Sequence[int]) -> None:
         self.pid = pid
@@ -99,11 +94,7 @@ class _Request:
 
 
 class _Server:
-    """This side of the process that forks the workers.
-
-    Args:
-        libraries: Loaded in it, where they are installed.
-    """
+    """This side of the process that forks the workers."""
 
     def __init__(self, libraries: tuple[str, ...]) -> None:
         self._owner = os.getpid()

@@ -22,13 +22,7 @@ _WHOLE = re.compile(r"(?<![\w.+-])(?:0|[1-9]\d*)(?![\w.+-])")
 def numbers_outside(
     script: Path, strings: Iterable[str], arguments: Sequence[str]
 ) -> list[WholeNumber]:
-    """The whole numbers on a program's command line, and in configuration files that it names.
-
-    Args:
-        script: The program.
-        strings: Those of its text.
-        arguments: Its command line.
-    """
+    """The whole numbers on a program's command line, and in configuration files that it names."""
     named = {Path(string.rpartition("=")[2]).name for string in (*strings, *arguments)}
     found = list(_numbers_in(arguments, COMMAND_LINE))
     for path in chain(script.parent.glob("*.*"), script.parent.glob("*/*.*")):

@@ -47,11 +47,7 @@ def preload(path: Path) -> None:
 
 
 def installed(before: Set[str]) -> list[str]:
-    """The modules of installed packages that this run has imported and others may keep.
-
-    Args:
-        before: The modules that were there before the run.
-    """
+    """The modules of installed packages that this run has imported and others may keep."""
     found = {
         name: module
         for name, module in [*sys.modules.items()]

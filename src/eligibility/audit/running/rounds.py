@@ -62,14 +62,7 @@ class Rounds:
 
 
 def observe_rounds(base: Survey, runner: Runner, paths: bool, progress: Progress) -> Rounds | None:
-    """Run on to the second update; None if no path of the first one has a gradient.
-
-    Args:
-        base: What is known of the first update.
-        runner: Runs the program.
-        paths: Whether to visit the paths of the second update.
-        progress: Told what is done.
-    """
+    """Run on to the second update; None if no path of the first one has a gradient."""
     size = SIZES[1] if base.size == SIZES[0] else base.size
     start = Job((), size, directions=1, raised=base.raised)
     found = [runner.run(replace(start, seed=seed)) for seed in range(_SCOUTS)]

@@ -30,12 +30,7 @@ class Runner(Protocol):
 
 
 class CallableRunner:
-    """Runs a Python callable in this process; everything is restored after each run.
-
-    Args:
-        program: Called without arguments; a fresh program each time.
-        four_tuple: Whether it speaks the interface of gym before 0.26.
-    """
+    """Runs a Python callable in this process; everything is restored after each run."""
 
     def __init__(self, program: Callable[[], object], four_tuple: bool = False) -> None:
         self._program, self._four_tuple = program, four_tuple

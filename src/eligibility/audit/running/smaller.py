@@ -26,12 +26,7 @@ _FIRST = Job((), SIZES[0])
 
 
 class Smaller:
-    """Runs a program with some of its whole numbers small.
-
-    Args:
-        runner: Runs it.
-        numbers: Those.
-    """
+    """Runs a program with some of its whole numbers small."""
 
     def __init__(self, runner: Runner, numbers: tuple[WholeNumber, ...]) -> None:
         self._runner, self._numbers = runner, numbers
@@ -44,12 +39,7 @@ class Smaller:
 def small_batches(
     runner: Runner, numbers: Callable[[], Sequence[WholeNumber]]
 ) -> tuple[WholeNumber, ...]:
-    """The numbers that make a program's first batch short; none if it is, or none does.
-
-    Args:
-        runner: Runs it.
-        numbers: Gives all that it has; only asked where the batch is long, as it reads files.
-    """
+    """The numbers that make a program's first batch short; none if it is, or none does."""
     first = runner.run(_FIRST)
     steps = _steps(first)
     if steps <= _LONG or first.outcome == NO_ENVIRONMENT:

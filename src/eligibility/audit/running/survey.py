@@ -110,14 +110,7 @@ class Survey:
 
 
 def survey(runner: Runner, max_paths: int, samples: int, progress: Progress) -> Survey:
-    """Observe the program that ``runner`` runs.
-
-    Args:
-        runner: Runs it.
-        max_paths: Maximum number of paths to enumerate.
-        samples: Number of paths to sample where there are more.
-        progress: Told what is done.
-    """
+    """Observe the program that ``runner`` runs."""
     raised, first = _first_run(runner)
     asked: Job | None = Job((), SIZES[0], raised=raised)
     if first.outcome not in RAN:

@@ -22,10 +22,6 @@ def share_beside_logits(loss: Tensor, logits: Sequence[Tensor]) -> float:
     """How much of the slope of the gradient at the logits does not go through them.
 
     Parameters of one number are left out: the weight of a term may be learned with it.
-
-    Args:
-        loss: Before it goes backward.
-        logits: Of every forward pass that has a gradient.
     """
     made_from = nodes_below(loss.grad_fn, math.inf) if loss.grad_fn is not None else ()
     leaves = (node.variable for node in made_from if hasattr(node, "variable"))

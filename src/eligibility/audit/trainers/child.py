@@ -24,15 +24,7 @@ def train_once(
     megabytes: int,
     progress: Callable[[int, int], None],
 ) -> Record:
-    """Run the script in a separate process, up to the end of one training.
-
-    Args:
-        path: The script.
-        arguments: Its command line.
-        seconds: Processor time that it may take after its libraries are loaded.
-        megabytes: Memory, beyond what they take.
-        progress: Called with the outcomes done and their number.
-    """
+    """Run the script in a separate process, up to the end of one training."""
     from eligibility.audit.trainers.own import trains_with_trl  # and with it torch
 
     with tempfile.TemporaryDirectory(

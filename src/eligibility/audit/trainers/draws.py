@@ -81,12 +81,7 @@ class Draws:
         return chosen
 
     def tokens(self, last: Scored, probs: Tensor) -> Tensor:
-        """[N] the next token of each row of the last forward pass.
-
-        Args:
-            last: That pass.
-            probs: [N, V] with which the program draws.
-        """
+        """[N] the next token of each row of the last forward pass."""
         table = probs.detach().reshape(-1, probs.shape[-1])
         drawn = drawn_before(last)
         if drawn == 0:
@@ -129,10 +124,6 @@ def with_a_certain_end(logits: Tensor, scored: Scored) -> Tensor:
     """[N, T, V] the logits of a policy that says nothing but the end once it has said it.
 
     A token of probability 1 has no gradient, so what is drawn there takes no part in anything.
-
-    Args:
-        logits: Logits of the last columns of the rows.
-        scored: The rows.
     """
     barred = torch.zeros_like(logits, dtype=torch.bool)
     first = len(scored.rows[0]) - logits.shape[1]

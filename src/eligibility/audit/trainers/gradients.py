@@ -24,9 +24,6 @@ class Rows:
     makes logits, the hidden state may have a gradient of another head as well, a critic's.
 
     A forward pass that goes on with cached tokens scores rows that begin with these.
-
-    Args:
-        model: A causal language model of transformers.
     """
 
     def __init__(self, model: Any) -> None:
@@ -185,13 +182,7 @@ class Scored:
 
 
 class StateWeights:
-    """The logits of the states, and what a gradient by the parameters does to them.
-
-    Args:
-        model: What is trained.
-        prompts: Tokens of each prompt.
-        length: Tokens of the longest answer.
-    """
+    """The logits of the states, and what a gradient by the parameters does to them."""
 
     def __init__(self, model: Any, prompts: list[Tokens], length: int = LENGTH) -> None:
         self._model, self.prompts, self.states = model, prompts, states(length)

@@ -57,11 +57,7 @@ def _score(text: str) -> float:
 
 
 class Hub:
-    """Replaces every ``from_pretrained`` and ``load_dataset``.
-
-    Args:
-        record: Where it notes what was replaced.
-    """
+    """Replaces every ``from_pretrained`` and ``load_dataset``."""
 
     def __init__(self, record: Record) -> None:
         self._record = record

@@ -155,11 +155,7 @@ class Recorder:
         ]
 
     def listed(self, given: list[Tokens]) -> dict[str, Any]:
-        """What was recorded.
-
-        Args:
-            given: The answers of the program's rows.
-        """
+        """What was recorded."""
         for call in self._calls:
             call.reach = [self._token(given, each) for each in call.reach]
         return {

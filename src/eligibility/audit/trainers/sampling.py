@@ -31,13 +31,7 @@ PAIRS = 2
 
 
 class Sampler:
-    """Gives the answers of the next outcome at every call, and reads the gradient of each step.
-
-    Args:
-        record: Where the measurements go.
-        announce: Called with the outcomes done and their number.
-        pairs: Policies, each with its rewards and with their negatives.
-    """
+    """Gives the answers of the next outcome at every call, and reads the gradient of each step."""
 
     def __init__(
         self, record: Record, announce: Callable[[int, int], None], pairs: int = PAIRS

@@ -24,13 +24,7 @@ TRAINERS = {"GRPOTrainer": "GRPOConfig", "RLOOTrainer": "RLOOConfig"}
 
 
 class Trainers:
-    """Stands between the program and TRL.
-
-    Args:
-        record: Where the measurements and notes go.
-        hub: Where models come from.
-        sampler: What leads ``generate``.
-    """
+    """Stands between the program and TRL."""
 
     def __init__(self, record: Record, hub: Hub, sampler: Sampler) -> None:
         self._record, self._hub, self._sampler = record, hub, sampler
