@@ -156,13 +156,6 @@ def drawn_before(last: Scored) -> int:
     return len(row) - parsed(row, len(row))[2]
 
 
-def padded(ids: Tensor, chosen: list[Tokens], pad: int) -> Tensor:
-    """[N, S + W] the prompts with their answers."""
-    width = max(map(len, chosen))
-    rows = [[*answer, *[pad] * (width - len(answer))] for answer in chosen]
-    return torch.cat([ids, torch.tensor(rows).to(ids)], 1)
-
-
 def without_padding(row: list[int]) -> Tokens:
     """The prompt in a row of tokens."""
     if PROMPT_ONLY not in row:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -270,9 +270,11 @@ class StateWeights:
     def logits(self, model: Any) -> list[list[list[float]]]:
         """[P, S, V] of a model."""
         with torch.no_grad():
-            return [
-                [self._logits(model, (*p, *s)).tolist() for s in self.states] for p in self.prompts
-            ]
+            return self.table(lambda tokens: self._logits(model, tokens).tolist())
+
+    def table(self, of: Callable[[Tokens], list[float]]) -> list[list[list[float]]]:
+        """[P, S, V] what there is of the tokens before each state."""
+        return [[of((*prompt, *state)) for state in self.states] for prompt in self.prompts]
 
     def expect(self, given: list[Tokens]) -> None:
         """The answers of the next outcome, prompt by prompt."""

@@ -6,7 +6,7 @@ outcome, each time in a new process, up to its optimizer's first step.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from eligibility.audit.trainers.operations import Recorder
 from eligibility.audit.trainers.record import Policies
 from eligibility.audit.trainers.refused import Finished, Refused
 from eligibility.audit.trainers.runs import PATTERN, Runs
+from eligibility.audit.trainers.sampling import note_policy
 from eligibility.audit.trainers.scores import FUNCTION, MODEL, NAME, Source
 from eligibility.audit.trainers.sizes import MOST, longest, temperature_of
 from eligibility.audit.trainers.tiny import LENGTH, VOCABULARY
@@ -265,24 +266,13 @@ class Loop(Runs):
             states.fit(seed=world, drift=record.drift)
             if self._sampling is not model and self._sampling is not reference:
                 self._sampling.load_state_dict(model.state_dict())  # it samples, the other learns
-        made = Policies(states.logits(model))
-        if self._options:
-            made.drawn = [
-                [
-                    self._one_token(model, (*prompt, *state), self._options)
-                    for state in states.states
-                ]
-                for prompt in states.prompts
-            ]
-            record.temperature = temperature_of(made.logits, made.drawn)
-        made.reference = states.logits(reference) if reference is not None else []
         rewards = [self._reward(answer) for answer in answers(record.length)]
-        made.rewards = [rewards for _ in states.prompts]
-        record.policies.append(made)
-        if record.drift:
-            states.take(1)
-            record.later.append(replace(made, logits=states.logits(model)))
-            states.take(0)
+        made = Policies(rewards=[rewards for _ in states.prompts])
+        if self._options:
+            draw = partial(self._one_token, model, options=self._options)
+            made.drawn = states.table(draw)
+            record.temperature = temperature_of(states.logits(model), made.drawn)
+        note_policy(record, states, model, reference, made)
 
     def _keep(self, found: dict[str, Any]) -> None:
         record = self._record

@@ -7,7 +7,6 @@ import functools
 import importlib
 import os
 import re
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -25,12 +24,11 @@ from eligibility.audit.trainers.doubles import settle
 from eligibility.audit.trainers.hub import Hub
 from eligibility.audit.trainers.loop import Loop
 from eligibility.audit.trainers.record import Record
-from eligibility.audit.trainers.refused import Finished, Refused
+from eligibility.audit.trainers.refused import run_to_end
 from eligibility.audit.trainers.rewriting import SMALL, Rewriting
 from eligibility.audit.trainers.rows import collate_rows
 from eligibility.audit.trainers.spelling import has_padding, spelling_tokenizer
 from eligibility.audit.trainers.tiny import PAD
-from eligibility.audit.user_code import raised_at
 from eligibility.sandbox import Workspace, limit
 
 _LIBRARIES = ("transformers", "datasets", "accelerate", "peft")
@@ -55,22 +53,16 @@ def _run(program: Program, workspace: Workspace, record: Record, loop: Loop, siz
     limit(program.seconds, program.megabytes)
     settle_in(program, workspace)
     read_small(sizes)
-    started = time.process_time()
-    try:
+
+    def sampled() -> str:
         rewriting.run(Path(program.path))
         loop.ended()
-        record.outcome = "refused"
-        record.detail = (
+        return (
             "the program makes no trainer of TRL and samples no answers with `generate` or "
             "torch.multinomial; audit its loss with audit_token_loss"
         )
-    except Finished:
-        record.outcome = "measured"
-    except Refused as refusal:
-        record.outcome, record.detail = "refused", str(refusal)
-    except BaseException as error:  # whatever the program ends by
-        record.outcome, record.detail = "error", f"{type(error).__name__}: {error}"[:2000]
-        record.file, record.line = raised_at(error)
+
+    run_to_end(record, sampled)
     if loop.branch is not None:
         if record.outcome == "refused":
             loop.branch.send(refused=record.detail)
@@ -80,7 +72,6 @@ def _run(program: Program, workspace: Workspace, record: Record, loop: Loop, siz
     beside = numbers_outside(Path(program.path), rewriting.strings, program.arguments)
     own = (*rewriting.constants, *(number for number in beside if number[3] > SMALL))
     record.constants = [list(number) for number in own]
-    record.seconds = time.process_time() - started
 
 
 class _LoopHub(Hub):

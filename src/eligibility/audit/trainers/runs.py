@@ -18,7 +18,6 @@ from eligibility.audit.trainers.draws import (
     drawn_before,
     draws_tokens,
     has_one_length,
-    padded,
     with_a_certain_end,
     without_padding,
 )
@@ -35,7 +34,12 @@ from eligibility.audit.trainers.operations import (
 from eligibility.audit.trainers.passes import Pass
 from eligibility.audit.trainers.record import Record
 from eligibility.audit.trainers.refused import Refused
-from eligibility.audit.trainers.sampling import one_token_probabilities, with_logits
+from eligibility.audit.trainers.sampling import (
+    asked_for,
+    one_token_probabilities,
+    padded,
+    with_logits,
+)
 from eligibility.audit.trainers.scores import Scores
 from eligibility.audit.trainers.tiny import END, LENGTH, NAME, PAD
 from eligibility.audit.trainers.trl import generic_reward
@@ -170,22 +174,12 @@ class Runs:
                 "audit replaces only models that are loaded by name; load it with "
                 "from_pretrained, or audit its loss with audit_token_loss"
             )
-        given = dict(options)
-        ids = args[0] if args else given.pop("input_ids", given.pop("inputs", None))
+        ids, given = asked_for(args, options)
         settings = given.get("generation_config")
-        if hasattr(ids, "keys"):  # what a tokenizer returns
-            ids = ids["input_ids"]
-        if ids is None:
-            raise Refused(
-                "`generate` is called without input_ids; the audit needs prompts as tokens"
-            )
         if given.get("do_sample", getattr(settings, "do_sample", None)) is False:
             if (given.get("num_return_sequences") or 1) > 1:
                 raise Refused(_GREEDY)
             return self._greedy(model, ids, given)
-        given.pop("attention_mask", None)
-        copies = given.get("num_return_sequences") or getattr(settings, "num_return_sequences", 1)
-        ids = ids.repeat_interleave(int(copies or 1), 0)
         self._latest = model
         self._certain_end |= has_one_length(given, settings)
         self._arrive(given)

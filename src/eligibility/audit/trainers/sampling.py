@@ -7,6 +7,7 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from eligibility.audit.trainers.answers import Tokens, answers, outcomes, parsed, states
+from eligibility.audit.trainers.answers import Tokens, answers, outcomes, parsed
 from eligibility.audit.trainers.gradients import Rows, StateWeights, prompt_share
 from eligibility.audit.trainers.record import Policies, Record
 from eligibility.audit.trainers.refused import Finished, Refused
@@ -127,25 +128,16 @@ class Sampler:
             if isinstance(reference, torch.nn.Module):
                 StateWeights(reference, self._prompts).fit(seed=world + 1)
             self._states.fit(seed=world, drift=self.record.drift)
-        made = Policies(self._states.logits(model))
         assert self.generate is not None
-        made.drawn = [
-            [
-                one_token_probabilities(self.generate, model, (*p, *s), self._options)
-                for s in states()
-            ]
-            for p in self._prompts
-        ]
-        if self.reference is not None:
-            made.reference = self._states.logits(self.reference(model))
-        made.rewards = [
-            [self.reward(p, answer) for answer in answers()] for p in range(len(self._prompts))
-        ]
-        self.record.policies.append(made)
-        if self.record.drift:
-            self._states.take(1)
-            self.record.later.append(replace(made, logits=self._states.logits(model)))
-            self._states.take(0)
+        draw = partial(one_token_probabilities, self.generate, model, options=self._options)
+        made = Policies(
+            drawn=self._states.table(draw),
+            rewards=[
+                [self.reward(p, answer) for answer in answers()] for p in range(len(self._prompts))
+            ],
+        )
+        reference = self.reference(model) if self.reference is not None else None
+        note_policy(self.record, self._states, model, reference, made)
 
     def _before_step(self, optimizer: Any, args: Any, options: Any) -> None:
         """Read the gradient; without one, no optimizer moves a parameter.
@@ -259,16 +251,41 @@ def generated(
     """In place of transformers' ``generate``: the prompts, and the answers of the next outcome."""
     if not sampler.record.trainer:
         raise Refused(OWN_LOOP)
+    ids, given = asked_for(arguments, options)
+    chosen = sampler.answer(model, [parsed(row)[0] for row in ids.tolist()], given)
+    return padded(ids, chosen, END)
+
+
+def asked_for(arguments: tuple[Any, ...], options: Any) -> tuple[Tensor, dict[str, Any]]:
+    """[N, S] the prompt of each answer that `generate` is asked for, and its other arguments."""
     given = dict(options)
     ids = arguments[0] if arguments else given.pop("input_ids", given.pop("inputs", None))
+    if hasattr(ids, "keys"):  # what a tokenizer returns
+        ids = ids["input_ids"]
     if ids is None:
         raise Refused("`generate` is called without input_ids; the audit needs prompts as tokens")
     given.pop("attention_mask", None)
     copies = given.get("num_return_sequences") or getattr(
         given.get("generation_config"), "num_return_sequences", 1
     )
-    ids = ids.repeat_interleave(int(copies or 1), 0)
-    chosen = sampler.answer(model, [parsed(row)[0] for row in ids.tolist()], given)
+    return ids.repeat_interleave(int(copies or 1), 0), given
+
+
+def padded(ids: Tensor, chosen: list[Tokens], pad: int) -> Tensor:
+    """[N, S + W] the prompts with their answers."""
     width = max(map(len, chosen))
-    padded = torch.tensor([[*answer, *[END] * (width - len(answer))] for answer in chosen])
-    return torch.cat([ids, padded.to(ids)], 1)
+    rows = [[*answer, *[pad] * (width - len(answer))] for answer in chosen]
+    return torch.cat([ids, torch.tensor(rows).to(ids)], 1)
+
+
+def note_policy(
+    record: Record, states: StateWeights, model: Any, reference: Any, made: Policies
+) -> None:
+    """Add the policy that the states have now, and the later one if there is to be one."""
+    made.logits = states.logits(model)
+    made.reference = states.logits(reference) if reference is not None else []
+    record.policies.append(made)
+    if record.drift:
+        states.take(1)
+        record.later.append(replace(made, logits=states.logits(model)))
+        states.take(0)

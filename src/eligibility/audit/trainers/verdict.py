@@ -43,9 +43,11 @@ def report_of(record: Record, program: str) -> AuditReport:
         report = _with_groups_mixed(report, measured.operations)
     notes = (*_described(record), *report.notes, *record.notes)
     if record.prompt_share > _SINGLE:
-        report = _with_fault(report, _prompt_scored(record, measured.operations, place))
+        seen = f"up to {record.prompt_share:.1%} of a gradient falls on the logits of a prompt"
+        report = _with_fault(report, "prompt-scored", seen, measured.operations, place)
     if _attached(record) > _SINGLE:
-        report = _with_fault(report, _not_detached(measured.operations, place))
+        seen = "the gradient at the logits is multiplied by something else that carries a gradient"
+        report = _with_fault(report, "advantage-not-detached", seen, measured.operations, place)
     if record.supposed and report.verdict == "wrong-sign":
         report = _if_a_reward(report, record.supposed)
     return replace(
@@ -103,8 +105,13 @@ def _if_a_reward(report: AuditReport, supposed: str) -> AuditReport:
     return replace(report, verdict=verdict, summary=summary, findings=findings)
 
 
-def _with_fault(report: AuditReport, finding: Finding) -> AuditReport:
+def _with_fault(
+    report: AuditReport, rule: str, seen: str, done: tuple[Operation, ...], place: Place
+) -> AuditReport:
     """The report with a fault that the gradients at the answers' logits do not show."""
+    fault = FAULTS[rule]
+    file, line = place_of(rule, done) if done else place
+    finding = Finding(rule, fault.title, fault.means, seen, file, line, fault.fix)
     faults = [each for each in report.findings if each.severity == "fault"]
     findings = (*(each for each in report.findings if each.rule != "unexplained"), finding)
     if faults:
@@ -257,23 +264,9 @@ def _described(record: Record) -> tuple[str, ...]:
     )
 
 
-def _prompt_scored(record: Record, done: tuple[Operation, ...], place: Place) -> Finding:
-    fault = FAULTS["prompt-scored"]
-    seen = f"up to {record.prompt_share:.1%} of a gradient falls on the logits of a prompt"
-    file, line = place_of(fault.id, done) if done else place
-    return Finding(fault.id, fault.title, fault.means, seen, file, line, fault.fix)
-
-
 def _attached(record: Record) -> float:
     """How much of the policy's gradient depends on parameters otherwise than by the logits."""
     return max((recorded.get("attached", 0.0) for recorded in record.operations), default=0.0)
-
-
-def _not_detached(done: tuple[Operation, ...], place: Place) -> Finding:
-    fault = FAULTS["advantage-not-detached"]
-    seen = "the gradient at the logits is multiplied by something else that carries a gradient"
-    file, line = place_of(fault.id, done) if done else place
-    return Finding(fault.id, fault.title, fault.means, seen, file, line, fault.fix)
 
 
 def _with_groups_mixed(report: AuditReport, done: tuple[Operation, ...]) -> AuditReport:

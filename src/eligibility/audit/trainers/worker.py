@@ -7,7 +7,6 @@ import json
 import os
 import runpy
 import sys
-import time
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,10 +19,9 @@ from eligibility.audit.job import Program
 from eligibility.audit.running.place import settle_in, workspace_of
 from eligibility.audit.trainers.own import run_own, trains_with_trl
 from eligibility.audit.trainers.record import Record
-from eligibility.audit.trainers.refused import Finished, Refused
+from eligibility.audit.trainers.refused import run_to_end
 from eligibility.audit.trainers.sampling import PAIRS, Sampler, generated
 from eligibility.audit.trainers.unsupported import reason_of
-from eligibility.audit.user_code import raised_at
 from eligibility.sandbox import limit
 
 
@@ -96,19 +94,12 @@ def _run_trainer(
     workspace = workspace_of(program)
     limit(program.seconds, program.megabytes)
     settle_in(program, workspace)
-    started = time.process_time()
-    try:
+
+    def trained() -> str:
         runpy.run_path(program.path, run_name="__main__")
-        record.detail = _nothing_trained(record)
-        record.outcome = "refused"
-    except Finished:
-        record.outcome = "measured"
-    except Refused as refusal:
-        record.outcome, record.detail = "refused", str(refusal)
-    except BaseException as error:  # whatever the program ends by
-        record.outcome, record.detail = "error", f"{type(error).__name__}: {error}"[:2000]
-        record.file, record.line = raised_at(error)
-    record.seconds = time.process_time() - started
+        return _nothing_trained(record)
+
+    run_to_end(record, trained)
     sampler.close()
     return record
 
