@@ -15,7 +15,8 @@ from torch.distributions import Categorical
 
 import eligibility as el
 from eligibility.audit.judgement.evidence import Evidence, gather
-from eligibility.audit.judgement.hotelling import best_test, hotelling, policy_terms, survival
+from eligibility.audit.judgement.exact import policy_terms
+from eligibility.audit.judgement.hotelling import best_test, hotelling, survival
 from eligibility.audit.judgement.timeline import Timeline, timeline
 from eligibility.audit.running.runner import CallableRunner
 from eligibility.audit.running.survey import survey

@@ -20,8 +20,7 @@ from eligibility.audit.judgement.critic import (
     Advantage,
 )
 from eligibility.audit.judgement.evidence import Evidence
-from eligibility.audit.judgement.exact import Bias, policy_gradient
-from eligibility.audit.judgement.hotelling import policy_terms
+from eligibility.audit.judgement.exact import Bias, policy_gradient, policy_terms
 from eligibility.audit.judgement.match import Match
 from eligibility.audit.judgement.timeline import Timeline, timeline
 from eligibility.audit.reporting.report import Convention
@@ -112,7 +111,7 @@ def _bias_alone(
             epsilon=form.epsilon,
             time_discount=right.time_discount or late,
         )
-    per_path = np.einsum("pi,pid->pd", alone.weights(line), evidence.eligibility)
+    per_path = evidence.gradient(alone.weights(line))
     terms = policy_terms(evidence, line, form.discount, time_discount=True)
     if exhaustive:
         return _Size(_apart(evidence.probability @ per_path, evidence.probability @ terms))

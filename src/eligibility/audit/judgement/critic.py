@@ -230,7 +230,7 @@ def spare_equations(evidence: Evidence, line: Timeline, form: Advantage) -> int:
 
 
 def _gradient(evidence: Evidence, weights: Array) -> Array:
-    flat: Array = np.einsum("pi,pid->pd", weights, evidence.eligibility).ravel()
+    flat: Array = evidence.gradient(weights).ravel()
     return flat
 
 

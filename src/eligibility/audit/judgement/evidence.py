@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,11 @@ from eligibility.audit.trace import Draw, Step, Trace
 
 # Decisions of a batch beyond which a fit takes a millisecond and more, so that fewer are tried.
 LONG_BATCH = 200
+# What is taken of each step as it is.
+_READ = {
+    "reward": float, "time": int, "episode": int, "environment": int, "state": int,
+    "next_state": int, "terminated": bool, "truncated": bool,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +89,11 @@ class Evidence:
     def identifiable(self) -> bool:
         """Whether no path has more decisions than there are directions to tell them apart."""
         return bool(self.present.sum(axis=1).max(initial=0) <= self.ascent.shape[1])
+
+    def gradient(self, weights: Array) -> Array:
+        """[P, D] Σ_i w_i ∂ ln π(a_i|s_i) for ``weights`` [P, I]."""
+        gradient: Array = np.einsum("pi,pid->pd", weights, self.eligibility)
+        return gradient
 
     def restricted(self, mask: Booleans) -> Evidence:
         """With only the decisions of ``mask`` [P, I]."""
@@ -205,6 +216,9 @@ def gather(survey: Survey, ignored: bool = False, component: int | None = None) 
                 entropy[p, i] += _entropy(draw, slope)[columns]
                 log_prob[p, i] += _log_prob(draw)
     present = _padded(traces, longest, lambda step: True, bool)
+    columns_of = {
+        name: _padded(traces, longest, attrgetter(name), kind) for name, kind in _READ.items()
+    }
     return Evidence(
         probability=np.array(
             [trace.probability if survey.exhaustive else 1.0 / len(traces) for trace in traces]
@@ -214,19 +228,12 @@ def gather(survey: Survey, ignored: bool = False, component: int | None = None) 
         entropy=entropy,
         present=present,
         used=present,
-        reward=_padded(traces, longest, lambda step: step.reward, float),
-        time=_padded(traces, longest, lambda step: step.time, int),
-        episode=_padded(traces, longest, lambda step: step.episode, int),
-        environment=_padded(traces, longest, lambda step: step.environment, int),
         row=np.array([own + [0] * (longest - len(own)) for own, _ in numbered], dtype=int),
         rows=np.array([count for _, count in numbered], dtype=int),
-        state=_padded(traces, longest, lambda step: step.state, int),
-        next_state=_padded(traces, longest, lambda step: step.next_state, int),
         action=_padded(traces, longest, lambda s: taken.setdefault(s.action, len(taken)), int),
-        terminated=_padded(traces, longest, lambda step: step.terminated, bool),
-        truncated=_padded(traces, longest, lambda step: step.truncated, bool),
         log_prob=log_prob,
         scored=scored,
+        **columns_of,
     )
 
 

@@ -32,15 +32,21 @@ class Bias:
     discount: float
 
 
+def policy_terms(evidence: Evidence, line: Timeline, discount: float, time_discount: bool) -> Array:
+    """[P, D] Σ_t w_t ∇ ln π(a_t|s_t) of each run, with the reward-to-go as w."""
+    weights = line.discounted(discount) * line.present
+    if time_discount:
+        weights = weights * discount**line.time
+    return evidence.gradient(weights)
+
+
 def policy_gradient(evidence: Evidence, line: Timeline, discount: float) -> Array:
     """[D] E[Σ_t γ^t e_t Σ_{k≥t} γ^(k−t) r_k], the gradient of E[Σ_t γ^t r_t], over all paths.
 
     Williams 1992, Theorem 2: this expectation is the gradient; and it is taken without sampling.
     """
-    weights = line.discounted(discount) * discount**line.time * line.present
-    per_path = np.einsum("pi,pid->pd", weights, evidence.eligibility)
-    expected: Array = evidence.probability @ per_path
-    return expected
+    terms = policy_terms(evidence, line, discount, time_discount=True)
+    return np.asarray(evidence.probability @ terms)
 
 
 def bias(evidence: Evidence, line: Timeline, discount: float) -> Bias:

@@ -21,6 +21,7 @@ import numpy as np
 
 from eligibility.audit.arrays import Array
 from eligibility.audit.judgement.evidence import Evidence
+from eligibility.audit.judgement.exact import policy_terms
 from eligibility.audit.judgement.timeline import Timeline
 from eligibility.audit.sections import refined
 
@@ -76,15 +77,6 @@ def best_test(evidence: Evidence, line: Timeline, discounts: Sequence[float]) ->
         for hypothesis in hypotheses
     ]
     return max(tests, key=lambda test: (test.p_value, -test.statistic))
-
-
-def policy_terms(evidence: Evidence, line: Timeline, discount: float, time_discount: bool) -> Array:
-    """[P, D] Σ_t w_t ∇ ln π(a_t|s_t) of each run, with the reward-to-go as w."""
-    weights = line.discounted(discount) * line.present
-    if time_discount:
-        weights = weights * discount**line.time
-    terms: Array = np.einsum("pi,pid->pd", weights, evidence.eligibility)
-    return terms
 
 
 def hotelling(ascent: Array, terms: Array) -> Test:

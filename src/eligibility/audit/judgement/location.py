@@ -20,11 +20,7 @@ from eligibility.audit.judgement.pointers import (
     update_call,
 )
 from eligibility.audit.judgement.scoring import compare_scoring
-from eligibility.audit.judgement.source import (
-    Source,
-    mentioned_names,
-    read_source,
-)
+from eligibility.audit.judgement.source import Source, mentioned_names, name_of, read_source
 from eligibility.audit.running.survey import Survey
 from eligibility.audit.trace import Trace
 from eligibility.errors import InvalidValueError
@@ -137,29 +133,18 @@ def _early(survey: Survey) -> bool:
 
 def _subtracted(source: Source) -> set[str]:
     """Names that stand alone behind a minus sign."""
-    right = (n.right for n in ast.walk(source.tree) if isinstance(n, ast.BinOp) and _is_minus(n))
-    return {name for node in right if (name := _name(node))}
-
-
-def _is_minus(node: ast.BinOp) -> bool:
-    return isinstance(node.op, ast.Sub)
-
-
-def _name(node: ast.AST) -> str:
-    """The last part of a name or an attribute; empty for anything else."""
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""
+    parts = (node for node in ast.walk(source.tree) if isinstance(node, ast.BinOp))
+    return {name_of(part.right) for part in parts if isinstance(part.op, ast.Sub)} - {""}
 
 
 def _moves(statement: ast.stmt, names: set[str]) -> bool:
     """Whether a statement makes the new value of one of ``names`` from its old one."""
     if isinstance(statement, ast.AugAssign):
-        return _name(statement.target) in names
+        return name_of(statement.target) in names
     if not isinstance(statement, ast.Assign):
         return False
-    target = _name(statement.targets[0])
-    return target in names and target in map(_name, ast.walk(statement.value))
+    target = name_of(statement.targets[0])
+    return target in names and target in map(name_of, ast.walk(statement.value))
 
 
 def first_error(traces: tuple[Trace, ...]) -> tuple[str, int]:

@@ -178,11 +178,11 @@ def same_rule(first: Evidence, second: Evidence, match: Match, tolerance: float)
                 return fit is not None and fit.residual < tolerance
             columns = linear_columns(both, line, form)
         else:
-            column = np.einsum("pi,pid->pd", form.weights(line), both.eligibility).ravel()
+            column = both.gradient(form.weights(line)).ravel()
             columns = [column, column * later.ravel()]
         columns += entropy_columns(both, line, form.norm)
         constant = match.plain.finished(line.present.astype(float), line)
-    columns.append(np.einsum("pi,pid->pd", constant, both.eligibility).ravel() * later.ravel())
+    columns.append(both.gradient(constant).ravel() * later.ravel())
     matrix, target = np.array(columns).T, both.ascent.ravel()
     if not np.isfinite(matrix).all():
         return False
@@ -243,7 +243,7 @@ def fitted(
     weights = form.weights(line)
     if not np.isfinite(weights).all():
         return None
-    column = np.einsum("pi,pid->pd", weights, evidence.eligibility).ravel()
+    column = evidence.gradient(weights).ravel()
     target = evidence.ascent.ravel()
     size, own = float(np.linalg.norm(target)), float(np.linalg.norm(column))
     scale = float(column @ target) / (own**2 or 1.0)
@@ -269,10 +269,7 @@ def _share_of_rewards(evidence: Evidence, line: Timeline, fit: Fit) -> float:
         bare.weights(evidence, line, fit.values),
         form.weights(evidence, line, fit.values),
     )
-    alone, valued, own = (
-        float(np.linalg.norm(np.einsum("pi,pid->pd", each, evidence.eligibility)))
-        for each in credits
-    )
+    alone, valued, own = (float(np.linalg.norm(evidence.gradient(each))) for each in credits)
     return abs(fit.scale) * own * alone / (valued * float(np.linalg.norm(evidence.ascent)) or 1.0)
 
 

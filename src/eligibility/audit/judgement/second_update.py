@@ -356,7 +356,7 @@ def _uses_first_returns(second: AuditedProgram, whole: AuditedProgram) -> bool:
 
 def _explains(evidence: Evidence, weights: Array, target: Array) -> float:
     """What share of the gradients a multiple of ``weights`` [P, I] leaves."""
-    column = np.einsum("pi,pid->pd", weights, evidence.eligibility).ravel()
+    column = evidence.gradient(weights).ravel()
     square = float(column @ column)
     rest = target - (float(column @ target) / square if square else 0.0) * column
     return float(np.linalg.norm(rest) / np.linalg.norm(target))

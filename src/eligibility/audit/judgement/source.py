@@ -47,7 +47,7 @@ class Source:
             and isinstance(node.targets[0], ast.Tuple)
             and not any(isinstance(target, ast.Starred) for target in node.targets[0].elts)
             and isinstance(node.value, ast.Call)
-            and _name(node.value.func) == "step"
+            and name_of(node.value.func) == "step"
         }
         return 4 in widths and 5 not in widths
 
@@ -164,14 +164,14 @@ class Source:
             if isinstance(node, ast.Call)
             and isinstance(called := node.func, ast.Attribute)
             and called.attr in ("append", "extend")
-            and any(part in name for part in parts for name in _names_in(node))
+            and any(part in name for part in parts for name in mentioned_names(node))
         ]
         growing += [
             (node.target, node.lineno)
             for node in ast.walk(self.tree)
             if isinstance(node, ast.AugAssign)
             and isinstance(node.value, (ast.List, ast.ListComp))
-            and any(part in name for part in parts for name in _names_in(node))
+            and any(part in name for part in parts for name in mentioned_names(node))
         ]
         kept = [(name, line) for name, line in growing if _place(name) not in renewed]
         same = [line for name, line in kept if _root(name) not in renewed]
@@ -220,9 +220,9 @@ def read_source(path: Path) -> Source:
 def assigned_names(statement: ast.stmt) -> set[str]:
     """Names that a statement assigns to, also by ``+=`` and by ``append``."""
     if isinstance(statement, ast.Assign):
-        return {_name(target) for target in statement.targets}
+        return {name_of(target) for target in statement.targets}
     if isinstance(statement, (ast.AugAssign, ast.AnnAssign)):
-        return {_name(statement.target)}
+        return {name_of(statement.target)}
     return set()
 
 
@@ -230,16 +230,13 @@ def _assigns(statement: ast.stmt, name: str) -> bool:
     return name in assigned_names(statement)
 
 
-def mentioned_names(statement: ast.AST) -> set[str]:
+def mentioned_names(tree: ast.AST) -> set[str]:
     """Every name and attribute that a statement, or a part of one, reads or writes."""
-    return _names_in(statement)
+    return {name_of(node) for node in ast.walk(tree)} - {""}
 
 
-def _names_in(tree: ast.AST) -> set[str]:
-    return {_name(node) for node in ast.walk(tree) if isinstance(node, (ast.Name, ast.Attribute))}
-
-
-def _name(node: ast.expr) -> str:
+def name_of(node: ast.AST) -> str:
+    """The last part of a name or an attribute; empty for anything else."""
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
@@ -259,14 +256,14 @@ def _emptied(node: ast.AST) -> set[str]:
 
 def _place(node: ast.expr) -> str:
     """A name; one with a dot before it is an attribute, and no local variable of that name."""
-    return f".{node.attr}" if isinstance(node, ast.Attribute) else _name(node)
+    return f".{node.attr}" if isinstance(node, ast.Attribute) else name_of(node)
 
 
 def _root(node: ast.expr) -> str:
     """The first name of ``name.a.b``."""
     while isinstance(node, ast.Attribute):
         node = node.value
-    return _name(node)
+    return name_of(node)
 
 
 def _sliced(node: ast.expr) -> ast.expr:

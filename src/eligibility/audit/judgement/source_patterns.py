@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterator
 
 from eligibility.audit.judgement.pointers import last_name, targets
-from eligibility.audit.judgement.source import Source
+from eligibility.audit.judgement.source import Source, mentioned_names
 
 
 def written(rule: str, source: Source) -> int:
@@ -25,16 +25,16 @@ def _merged_flags_line(source: Source) -> int:
         name
         for node in ast.walk(source.tree)
         if isinstance(node, (ast.While, ast.If, ast.IfExp))
-        for name in _mentioned(node.test)
+        for name in mentioned_names(node.test)
     }
     for node in ast.walk(source.tree):  # done = over, after while not done
         if isinstance(node, ast.Assign) and asked & set(targets(node)):
-            asked |= _mentioned(node.value)
+            asked |= mentioned_names(node.value)
     flags = [names for node in ast.walk(source.tree) for names in _flags(node)]
     for line, statement in _headers(source.tree):
         if isinstance(statement, ast.stmt):
             made = set(targets(statement))
-            read = _mentioned(statement) - made
+            read = mentioned_names(statement) - made
             if not made & asked and any(names <= read for names in flags):
                 return line
     return 0
@@ -99,10 +99,6 @@ def _is(node: ast.expr | None, number: int) -> bool:
         return bool(ast.literal_eval(node) == number)
     except ValueError:
         return False
-
-
-def _mentioned(node: ast.AST) -> set[str]:
-    return {last_name(n) for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Attribute))}
 
 
 _WRITTEN: dict[str, Callable[[Source], int]] = {

@@ -86,7 +86,7 @@ def _left(form: Candidate, evidence: Evidence, line: Timeline) -> float:
     weights, target = form.weights(line), evidence.ascent.ravel()
     if not np.isfinite(weights).all():
         return float("inf")
-    column = np.einsum("pi,pid->pd", weights, evidence.eligibility).ravel()
+    column = evidence.gradient(weights).ravel()
     matrix = np.stack([column, *entropy_columns(evidence, line, form.norm)], axis=1)
     factors = np.linalg.lstsq(matrix, target, rcond=1e-12)[0]
     return float(np.linalg.norm(target - matrix @ factors))
@@ -98,7 +98,7 @@ def _factors(
     """The factor of every group's share in its path's gradient, and the group's deviation."""
     groups = int(line.episodes.max()) if each else 1
     if groups == 1:
-        shares = np.einsum("pi,pid->pd", line.present * numbers, evidence.eligibility)
+        shares = evidence.gradient(line.present * numbers)
         return _of_paths(evidence, line, shares, np.where(line.present, spread, 0.0))
     masks = np.stack([(line.segment == g) & line.present for g in range(groups)])  # [G, P, I]
     shares = np.einsum("gpi,pid->pdg", masks * numbers, evidence.eligibility)
@@ -168,9 +168,7 @@ def _by_steps(
         divisor = spread + epsilon
         first = np.where(divisor > 0, numbers / divisor, 0.0)
         second = np.where(divisor > 0, first / divisor, 0.0)
-        columns = [
-            np.einsum("pi,pid->pd", each, evidence.eligibility).ravel() for each in (first, second)
-        ]
+        columns = [evidence.gradient(each).ravel() for each in (first, second)]
         matrix = np.stack([*columns, *entropy_columns(evidence, line, form.norm)], axis=1)
         if not np.isfinite(matrix).all():
             return None

@@ -116,6 +116,11 @@ class Observed:
         return np.asarray(np.exp(_log_softmax(self.logits)))
 
     @cached_property
+    def ref_probs(self) -> Array:
+        """[N, B, W, V] of the reference."""
+        return np.asarray(np.exp(_log_softmax(self.ref_logits)))
+
+    @cached_property
     def scores(self) -> Array:
         """[N, B, W, V] ∂ log π(token)/∂logits: the eligibility, one-hot minus probabilities."""
         return np.eye(self.language.vocabulary)[self.tokens] - self.probs

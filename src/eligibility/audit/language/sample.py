@@ -11,6 +11,11 @@ import numpy as np
 from eligibility.audit.arrays import Array, Booleans, Integers
 from eligibility.audit.language.measurement import Observed
 
+_OBSERVED = (
+    "scores", "probs", "ref_probs", "log_probs", "ref_log_probs", "drawn", "tokens", "mask",
+    "lengths", "ended", "width", "rewards",
+)  # fmt: skip
+
 
 @dataclass(frozen=True, eq=False)
 class Sample:
@@ -111,26 +116,14 @@ def sample_of(
     finite = np.isfinite(observed.odd).all(axis=(1, 2, 3))  # in both worlds of a pair
     wanted = negated | (observed.world % 2 == 0)
     kept = np.flatnonzero(finite & wanted & (observed.probability > 0))
-    reference = np.exp(observed.ref_logits - observed.ref_logits.max(-1, keepdims=True))
     rows = observed.rewards.shape[1]
     return Sample(
         outcomes=kept,
         ascent=ascent[kept],
-        scores=observed.scores[kept],
-        probs=observed.probs[kept],
-        ref_probs=(reference / reference.sum(-1, keepdims=True))[kept],
-        log_probs=observed.log_probs[kept],
-        ref_log_probs=observed.ref_log_probs[kept],
-        drawn=observed.drawn[kept],
-        tokens=observed.tokens[kept],
         states=_states(observed)[kept],
-        mask=observed.mask[kept],
-        lengths=observed.lengths[kept],
-        ended=observed.ended[kept],
-        width=observed.width[kept],
-        rewards=observed.rewards[kept],
         group_size=observed.language.group_size,
         slice_rows=min(slice_rows or rows, rows),
+        **{name: getattr(observed, name)[kept] for name in _OBSERVED},
     )
 
 

@@ -23,8 +23,7 @@ from eligibility.audit.trainers.attempts import Attempts, Sizes
 from eligibility.audit.trainers.doubles import settle
 from eligibility.audit.trainers.hub import Hub
 from eligibility.audit.trainers.loop import Loop
-from eligibility.audit.trainers.record import Record
-from eligibility.audit.trainers.refused import run_to_end
+from eligibility.audit.trainers.record import Record, run_to_end
 from eligibility.audit.trainers.rewriting import SMALL, Rewriting
 from eligibility.audit.trainers.rows import collate_rows
 from eligibility.audit.trainers.spelling import has_padding, spelling_tokenizer

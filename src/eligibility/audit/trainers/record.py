@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from eligibility.audit.trainers.refused import Finished, Refused
 from eligibility.audit.trainers.tiny import GROUP, LENGTH, PROMPTS
+from eligibility.audit.user_code import raised_at
 
 Table = list[list[list[float]]]
 
@@ -122,3 +126,18 @@ def record_from(data: dict[str, Any]) -> Record:
     for name in ("policies", "later"):
         data[name] = [Policies(**each) for each in data[name]]
     return Record(**data)
+
+
+def run_to_end(record: Record, program: Callable[[], str]) -> None:
+    """Run a program; if it comes to its own end, what it returns says why nothing was measured."""
+    started = time.process_time()
+    try:
+        record.outcome, record.detail = "refused", program()
+    except Finished:
+        record.outcome = "measured"
+    except Refused as refusal:
+        record.outcome, record.detail = "refused", str(refusal)
+    except BaseException as error:  # whatever the program ends by
+        record.outcome, record.detail = "error", f"{type(error).__name__}: {error}"[:2000]
+        record.file, record.line = raised_at(error)
+    record.seconds = time.process_time() - started

@@ -18,8 +18,7 @@ import torch
 from eligibility.audit.job import Program
 from eligibility.audit.running.place import settle_in, workspace_of
 from eligibility.audit.trainers.own import run_own, trains_with_trl
-from eligibility.audit.trainers.record import Record
-from eligibility.audit.trainers.refused import run_to_end
+from eligibility.audit.trainers.record import Record, run_to_end
 from eligibility.audit.trainers.sampling import PAIRS, Sampler, generated
 from eligibility.audit.trainers.unsupported import reason_of
 from eligibility.sandbox import limit
