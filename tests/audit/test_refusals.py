@@ -100,7 +100,7 @@ _TRACE: dict[str, Any] = {
         ({"outcome": 1}, "int instead of a string"),
         ({"notes": [None]}, "NoneType instead of a string"),
         ({"shapes": {}, "draws": [["action"]]}, "1 values for .*Draw"),
-        ({"shapes": [{}]}, "dict in a trace"),
+        ({"shapes": [{}]}, "dict in a record"),
         ({"facts": 3}, "'int' object is not iterable"),
     ],
 )

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 
 from eligibility.audit.arrays import Array
+from eligibility.audit.frozen import frozen
 from eligibility.audit.quadrature import COARSE
 
 
@@ -137,16 +137,15 @@ def encode_job(job: Job) -> str:
 def decode_job(line: str) -> Job:
     """The job in a line of JSON."""
     data = json.loads(line)
-    data["size"] = ProbeSize(**data["size"])
-    data["prescribed"] = tuple(data["prescribed"])
-    data["rewards"] = tuple(data["rewards"])
-    data["also"] = tuple(data["also"])
-    data["perturbed"] = tuple(data["perturbed"])
-    data["smaller"] = tuple(map(tuple, data["smaller"]))
-    return Job(**data)
+    size = ProbeSize(**data.pop("size"))
+    return Job(size=size, **{name: frozen(value) for name, value in data.items()})
 
 
 def settings_line(program: Program) -> str:
     """The first line that a worker reads."""
-    data: dict[str, Any] = asdict(program)
-    return json.dumps(data)
+    return json.dumps(asdict(program))
+
+
+def read_settings(line: str) -> Program:
+    """The program in it."""
+    return Program(**{name: frozen(value) for name, value in json.loads(line).items()})

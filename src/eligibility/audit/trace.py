@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
+from eligibility.audit.frozen import frozen
+
 Record = TypeVar("Record")
 # How a note begins that names random numbers which the audit could not enumerate.
 UNREAD = "unread:"
@@ -269,7 +271,7 @@ def parse_trace(data: Any) -> Trace:
             steps=tuple(_record(Step, item) for item in data["steps"]),
             updates=tuple(_record(Update, item) for item in data["updates"]),
             scores=tuple(_record(Score, item) for item in data["scores"]),
-            shapes=_frozen(data["shapes"]),
+            shapes=frozen(data["shapes"]),
             notes=tuple(_text(note) for note in data["notes"]),
             facts=tuple(_record(Fact, item) for item in data["facts"]),
             made=tuple(_record(Made, item) for item in data["made"]),
@@ -289,15 +291,7 @@ def _draw(values: Any) -> Draw:
 def _record(kind: Callable[..., Record], values: Any) -> Record:
     if len(values) != len(fields(kind)):  # type: ignore[arg-type]  # kind is a dataclass
         raise TypeError(f"{len(values)} values for {kind}")
-    return kind(*(_frozen(value) for value in values))
-
-
-def _frozen(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(_frozen(item) for item in value)
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    raise TypeError(f"{type(value).__name__} in a trace")
+    return kind(*(frozen(value) for value in values))
 
 
 def _text(value: Any) -> str:

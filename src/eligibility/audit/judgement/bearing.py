@@ -28,7 +28,7 @@ def measured_scale(
         told: What was measured.
         used: [I] decisions that are reinforced at all.
     """
-    plain = form.form if isinstance(form, Advantage) else form
+    plain = form.form
     if told is None or told.path is None or told.credit is None or plain.divides:
         return float("nan")
     if plain.coupling:  # that all actions get one sum is measured; what is in it depends on lengths

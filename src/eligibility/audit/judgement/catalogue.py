@@ -74,6 +74,11 @@ class Candidate:
     epsilon: float = 0.0
 
     @property
+    def form(self) -> Candidate:
+        """Itself: it has no critic's values."""
+        return self
+
+    @property
     def involved(self) -> int:
         """How many of its parts are not the plain ones."""
         return sum(map(bool, (self.credit.rule, self.transform, self.coupling, self.norm)))

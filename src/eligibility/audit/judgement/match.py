@@ -63,7 +63,7 @@ class Match:
     @property
     def plain(self) -> Candidate:
         """The composition without the critic's values."""
-        return self.form.form if isinstance(self.form, Advantage) else self.form
+        return self.form.form
 
 
 def with_rewards(evidence: Evidence, rewards: tuple[Array, Array] | None) -> Evidence:

@@ -126,7 +126,7 @@ def _plainest(
     best: Match | None = None
     measured = constants.told is not None and constants.told.credit is not None
     for form in search(all_, constants):
-        if best is not None and _involved(form) > best.plain.involved:
+        if best is not None and form.form.involved > best.plain.involved:
             break
         affine = not isinstance(form, Advantage) or is_affine(form)
         sample, line = (few, few_line) if affine else (some, some_line)
@@ -154,10 +154,6 @@ def _borne_out(
     if np.isnan(scale) or abs(match.scale - scale) <= AGREES * abs(scale):
         return match if scale else None
     return fitted(evidence, line, match.form, match.use, tolerance, scale) if scale else None
-
-
-def _involved(form: Candidate | Advantage) -> int:
-    return (form.form if isinstance(form, Advantage) else form).involved
 
 
 def same_rule(first: Evidence, second: Evidence, match: Match, tolerance: float) -> bool:

@@ -135,9 +135,7 @@ def _fitted(sample: Sample, shape: Reading, by_length: bool) -> Reading:
     epsilon = 0.0
     found = shape
     for _ in range(_NEWTON):
-        inverse = np.divide(
-            1.0, deviation + epsilon, out=np.zeros_like(deviation), where=deviation > 1e-9
-        )
+        inverse = _inverse(deviation, epsilon)
         found = replace(_linear(sample, shape, weights, law, bases, inverse), epsilon=epsilon)
         if found.residual < 1e-12:
             break
@@ -167,6 +165,11 @@ def _law(sample: Sample, reading: Reading) -> Array:
         return np.asarray(law)
     ahead = sample.lengths[..., None] - 1 - np.arange(sample.mask.shape[2])
     return np.asarray(law * reading.decay ** np.maximum(ahead, 0))
+
+
+def _inverse(deviation: Array, epsilon: float) -> Array:
+    """[M, B] what the division multiplies by; 0 where all rewards are equal."""
+    return np.divide(1.0, deviation + epsilon, out=np.zeros_like(deviation), where=deviation > 1e-9)
 
 
 def _columns(sample: Sample, law: Array, bases: Mapping[str, Array], inverse: Array) -> list[Array]:
@@ -209,11 +212,7 @@ def predicted(sample: Sample, reading: Reading) -> Array:
     bases = baseline_columns(sample)
     advantage = np.asarray(sum(v * bases[name] for name, v in reading.coefficients.items()))
     if reading.scale != "none":
-        deviation = SCALES[reading.scale](sample)
-        inverse = np.divide(
-            1.0, deviation + reading.epsilon, out=np.zeros_like(deviation), where=deviation > 1e-9
-        )
-        advantage = advantage * inverse
+        advantage = advantage * _inverse(SCALES[reading.scale](sample), reading.epsilon)
     weights = np.where(sample.mask, law * advantage[..., None], 0.0)
     weights = weights * reading.gate(sample, weights)
     return np.asarray(weights[..., None] * SCORED[reading.scored](sample))

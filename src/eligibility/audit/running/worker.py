@@ -28,7 +28,7 @@ import torch
 
 from eligibility.audit.interception.compiler import postpone_compiler
 from eligibility.audit.interception.language import notice_language
-from eligibility.audit.job import SIZES, Job, Program, decode_job
+from eligibility.audit.job import SIZES, Job, Program, decode_job, read_settings
 from eligibility.audit.running.execution import execute
 from eligibility.audit.running.place import settle_in, workspace_of
 from eligibility.audit.running.preloading import installed, load, preload
@@ -63,8 +63,7 @@ def main() -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)
-    settings = json.loads(jobs.readline())
-    program = Program(**settings | {"arguments": tuple(settings["arguments"])})
+    program = read_settings(jobs.readline())
     preload(Path(program.path))
     with suppress(OSError, AttributeError):
         # orphans of a run become our children, so that they can be found and ended

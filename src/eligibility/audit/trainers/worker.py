@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from eligibility.audit.job import Program
+from eligibility.audit.job import Program, read_settings
 from eligibility.audit.running.place import settle_in, workspace_of
 from eligibility.audit.trainers.own import run_own, trains_with_trl
 from eligibility.audit.trainers.record import Record, run_to_end
@@ -42,7 +42,7 @@ def _warm_up() -> None:
 def main() -> None:
     """Read the settings, run the program, and write progress and the record as lines."""
     results = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    program = Program(**_settings())
+    program = read_settings(sys.stdin.readline())
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)
@@ -54,11 +54,6 @@ def main() -> None:
     print(record.to_line(), file=results, flush=True)
     results.close()
     os._exit(0)
-
-
-def _settings() -> dict[str, Any]:
-    settings: dict[str, Any] = json.loads(sys.stdin.readline())
-    return settings | {"arguments": tuple(settings["arguments"])}
 
 
 def run(program: Program, announce: Callable[[int, int], None], pairs: int | None = None) -> Record:
