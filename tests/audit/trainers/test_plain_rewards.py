@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eligibility.audit.trainers.made_of_answers import made_of_answers
+from eligibility.audit.trainers.rewriting import made_of_answers
 from tests.audit.loop_runs import audited
 
 _START = """

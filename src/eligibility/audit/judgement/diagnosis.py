@@ -11,8 +11,6 @@ import numpy as np
 from eligibility.audit.arrays import Booleans
 from eligibility.audit.faults import CHOICES, FAULTS
 from eligibility.audit.judgement.audited_program import AuditedProgram
-from eligibility.audit.judgement.changed_rewards import with_changed_rewards
-from eligibility.audit.judgement.constant_terms import with_constant_term
 from eligibility.audit.judgement.constants import (
     CONFIRMED,
     FITTED,
@@ -24,7 +22,6 @@ from eligibility.audit.judgement.constants import (
 )
 from eligibility.audit.judgement.conventions import HARMLESS, conventions_of, describe
 from eligibility.audit.judgement.critic import OWN_RETURN
-from eligibility.audit.judgement.end_rewards import with_end_reward
 from eligibility.audit.judgement.endings import with_blind_ending, with_true_ending
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.exact import Bias, bias, fitted_bias, least_bias
@@ -42,6 +39,11 @@ from eligibility.audit.judgement.other_decisions import (
     trained,
     with_ignored_actions,
     with_one_component,
+)
+from eligibility.audit.judgement.other_objectives import (
+    with_changed_rewards,
+    with_constant_term,
+    with_end_reward,
 )
 from eligibility.audit.judgement.reading import used_decisions
 from eligibility.audit.judgement.refusal import evidence_or_refusal, inconclusive, precision_of

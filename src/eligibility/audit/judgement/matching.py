@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import product
 
@@ -10,8 +11,7 @@ import numpy as np
 
 from eligibility.audit.arrays import Array, Booleans
 from eligibility.audit.judgement import searches
-from eligibility.audit.judgement.bearing import AGREES, measured_scale
-from eligibility.audit.judgement.catalogue import Candidate
+from eligibility.audit.judgement.catalogue import Candidate, Told
 from eligibility.audit.judgement.constants import Constants
 from eligibility.audit.judgement.critic import (
     ACTION_VALUE,
@@ -40,6 +40,7 @@ _Accept = Callable[["Match", Timeline], bool]
 # Number of paths that a composition must explain before all are tried; fewer if they are long.
 _SAMPLE, _SAMPLED_STEPS = 16, 1000
 _LARGER_SAMPLE = 64  # where only directions are compared, which tells less
+_AGREES = 1e-3  # share of the measured credit that may be another one's
 # Searches in which only what is overdetermined counts.
 _LOOSE = (searches.fitted_critics, searches.own_returns, searches.noisy_critics)
 
@@ -151,7 +152,7 @@ def _borne_out(
     """The match with the factor that the measured credit has; None if it has another credit."""
     used = np.asarray(evidence.eligibility.any(axis=(0, 2)))
     scale = measured_scale(match.form, match.values, constants.told, used)
-    if np.isnan(scale) or abs(match.scale - scale) <= AGREES * abs(scale):
+    if np.isnan(scale) or abs(match.scale - scale) <= _AGREES * abs(scale):
         return match if scale else None
     return fitted(evidence, line, match.form, match.use, tolerance, scale) if scale else None
 
@@ -286,3 +287,49 @@ def effective_weights(evidence: Evidence) -> tuple[Array, Array]:
         if size > 0:
             outside[p] = float(np.linalg.norm(evidence.ascent[p] - basis @ solution)) / size
     return weights, outside
+
+
+def measured_scale(
+    form: Candidate | Advantage, values: Array | None, told: Told | None, used: Booleans
+) -> float:
+    """The factor with which a composition has the measured credit; 0 if none, NaN if unmeasured.
+
+    On few short paths the free values of a critic let a wrong composition, or the right one with
+    another factor, fit every gradient.
+
+    Args:
+        form: The composition.
+        values: The critic's, by state.
+        told: What was measured.
+        used: [I] decisions that are reinforced at all.
+    """
+    plain = form.form
+    if told is None or told.path is None or told.credit is None or plain.divides:
+        return float("nan")
+    if plain.coupling:  # that all actions get one sum is measured; what is in it depends on lengths
+        return float("nan")
+    path, present = told.path, told.path.present[0]
+
+    def weights(reward: Array) -> Array:
+        other = replace(path, reward=reward[None])
+        if isinstance(form, Candidate):
+            given: Array = form.weights(timeline(other))
+        else:
+            known = np.zeros(form.places(other)[2])
+            both = min(len(known), 0 if values is None else len(values))
+            known[:both] = 0.0 if values is None else values[:both]
+            given = form.weights(other, timeline(other), known)
+        moves: Array = given[0, present]
+        return moves
+
+    own = weights(path.reward[0])
+    moved = [weights(path.reward[0] + unit) - own for unit in np.eye(len(present))[present]]
+    idle = np.zeros(len(present), dtype=bool)
+    idle[: len(used)] = ~used[: len(present)]
+    credit = np.array(moved).T
+    credit[idle[present]] = 0.0
+    if credit.shape != told.credit.shape:
+        return float("nan")
+    scale = float((credit * told.credit).sum() / ((credit**2).sum() or 1.0))
+    off = float(np.linalg.norm(scale * credit - told.credit))
+    return scale if off <= _AGREES * np.linalg.norm(told.credit) else 0.0

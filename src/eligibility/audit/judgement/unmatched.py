@@ -13,9 +13,8 @@ from eligibility.audit.judgement.evidence import Evidence, gather
 from eligibility.audit.judgement.exact import Bias
 from eligibility.audit.judgement.free_scores import what_is_scored
 from eligibility.audit.judgement.matching import effective_weights, find_match
-from eligibility.audit.judgement.reading import Reading
+from eligibility.audit.judgement.reading import Reading, structure
 from eligibility.audit.judgement.scoring import compare_scoring
-from eligibility.audit.judgement.structure import structure
 from eligibility.audit.judgement.timeline import Timeline
 from eligibility.audit.reporting.report import Finding
 from eligibility.audit.running.sampling_calls import executed_draws, executing_call

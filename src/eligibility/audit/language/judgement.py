@@ -12,7 +12,7 @@ from eligibility.audit.language.conventions import convention_of_term, conventio
 from eligibility.audit.language.measured import TOLERANCE, Measured
 from eligibility.audit.language.places import NOWHERE, Place, place_of, ratio_of_one
 from eligibility.audit.language.reading import EXACT_IN_SINGLE, pattern_alone
-from eligibility.audit.language.wanted import wanted_components
+from eligibility.audit.language.regularisers import DIRECTION_OF
 from eligibility.audit.reporting.report import AuditReport, Finding
 
 _VALUES = {
@@ -21,6 +21,7 @@ _VALUES = {
 }
 # Noticed, and no bias: it is said as a warning where the expectation is exact.
 _MAY_BE_EXACT = ("broadcast", "padding-counted", "mean-log-prob-times-sum-of-returns")
+_DIVERGENCES = ("kl-reverse", "kl-states", "kl-forward")
 
 
 def judge(measured: Measured, program: str, place: Place) -> AuditReport:
@@ -267,3 +268,27 @@ def _rule(measured: Measured) -> str:
         said += [f"{value:+.4g} × {n}" for n, value in measured.regularisers.coefficients.items()]
         said += [_VALUES[kind]] if (kind := measured.regularisers.baseline) else []
     return ", ".join(said)
+
+
+def wanted_components(measured: Measured) -> dict[str, float]:
+    """The coefficients of the objective that the loss's terms stand for.
+
+    A divergence of any kind stands for KL(π‖ref) of whole answers, with the same coefficient and
+    against the update; an entropy for itself, and with it.
+    """
+    given = measured.components
+    wanted = {"reward": abs(given.get("reward", 1.0))}
+    divergences = [abs(given[name]) for name in _DIVERGENCES if name in given]
+    if divergences:
+        wanted["kl-reverse"] = -max(divergences)
+    elif "k1" in _terms(measured) and measured.reference_in_value:
+        rows = measured.observed.rewards.shape[1]
+        wanted["kl-reverse"] = -abs(_terms(measured)["k1"]) * rows
+    for name in ("entropy", "entropy-states"):
+        if name in given and name in {DIRECTION_OF.get(term) for term in _terms(measured)}:
+            wanted[name] = abs(given[name])
+    return wanted
+
+
+def _terms(measured: Measured) -> dict[str, float]:
+    return dict(measured.regularisers.coefficients) if measured.regularisers else {}

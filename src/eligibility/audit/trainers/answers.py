@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from functools import cache
-from math import prod
 
 from eligibility.audit.language.languages import Language, groups
 from eligibility.audit.trainers.tiny import (
@@ -19,6 +19,7 @@ from eligibility.audit.trainers.tiny import (
 )
 
 Tokens = tuple[int, ...]
+MOST = 230  # outcomes of one policy
 
 
 @cache
@@ -42,9 +43,18 @@ def outcomes(
     """Every choice of answers for all rows, and how many orders within groups it stands for."""
     listed = groups(_language(length, prompts, group), ordered)
     return [
-        (tuple(a for chosen, _ in choice for a in chosen), prod(n for _, n in choice))
+        (tuple(a for chosen, _ in choice for a in chosen), math.prod(n for _, n in choice))
         for choice in itertools.product(listed, repeat=prompts)
     ]
+
+
+def longest(prompts: int, group: int) -> int:
+    """The longest answers with which there are few enough outcomes; 0: there are too many."""
+    for length in (LENGTH, LENGTH - 1):
+        count = len(answers(length))
+        if math.comb(count + group - 1, group) ** prompts <= MOST:
+            return length
+    return 0
 
 
 def parsed(row: Sequence[int], length: int = LENGTH) -> tuple[Tokens, Tokens, int]:

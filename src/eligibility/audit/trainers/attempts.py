@@ -13,7 +13,6 @@ from eligibility.audit.running.outside_numbers import place_of
 from eligibility.audit.trainers.branch import Branch, branch_off
 from eligibility.audit.trainers.record import Record, record_from
 from eligibility.audit.trainers.rewriting import SMALL
-from eligibility.audit.trainers.sizes import constants_by_promise
 
 Sizes = dict[WholeNumber, int]
 _TRIALS, _PAIRS = 24, 2  # the second: others that a number may have to go with
@@ -43,7 +42,7 @@ class Attempts:
         return record
 
     def _smaller(self, least: Record) -> Record:
-        promising = deque([each] for each in constants_by_promise(least.rows, least.constants))
+        promising = deque([each] for each in _by_promise(least.rows, least.constants))
         for _ in range(_TRIALS):
             if not promising:
                 break
@@ -89,6 +88,12 @@ class Attempts:
         for number, size in sizes.items():
             made.note(f"reduced: {number[3]} is {size} {place_of(number)}")
         return made
+
+
+def _by_promise(rows: int, listed: list[Any]) -> list[WholeNumber]:
+    """Whole numbers of a program, those first that can be how many answers it samples."""
+    fitting = [tuple(each) for each in listed if each[3] <= rows and rows % each[3] == 0]
+    return sorted(fitting, key=lambda each: -each[3])
 
 
 def _distance(one: WholeNumber, other: WholeNumber) -> tuple[bool, int]:

@@ -21,7 +21,7 @@ from eligibility.audit.trainers.draws import (
     with_a_certain_end,
     without_padding,
 )
-from eligibility.audit.trainers.gradients import StateWeights
+from eligibility.audit.trainers.gradients import Pass, StateWeights
 from eligibility.audit.trainers.gumbel import Noise
 from eligibility.audit.trainers.models import Models, is_without_adapters
 from eligibility.audit.trainers.operations import (
@@ -31,7 +31,6 @@ from eligibility.audit.trainers.operations import (
     SAMPLED,
     Recorder,
 )
-from eligibility.audit.trainers.passes import Pass
 from eligibility.audit.trainers.record import Record
 from eligibility.audit.trainers.refused import Refused
 from eligibility.audit.trainers.sampling import (
