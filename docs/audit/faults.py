@@ -21,7 +21,7 @@ def pages() -> dict[Path, str]:
     index = HERE / "README.md"
     text = index.read_text(encoding="utf-8")
     faults = [f"| [`{f.id}`]({f.id}.md) | {f.title} |" for f in FAULTS.values()]
-    choices = [f"| `{choice.id}` | {choice.means} |" for choice in CHOICES.values()]
+    choices = [f"| `{name}` | {means} |" for name, means in CHOICES.items()]
     for head, rows in (("| rule | title |", faults), ("| name | what it does |", choices)):
         table = "\n".join([head, "|---|---|", *rows])
         text = re.sub(rf"{re.escape(head)}\n(\|.*\n)*", lambda _, t=table: f"{t}\n", text)

@@ -8,8 +8,8 @@ import pytest
 
 from docs.audit.faults import pages
 from eligibility.audit.faults import (
+    CHOICES,
     FAULTS,
-    choices,
     credit,
     failures,
     language,
@@ -30,10 +30,10 @@ def test_the_committed_page_is_the_one_that_the_records_make(path: Path) -> None
 
 def test_no_id_stands_twice() -> None:
     families = [m.FAULTS for m in (credit, failures, language, scoring, updates, values)]
-    ids = [r.id for records in (*families, choices.CHOICES) for r in records]
+    ids = [*(record.id for records in families for record in records), *CHOICES]
     assert len(ids) == len(set(ids))
 
 
 def test_every_part_of_the_catalogue_is_explained() -> None:
     names = {credit.rule for credit in CREDITS if credit.rule} | set(ENDINGS[1:])
-    assert names <= set(FAULTS) | {choice.id for choice in choices.CHOICES}
+    assert names <= set(FAULTS) | set(CHOICES)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from eligibility.audit.faults import choices, credit, failures, language, scoring, updates, values
-from eligibility.audit.faults.fault import Choice, Fault
+from eligibility.audit.faults import credit, failures, language, scoring, updates, values
+from eligibility.audit.faults.choices import CHOICES
+from eligibility.audit.faults.fault import Fault
 
-__all__ = ["CHOICES", "FAULTS", "Choice", "Fault"]
+__all__ = ["CHOICES", "FAULTS", "Fault"]
 
 FAULTS = {
     fault.id: fault
     for family in (credit, scoring, values, updates, language, failures)
     for fault in family.FAULTS
 }
-CHOICES = {choice.id: choice for choice in choices.CHOICES}

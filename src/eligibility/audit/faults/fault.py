@@ -1,4 +1,4 @@
-"""What is known of a fault or a choice: one record, from which reports and pages are made."""
+"""What is known of a fault: one record, from which reports and pages are made."""
 
 from __future__ import annotations
 
@@ -43,19 +43,6 @@ class Fault:
         if self.seen_in:
             parts += ["## Seen in", self.seen_in]
         return "\n\n".join(parts) + "\n"
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A convention: a choice that people make on purpose.
-
-    Attributes:
-        id: Identifier, as in reports.
-        means: What it does, without a full stop.
-    """
-
-    id: str
-    means: str
 
 
 def _fenced(code: str) -> str:

@@ -66,7 +66,7 @@ def conventions_of(
     return tuple(
         Convention(
             name,
-            CHOICES[name].means,
+            CHOICES[name],
             0.0 if size.bias is not None and size.bias < program.tolerance else size.bias,
             size.error,
         )

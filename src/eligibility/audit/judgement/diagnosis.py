@@ -198,7 +198,7 @@ def _conclude(
         faults.append(program.finding("wrong-sign", f"cosine {measured.cosine:+.3f}"))
     conventions = conventions_of(program, evidence, line, match, measured)
     if parted:
-        own = Convention("step-per-action", CHOICES["step-per-action"].means, None)
+        own = Convention("step-per-action", CHOICES["step-per-action"], None)
         conventions = (*conventions, own)
     others = (*faults, *noisy, *warnings)
     rule = describe(match, program.tolerance) if match else ""
@@ -271,7 +271,7 @@ def _tested(
         report = _report(program, "wrong-sign", wrong.means, (wrong, *warnings))
     else:
         dropped = not test.time_discount
-        named = Convention("gamma-t-dropped", CHOICES["gamma-t-dropped"].means, None)
+        named = Convention("gamma-t-dropped", CHOICES["gamma-t-dropped"], None)
         report = replace(
             _report(
                 program,

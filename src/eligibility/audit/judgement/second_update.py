@@ -221,7 +221,7 @@ def _with_cut(report: AuditReport, rounds: Rounds) -> AuditReport:
     if not _goes_on(rounds) or {"bootstrapped", "gae"} & names or "rollout-cut" not in names:
         return report
     name = "return-cut-at-update"
-    cut = Convention(name, CHOICES[name].means, _size_of_cut(report, rounds))
+    cut = Convention(name, CHOICES[name], _size_of_cut(report, rounds))
     return _with_new(report, [cut], "convention")
 
 

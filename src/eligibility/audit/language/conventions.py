@@ -53,7 +53,7 @@ def conventions_of(measured: Measured) -> tuple[Convention, ...]:
     return tuple(
         Convention(
             name,
-            CHOICES[name].means,
+            CHOICES[name],
             bias,
             0.0,
             *place_of(name, measured.operations),

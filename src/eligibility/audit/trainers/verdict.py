@@ -273,7 +273,7 @@ def _with_groups_mixed(report: AuditReport, done: tuple[Operation, ...]) -> Audi
     """The report where groups are those of the prompts only if both have the same size."""
     name = "groups-mixed"
     where = place_of(name, done)
-    mixed = Convention(name, CHOICES[name].means, None, 0.0, *where, instead=INSTEAD[name])
+    mixed = Convention(name, CHOICES[name], None, 0.0, *where, instead=INSTEAD[name])
     note = (
         "where a prompt has another number of answers than there are prompts, the rewards of one "
         "prompt's answers change the weights of another's"
