@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from eligibility.audit.arrays import Array
+from eligibility.audit.arrays import Array, as_multiple
 from eligibility.audit.faults import CHOICES
 from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.catalogue import transform_names
@@ -114,7 +114,7 @@ def _bias_alone(
     per_path = evidence.gradient(alone.weights(line))
     terms = policy_terms(evidence, line, form.discount, time_discount=True)
     if exhaustive:
-        return _Size(_apart(evidence.probability @ per_path, evidence.probability @ terms))
+        return _Size(as_multiple(evidence.probability @ per_path, evidence.probability @ terms)[1])
     return _of_sample(per_path, terms)
 
 
@@ -128,14 +128,6 @@ def _of_sample(per_path: Array, terms: Array) -> _Size:
     error = float(np.sqrt(apart.var(axis=0, ddof=1).sum() / len(apart))) / size
     off = float(np.linalg.norm(apart.mean(axis=0))) / size
     return _Size(float(np.sqrt(max(off**2 - error**2, 0.0))), error)
-
-
-def _apart(expected: Array, true: Array) -> float:
-    """‖expected − c·true‖ / ‖expected‖ for the c that makes it smallest."""
-    size, square = float(np.linalg.norm(expected)), float(true @ true)
-    if size == 0.0 or square == 0.0:
-        return 1.0
-    return float(np.linalg.norm(expected - float(expected @ true) / square * true)) / size
 
 
 def _bias_of_entropy(evidence: Evidence, line: Timeline, match: Match) -> float:
@@ -160,7 +152,7 @@ def bias_of_cut(evidence: Evidence, first: int, discount: float) -> float:
     true, cut = np.einsum(
         "p,kpi,pid->kd", evidence.probability, np.stack(credits), evidence.eligibility
     )
-    return _apart(cut, true)
+    return as_multiple(cut, true)[1]
 
 
 def describe(match: Match, tolerance: float) -> str:

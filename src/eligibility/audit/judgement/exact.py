@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eligibility.audit.arrays import Array
+from eligibility.audit.arrays import Array, as_multiple
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.timeline import Timeline
 from eligibility.audit.sections import refined
@@ -52,14 +52,7 @@ def policy_gradient(evidence: Evidence, line: Timeline, discount: float) -> Arra
 def bias(evidence: Evidence, line: Timeline, discount: float) -> Bias:
     """The bias for one discount."""
     expected = evidence.probability @ evidence.ascent
-    true = policy_gradient(evidence, line, discount)
-    size, true_size = float(np.linalg.norm(expected)), float(np.linalg.norm(true))
-    if size == 0.0 or true_size == 0.0:
-        return Bias(0.0, 1.0, 0.0, discount)
-    inner = float(expected @ true)
-    scale = inner / true_size**2
-    residual = float(np.linalg.norm(expected - scale * true)) / size
-    return Bias(scale, residual, inner / (size * true_size), discount)
+    return Bias(*as_multiple(expected, policy_gradient(evidence, line, discount)), discount)
 
 
 def least_bias(evidence: Evidence, line: Timeline, discounts: Sequence[float]) -> Bias:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from eligibility.audit.arrays import Array, Booleans
+from eligibility.audit.arrays import Booleans, as_multiple
 from eligibility.audit.faults import CHOICES
 from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.catalogue import candidates
@@ -344,19 +344,13 @@ def _uses_first_returns(second: AuditedProgram, whole: AuditedProgram) -> bool:
     if own is None or both is None or not np.isfinite(own.ascent).all():
         return False
     line = timeline(both)
-    target = own.ascent.ravel()
     width = own.present.shape[1]
     for form in candidates(line, second.constants.discounts, parts=2):
         with np.errstate(all="ignore"):
             weights = form.weights(line)[:, :width] * own.present
-        if np.isfinite(weights).all() and _explains(own, weights, target) < second.tolerance:
+        if (
+            np.isfinite(weights).all()
+            and as_multiple(own.ascent, own.gradient(weights))[1] < second.tolerance
+        ):
             return True
     return False
-
-
-def _explains(evidence: Evidence, weights: Array, target: Array) -> float:
-    """What share of the gradients a multiple of ``weights`` [P, I] leaves."""
-    column = evidence.gradient(weights).ravel()
-    square = float(column @ column)
-    rest = target - (float(column @ target) / square if square else 0.0) * column
-    return float(np.linalg.norm(rest) / np.linalg.norm(target))

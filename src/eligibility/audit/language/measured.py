@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eligibility.audit.arrays import Array
+from eligibility.audit.arrays import Array, as_multiple
 from eligibility.audit.language.credit import by_token_rewards, credit_of, mixed_outcome
 from eligibility.audit.language.directions import decompose
 from eligibility.audit.language.invariances import invariances
@@ -226,12 +226,9 @@ def against(expected: Array, truth: Array, typical: float) -> tuple[float, float
         truth: [...] a direction.
         typical: Norm of the gradients that were averaged: an expectation of rounding is 0.
     """
-    size, length = float(np.linalg.norm(expected)), float(np.linalg.norm(truth))
-    if size <= TOLERANCE * typical or length == 0.0:
+    if np.linalg.norm(expected) <= TOLERANCE * typical or not truth.any():
         return 0.0, 1.0, float("nan")
-    product = float((expected * truth).sum())
-    factor = product / length**2
-    return factor, float(np.linalg.norm(expected - factor * truth)) / size, product / size / length
+    return as_multiple(expected, truth)
 
 
 def _own(reading: Reading | None, otherwise: float) -> float:
