@@ -19,17 +19,12 @@ class Timeline:
 
     Time and memory are linear in the decisions, so that batches of thousands of steps can be read.
 
+    Rewards, log-probabilities, times and rows are those of the `Evidence`.
+
     Attributes:
-        reward: [P, I].
-        log_prob: [P, I] ln π(a|s).
-        time: [P, I] step of the episode.
-        present: [P, I] whether there is such a decision.
-        used: [P, I] whether the batch that is scored has it.
         segment: [P, I] number of the decision's episode within its path, over all actors.
         following: [P, I] position of the next decision of the episode, or -1.
         following_of_actor: [P, I] position of the next decision of the same actor, or -1.
-        row: [P, I] row of the decision in a rollout with a column for each actor.
-        rows: [P] rows of the rollout.
         at_row: [P, A, R] position of the decision of actor A in row R, or -1.
         column: [P, I] number of the decision's actor.
         following_in_batch: [P, I] position of the next decision of the path, or -1.

@@ -21,22 +21,12 @@ _OBSERVED = (
 class Sample:
     """Some outcomes of an audit: ``M`` batches of ``B`` answers, ``W`` positions.
 
+    The other fields are those of `Observed`, of these batches.
+
     Attributes:
         outcomes: [M] which of the outcomes they are.
-        ascent: [M, B, W, V] negative gradients at the logits.
-        scores: [M, B, W, V] of the tokens that were drawn.
-        probs: [M, B, W, V] of the policy.
-        ref_probs: [M, B, W, V] of the reference.
-        log_probs: [M, B, W] of the tokens.
-        ref_log_probs: [M, B, W].
-        drawn: [M, B, W] log-probabilities of the draw.
-        tokens: [M, B, W].
+        ascent: [M, B, W, V] the part of the negative gradients at the logits that is looked at.
         states: [M, B, W] integers: of which world, prompt and earlier tokens each was drawn.
-        mask: [M, B, W] booleans.
-        lengths: [M, B].
-        ended: [M, B] booleans.
-        width: [M].
-        rewards: [M, B].
         group_size: Answers to a prompt.
         slice_rows: Rows of a micro-batch.
     """

@@ -35,20 +35,13 @@ _NORMALISING = frozenset({"log_softmax", "softmax", "logsumexp", "cross_entropy"
 class Call:
     """One operation, in plain lists for the way through a pipe.
 
+    The other fields are those of `Operation`.
+
     Attributes:
         name: Of torch's function; empty: it is none, but made by a model or drawn.
-        file: That called it.
-        line: Likewise.
         inputs: The operation that made each tensor it read; −1: one that is unknown.
-        graded: Whether each of these carries a gradient.
-        sizes: Elements of each.
         tags: What its result is, if it was not made by an operation.
-        differentiable: Whether its result carries a gradient.
-        floating: Whether its result is floating-point.
         logical: Whether its result is true or false.
-        size: Elements of its result.
-        finite: Whether the result is, or something that it read was not.
-        ones: Whether its result is 1 everywhere.
         mark: A checksum of its result.
         reach: Row, number of the token and length of the answer, of each token whose logits move
             its result; a number below 0 is that of a prompt, one beyond the length of padding.
