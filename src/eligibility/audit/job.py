@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from eligibility.audit.arrays import Array
-from eligibility.audit.frozen import frozen
 from eligibility.audit.quadrature import COARSE
+from eligibility.audit.trace import frozen
 
 
 @dataclass(frozen=True)

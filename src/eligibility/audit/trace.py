@@ -10,8 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
-from eligibility.audit.frozen import frozen
-
 Record = TypeVar("Record")
 # How a note begins that names random numbers which the audit could not enumerate.
 UNREAD = "unread:"
@@ -292,6 +290,15 @@ def _record(kind: Callable[..., Record], values: Any) -> Record:
     if len(values) != len(fields(kind)):  # type: ignore[arg-type]  # kind is a dataclass
         raise TypeError(f"{len(values)} values for {kind}")
     return kind(*(frozen(value) for value in values))
+
+
+def frozen(value: Any) -> Any:
+    """Tuples in place of the lists of JSON; anything but these, numbers and texts is refused."""
+    if isinstance(value, list):
+        return tuple(frozen(item) for item in value)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise TypeError(f"{type(value).__name__} in a record")
 
 
 def _text(value: Any) -> str:
