@@ -9,7 +9,6 @@ from functools import partial, wraps
 from typing import Any
 
 import gymnasium
-import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
 
@@ -107,22 +106,7 @@ def probe_of(
 ) -> Probe:
     """The probe in the place of an environment with these spaces."""
     try:
-        environment = Probe(
-            text,
-            observed,
-            acted,
-            recorder.job.size,
-            recorder.environment_choice,
-            recorder.on_reset,
-            recorder.on_step,
-            four_tuple,
-            np.float64 if recorder.job.raised else np.float32,
-            masked,
-            recorder.job.other_end,
-            recorder.add_environment,
-            recorder.on_close,
-            shown=recorder.shown,
-        )
+        environment = Probe(text, observed, acted, recorder, four_tuple, masked)
     except NotImplementedError as error:
         raise NotImplementedError(f"{error} in {text}") from None
     recorder.add_environment(environment)

@@ -10,9 +10,8 @@ from __future__ import annotations
 import copy
 import re
 import sys
-from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
@@ -21,7 +20,10 @@ from gymnasium.envs.registration import EnvSpec
 
 from eligibility.audit.interception.action_numbers import ActionNumbers, masks_of, numbers_of
 from eligibility.audit.interception.observations import MASK, observations_of, shown_space
-from eligibility.audit.job import STATES, ProbeSize
+from eligibility.audit.job import STATES
+
+if TYPE_CHECKING:
+    from eligibility.audit.interception.recorder import Recorder
 
 TERMINAL = STATES  # its observation is seen after the last step of a terminated episode
 
@@ -78,18 +80,9 @@ class Probe(gymnasium.Env[Any, Any]):
             MultiBinary, or a Tuple or Dict of them, in which an entry ``action_mask`` is a mask.
         action_space: What it expects to do: Discrete, MultiDiscrete, MultiBinary, counts, Box, or a
             Tuple or Dict of them.
-        size: How much of the problem.
-        choose: Answers the environment's random choices.
-        on_reset: Told of every reset.
-        on_step: Told of every step: the numbers of the action, state, reward, next state,
-            terminated, truncated; answers what the step earns.
+        books: Those of the run: they answer its random choices and are told of what is done.
         four_tuple: Speak the interface of gym before 0.26.
-        dtype: Dtype of Box observations.
         masked: Where it says which actions are allowed: "info", "method" (``action_masks``), or "".
-        other_end: Show another state's observation where an episode is "terminated" or "truncated".
-        on_copy: Told of every copy that is made of this one.
-        on_close: Told when it is closed.
-        shown: What becomes of every observation before the program sees it.
     """
 
     metadata = {"render_modes": ["human", "rgb_array"], "render_fps": 30}  # noqa: RUF012  # as gym has it
@@ -100,28 +93,18 @@ class Probe(gymnasium.Env[Any, Any]):
         name: str,
         observation_space: spaces.Space[Any],
         action_space: spaces.Space[Any],
-        size: ProbeSize,
-        choose: Callable[[list[float]], int],
-        on_reset: Callable[[Probe], None],
-        on_step: Callable[[Probe, Any, int, float, int, bool, bool], float],
-        four_tuple: bool = False,
-        dtype: type[np.floating[Any]] = np.float64,
-        masked: str = "",
-        other_end: str = "",
-        on_copy: Callable[[Probe], None] = lambda copied: None,
-        on_close: Callable[[Probe], None] = lambda closed: None,
-        shown: Callable[[Any], Any] = copy.deepcopy,
+        books: Recorder,
+        four_tuple: bool,
+        masked: str,
     ) -> None:
+        dtype = np.float64 if books.job.raised else np.float32
         self.observation_space = shown_space(observation_space, dtype)
         self.action_space = action_space
-        self.size, self.four_tuple = size, four_tuple
-        self._choose, self._on_reset, self._on_step = choose, on_reset, on_step
-        self._on_copy, self._on_close = on_copy, on_close
+        self.size, self.four_tuple, self._books = books.job.size, four_tuple, books
         self._observations = observations_of(self.observation_space, action_space)
-        self._other_end = other_end
         self.numbers = numbers_of(action_space)
         self._rewards = _reward_tables(self.numbers)
-        self._masked, self._shown = masked, shown
+        self._masked = masked
         self.state = self.start = self.time = 0
         if four_tuple:  # what gym had before 0.22; the probe draws nothing from it
             vars(self)["_np_random"] = np.random.RandomState(0)
@@ -132,14 +115,14 @@ class Probe(gymnasium.Env[Any, Any]):
         self._calls: list[FrameType] = []
         self._ended = False, False
         self.render_mode: str | None = None
-        self._max_episode_steps = size.horizon
-        self.spec = _spec(name, size.horizon)
+        self._max_episode_steps = self.size.horizon
+        self.spec = _spec(name, self.size.horizon)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Probe:
         """Another one in the same state, known to the books as this one is."""
         copied = object.__new__(type(self))
         copied.__dict__.update(self.__dict__, spec=copy.deepcopy(self.spec))
-        self._on_copy(copied)
+        self._books.add_environment(copied)
         return copied
 
     def __reduce__(self) -> Any:
@@ -156,11 +139,11 @@ class Probe(gymnasium.Env[Any, Any]):
         # A second reset before any step, as for seeding, keeps the start that was drawn: another
         # draw would double the paths for nothing.
         if self.time or not self._started:
-            self.start = self._choose([0.6, 0.4]) if self.size.random_start else 1
+            self.start = self._books.environment_choice([0.6, 0.4]) if self.size.random_start else 1
         self.state, self._started = self.start, True
         self.time, self.previous = 0, 0.0
-        self._on_reset(self)
-        observation = self._shown(copy.deepcopy(self._observations[self.state]))
+        self._books.on_reset(self)
+        observation = self._books.shown(copy.deepcopy(self._observations[self.state]))
         return observation if self.four_tuple else (observation, self._info())
 
     def step(self, action: Any) -> Any:
@@ -185,21 +168,25 @@ class Probe(gymnasium.Env[Any, Any]):
         self.previous = float(continuous[0]) if len(continuous) else 0.0
         self.state = next_state
         self._ended = terminated, truncated
-        reward = self._on_step(self, components, state, reward, next_state, terminated, truncated)
+        reward = self._books.on_step(
+            self, components, state, reward, next_state, terminated, truncated
+        )
         return self._answer(reward)
 
     def _answer(self, reward: float) -> Any:
         terminated, truncated = self._ended
-        other = {"terminated": terminated, "truncated": truncated}.get(self._other_end, False)
+        other = {"terminated": terminated, "truncated": truncated}.get(
+            self._books.job.other_end, False
+        )
         seen = (self.state + 1) % TERMINAL if other else self.state
-        observation = self._shown(copy.deepcopy(self._observations[seen]))
+        observation = self._books.shown(copy.deepcopy(self._observations[seen]))
         if self.four_tuple:
             return observation, reward, any(self._ended), {}
         return observation, reward, *self._ended, self._info()
 
     def close(self) -> None:
         """It is not needed any more."""
-        self._on_close(self)
+        self._books.on_close(self)
 
     def render(self, *args: Any, **kwargs: Any) -> Any:
         """Nothing to see."""
@@ -215,11 +202,11 @@ class Probe(gymnasium.Env[Any, Any]):
             # Where actions are continuous they must not decide the path: quadrature is exact for
             # polynomials, not for steps.
             indices = self.numbers.deciding.any()
-            ends = parity == 1 if indices else self._choose([0.7, 0.3]) == 1
+            ends = parity == 1 if indices else self._books.environment_choice([0.7, 0.3]) == 1
             return (True, TERMINAL) if ends else (False, 2)
         if state == 2:
             return False, parity
-        moved = self._choose([0.7, 0.3]) if self.size.random_transitions else 0
+        moved = self._books.environment_choice([0.7, 0.3]) if self.size.random_transitions else 0
         return False, 1 + (moved ^ parity)
 
     def _reward(self, components: np.ndarray[Any, Any]) -> float:

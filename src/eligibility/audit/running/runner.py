@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -45,18 +46,9 @@ class CallableRunner:
 class ScriptRunner:
     """Runs a script in a child process that is limited in time, memory and reach.
 
-    Args:
-        path: The script.
-        arguments: Its command line.
-        seconds: Limit on the processor's time in one run.
-        megabytes: Memory limit of one run, beyond what the libraries take.
-        four_tuple: Whether it speaks the interface of gym before 0.26.
-        text: Run this instead of the file's content.
-        guard: What holds the script to its scratch folder; None: the best that this machine has.
-
     Attributes:
-        script: The file that is run.
-        guard: What holds it to its scratch folder, one of `eligibility.sandbox.GUARDS`.
+        script: The file that is run; with a ``text`` in place of the file's, another one.
+        guard: As of `Program`; without one, the best that this machine has.
     """
 
     def __init__(
@@ -90,8 +82,6 @@ class ScriptRunner:
         """One run."""
         answer = self._ask(encode_job(job))
         try:
-            import json
-
             trace = parse_trace(json.loads(answer))
         except ValueError as error:
             return Trace("error", f"the run left no readable record: {error}")
