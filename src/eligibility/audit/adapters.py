@@ -228,11 +228,7 @@ def audit_module(
         program = training_of(module, environment, episodes)
         return _audit(program, module, None, discount, max_paths)
     return audit_loss(
-        module,
-        environment=environment,
-        episodes=episodes,
-        discount=discount,
-        max_paths=max_paths,
+        module, environment=environment, episodes=episodes, discount=discount, max_paths=max_paths
     )
 
 

@@ -9,13 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
 from eligibility.audit import raised
-from eligibility.audit.interception import (
-    environments,
-    learning,
-    processes,
-    samplers,
-    surroundings,
-)
+from eligibility.audit.interception import environments, learning, processes, samplers, surroundings
 from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.interception.statements import follow
 from eligibility.audit.noise import numpy_numbers

@@ -47,11 +47,7 @@ class AuditedProgram:
         return tolerance(self.survey.unit)
 
     def finding(
-        self,
-        rule: str,
-        evidence: str,
-        severity: str = "",
-        seen: tuple[str, int] | None = None,
+        self, rule: str, evidence: str, severity: str = "", seen: tuple[str, int] | None = None
     ) -> Finding:
         """The finding of ``rule``, on its line.
 

@@ -75,12 +75,7 @@ def conventions_of(
 
 
 def _bias_alone(
-    evidence: Evidence,
-    line: Timeline,
-    match: Match,
-    name: str,
-    measured: Bias,
-    exhaustive: bool,
+    evidence: Evidence, line: Timeline, match: Match, name: str, measured: Bias, exhaustive: bool
 ) -> _Size:
     """Residual of a program that is right but for one convention."""
     if name == "baseline" or (not exhaustive and name in _UNBIASED):
@@ -89,12 +84,7 @@ def _bias_alone(
         return _Size(measured.residual) if exhaustive else _UNKNOWN
     form = match.plain
     right = replace(
-        form,
-        time_discount=not form.free_of_time,
-        transform="",
-        coupling="",
-        norm="",
-        epsilon=0.0,
+        form, time_discount=not form.free_of_time, transform="", coupling="", norm="", epsilon=0.0
     )
     if name == "gamma-t-dropped":
         alone = replace(right, time_discount=False)

@@ -369,10 +369,7 @@ def _steps_of_policy(program: AuditedProgram) -> Iterator[list[tuple[int, tuple[
 
 
 def _report(
-    program: AuditedProgram,
-    verdict: str,
-    summary: str,
-    findings: Sequence[Finding],
+    program: AuditedProgram, verdict: str, summary: str, findings: Sequence[Finding]
 ) -> AuditReport:
     survey = program.survey
     shapes = max((trace.shapes for trace in survey.traces), key=len)

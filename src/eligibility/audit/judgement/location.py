@@ -13,12 +13,7 @@ from eligibility.audit.faults import FAULTS
 from eligibility.audit.judgement import source_patterns
 from eligibility.audit.judgement.losses import find_loss
 from eligibility.audit.judgement.places import BLAME, IN_SCORING
-from eligibility.audit.judgement.pointers import (
-    action_line,
-    element_line,
-    scored_line,
-    update_call,
-)
+from eligibility.audit.judgement.pointers import action_line, element_line, scored_line, update_call
 from eligibility.audit.judgement.scoring import compare_scoring
 from eligibility.audit.judgement.source import Source, mentioned_names, name_of, read_source
 from eligibility.audit.running.survey import Survey

@@ -28,15 +28,7 @@ from eligibility.audit.judgement.credit_places import (
 from eligibility.audit.judgement.scoring import compare_scoring
 from eligibility.audit.judgement.source import Source
 from eligibility.audit.judgement.source_patterns import written
-from eligibility.audit.judgement.story import (
-    BROKEN,
-    EPISODES,
-    LONG,
-    Place,
-    Statement,
-    Story,
-    tell,
-)
+from eligibility.audit.judgement.story import BROKEN, EPISODES, LONG, Place, Statement, Story, tell
 from eligibility.audit.reporting.report import AuditReport, Finding
 from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.survey import Survey

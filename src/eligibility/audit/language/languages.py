@@ -164,11 +164,7 @@ class World:
         """[P, S, V] log-probabilities with which tokens are drawn."""
         if self.measured is not None:
             return self.measured
-        sources = {
-            "policy": self.logits,
-            "old": self.old_logits,
-            "rollout": self.rollout_logits,
-        }
+        sources = {"policy": self.logits, "old": self.old_logits, "rollout": self.rollout_logits}
         return drawn_log_probs(sources[self.behaviour.source], self._seen, self.behaviour)
 
     @cached_property

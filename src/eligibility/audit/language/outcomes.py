@@ -67,10 +67,7 @@ class Outcomes:
 
 
 def plan(
-    language: Language,
-    behaviour: Behaviour,
-    max_paths: int,
-    symmetric: Callable[[World], bool],
+    language: Language, behaviour: Behaviour, max_paths: int, symmetric: Callable[[World], bool]
 ) -> Outcomes:
     """The outcomes to run.
 

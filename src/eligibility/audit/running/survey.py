@@ -222,11 +222,7 @@ def enumerated(
 
 
 def with_slopes(
-    base: Survey,
-    runner: Runner,
-    job: Job,
-    progress: Progress,
-    tensors: Sequence[int] | None = None,
+    base: Survey, runner: Runner, job: Job, progress: Progress, tensors: Sequence[int] | None = None
 ) -> Survey:
     """The survey with the eligibility of every choice that made an action.
 

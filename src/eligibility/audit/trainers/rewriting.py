@@ -187,10 +187,7 @@ class _Finder:
             return None
         loader: Any = _Loader(name, origin, self._rewriting)
         return importlib.util.spec_from_file_location(
-            name,
-            origin,
-            loader=loader,
-            submodule_search_locations=found.submodule_search_locations,
+            name, origin, loader=loader, submodule_search_locations=found.submodule_search_locations
         )
 
 

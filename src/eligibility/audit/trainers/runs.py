@@ -24,13 +24,7 @@ from eligibility.audit.trainers.draws import (
 from eligibility.audit.trainers.gradients import Pass, StateWeights
 from eligibility.audit.trainers.gumbel import Noise
 from eligibility.audit.trainers.models import Models, is_without_adapters
-from eligibility.audit.trainers.operations import (
-    BEHAVIOUR,
-    POLICY,
-    REFERENCE,
-    SAMPLED,
-    Recorder,
-)
+from eligibility.audit.trainers.operations import BEHAVIOUR, POLICY, REFERENCE, SAMPLED, Recorder
 from eligibility.audit.trainers.record import Record
 from eligibility.audit.trainers.refused import Refused
 from eligibility.audit.trainers.sampling import (
