@@ -19,17 +19,15 @@ from eligibility.audit.choices import (
     PathComplete,
     TooMuchWorkError,
 )
-from eligibility.audit.interception.accumulated_gradients import AccumulatedGradients
-from eligibility.audit.interception.detached_ratios import DetachedRatios
 from eligibility.audit.interception.evaluations import Evaluations
 from eligibility.audit.interception.groups import Group, joined
-from eligibility.audit.interception.hand_updates import HandUpdates
 from eligibility.audit.interception.minibatches import Minibatches
 from eligibility.audit.interception.observations import jittered
 from eligibility.audit.interception.other_numbers import OtherNumbers
 from eligibility.audit.interception.parameters import Parameters
 from eligibility.audit.interception.probe import TERMINAL, Probe
 from eligibility.audit.interception.scores import Scores
+from eligibility.audit.interception.updates import AccumulatedGradients, DetachedRatios, HandUpdates
 from eligibility.audit.job import Job
 from eligibility.audit.noise.numbers import Noise
 from eligibility.audit.raised import precision_note

@@ -7,6 +7,7 @@ other sign, shows what follows the rewards, also where these are numbers of Pyth
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -16,9 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from eligibility.audit.interception.graph import nodes_below
 from eligibility.audit.language.places import Operation, tensors_in
 from eligibility.audit.trainers.answers import Tokens, parsed
-from eligibility.audit.trainers.attached import share_beside_logits
 from eligibility.audit.trainers.gradients import Scored
 from eligibility.audit.user_code import user_place
 
@@ -26,6 +27,7 @@ POLICY = ("logits", "sequence_logits")
 BEHAVIOUR = ("old_log_probs",)
 REFERENCE = ("ref_logits",)
 SAMPLED = ("tokens",)
+Slopes = Sequence[Tensor | None]
 _REWARDED = frozenset({"rewards"})
 _MOST = 3000  # operations
 _NORMALISING = frozenset({"log_softmax", "softmax", "logsumexp", "cross_entropy"})
@@ -133,12 +135,10 @@ class Recorder:
 
     def _reach(self, tensor: Tensor) -> list[Any]:
         """Pass, row and column of all the logits that move a tensor."""
-        generator = torch.Generator().manual_seed(0)
-        weights = 1.0 + torch.rand(tensor.shape, generator=generator, dtype=tensor.dtype)
-        slopes: Sequence[Tensor | None] = ()
+        slopes: Slopes = ()
         with suppress(RuntimeError):  # its graph may be freed
             slopes = torch.autograd.grad(
-                tensor, self._logits, weights, retain_graph=True, allow_unused=True
+                tensor, self._logits, _generic(tensor), retain_graph=True, allow_unused=True
             )
         return [
             (number, row, column)
@@ -274,3 +274,49 @@ def _parts(reach: frozenset[Any]) -> frozenset[str]:
     padding = any(t >= length for _, t, length in reach)
     prompt = any(t < 0 for _, t, _ in reach)
     return frozenset(["padding"] * padding + ["prompt"] * prompt)
+
+
+def share_beside_logits(loss: Tensor, logits: Sequence[Tensor]) -> float:
+    """How much of the slope of the gradient at the logits does not go through them.
+
+    Parameters of one number are left out: the weight of a term may be learned with it.
+    """
+    made_from = nodes_below(loss.grad_fn, math.inf) if loss.grad_fn is not None else ()
+    leaves = (node.variable for node in made_from if hasattr(node, "variable"))
+    parameters = [leaf for leaf in leaves if leaf.numel() > 1]
+    if not logits or not parameters:
+        return 0.0
+    with suppress(RuntimeError):  # something in it has no second derivative
+        first = torch.autograd.grad(loss, logits, create_graph=True, allow_unused=True)
+        moving = [slope for slope in first if slope is not None and slope.requires_grad]
+        if not moving:
+            return 0.0
+        weighed = sum((_generic(slope) * slope).sum() for slope in moving)
+        assert isinstance(weighed, Tensor)
+        at_logits = _slopes(weighed, logits)
+        pairs = [(z, s) for z, s in zip(logits, at_logits, strict=True) if s is not None]
+        whole = _slopes(weighed, parameters)
+        through: Slopes = [None] * len(parameters)
+        if pairs:
+            outputs, given = zip(*pairs, strict=True)
+            through = torch.autograd.grad(
+                outputs, parameters, given, retain_graph=True, allow_unused=True
+            )
+        size = _flat(whole, parameters).norm()
+        beside = (_flat(whole, parameters) - _flat(through, parameters)).norm()
+        return float(beside / size) if size else 0.0
+    return 0.0
+
+
+def _slopes(value: Tensor, by: Sequence[Tensor]) -> Slopes:
+    return torch.autograd.grad(value, by, retain_graph=True, allow_unused=True)
+
+
+def _generic(like: Tensor) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return 1.0 + torch.rand(like.shape, generator=generator, dtype=like.dtype)
+
+
+def _flat(slopes: Slopes, parameters: Sequence[Tensor]) -> Tensor:
+    pairs = zip(slopes, parameters, strict=True)
+    return torch.cat([(torch.zeros_like(p) if s is None else s).flatten() for s, p in pairs])
