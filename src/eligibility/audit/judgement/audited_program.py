@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from eligibility.audit.faults import FAULTS
 from eligibility.audit.judgement.constants import Constants
@@ -57,16 +57,7 @@ class AuditedProgram:
             severity: "fault" or "warning"; empty: as its record says.
             seen: Its file and line, where they are known already.
         """
-        known = FAULTS[rule]
         located = seen if seen and seen[1] else None
         file, line = located or locate(rule, self.survey, self.source, self.place)
-        return Finding(
-            rule,
-            known.title,
-            known.means,
-            evidence,
-            file or self.name,
-            line,
-            known.fix,
-            severity or known.severity,
-        )
+        finding = Finding.of(FAULTS[rule], evidence, file or self.name, line)
+        return replace(finding, severity=severity) if severity else finding

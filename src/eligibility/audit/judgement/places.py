@@ -102,14 +102,9 @@ def _named(report: AuditReport, stories: Mapping[str, Story | None]) -> AuditRep
         return report
     known = FAULTS[rule]
     findings = tuple(
-        replace(
-            f, rule=known.id, title=known.title, means=known.means, fix=known.fix,
-            severity=known.severity,
-        )
-        if f.rule == "unexplained"
-        else f
+        Finding.of(known, f.evidence, f.file, f.line) if f.rule == "unexplained" else f
         for f in report.findings
-    )  # fmt: skip
+    )
     return replace(report, verdict="biased", summary=known.means, findings=findings)
 
 

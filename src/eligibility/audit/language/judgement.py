@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -206,7 +207,7 @@ def _finding(rule: str, seen: str, place: Place, measured: Measured) -> Finding:
     severity = "warning" if harmless else fault.severity
     means = f"{fault.means}; no bias, only more noise" if harmless else fault.means
     fix = FIXES.get(rule, fault.fix)
-    return Finding(rule, fault.title, means, seen, place[0], place[1], fix, severity)
+    return replace(Finding.of(fault, seen, *place), means=means, fix=fix, severity=severity)
 
 
 def _verdict(measured: Measured, findings: tuple[Finding, ...]) -> str:

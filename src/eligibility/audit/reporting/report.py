@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from eligibility.audit.faults import Fault
 from eligibility.errors import EligibilityError
 from eligibility.files import relative_to_here
 from eligibility.notebooks import script_of
@@ -40,6 +41,12 @@ class Finding:
     line: int
     fix: str
     severity: str = "fault"
+
+    @classmethod
+    def of(cls, fault: Fault, evidence: str, file: str, line: int) -> Finding:
+        """What the record of a fault says of it, with what was measured and where."""
+        known = fault.id, fault.title, fault.means
+        return cls(*known, evidence, file, line, fault.fix, fault.severity)
 
     @property
     def place(self) -> str:

@@ -20,6 +20,11 @@ from eligibility.audit.precision import DTYPE_WORDS
 from eligibility.audit.trace import LANGUAGE, NO_ENVIRONMENT, Trace
 from eligibility.audit.user_code import raised_at
 
+_ENDS: dict[type[BaseException], str] = {
+    PathComplete: "updated", NoEnvironmentError: NO_ENVIRONMENT, TooManyChoicesError: "choices",
+    LanguageProgram: LANGUAGE,
+}  # fmt: skip
+
 
 def execute(program: Callable[[], object], job: Job, *, four_tuple: bool = False) -> Trace:
     """Run ``program`` as ``job`` says and return what it left behind; raises nothing itself."""
@@ -30,14 +35,8 @@ def execute(program: Callable[[], object], job: Job, *, four_tuple: bool = False
             warnings.simplefilter("ignore")
             program()
             recorder.note(recorder.hand_updates.check())
-    except PathComplete:
-        outcome = "updated"
-    except NoEnvironmentError:
-        outcome = NO_ENVIRONMENT
-    except TooManyChoicesError:
-        outcome = "choices"
-    except LanguageProgram:
-        outcome = LANGUAGE
+    except tuple(_ENDS) as end:
+        outcome = _ENDS[type(end)]
     except TooMuchWorkError as error:
         outcome, detail = "work", str(error)
     except UpdatedByHandError as error:

@@ -124,7 +124,7 @@ def from_graphs(
             own = rows.get(position)
             if own is not None and own.shape[1] > max(columns) and position < len(run.draws):
                 found[key] = _as_slope(run.draws[position], own[:, columns])
-        if number == 0 and not _agrees(runner, along, keys, found, directions, rounding):
+        if number == 0 and not _agrees(runner, along, keys, found, columns, rounding):
             return {}
     return found
 
@@ -141,7 +141,7 @@ def _agrees(
     along: Job,
     keys: dict[Key, int],
     found: dict[Key, Slope],
-    directions: Sequence[tuple[int, int]],
+    columns: Sequence[int],
     rounding: float,
 ) -> bool:
     """Whether the differences along a mixture of all directions are those of the graph."""
@@ -149,7 +149,6 @@ def _agrees(
     moved = [
         runner.run(replace(along, everywhere=True, distance=sign * distance)) for sign in (1, -1)
     ]
-    columns = [tensor * along.directions + direction for tensor, direction in directions]
     mixture = mixture_of(columns)
     for key, position in keys.items():
         own = found.get(key)

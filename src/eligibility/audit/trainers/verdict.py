@@ -109,9 +109,8 @@ def _with_fault(
     report: AuditReport, rule: str, seen: str, done: tuple[Operation, ...], place: Place
 ) -> AuditReport:
     """The report with a fault that the gradients at the answers' logits do not show."""
-    fault = FAULTS[rule]
     file, line = place_of(rule, done) if done else place
-    finding = Finding(rule, fault.title, fault.means, seen, file, line, fault.fix)
+    finding = Finding.of(FAULTS[rule], seen, file, line)
     faults = [each for each in report.findings if each.severity == "fault"]
     findings = (*(each for each in report.findings if each.rule != "unexplained"), finding)
     if faults:
