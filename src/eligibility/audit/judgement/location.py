@@ -13,13 +13,7 @@ from eligibility.audit.faults import FAULTS
 from eligibility.audit.judgement import source_patterns
 from eligibility.audit.judgement.losses import find_loss
 from eligibility.audit.judgement.places import BLAME, IN_SCORING
-from eligibility.audit.judgement.pointers import (
-    action_line,
-    element_line,
-    origin,
-    scored_line,
-    update_call,
-)
+from eligibility.audit.judgement.pointers import action_line, element_line, scored_line, update_call
 from eligibility.audit.judgement.scoring import compare_scoring
 from eligibility.audit.judgement.source import Source, mentioned_names, name_of, read_source
 from eligibility.audit.running.survey import Survey
@@ -111,7 +105,7 @@ def _line(rule: str, survey: Survey, source: Source, backward: int) -> int:
     if rule == "component-not-scored" and scored:
         return element_line(source, scored) or scored
     if rule == "mask-in-acting-only" and scored:
-        return origin(source, origin(source, scored))
+        return source.origin(source.origin(scored))
     if rule == "last-step-dropped" and (cut := source_patterns.shortened_line(source, loss)):
         return cut
     for word in FAULTS[rule].look:

@@ -84,15 +84,6 @@ def update_call(source: Source, backward: int) -> int:
     return 0
 
 
-def origin(source: Source, line: int) -> int:
-    """Where the first name that a statement reads was last assigned before it; or its own line."""
-    statement = statement_at(source.tree, line)
-    read = (node for node in ast.walk(statement) if isinstance(node, ast.Name)) if statement else ()
-    names = [node.id for node in read if isinstance(node.ctx, ast.Load)]
-    before = ([at for at, _ in assignments(source.tree, name) if at < line] for name in names)
-    return next((lines[-1] for lines in before if lines), line)
-
-
 def subtracted_line(source: Source, line: int) -> int:
     """Where what a line subtracts was last assigned before it; 0 if that is not plain."""
     statement = statement_at(source.tree, line)

@@ -116,6 +116,24 @@ class Source:
         before = [line for line in lines if line <= near or not near]
         return max(before) if before else min(lines, default=0)
 
+    def origin(self, line: int) -> int:
+        """Where the first name that a statement reads was last assigned before it."""
+        statement = next(
+            (n for n in ast.walk(self.tree) if isinstance(n, ast.stmt) and _is_plain(n)
+             and n.lineno <= line <= (n.end_lineno or n.lineno)), None)  # fmt: skip
+        if statement is None:
+            return line
+        read = [
+            node.id
+            for node in ast.walk(statement)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+        ]
+        for name in read:
+            found = self.line_where(partial(_assigns, name=name), near=line - 1)
+            if 0 < found < line:
+                return found
+        return line
+
     def mentions(self, words: Sequence[str]) -> bool:
         """Whether any name of the program is one of ``words``."""
         statements = (node for node in ast.walk(self.tree) if isinstance(node, ast.stmt))
