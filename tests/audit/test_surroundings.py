@@ -129,6 +129,19 @@ def test_old_attributes_of_an_environment_are_there() -> None:
     run(old, four_tuple=True)
 
 
+def test_environments_of_the_old_gym_are_rendered_with_a_mode_and_have_a_range() -> None:
+    def program() -> None:
+        class Own(gymnasium.Env[int, int]):
+            observation_space = action_space = gymnasium.spaces.Discrete(2)
+
+        assert Own().reward_range[0] == -float("inf")
+        made = gymnasium.wrappers.TimeLimit(gymnasium.make("CartPole-v1"), 3)
+        assert made.render(mode="rgb_array").shape == (8, 8, 3)
+
+    run(program, four_tuple=True)
+    assert not hasattr(gymnasium.Env, "reward_range")
+
+
 def test_a_model_that_is_saved_can_be_loaded_and_no_file_is_written(tmp_path: Path) -> None:
     path = tmp_path / "missing" / "model.pt"
 

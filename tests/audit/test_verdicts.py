@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import eligibility as el
-from tests.audit.writing import PROGRAM, audit_here, line_of
+from tests.audit.writing import LOSS, PROGRAM, audit_here, line_of, write_program
 
 
 def test_what_is_exact_in_expectation_is_never_biased() -> None:
@@ -66,6 +66,14 @@ def test_what_a_mean_subtracts_is_no_praise_for_the_past() -> None:
         return -(log_probs * credit).sum()
 
     report = el.audit_loss(weighed_by_time, discount=1.0, max_paths=60)
+    assert (report.verdict, report.faults) == ("unexplained", ()), report.text()
+
+
+def test_a_square_whose_rows_the_rewards_move_differently_is_no_broadcast(tmp_path: Path) -> None:
+    table = "table = returns - 0.3 * torch.arange(len(returns))[:, None] ** 2"
+    weights = f"{table}\n    weights = table.exp().mean(0) - 1"
+    path = write_program(tmp_path, LOSS, f"{weights}\n    loss = -(log_probs * weights).sum()")
+    report = audit_here(path, 60)
     assert (report.verdict, report.faults) == ("unexplained", ()), report.text()
 
 

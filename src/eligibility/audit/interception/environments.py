@@ -56,7 +56,15 @@ def replace_environments(patches: Patches, recorder: Recorder, four_tuple: bool)
     patches.set(gymnasium, "make_vec", make_vec)
     stock_async = gymnasium.vector.AsyncVectorEnv
     patches.set(gymnasium.vector, "AsyncVectorEnv", disguised(_in_process(), stock_async))
+    if four_tuple:
+        patches.set(gymnasium.Wrapper, "render", _render_of_wrapped)
+        patches.set(gymnasium.Env, "reward_range", Probe.reward_range)
     lead_to_gymnasium(patches, make, four_tuple)
+
+
+def _render_of_wrapped(self: Any, *args: Any, **options: Any) -> Any:
+    """With a mode, as gym before 0.26 had it."""
+    return self.env.render(*args, **options)
 
 
 def _in_process() -> type[SyncVectorEnv]:

@@ -40,6 +40,7 @@ IN_SCORING = (
     "behaviour-not-scored",
 )
 _ATTACHED = "advantage-not-detached"
+_DIFFERENT = 1e-3  # between two weights, of the largest: not the same number for all actions
 _ALONE = "no statement that keeps the graph of an advantage was found"
 
 
@@ -97,7 +98,7 @@ def _without_unconfirmed(report: AuditReport, story: Story | None) -> AuditRepor
 def _named(report: AuditReport, stories: Mapping[str, Story | None]) -> AuditReport:
     """What no rule explains gets the name of a fault that the stories show."""
     told = ((rule, stories.get(about), shows) for rule, (about, shows) in _SHOWN.items())
-    rule = next((rule for rule, story, shows in told if story and shows(story)), None)
+    rule = next((r for r, story, shows in told if story and _shown(shows, story, report)), None)
     if rule is None or all(finding.rule != "unexplained" for finding in report.findings):
         return report
     known = FAULTS[rule]
@@ -106,6 +107,15 @@ def _named(report: AuditReport, stories: Mapping[str, Story | None]) -> AuditRep
         for f in report.findings
     )
     return replace(report, verdict="biased", summary=known.means, findings=findings)
+
+
+def _shown(shows: Callable[[Story], Statement | None], story: Story, report: AuditReport) -> bool:
+    """Whether a story shows a fault; a square of returns only if each moves all weights alike."""
+    statement = shows(story)
+    if statement is None or shows is not _crossed or report.credit is None:
+        return statement is not None
+    apart = np.ptp(np.array(report.credit.given), axis=0).max()
+    return statement.place in story.scored or bool(apart < _DIFFERENT)
 
 
 def _crossed(story: Story) -> Statement | None:
