@@ -111,6 +111,7 @@ def test_returns_of_one_shape_minus_values_of_another_are_a_broadcast(
     report = with_critic(tmp_path, (LOSS, crossed))
     assert [finding.rule for finding in report.findings] == ["broadcast"], report.text()
     assert "mean V(s)" in report.rule
+    assert "mean of all the batch's values subtracted" in report.summary
     right = crossed.replace("values.detach()", "values.squeeze(1).detach()")
     assert with_critic(tmp_path, (LOSS, right)).verdict in ("convention", "unbiased")
 

@@ -21,7 +21,7 @@ from eligibility.audit.judgement.constants import (
     USUAL,
 )
 from eligibility.audit.judgement.conventions import HARMLESS, conventions_of, describe
-from eligibility.audit.judgement.critic import OWN_RETURN
+from eligibility.audit.judgement.critic import CROSSED, OWN_RETURN, Advantage
 from eligibility.audit.judgement.endings import with_blind_ending, with_true_ending
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.exact import Bias, bias, fitted_bias, least_bias
@@ -58,6 +58,9 @@ from eligibility.audit.trace import UNREAD
 Row = tuple[float, ...] | None  # of one tensor's ascent
 _FEWEST = 20  # finite paths of a sample in which others are not
 _ROUNDING = 16.0  # unit roundoffs: the weight of an action that is none
+_CROSSED = (
+    "each action's return has the mean of all the batch's values subtracted, not its own V(s)"
+)
 _TOO_MANY = "there are too many paths to run them all, and no rule explains the sample"
 _SAMPLED = (
     "the paths were drawn at random; a rule that explains them is exact on each path, but the "
@@ -326,6 +329,8 @@ def _faults_of_shape(program: AuditedProgram, match: Match | None, measured: Bia
     size = f"the expected gradient is off by {measured.residual:.1%}, cosine {measured.cosine:+.3f}"
     every = "every path" if program.survey.exhaustive else "every sampled path"
     faults = [program.finding(rule, f"explains {every}; {size}") for rule in match.form.faults]
+    if isinstance(match.form, Advantage) and match.form.ending in CROSSED:
+        faults = [replace(f, means=_CROSSED) if f.rule == "broadcast" else f for f in faults]
     if match.entropy < -program.tolerance and match.scale > 0.0:
         evidence = f"the gradient of the entropy is added with the factor {match.entropy:.3g}"
         faults.append(program.finding("entropy-sign", evidence))
