@@ -13,6 +13,7 @@ from eligibility.audit.judgement.hotelling import EPISODES, RUNS
 from eligibility.audit.judgement.measured import is_stepwise, measure
 from eligibility.audit.judgement.pathwise import is_pathwise
 from eligibility.audit.judgement.places import placed
+from eligibility.audit.judgement.reading import structure
 from eligibility.audit.judgement.refusal import inconclusive
 from eligibility.audit.judgement.resolution import has_continuous_draws, resolved, with_other_values
 from eligibility.audit.judgement.second_update import with_second_update
@@ -44,13 +45,21 @@ def examine(
 
     report = _examined(plain, runner, max_paths, progress, program_of)
     if report.verdict == "unexplained" and measured is not None:
-        other = measure(plain, runner, measured)
-        if other is not None:
-            told = diagnose(with_measured(known_of(plain), other))
+        other = with_measured(known_of(plain), measure(plain, runner, measured))
+        if _tells_more(other, program_of(plain)):
+            told = diagnose(other)
             report = told if told.faults else report
     if report.verdict in ("unexplained", "inconclusive") and measured is None:
         report = _of_whole_numbers(report, program_of(plain), runner)
     return placed(report, plain, runner, program_of(plain).source)
+
+
+def _tells_more(other: AuditedProgram, first: AuditedProgram) -> bool:
+    """Whether the credit that was measured on another path leaves more to go by."""
+    if other.measured is None or first.measured is None:
+        return False
+    same = other.constants == first.constants
+    return not same or structure(other.measured) != structure(first.measured)
 
 
 def _of_whole_numbers(report: AuditReport, program: AuditedProgram, runner: Runner) -> AuditReport:

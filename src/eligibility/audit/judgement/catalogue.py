@@ -8,7 +8,7 @@ and what the sum is divided by.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import product
 
@@ -264,9 +264,11 @@ def _mean_of_others(credit: Array, line: Timeline, what: str) -> Array:
     return mean
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Told:
     """What a measured credit says of the compositions that can have made it.
+
+    Two are equal if they allow the same compositions.
 
     Attributes:
         rules: Rules of their credits.
@@ -281,8 +283,8 @@ class Told:
     means: frozenset[str]
     divides: bool
     coupled: bool
-    path: Evidence | None = None
-    credit: Array | None = None
+    path: Evidence | None = field(default=None, compare=False)
+    credit: Array | None = field(default=None, compare=False)
 
     def allows(self, credit: Credit, transform: str, coupling: str) -> bool:
         """Whether a composition of these parts has such a credit."""
