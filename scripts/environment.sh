@@ -36,8 +36,10 @@ is_installed() {  # a set that holds all of EXTRAS, as it is now
 }
 if ! is_installed; then
   say "installing eligibility[$EXTRAS] into .venv (about a minute the first time)"
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$EXTRAS]" ||
-    fail "the installation failed; the lines above say why"
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
+    -c constraints.txt -e ".[$EXTRAS]" || fail "the installation failed; the lines above say why"
+  # pip compiles on one core only; templates and code of other versions of Python fail here, as there
+  .venv/bin/python -W ignore -m compileall -q -j 0 .venv/lib >/dev/null 2>&1 || true
   echo "$wanted" >".venv/installed-$EXTRAS"
 fi
 export PATH="$PWD/.venv/bin:$PATH"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import product
 
 import numpy as np
 
 from eligibility.audit.arrays import Array, Booleans
 from eligibility.audit.judgement import searches
-from eligibility.audit.judgement.catalogue import Candidate, Told
+from eligibility.audit.judgement.catalogue import Candidate, Told, norm_factor
 from eligibility.audit.judgement.constants import Constants
 from eligibility.audit.judgement.critic import (
     ACTION_VALUE,
@@ -40,6 +40,7 @@ _Accept = Callable[["Match", Timeline], bool]
 # Number of paths that a composition must explain before all are tried; fewer if they are long.
 _SAMPLE, _SAMPLED_STEPS = 16, 1000
 _LARGER_SAMPLE = 64  # where only directions are compared, which tells less
+_SAME_FACTOR = 1e-12  # relative difference below which two are one
 _AGREES = 1e-3  # share of the measured credit that may be another one's
 # Searches in which only what is overdetermined counts.
 _LOOSE = (searches.fitted_critics, searches.own_returns, searches.noisy_critics)
@@ -55,7 +56,7 @@ def find_match(
         constants: Numbers that the program may mean.
         tolerance: Residuals below it are rounding.
         critic: Whether values may enter: of "no" critic, of one that is "fitted" without an
-            optimizer, or of one that an optimizer has "trained".
+            optimizer, where none without values was found, or of one that an optimizer "trained".
     """
     parts = [(use, evidence.restricted(mask)) for use, mask in uses(evidence)]
     long = evidence.long
@@ -72,9 +73,10 @@ def find_match(
         values = (*values, searches.fitted_critics)
     noisy = critic != "no" and not long and remembers(evidence)
     memory = (searches.noisy_critics,) if noisy else ()
+    plain = () if critic == "fitted" else (searches.plain,)
     # a standard deviation of one element, or of equal ones, explains nothing
     with np.errstate(all="ignore"):
-        for search, (use, part) in product((searches.plain, *values, *memory), parts):
+        for search, (use, part) in product((*plain, *values, *memory), parts):
             accept = (
                 partial(overdetermined, part) if search in _LOOSE else (lambda match, line: True)
             )
@@ -125,13 +127,16 @@ def _plainest(
     few, some = (evidence.where(_few(evidence, most)) for most in (_SAMPLE, _LARGER_SAMPLE))
     few_line, some_line, all_ = timeline(few), timeline(some), timeline(evidence)
     best: Match | None = None
+    refused: set[Candidate | Advantage] = set()
     measured = constants.told is not None and constants.told.credit is not None
     for form in search(all_, constants):
         if best is not None and form.form.involved > best.plain.involved:
             break
         affine = not isinstance(form, Advantage) or is_affine(form)
         sample, line = (few, few_line) if affine else (some, some_line)
-        if fitted(sample, line, form, use, tolerance) is None:
+        known = _alike(form, line)
+        if known in refused or fitted(sample, line, form, use, tolerance) is None:
+            refused.add(known)
             continue
         match = fitted(evidence, all_, form, use, tolerance)
         if match is not None and not use:
@@ -144,6 +149,24 @@ def _plainest(
             return match
         best = best or match
     return best
+
+
+def _alike(form: Candidate | Advantage, line: Timeline) -> Candidate | Advantage:
+    """The composition that a sum, a mean over steps and one over episodes share on these paths.
+
+    They do where all paths are equally long: what refuses one there refuses all of them.
+    """
+    if not form.form.norm or not _is_constant(form.form.norm, line):
+        return form
+    summed = replace(form.form, norm="")
+    return summed if isinstance(form, Candidate) else replace(form, form=summed)
+
+
+@lru_cache(maxsize=64)
+def _is_constant(norm: str, line: Timeline) -> bool:
+    """Whether the sums of all paths are multiplied by the same number."""
+    factors = np.broadcast_to(norm_factor(norm, line), line.present.shape)[line.present]
+    return bool(np.ptp(factors) <= _SAME_FACTOR * factors.max()) if factors.size else False
 
 
 def _borne_out(

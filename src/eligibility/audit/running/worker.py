@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import ctypes
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -51,6 +52,7 @@ def encode(trace: Trace) -> str:
 
 def prepare() -> None:
     """What every program needs: once for all of them."""
+    importlib.import_module("resource")  # which sets the limits of every run
     postpone_compiler()
     torch.set_num_threads(1)
     _warm_up()
