@@ -42,7 +42,12 @@ AUDIT_LAYERS = {unit: layer for layer, units in enumerate(AUDIT_ORDER) for unit 
 CONFINED = {
     "triton": ("ops/backends/triton",),  # the files of kernels
     "gymnasium": ("spaces/", "train/", "audit/"),
-    "torch.distributed": ("ops/_processes.py", "ops/_vocab_shard.py", "train/distributed.py"),
+    "torch.distributed": (
+        "audit/interception/one_process.py",
+        "ops/_processes.py",
+        "ops/_vocab_shard.py",
+        "train/distributed.py",
+    ),
 }
 FILES = sorted(SOURCE.rglob("*.py"))
 

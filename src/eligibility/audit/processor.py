@@ -11,7 +11,18 @@ _AWAY = ("cuda", "mps", "xpu")
 
 def made_near(options: dict[str, Any]) -> dict[str, Any]:
     """The options of a function that makes a tensor, without an accelerator among them."""
-    return options | {"device": near(options["device"])} if "device" in options else options
+    if "device" not in options:
+        return options
+    return options | {"device": "cpu" if _is_index(options["device"]) else near(options["device"])}
+
+
+def moved_near(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of a tensor's ``to``, of which a number is an accelerator's."""
+    return tuple("cpu" if _is_index(each) else near(each) for each in arguments)
+
+
+def _is_index(argument: Any) -> bool:
+    return type(argument) is int
 
 
 def near(argument: Any) -> Any:

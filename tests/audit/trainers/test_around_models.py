@@ -94,6 +94,21 @@ EXACT = {
         "made": PIPELINE[0],
         "score": PIPELINE[1],
     },
+    "one process for each device, started alone": {
+        "imports": "import torch.distributed as dist\n"
+        "from torch.nn.parallel import DistributedDataParallel as DDP",
+        "made": 'dist.init_process_group(backend="nccl")\n'
+        "torch.cuda.set_device(dist.get_rank())\n"
+        "model = DDP(model.to(dist.get_rank()), device_ids=[0], output_device=0)\n"
+        "model.generate = lambda ids, **options: model.module.generate(ids.to(0), **options)",
+        "loss": "loss = -(log_probs[:, start - 1:] * mask * advantages).sum(1).mean()\n"
+        "    dist.all_reduce(mean := loss.detach().clone())\n"
+        "    assert mean == loss",
+    },
+    "a text that is cut at the tokenizer's longest": {
+        "made": "assert len(tok(8 * 'a b', truncation=True, "
+        "max_length=tok.model_max_length // 2).input_ids)"
+    },
     "a prompt whose score has weights that add up to 0": {
         "loss": WHOLE + "loss = -(log_probs * seen * advantages).sum(1).mean()"
     },

@@ -23,3 +23,11 @@ def test_a_name_is_a_split_first_and_a_column_after_it() -> None:
     assert isinstance(data["train"], AnyRows)
     for texts in (data["train"]["answer"], AnyRows(Record(), split=True)["answer"]):
         assert texts[1].split("####")[-1] == " 8"
+
+
+def test_a_column_answers_as_a_number_and_as_several() -> None:
+    """As the numbers and the target of an arithmetic task do, which a reward calculates with."""
+    row = AnyRows(Record())[1]
+    assert float(row["target"]) == int(row["target"]) == 8
+    assert [float(number) for number in row["nums"]] == [8.0, 8.0]
+    assert [message["content"] for message in row["messages"]] == 2 * [row["question"]]

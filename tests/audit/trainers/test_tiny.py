@@ -111,6 +111,18 @@ def test_gradients_by_the_logits_are_read_from_the_hidden_states() -> None:
     scaled, left = weights.as_trained(weights.gradient(), found)
     assert left < 1e-6  # Llama's norm and rotary angles are in single precision
     assert torch.equal(scaled, found)
+    gradient = weights.gradient()
+    # a critic on the same features pulls at the parameters as well, partly along the policy's pull
+    mixed = gradient * 0.99 + 0.009 * gradient.norm() * _orthogonal(gradient)
+    assert torch.equal(weights.as_trained(mixed, found)[0], found)
+    halved = weights.as_trained(gradient / 2, found)[0]
+    torch.testing.assert_close(halved, found / 2, rtol=1e-5, atol=1e-9)
+
+
+def _orthogonal(gradient: torch.Tensor) -> torch.Tensor:
+    other = torch.randn(gradient.shape, generator=torch.Generator().manual_seed(3)).double()
+    other = other - gradient * (other @ gradient) / (gradient @ gradient)
+    return other / other.norm()
 
 
 def test_rows_with_the_same_answer_are_told_apart_by_the_steps_that_score_them() -> None:

@@ -15,9 +15,10 @@ from typing import Any
 
 import torch
 
+from eligibility.audit.interception.one_process import run_alone
 from eligibility.audit.interception.other_numbers import seed_generators, set_states, states
 from eligibility.audit.patches import Patches
-from eligibility.audit.processor import near
+from eligibility.audit.processor import made_near, moved_near, near
 
 # Packages that show or log: none of them can change a gradient.
 _INERT = {
@@ -145,6 +146,7 @@ def quieten(patches: Patches) -> None:
     patches.later(lambda: _reload(loaded, first, last))
     _keep_files_in_memory(patches)
     stay_on_processor(patches)
+    run_alone(patches)
     patches.set(torch, "compile", lambda model=None, **options: model or (lambda inner: inner))
     _leave_unscripted(patches)
     _press_enter(patches)
@@ -242,8 +244,8 @@ def stay_on_processor(patches: Patches) -> None:
 
     def watch(owner: Any) -> None:
         def to(self: Any, *args: Any, **options: Any) -> Any:
-            kept = {name: near(value) for name, value in options.items()}
-            return stock(self, *map(near, args), **kept)
+            kept = {name: near(value) for name, value in made_near(options).items()}
+            return stock(self, *moved_near(args), **kept)
 
         stock = patches.set(owner, "to", to)
         patches.set(owner, "cuda", lambda self, *args, **options: self)

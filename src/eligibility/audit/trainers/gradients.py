@@ -11,7 +11,7 @@ from torch import Tensor
 
 from eligibility.audit.trainers.answers import Tokens, parsed, states
 from eligibility.audit.trainers.refused import Refused
-from eligibility.audit.trainers.tiny import LENGTH, VOCABULARY
+from eligibility.audit.trainers.tiny import LENGTH, VOCABULARY, WORD
 
 AtPrompts = dict[Tokens, Tensor]  # [V] by the prompt's tokens so far
 
@@ -194,7 +194,7 @@ class StateWeights:
         self._kept: list[tuple[list[Tensor], Tensor]] = []  # parameters and slopes of each policy
         self._visits: list[tuple[int, int, int]] = []  # row, position, state
 
-    def fit(self, seed: int, drift: float = 0.0) -> None:
+    def fit(self, seed: int, drift: float = 0.0, nucleus: float = 1.0) -> None:
         """Give the states generic logits; with a drift, also those of a later policy.
 
         Parameters that are 0 stay it. Where no parameters give these logits, the nearest are kept.
@@ -202,10 +202,15 @@ class StateWeights:
         Args:
             seed: Seed of the logits.
             drift: By how much log π(token) of the later policy differs at most.
+            nucleus: The `top_p` with which tokens are drawn: below 1, a word is likelier than it in
+                one state, so that the end is never drawn there.
         """
         generator = torch.Generator().manual_seed(seed)
         count = len(self.prompts) * len(self.states)
         wanted = _SPREAD * torch.randn(count, generator=generator, dtype=torch.float64)
+        if 0.0 < nucleus < 1.0:
+            likely = torch.tensor((1.0 + nucleus) / 2.0, dtype=torch.float64)
+            wanted[self.states.index((WORD,))] = -likely.logit()
         self._kept = [self._approached(wanted, _CLOSE)]
         if drift:
             change = 2 * torch.rand(count, generator=generator, dtype=torch.float64) - 1
@@ -307,7 +312,7 @@ class StateWeights:
         squared = float(explained @ explained)
         scale = float(gradient @ explained) / squared if squared else 0.0
         left = float((gradient - scale * explained).norm()) / size
-        as_it_is = abs(scale - 1.0) < _SINGLE or left > _ELSEWHERE
+        as_it_is = abs(scale - 1.0) < _SINGLE or left > _ELSEWHERE * min(abs(scale - 1.0), 1.0)
         return (table if as_it_is else scale * table), left
 
     def _logits(self, model: Any, tokens: Tokens) -> Tensor:
@@ -328,7 +333,7 @@ _SPREAD = 0.8  # standard deviation of the first logit less the second
 _TRIALS, _CLOSE = 60, 0.05
 _NOTHING = 1e-10  # a gradient's norm below it is the rounding of single precision
 _SINGLE = 1e-5
-_ELSEWHERE = 0.01  # share of a gradient that comes from elsewhere: then no scale can be told
+_ELSEWHERE = 0.01  # share, of what a scale changes, that comes from elsewhere: it is none then
 
 
 @dataclass

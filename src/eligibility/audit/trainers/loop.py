@@ -18,7 +18,7 @@ from eligibility.audit.trainers.operations import Recorder
 from eligibility.audit.trainers.record import Policies
 from eligibility.audit.trainers.refused import Finished, Refused
 from eligibility.audit.trainers.runs import PATTERN, Runs
-from eligibility.audit.trainers.sampling import note_policy
+from eligibility.audit.trainers.sampling import note_policy, nucleus_of
 from eligibility.audit.trainers.scores import FUNCTION, MODEL, NAME, Source
 from eligibility.audit.trainers.tiny import LENGTH, VOCABULARY
 from eligibility.audit.trainers.trl import WithoutAdapter, wake_adapters
@@ -262,7 +262,7 @@ class Loop(Runs):
         if world % 2 == 0:
             if isinstance(reference, torch.nn.Module):
                 StateWeights(reference, states.prompts, record.length).fit(seed=world + 1)
-            states.fit(seed=world, drift=record.drift)
+            states.fit(seed=world, drift=record.drift, nucleus=nucleus_of(self._options))
             if self._sampling is not model and self._sampling is not reference:
                 self._sampling.load_state_dict(model.state_dict())  # it samples, the other learns
         rewards = [self._reward(answer) for answer in answers(record.length)]
@@ -338,8 +338,10 @@ def _calls_without_a_part(found: dict[str, Any]) -> int:
 def _temperature_of(logits: Any, drawn: Any) -> float:
     """That with which a program draws itself; 1 if no temperature alone does what it does."""
     z, p = torch.tensor(logits), torch.tensor(drawn)
-    if not (p > 0).all():
+    both = (p > 0).all(-1)  # elsewhere one token is cut off
+    if not both.any():
         return 1.0
+    z, p = z[both], p[both]
     ratio = (z[..., 0] - z[..., 1]) / (p[..., 0] / p[..., 1]).log()
     middle = float(ratio.median())
     return middle if float((ratio / middle - 1).abs().max()) < 1e-6 else 1.0

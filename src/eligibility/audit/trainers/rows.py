@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
@@ -13,9 +14,24 @@ _MANY = 128  # rows: a program may draw several at once, or set a hundredth of t
 
 
 class AnyText(str):
-    """A text that also answers as a list of texts, or as a message."""
+    """A text that also answers as a list of texts, as a message, or as a number."""
 
     __slots__ = ()
+
+    def __iter__(self) -> Iterator[str]:
+        """Two texts: a column may hold several, or several numbers."""
+        return iter((self, self))
+
+    def __float__(self) -> float:
+        return float(self._last())
+
+    def __int__(self) -> int:
+        return int(self._last())
+
+    def _last(self) -> str:
+        """The last number in it, which is the answer to the question."""
+        numbers: list[str] = re.findall(r"\d+", self)
+        return numbers[-1] if numbers else "0"
 
     def __getitem__(self, key: Any) -> Any:
         return str.__getitem__(self, key) if isinstance(key, slice) else self

@@ -271,6 +271,12 @@ def asked_for(arguments: tuple[Any, ...], options: Any) -> tuple[Tensor, dict[st
     return ids.repeat_interleave(int(copies or 1), 0), given
 
 
+def nucleus_of(options: dict[str, Any]) -> float:
+    """The `top_p` that `generate` is asked for; 1 if none is."""
+    settings = options.get("generation_config")
+    return float(options.get("top_p") or getattr(settings, "top_p", None) or 1.0)
+
+
 def padded(ids: Tensor, chosen: list[Tokens], pad: int) -> Tensor:
     """[N, S + W] the prompts with their answers."""
     width = max(map(len, chosen))

@@ -22,6 +22,7 @@ SYMBOLS = ("⏹", "ω", "ß", "▢")
 PROMPTS = ("ß", "ßωß")  # of two lengths, so that padding matters
 POLICY_SEED, REFERENCE_SEED = 11, 7
 NAME = "eligibility/probe"
+_TEXT = 32_768  # tokens of the longest text, as tokenizers of real models say; none is cut off
 _TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 # The head reads the same first feature in every state of every model, so the tokens that are never
 # drawn have the same logit everywhere, −400: a ratio of two models is finite at padding too.
@@ -123,6 +124,7 @@ def make_tokenizer(base: Any = None) -> Any:
         eos_token=end,
         pad_token=end,
         padding_side="left",
+        model_max_length=_TEXT,
         model_input_names=["input_ids", "attention_mask"],
     )
     tokenizer.chat_template = _TEMPLATE

@@ -19,6 +19,7 @@ from eligibility.audit.language.measurement import Observed
 from eligibility.audit.language.places import Operation, Place, place_of
 from eligibility.audit.reporting.report import AuditReport, Convention, Finding
 from eligibility.audit.trainers.answers import outcomes
+from eligibility.audit.trainers.cut_tokens import with_scored_cuts
 from eligibility.audit.trainers.observed import observed_from
 from eligibility.audit.trainers.operations import operations_of
 from eligibility.audit.trainers.record import Policies, Record
@@ -33,6 +34,7 @@ def report_of(record: Record, program: str) -> AuditReport:
     """What is said of a program that was run."""
     if record.outcome != "measured":
         return _refusal(record, program)
+    record = with_scored_cuts(record)
     measured, temperature = _measured(record)
     place = (record.file or program, record.line)
     report = judge(measured, program, place)

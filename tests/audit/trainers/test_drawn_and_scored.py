@@ -1,0 +1,60 @@
+"""What `top_p` cuts off shows where a word is likelier than it, and is scored or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("transformers")
+pytest.importorskip("datasets")
+
+from tests.audit.loop_runs import audited
+
+# Leave-one-out on two answers; the nucleus of 0.9 has both tokens wherever neither is that likely.
+LOOP = """
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tok = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B")
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+adam = torch.optim.AdamW(model.parameters(), lr=1e-6)
+
+def score(texts):
+    return [float(len(text)) for text in texts]
+
+def nucleus(logits):
+    ordered, order = logits.sort(-1, descending=True)
+    share = ordered.softmax(-1)
+    cut = share.cumsum(-1) - share >= 0.9
+    return logits.masked_fill(cut.scatter(-1, order, cut), float("-inf"))
+
+question = tok("Name a fruit.", return_tensors="pt").input_ids
+start = question.shape[1]
+for _ in range(100):
+    with torch.no_grad():
+        ids = model.generate(question, do_sample=True, num_return_sequences=2, max_new_tokens=9,
+                             top_p=0.9, temperature=0.8, pad_token_id=tok.pad_token_id)
+    said = ids[:, start:]
+    mask = said != tok.pad_token_id
+    rewards = torch.tensor(score(tok.batch_decode(said, skip_special_tokens=True)))
+    advantages = (rewards - rewards.flip(0))[:, None]
+    logits = {scored}
+    log_probs = logits.log_softmax(-1).gather(-1, said[..., None]).squeeze(-1)
+    loss = -(log_probs.masked_fill(~mask, 0.0) * advantages).sum(1).mean()
+    adam.zero_grad()
+    loss.backward()
+    adam.step()
+"""
+TEMPERED = "model(ids).logits[:, start - 1:-1] / 0.8"
+
+
+def test_a_nucleus_that_is_not_scored_is_a_fault(tmp_path: Path) -> None:
+    """Neither of the probe's two tokens is cut off where both are likely."""
+    report = audited(tmp_path, LOOP.format(scored=TEMPERED))
+    assert [each.rule for each in report.findings] == ["behaviour-not-scored"], report.summary
+
+
+def test_a_nucleus_that_is_scored_is_the_policy(tmp_path: Path) -> None:
+    report = audited(tmp_path, LOOP.format(scored=f"nucleus({TEMPERED})"))
+    assert (report.verdict, report.findings) == ("unbiased", ()), report.summary
