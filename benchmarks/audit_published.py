@@ -79,7 +79,7 @@ def key_of(entry: dict[str, Any]) -> str:
 
 
 def audit(entry: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """What the audit says of one script, beside what its reading says."""
+    """What the audit says of one script, next to what its reading says."""
     started = processor_seconds()
     try:
         with standing_in(entry, folder):

@@ -313,7 +313,7 @@ def main() -> None:
     parser.add_argument(
         "--styles", default="", help="only these, separated by commas: what a first score was of"
     )
-    parser.add_argument("--after", metavar="COMMIT", help="keep beside the last first score")
+    parser.add_argument("--after", metavar="COMMIT", help="keep next to the last first score")
     options = parser.parse_args()
     everything, now = [*mutants(), *clean_programs()], state_of_the_audit()
     state = "" if options.any_state else now

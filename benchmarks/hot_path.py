@@ -3,7 +3,7 @@
 For K = 4 actions and N = 64 states: construct the distribution from logits or from probs, sample,
 take log_prob, and run the backward pass of −mean(A log_prob), with `eligibility.Categorical` and
 torch's own, each with and without validation. Then the same at several sizes with
-`categorical_sample`, which draws and takes log_prob in one pass, beside what people write by hand.
+`categorical_sample`, which draws and takes log_prob in one pass, against what people write by hand.
 The contestants take turns; a ratio is the median of the ratios within one round, so that what else
 the machine does meets both sides of it. The clock is that of the process, which has one thread:
 others do not lengthen it. About one minute on a quiet machine.

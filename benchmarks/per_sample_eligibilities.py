@@ -1,4 +1,4 @@
-"""Every weight's eligibility for every sample: time and memory beside the peers, in one run.
+"""Every weight's eligibility for every sample: time and memory against the peers, in one run.
 
     python benchmarks/per_sample_eligibilities.py [--rounds 5] [--out benchmarks/results/…json]
 

@@ -190,7 +190,7 @@ def number(value: float) -> str:
 
 
 def through_linear(result: dict[str, Any]) -> str:
-    """The linear head beside the three matrix products that nobody can avoid."""
+    """The linear head against the three matrix products that nobody can avoid."""
     versions = ", ".join(f"{name} {number}" for name, number in result["versions"].items())
     load = ", ".join(f"{number:.1f}" for number in result["load_average"])
     noun = "thread" if result["threads"] == 1 else "threads"
@@ -245,7 +245,7 @@ How many times as fast as torch's own:
 
 
 def sampling(result: dict[str, Any]) -> str:
-    """Sample, log_prob and backward by one operation, beside others."""
+    """Sample, log_prob and backward by one operation, against others."""
     sizes = result.get("sampling")
     if not sizes:
         return ""

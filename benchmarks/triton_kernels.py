@@ -1,4 +1,4 @@
-"""The Triton kernels on a GPU: over logits beside a copy, and through the linear layer.
+"""The Triton kernels on a GPU: over logits against a copy, and through the linear layer.
 
     python -m benchmarks.triton_kernels --device cuda --out benchmarks/results/triton.json
 
@@ -88,7 +88,7 @@ def peak(step: Step, device: str) -> float | None:
 def over_logits(
     rows: int, categories: int, beta: float, device: str, rounds: int
 ) -> dict[str, Any]:
-    """Loss and gradient of everyone, beside a copy of the logits."""
+    """Loss and gradient of everyone, against a copy of the logits."""
     generator = torch.Generator().manual_seed(0)
     logits = 3 * torch.randn(rows, categories, generator=generator)
     logits = logits.to(device, torch.bfloat16).requires_grad_()
@@ -114,7 +114,7 @@ def over_logits(
 def through_linear(
     tokens: int, vocabulary: int, features: int, beta: float, device: str, rounds: int
 ) -> dict[str, Any]:
-    """Loss and both gradients of everyone, beside three products and the roofline."""
+    """Loss and both gradients of everyone, against three products and the roofline."""
     generator = torch.Generator().manual_seed(0)
     h = torch.randn(tokens, features, generator=generator).to(device, torch.bfloat16)
     w = torch.randn(vocabulary, features, generator=generator).to(device, torch.bfloat16)

@@ -166,7 +166,7 @@ def page(rows: Sequence[dict[str, Any]], releases: Sequence[str]) -> str:
         "most of them buy less variance or steadier steps for their bias "
         "([`el.exact`](../reference/reinforce.md) measures that side). The percentages belong to this "
         "probe; which terms are there does not. Advantages and losses in TRL are in single precision, "
-        "so less than 0.0001 % is 0. *Seconds* are of one core's time, beside the libraries' loading.",
+        "so less than 0.0001 % is 0. *Seconds* are of one core's time, without loading the libraries.",
         "",
         "![The bias of each configuration, as bars](../images/trl_options.svg)",
         "",
@@ -196,7 +196,7 @@ def page(rows: Sequence[dict[str, Any]], releases: Sequence[str]) -> str:
         lines.append(f"| {row['name']} | {parts} | {faults}{biases} | {weight} |")
     lines += [
         "",
-        "The factor of `reward` beside a bias is the best multiple of ∇E[R], and not a part of its "
+        "The factor of `reward` next to a bias is the best multiple of ∇E[R], and not a part of its "
         "own. The bias of the first table is that of the first update, where every ratio is 1 and nothing "
         "is clipped. In a second one the policy has moved "
         "so far that the ratio passes the bounds on some answers and not on others; how many these "
@@ -236,7 +236,7 @@ def known() -> dict[str, dict[str, Any]]:
 
 
 def remember(row: dict[str, Any]) -> None:
-    """Write one more result beside the others, also where several processes measure."""
+    """Write one more result next to the others, also where several processes measure."""
     with RESULTS.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         rows = known() | {row["name"]: row}

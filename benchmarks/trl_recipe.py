@@ -1,4 +1,4 @@
-"""A step of GRPO in TRL, beside the same step with `eligibility.integrations.trl.LinearLoss`.
+"""A step of GRPO in TRL, against the same step with `eligibility.integrations.trl.LinearLoss`.
 
     OMP_NUM_THREADS=1 taskset -c 1 python -m benchmarks.trl_recipe
 

@@ -90,7 +90,7 @@ def lines() -> list[str]:
     versions = list(dict.fromkeys(row["version"] for row in rows))
     found = {(row["version"], row["name"]): row for row in rows}
     made = [
-        "## Releases beside each other",
+        "## Releases side by side",
         "",
         "The same script with older releases of TRL, each with the transformers of its time. "
         "Biases are over two policies; most rows above use one.",

@@ -1,4 +1,4 @@
-# Sourced by the scripts beside it: makes .venv in the repository and installs the package with the
+# Sourced by the scripts in this folder: makes .venv in the repository and installs the package with the
 # extras named in EXTRAS. What is there already stays; a call with nothing new installs nothing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

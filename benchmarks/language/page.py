@@ -22,7 +22,7 @@ library computes. The sources are not a part of this project.
 
 How to read a row. **named**: what the audit found; a convention is a choice with a name, and
 the bias that it alone causes here. **E[g]**: the expected gradient in the named directions; any
-positive multiple of the reward's is right. **off**: the part of it that is no multiple of the
+positive multiple of the reward's is right. **off**: the part of it that is not along the
 wanted gradient, relative. Losses are given leave-one-out advantages, and on-policy answers unless
 the row says of whom they are; β = 0.3 where there is a KL; advantage and KL estimators are put
 into a loss without a bias of its own. Off policy, the bias of what becomes of far ratios is that on

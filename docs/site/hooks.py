@@ -20,7 +20,7 @@ _HELP = re.compile(r"^<!-- (eligibility[\w ]* --help) -->$", flags=re.MULTILINE)
 
 
 def on_files(files: Any, *, config: Any, **_: Any) -> Any:
-    """The files of the site, and beside each tutorial a notebook of it."""
+    """The files of the site, and a notebook next to each tutorial."""
     for page in [file for file in files if _is_tutorial(file.src_uri)]:
         content = nbformat.writes(notebook_of(page.content_string))
         files.append(File.generated(config, _notebook(page.src_uri), content=content))
@@ -60,7 +60,7 @@ def _formula(found: re.Match[str]) -> str:
 
 
 def on_post_page(output: str, *, page: Any, **_: Any) -> str:
-    """The page without its one request to another machine: the search's shim lies beside it."""
+    """The page without its one request to another machine: the search's shim lies next to it."""
     return _with_own_shim(output, "../" * page.url.count("/"))
 
 

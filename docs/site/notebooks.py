@@ -17,7 +17,7 @@ def notebook_of(markdown: str) -> NotebookNode:
     """A page's Markdown as a notebook: each ``python`` block is a cell, in order.
 
     A ``text`` block that follows one becomes its output. Links to other pages lead to those of
-    the site, beside which the notebook lies.
+    the site, next to which the notebook lies.
     """
     notebook = jupytext.reads(markdown, fmt="md")
     cells: list[NotebookNode] = []

@@ -1,4 +1,4 @@
-"""Programs that train on another objective on purpose: other rewards, or a term beside them.
+"""Programs that train on another objective on purpose: other rewards, or an added term.
 
 A constant in the place of what the last action of an episode earns, or added to it; rewards that
 are clipped, reduced to signs, shifted or squashed; a penalty of the parameters alone. What changed

@@ -17,7 +17,7 @@ from eligibility.audit.language.outcomes import Outcomes
 from eligibility.audit.language.token_batch import TokenBatch
 
 TokenLoss = Callable[[TokenBatch], Tensor]
-# Beside the rewards: what terms of about 1 that cancel leave of a gradient in double precision.
+# Relative to rewards: what terms of about 1 that cancel leave of a gradient in double precision.
 _ROUNDING = 1e-14
 
 

@@ -104,7 +104,7 @@ def _best_decay(sample: Sample, weights: Array, form: _Form) -> float:
 def _solved(
     sample: Sample, weights: Array, form: _Form, decay: float
 ) -> tuple[float, Array, Array]:
-    """What is missing, the coefficients of what stands beside the rewards, and the advantages."""
+    """What is missing, the coefficients of what is added to the rewards, and the advantages."""
     mask = sample.mask
     ahead = sample.lengths[..., None] - 1 - np.arange(mask.shape[2])
     rewards = sample.rewards[..., None] * float(decay) ** np.maximum(ahead, 0)

@@ -69,7 +69,7 @@ class Noise:
 def _drawn_from(
     name: str, other: Tensor, noise: Tensor, uniform: Tensor, noise_first: bool
 ) -> Tensor | None:
-    """The logits that stand beside the noise, divided by its scale."""
+    """The logits that the noise is added to, divided by its scale."""
     exponential = -uniform.log()
     gumbel = -exponential.log()
     if name in _QUOTIENTS and not noise_first:
