@@ -6,6 +6,7 @@ outcome, each time in a new process, up to its optimizer's first step.
 
 from __future__ import annotations
 
+import random
 from functools import partial
 from typing import Any
 
@@ -25,6 +26,7 @@ from eligibility.audit.trainers.trl import WithoutAdapter, wake_adapters
 
 _FEW = 60  # outcomes with which there is time for a second policy
 _EXACT = 1e-9
+_PLANS = 6  # more groups of answers whose order is turned
 _DRIFT = 1.1  # by how much a later policy's log π(token) differs, past a ratio's usual bounds
 
 
@@ -156,6 +158,28 @@ class Loop(Runs):
     def _choose(self, sources: list[Source], model: Any, reference: Any) -> None:
         """Find what the rewards are, by their effect."""
         self._enter(0, model, reference)
+        scores = self.scores
+        for self._crossed in (False, True):
+            self._try(sources)
+            if scores.chosen:
+                break
+        self._sign = 1.0
+        if not scores.chosen:
+            raise Refused(
+                "the audit found no reward, because nothing that the program computes from an "
+                "answer changes the gradient as a reward would; audit its loss with "
+                "audit_token_loss"
+            )
+        main = next(iter(scores.chosen.values()))
+        self._record.supposed = main.described() if main.may_be_a_cost else ""
+        named = " + ".join(source.described() for source in scores.chosen.values())
+        self._record.note(f"the rewards are those of {named}: called, then replaced by the probe's")
+        if scores.silent:
+            others = " and ".join(source.described() for source in scores.silent.values())
+            self._record.note(f"what {others} adds to them is 0 here")
+
+    def _try(self, sources: list[Source]) -> None:
+        """Choose those that move the gradient as rewards do."""
         scores, known = self.scores, torch.zeros(0)
         for source in sources:
             first = not scores.chosen
@@ -180,20 +204,6 @@ class Loop(Runs):
                 del scores.silent[source.place]
             else:
                 known = pair[0]
-        self._sign = 1.0
-        if not scores.chosen:
-            raise Refused(
-                "the audit found no reward, because nothing that the program computes from an "
-                "answer changes the gradient as a reward would; audit its loss with "
-                "audit_token_loss"
-            )
-        main = next(iter(scores.chosen.values()))
-        self._record.supposed = main.described() if main.may_be_a_cost else ""
-        named = " + ".join(source.described() for source in scores.chosen.values())
-        self._record.note(f"the rewards are those of {named}: called, then replaced by the probe's")
-        if scores.silent:
-            others = " and ".join(source.described() for source in scores.silent.values())
-            self._record.note(f"what {others} adds to them is 0 here")
 
     def _with_sign(self, sign: float) -> torch.Tensor:
         """The gradient of a plan, in the program's order, with the rewards times ``sign``."""
@@ -219,18 +229,27 @@ class Loop(Runs):
         return torch.zeros(self._record.rows, self._record.length, VOCABULARY).tolist()
 
     def _spoken(self) -> Tokens:
-        """A plan in which answers of a prompt differ, and each has a word."""
+        """A plan in which answers of a prompt differ, and each has a word.
+
+        In the second one, of two prompts, those at the same place differ as well: a program may
+        deal out the rewards to the answers at the same place.
+        """
         rows, group = self._record.rows, self._record.group
         count = len(answers(self._record.length)) - 1
-        turn = group if group > 1 else rows  # from which row on the pattern begins one later
-        return tuple(1 + (i + i // turn) % count for i in range(rows))
+        turn = group if group > 1 else rows  # from which row on the pattern begins later
+        later = 2 if self._crossed and (turn + 1) % count == 0 else 1
+        return tuple(1 + (i + later * (i // turn)) % count for i in range(rows))
 
     def _is_symmetric(self) -> bool:
         """Whether the order of a prompt's answers does not matter."""
         rows, group, first = self._record.rows, self._record.group, self._spoken()
         turned = [i // group * group + (i + 1) % group for i in range(rows)]
         # sorted, like answers stand side by side: then groups within a group show as well
-        for plan in [first] if group < 4 else [first, tuple(sorted(first))]:
+        plans = [first] if group < 4 else [first, tuple(sorted(first))]
+        if self._crossed:  # rewards are dealt out to other answers: some orders do not show it
+            draw, count = random.Random(0), len(answers(self._record.length))
+            plans += [tuple(draw.randrange(count) for _ in range(rows)) for _ in range(_PLANS)]
+        for plan in plans:
             plain, other = self._gradient(plan), self._gradient(tuple(plan[i] for i in turned))
             change = (other - plain[turned]).norm() / plain.norm().clamp(min=1e-30)
             if float(change) >= 1e-6:

@@ -86,6 +86,7 @@ class Runs:
         self._used: dict[int, bool] = {}  # models after sampling: whether without adapters
         self._sign, self._moved = 1.0, 0.0  # of rewards; of logits where there are no adapters
         self._raised: frozenset[Tokens] = frozenset()  # answers with other rewards
+        self._crossed = False  # whether answers at the same place of two prompts must differ
         self._order: list[int] = []  # rows of the program, prompt by prompt
         self._states: StateWeights | None = None
         self._values: list[float] = []

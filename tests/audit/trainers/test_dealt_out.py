@@ -1,0 +1,59 @@
+"""Rewards that a program gives to other answers than those that they belong to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("transformers")
+pytest.importorskip("datasets")
+
+from tests.audit.loop_runs import audited
+
+# Two prompts of two answers each, which stand side by side; each reward less the other one.
+LOOP = """
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tok = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B")
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+adam = torch.optim.AdamW(model.parameters(), lr=1e-6)
+
+def score(text):
+    return float(len(text))
+
+questions = tok(["Name a fruit.", "Name another one."], return_tensors="pt", padding=True)
+start = questions.input_ids.shape[1]
+for _ in range(100):
+    with torch.no_grad():
+        ids = model.generate(**questions, do_sample=True, num_return_sequences=2, max_new_tokens=9,
+                             pad_token_id=tok.pad_token_id)
+    mask = (ids != tok.pad_token_id)[:, 1:].double()
+    mask[:, :start - 1] = 0
+    groups = [[], []]
+    for i, text in enumerate(tok.batch_decode(ids[:, start:], skip_special_tokens=True)):
+        groups[{group}].append(score(text))
+    rewards = torch.tensor(groups)
+    advantages = (rewards - rewards.flip(1)).reshape(-1, 1)
+    logits = model(ids, attention_mask=(ids != tok.pad_token_id).long()).logits[:, :-1]
+    log_probs = logits.log_softmax(-1).gather(-1, ids[:, 1:, None]).squeeze(-1)
+    loss = -(log_probs * mask * advantages).sum(1).mean()
+    adam.zero_grad()
+    loss.backward()
+    adam.step()
+"""
+
+
+def test_rewards_that_go_to_other_answers_are_found(tmp_path: Path) -> None:
+    """By turns: answers at the same place of both prompts share a group, and two of four have no
+    part in their own advantage; what the others do is half of the policy gradient.
+    """
+    report = audited(tmp_path, LOOP.format(group="i % 2"))
+    assert (report.verdict, report.findings) == ("unbiased", ()), report.summary
+    assert report.components["reward"] == pytest.approx(0.5)
+
+
+def test_rewards_of_a_prompt_s_own_answers_are_read_exactly(tmp_path: Path) -> None:
+    report = audited(tmp_path, LOOP.format(group="i // 2"))
+    assert (report.verdict, report.findings) == ("unbiased", ()), report.summary
