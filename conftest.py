@@ -26,8 +26,10 @@ install_import_hook(
 # Every run tries the same cases, and a busy machine must not fail one.
 settings.register_profile("suite", derandomize=True, deadline=None)
 settings.load_profile("suite")
-# The suite runs its files in parallel processes; more threads in each would only fight.
+# The suite runs its files in parallel processes; more threads in each, or in the commands that they
+# start, would only fight.
 torch.set_num_threads(1)
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Two hundred thousand objects of libraries are alive from here on. The collector would walk them
 # every time; that took a sixth of the suite's time.
 gc.set_threshold(100_000, 50, 50)
