@@ -58,3 +58,18 @@ def test_a_nucleus_that_is_not_scored_is_a_fault(tmp_path: Path) -> None:
 def test_a_nucleus_that_is_scored_is_the_policy(tmp_path: Path) -> None:
     report = audited(tmp_path, LOOP.format(scored=f"nucleus({TEMPERED})"))
     assert (report.verdict, report.findings) == ("unbiased", ()), report.summary
+
+
+def test_a_ratio_to_the_scores_of_generate_corrects_for_the_nucleus(tmp_path: Path) -> None:
+    """It is 0.95 where the one token that is drawn has that probability: a correction, no fault."""
+    drawn = "ids = model.generate("
+    text = LOOP.format(scored="model(ids).logits[:, start - 1:-1]").replace(
+        "    said = ids",
+        "    ids, scores = ids.sequences, torch.stack(ids.scores, 1)\n    said = ids",
+    )
+    text = text.replace(drawn, f"{drawn}return_dict_in_generate=True, output_scores=True, inputs=")
+    old = "scores.log_softmax(-1).gather(-1, said[..., None]).squeeze(-1)"
+    whole = f"(log_probs - {old}).masked_fill(~mask, 0.0).sum(1, keepdim=True).exp()"
+    text = text.replace("log_probs.masked_fill(~mask, 0.0) * advantages", f"{whole} * advantages")
+    report = audited(tmp_path, text)
+    assert (report.verdict, report.findings) == ("convention", ()), report.summary

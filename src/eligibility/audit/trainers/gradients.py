@@ -11,7 +11,7 @@ from torch import Tensor
 
 from eligibility.audit.trainers.answers import Tokens, parsed, states
 from eligibility.audit.trainers.refused import Refused
-from eligibility.audit.trainers.tiny import LENGTH, VOCABULARY, WORD
+from eligibility.audit.trainers.tiny import LENGTH, VOCABULARY
 
 AtPrompts = dict[Tokens, Tensor]  # [V] by the prompt's tokens so far
 
@@ -202,15 +202,15 @@ class StateWeights:
         Args:
             seed: Seed of the logits.
             drift: By how much log π(token) of the later policy differs at most.
-            nucleus: The `top_p` with which tokens are drawn: below 1, a word is likelier than it in
-                one state, so that the end is never drawn there.
+            nucleus: The `top_p` with which tokens are drawn: below 1, a word is likelier than it
+                at the begin of the last prompt's answers, so that the end is never drawn there.
         """
         generator = torch.Generator().manual_seed(seed)
         count = len(self.prompts) * len(self.states)
         wanted = _SPREAD * torch.randn(count, generator=generator, dtype=torch.float64)
         if 0.0 < nucleus < 1.0:
             likely = torch.tensor((1.0 + nucleus) / 2.0, dtype=torch.float64)
-            wanted[self.states.index((WORD,))] = -likely.logit()
+            wanted[-len(self.states)] = -likely.logit()
         self._kept = [self._approached(wanted, _CLOSE)]
         if drift:
             change = 2 * torch.rand(count, generator=generator, dtype=torch.float64) - 1

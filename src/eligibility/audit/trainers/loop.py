@@ -281,7 +281,9 @@ class Loop(Runs):
         if world % 2 == 0:
             if isinstance(reference, torch.nn.Module):
                 StateWeights(reference, states.prompts, record.length).fit(seed=world + 1)
-            states.fit(seed=world, drift=record.drift, nucleus=nucleus_of(self._options))
+            alone = len(states.prompts) == 1 and not world  # then each answer is drawn, in time
+            nucleus = 1.0 if alone else nucleus_of(self._options)
+            states.fit(seed=world, drift=record.drift, nucleus=nucleus)
             if self._sampling is not model and self._sampling is not reference:
                 self._sampling.load_state_dict(model.state_dict())  # it samples, the other learns
         rewards = [self._reward(answer) for answer in answers(record.length)]

@@ -236,6 +236,9 @@ def with_logits(model: Any, sequences: torch.Tensor, start: int, options: Any) -
         logits = model(input_ids=sequences, attention_mask=mask).logits[:, start - 1 : -1]
     steps = tuple(logits.unbind(1))
     scores = tuple(step / (options.get("temperature") or 1.0) for step in steps)
+    if (nucleus := nucleus_of(options)) < 1.0:
+        warp = utils.TopPLogitsWarper(nucleus)
+        scores = tuple(warp(sequences, step) for step in scores)
     return utils.GenerateDecoderOnlyOutput(sequences=sequences, scores=scores, logits=steps)
 
 

@@ -234,10 +234,10 @@ def _has_the_reference(measured: Measured) -> bool:
 def _observed(record: Record, temperature: float, again: bool = False) -> Observed:
     observed = observed_from(record, temperature, again)
     worlds = observed.outcomes.worlds
-    sampled = worlds[0].old_logits if again else worlds[0].logits
-    scored = sampled.softmax(-1)[:, : len(observed.language.states)]
-    drawn = worlds[0].drawn.exp()[:, : len(observed.language.states)]
-    if float((scored - drawn).abs().max()) > _DRAWN_AS_SCORED:
+    known = len(observed.language.states)
+    scored = [(w.old_logits if again else w.logits).softmax(-1)[:, :known] for w in worlds]
+    drawn = [world.drawn.exp()[:, :known] for world in worlds]
+    if float((torch.stack(scored) - torch.stack(drawn)).abs().max()) > _DRAWN_AS_SCORED:
         # what the sampler did to the logits is in the drawn probabilities; here its name is enough
         named = Behaviour(worlds[0].behaviour.source, top_p=0.5)
         marked = tuple(replace(world, behaviour=named) for world in worlds)
