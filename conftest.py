@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import tempfile
 from contextlib import suppress
 
+import pytest
 import torch
 from hypothesis import settings
 from jaxtyping import install_import_hook
@@ -34,3 +36,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # every time; that took a sixth of the suite's time.
 gc.set_threshold(100_000, 50, 50)
 gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _temporary_files_end_with_the_tests(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Loggers and launchers of other packages leave folders where temporary files go."""
+    tempfile.tempdir = os.environ["TMPDIR"] = str(tmp_path_factory.mktemp("temporary"))
