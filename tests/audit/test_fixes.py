@@ -382,6 +382,7 @@ NOT_APPLIED = {
     # of language models: tests/audit/language
     "clip-on-the-wrong-side", "first-token-dropped", "prompt-scored", "kl-forward", "kl-sign",
     "kl-without-gradient", "off-policy-uncorrected", "padding-counted",
+    "reward-of-another-answer",
 }  # fmt: skip
 
 

@@ -36,6 +36,23 @@ def test_a_statistic_of_groups_along_the_wrong_axis_is_a_broadcast(scaled: bool)
     )
 
 
+@pytest.mark.parametrize("scaled", [False, True])
+def test_rewards_read_as_if_prompts_came_by_turns_are_those_of_other_answers(scaled: bool) -> None:
+    def loss(batch: TokenBatch) -> Tensor:
+        groups = batch.rewards.view(batch.group_size, -1).T  # they lie side by side
+        advantages = groups - groups.mean(1, keepdim=True)
+        if scaled:
+            advantages = advantages / (groups.std(1, keepdim=True) + 1e-6)
+        return loss_of(batch, advantages.flatten())
+
+    report = el.audit_token_loss(loss, max_paths=FEW)
+    (finding,) = report.findings
+    assert finding.rule == "reward-of-another-answer"
+    assert finding.line == loss.__code__.co_firstlineno + 1
+    assert finding.severity == ("fault" if scaled else "warning")  # two of four keep their own
+    assert report.verdict == ("biased" if scaled else "unbiased")
+
+
 def test_a_divergence_of_the_padding_in_the_returns_is_padding_that_counts() -> None:
     def loss(batch: TokenBatch) -> Tensor:
         kl = (batch.log_probs - batch.ref_log_probs).detach()  # no mask

@@ -1,4 +1,4 @@
-"""Rewards that a program gives to other answers than those that they belong to."""
+"""Rewards that a program gives to other answers, and answers that it scores after other tokens."""
 
 from __future__ import annotations
 
@@ -35,25 +35,58 @@ for _ in range(100):
     for i, text in enumerate(tok.batch_decode(ids[:, start:], skip_special_tokens=True)):
         groups[{group}].append(score(text))
     rewards = torch.tensor(groups)
-    advantages = (rewards - rewards.flip(1)).reshape(-1, 1)
-    logits = model(ids, attention_mask=(ids != tok.pad_token_id).long()).logits[:, :-1]
+    advantages = {advantages}.reshape(-1, 1)
+    logits = model(ids{mask}).logits[:, :-1]
     log_probs = logits.log_softmax(-1).gather(-1, ids[:, 1:, None]).squeeze(-1)
     loss = -(log_probs * mask * advantages).sum(1).mean()
     adam.zero_grad()
     loss.backward()
     adam.step()
 """
+PAIRS = "(rewards - rewards.flip(1))"
+MASK = ", attention_mask=(ids != tok.pad_token_id).long()"
+
+
+def loop(group: str, advantages: str = PAIRS, mask: str = MASK) -> str:
+    return LOOP.format(group=group, advantages=advantages, mask=mask)
 
 
 def test_rewards_that_go_to_other_answers_are_found(tmp_path: Path) -> None:
     """By turns: answers at the same place of both prompts share a group, and two of four have no
     part in their own advantage; what the others do is half of the policy gradient.
     """
-    report = audited(tmp_path, LOOP.format(group="i % 2"))
-    assert (report.verdict, report.findings) == ("unbiased", ()), report.summary
+    report = audited(tmp_path, loop("i % 2"))
+    named = [(each.rule, each.severity) for each in report.findings]
+    assert named == [("reward-of-another-answer", "warning")]
+    assert report.verdict == "unbiased", report.summary
     assert report.components["reward"] == pytest.approx(0.5)
 
 
+def test_rewards_of_other_answers_are_a_fault_where_they_are_whitened(tmp_path: Path) -> None:
+    whitened = "((rewards - rewards.mean(1, True)) / (rewards.std(1, keepdim=True) + 1e-6))"
+    report = audited(tmp_path, loop("i % 2", whitened))
+    named = [(each.rule, each.severity) for each in report.findings]
+    assert named == [("reward-of-another-answer", "fault")], report.summary
+    assert (report.verdict, report.residual > 0.1) == ("biased", True)
+    assert "whitened" in {each.name for each in report.conventions}
+
+
 def test_rewards_of_a_prompt_s_own_answers_are_read_exactly(tmp_path: Path) -> None:
-    report = audited(tmp_path, LOOP.format(group="i // 2"))
+    report = audited(tmp_path, loop("i // 2"))
     assert (report.verdict, report.findings) == ("unbiased", ()), report.summary
+
+
+def test_scores_without_the_mask_of_the_draw_are_those_of_another_policy(tmp_path: Path) -> None:
+    report = audited(tmp_path, loop("i // 2", mask=""))
+    assert [each.rule for each in report.findings] == ["behaviour-not-scored"], report.summary
+    assert any("attention mask" in note for note in report.notes)
+
+
+def test_answers_that_are_drawn_without_a_mask_may_be_scored_so(tmp_path: Path) -> None:
+    """Where padding is the end, `generate` reads it, as the scores do."""
+    text = loop("i // 2", mask="").replace("**questions", "questions.input_ids")
+    ending = "tok.pad_token = tok.eos_token\n\ndef score"
+    report = audited(
+        tmp_path, text.replace("def score", ending).replace("Qwen/Qwen2.5-0.5B", "gpt2")
+    )
+    assert "behaviour-not-scored" not in {each.rule for each in report.findings}

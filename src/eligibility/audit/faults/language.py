@@ -112,6 +112,24 @@ FAULTS = (
         ),
     ),
     Fault(
+        id="reward-of-another-answer",
+        title="answers get the rewards of other answers",
+        means=(
+            "an answer is reinforced by the reward of another answer, often to another prompt, so "
+            "its own reward has little or no part in what becomes of it"
+        ),
+        fix="rewards = rewards.view(prompts, group_size)  # answers to a prompt lie side by side",
+        example="rewards = rewards.view(group_size, prompts).T      # as if they were interleaved",
+        note=(
+            "Two conventions for a batch are mixed: answers to one prompt side by side, and the "
+            "prompts in turn. Each weight is then a function of the wrong reward, in every batch."
+        ),
+        seen_in=(
+            "Two forks of nanoGRPO, which append the reward of answer i to the list of prompt "
+            "i % batch_size ([the sixth field test](published_language.md#a-sixth-field-test))."
+        ),
+    ),
+    Fault(
         id="first-token-dropped",
         title="the first token of an answer is left out",
         means="the first token of every answer is never reinforced",

@@ -69,7 +69,7 @@ def _of_reading(measured: Measured) -> Iterator[tuple[str, float | None]]:
         return
     plain = replace(reading, divisor="constant", scale="none", gate=NO_GATE)
     # the bias of a fault, as of a token that is left out, is not that of a choice
-    plain = replace(plain, pattern="all", scored="taken", decay=1.0)
+    plain = replace(plain, pattern="all", scored="taken", decay=1.0, rewards="its own")
     if reading.factor in FACTORS:
         plain = replace(plain, factor="one")
     if reading.factor in RATIOS:

@@ -21,7 +21,10 @@ _VALUES = {
     "gae": "minus the values of the state and of those after it, as in generalised advantages",
 }
 # Noticed, and no bias: it is said as a warning where the expectation is exact.
-_MAY_BE_EXACT = ("broadcast", "padding-counted", "mean-log-prob-times-sum-of-returns")
+_MAY_BE_EXACT = (
+    "broadcast", "padding-counted", "mean-log-prob-times-sum-of-returns",
+    "reward-of-another-answer",
+)  # fmt: skip
 _DIVERGENCES = ("kl-reverse", "kl-states", "kl-forward")
 
 
@@ -108,6 +111,8 @@ def _of_reading(measured: Measured) -> Iterator[tuple[str, str]]:
         yield "broadcast", f"every token has the same weight, from all rewards together, {every}"
     if reading.coefficients.get("wrong group") or reading.scale == "wrong group":
         yield "broadcast", f"answer i of each prompt has a statistic of prompt i {every}"
+    if reading.rewards != "its own":
+        yield "reward-of-another-answer", f"the rewards are {reading.rewards} {every}"
     if reading.scored in ("token before", "token after"):
         yield "scored-other-action", f"the {reading.scored} is scored {every}"
     if reading.scored == "most likely":
@@ -252,6 +257,8 @@ def _rule(measured: Measured) -> str:
     }
     parts = [f"{value:+.4g} × {names[name]}" for name, value in given.items()]
     said = [f"weight of a token = {' '.join(parts)}"]
+    if reading.rewards != "its own":
+        said.append(f"the rewards {reading.rewards}")
     if reading.scale != "none":
         epsilon = f" + {reading.epsilon:.1e}" if reading.epsilon > 1e-12 else ""
         said.append(f"divided by the deviation of: {reading.scale}{epsilon}")

@@ -154,6 +154,28 @@ SCALES: dict[str, RowLaw] = {
 }
 
 
+def _dealt_out(values: Array, sample: Sample, backwards: bool) -> Array:
+    """[M, B] what each row has if [P, G] values are read as [G, P]; prompts may be in any order."""
+    size, rows = sample.group_size, values.shape[1]
+    table = values.reshape(-1, rows // size, size)[:, :: -1 if backwards else 1]
+    dealt = table.swapaxes(1, 2).reshape(table.shape)
+    return np.asarray(dealt[:, :: -1 if backwards else 1].reshape(values.shape))
+
+
+# Of which answer a row has the reward.
+REWARDS: dict[str, RowLaw] = {
+    "its own": lambda s: s.rewards,
+    "dealt out by turns": lambda s: _dealt_out(s.rewards, s, backwards=False),
+    "dealt out by turns, backwards": lambda s: _dealt_out(s.rewards, s, backwards=True),
+}
+
+
+def arrangements(sample: Sample) -> tuple[str, ...]:
+    """Those that can differ: by turns, if there are several prompts and answers to each."""
+    several = 1 < sample.group_size < sample.rewards.shape[1]
+    return tuple(REWARDS) if several else ("its own",)
+
+
 COMMON_SCALES = ("none", "group", "batch", "tokens")  # also tried where something else is odd
 
 

@@ -255,6 +255,7 @@ def _of_sequences(op: Operation) -> bool:
 
 _divides = _named("div", "truediv", "true_divide", "divide", "rtruediv", "rdiv")
 _averages = _named("mean", "nanmean")
+_reorders = _named("t", "transpose", "swapaxes", "permute", "reshape", "view")
 _deviates = _named("std", "var", "std_mean", "var_mean", "sqrt", "rsqrt")
 _subtracts = _named("sub", "rsub", "subtract")
 _indexes = _named("getitem", "narrow", "select", "roll", "slice")
@@ -289,6 +290,7 @@ _TESTS: dict[str, tuple[Test, ...]] = {
         _both(_named("softmax", "sigmoid"), lambda op: bool(op.made & _POLICY)),
     ),
     "broadcast": (_both(_grows, _scores_rewards), _scores_rewards),
+    "reward-of-another-answer": (_both(_reorders, _of_rewards), _scores_rewards),
     "rewards-so-far": (_named("cumsum"), _scores_rewards),
     "immediate-reward": (_scores_rewards,),
     "advantage-not-detached": (_scores_rewards,),

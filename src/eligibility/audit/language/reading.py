@@ -16,8 +16,10 @@ from eligibility.audit.language.laws import (
     FACTORS,
     PATTERNS,
     RATIOS,
+    REWARDS,
     SCALES,
     SCORED,
+    arrangements,
     baseline_columns,
 )
 from eligibility.audit.language.sample import Sample
@@ -42,6 +44,7 @@ class Reading:
         scored: Key of `SCORED`.
         decay: γλ: by how much a reward counts less for each token earlier.
         gate: What becomes of ratios beyond bounds.
+        rewards: Key of `REWARDS`.
         residual: ‖what is not explained‖ / ‖weights‖ over every batch.
     """
 
@@ -54,6 +57,7 @@ class Reading:
     scored: str = "taken"
     decay: float = 1.0
     gate: Gate = NO_GATE
+    rewards: str = "its own"
     residual: float = 1.0
 
 
@@ -71,12 +75,14 @@ def read(sample: Sample, off_policy: bool = False, exact: float = EXACT) -> Read
     few = sample.take(np.arange(0, len(sample.rewards), step))
     shapes = list(_shapes(few, off_policy, exact))
     # baselines weighted by length last: with them a divisor can pass for another one
-    for by_length, shape in itertools.product((False, True), shapes):
-        found = _fitted(few, shape, by_length)
-        if found.residual < exact:
-            found = _fitted(sample, shape, by_length)
+    for rewards, by_length in itertools.product(arrangements(sample), (False, True)):
+        for shape in shapes:
+            shape = replace(shape, rewards=rewards)
+            found = _fitted(few, shape, by_length)
             if found.residual < exact:
-                return found
+                found = _fitted(sample, shape, by_length)
+                if found.residual < exact:
+                    return found
     return None
 
 
@@ -125,6 +131,7 @@ def pattern_alone(sample: Sample) -> str:
 
 def _fitted(sample: Sample, shape: Reading, by_length: bool) -> Reading:
     """A composition with the coefficients and the ε that fit best."""
+    sample = _arranged(sample, shape)
     scores = SCORED[shape.scored](sample)
     weights, _ = project(sample, scores)
     law = _law(sample, shape)
@@ -155,6 +162,12 @@ def _fitted(sample: Sample, shape: Reading, by_length: bool) -> Reading:
             break
         epsilon = max(epsilon + change, 0.0)
     return found
+
+
+def _arranged(sample: Sample, reading: Reading) -> Sample:
+    """The sample with the reward that each row has."""
+    own = reading.rewards == "its own"
+    return sample if own else replace(sample, rewards=REWARDS[reading.rewards](sample))
 
 
 def _law(sample: Sample, reading: Reading) -> Array:
@@ -208,6 +221,7 @@ def project(sample: Sample, scores: Array) -> tuple[Array, float]:
 
 def predicted(sample: Sample, reading: Reading) -> Array:
     """[M, B, W, V] the gradients that a reading stands for."""
+    sample = _arranged(sample, reading)
     law = _law(sample, reading)
     bases = baseline_columns(sample)
     advantage = np.asarray(sum(v * bases[name] for name, v in reading.coefficients.items()))

@@ -14,6 +14,7 @@ from eligibility.audit.trainers.refused import Refused
 from eligibility.audit.trainers.tiny import LENGTH, VOCABULARY
 
 AtPrompts = dict[Tokens, Tensor]  # [V] by the prompt's tokens so far
+AtStates = dict[tuple[Tokens, Tokens], list[float]]  # [V] by the prompt and the answer so far
 
 
 class Rows:
@@ -41,6 +42,7 @@ class Rows:
         self._expected: list[tuple[Tokens, Tokens]] = []
         self._free: list[int] = []  # rows of the outcome that no step has scored yet
         self.scored: set[int] = set()  # rows of the outcome that the last step has scored
+        self.logits: AtStates = {}  # with which the last step has scored them
         self._found: list[tuple[Scored, Tensor]] = []  # [b, T, V] of each pass
         self._cached: dict[int, list[Tokens]] = {}
         self.last: Scored | None = None
@@ -80,6 +82,7 @@ class Rows:
     def _after_head(self, module: Any, args: Any, output: Any) -> None:
         scored, logits = self.last, getattr(output, "logits", None)
         if scored is not None and logits is not None and logits.requires_grad:
+            scored.logits = logits.detach().double()
             logits.register_hook(lambda gradient: scored.reach(gradient.detach().double()))
 
     def _keep(self, scored: Scored, hidden: Tensor) -> None:
@@ -100,7 +103,7 @@ class Rows:
         """[B, W, V] the mean of the steps' gradients, and their sums at the prompts."""
         table = torch.zeros(len(self._expected), length, VOCABULARY, dtype=torch.float64)
         prompts: AtPrompts = {}
-        self.scored = set()
+        self.scored, self.logits = set(), {}
         for scored, gradient in self._found:
             for number, (row, each) in enumerate(zip(scored.rows, gradient, strict=True)):
                 prompt, answer, start = parsed(row, length)
@@ -110,9 +113,12 @@ class Rows:
                 for t in range(min(length, len(row) - start + 1)):
                     if 0 <= (column := start + t - 1 - scored.first) < len(each):
                         table[place, t] += each[column]
+                        said = scored.at(number, column - len(each))
+                        if said and t < len(answer):
+                            self.logits[prompt, answer[:t]] = said
                 for column in range(max(start - 1 - scored.first, 0)):
-                    said = scored.first + column + 1 - start + len(prompt)
-                    state = prompt[: max(said, 0)] or (said,)  # below 0: padding before it
+                    before = scored.first + column + 1 - start + len(prompt)
+                    state = prompt[: max(before, 0)] or (before,)  # below 0: padding before it
                     prompts[state] = prompts.get(state, 0.0) + each[column] / steps
             if not self._free:
                 self._free = list(range(len(self._expected)))
@@ -160,13 +166,21 @@ class Scored:
         first: The position that the pass begins with.
         places: Rows of the outcome that they belong to, where a token is drawn from each of them.
         makes_logits: Whether a gradient has come by way of its logits.
+        logits: [b, k, V] of its last k columns; None: it makes none.
     """
 
     rows: list[Tokens]
     first: int = 0
     places: list[int] = field(default_factory=list)
     makes_logits: bool = False
+    logits: Tensor | None = None
     _reached: Tensor | None = None
+
+    def at(self, row: int, column: int) -> list[float]:
+        """[V] the logits of a row at a column, counted from the end; empty if there are none."""
+        if self.logits is None or -column > self.logits.shape[1]:
+            return []
+        return list(self.logits[row, column, :VOCABULARY].tolist())
 
     def reach(self, gradient: Tensor) -> None:
         """[b, k, V] the gradient by the logits of the last k columns."""

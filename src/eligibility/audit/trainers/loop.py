@@ -14,9 +14,9 @@ import torch
 
 from eligibility.audit.trainers.answers import MOST, Tokens, answers, longest, outcomes
 from eligibility.audit.trainers.draws import Draws
-from eligibility.audit.trainers.gradients import StateWeights
+from eligibility.audit.trainers.gradients import AtStates, StateWeights
 from eligibility.audit.trainers.operations import Recorder
-from eligibility.audit.trainers.record import Policies
+from eligibility.audit.trainers.record import Policies, Table
 from eligibility.audit.trainers.refused import Finished, Refused
 from eligibility.audit.trainers.runs import PATTERN, Runs
 from eligibility.audit.trainers.sampling import note_policy, nucleus_of
@@ -26,6 +26,7 @@ from eligibility.audit.trainers.trl import WithoutAdapter, wake_adapters
 
 _FEW = 60  # outcomes with which there is time for a second policy
 _EXACT = 1e-9
+_OTHERWISE = 1e-5  # difference of probabilities that is more than rounding
 _PLANS = 6  # more groups of answers whose order is turned
 _DRIFT = 1.1  # by how much a later policy's log π(token) differs, past a ratio's usual bounds
 
@@ -307,6 +308,8 @@ class Loop(Runs):
         record.prompt_share = max(record.prompt_share, found.get("prompt_share", 0.0))
         for prompt, state, share in found["probabilities"]:
             self.draws.probabilities[tuple(prompt), tuple(state)] = share
+        for known, listed in zip(self._logits, found["logits"], strict=True):
+            known.update({(tuple(prompt), tuple(state)): said for prompt, state, said in listed})
 
     def _complete(self, world: int) -> None:
         """What a program drew with itself is known once every outcome has been drawn."""
@@ -318,6 +321,31 @@ class Loop(Runs):
             if self._record.later:
                 self._record.later[world].drawn = table
             self._record.temperature = _temperature_of(self._record.policies[world].logits, table)
+        for policies, said in zip(
+            (self._record.policies, self._record.later), self._logits, strict=True
+        ):
+            if policies and not self._unmasked:
+                policies[world].logits = self._as_scored(policies[world].logits, said)
+            said.clear()
+
+    def _as_scored(self, logits: Table, said: AtStates) -> Table:
+        """[P, S, V] the logits with which a program scores its answers.
+
+        Where padding before a prompt is masked in drawing alone, they are others.
+        """
+        states = self._states
+        assert states is not None
+        table = [[said.get((p, s), []) for s in states.states] for p in states.prompts]
+        if not all(all(rows) for rows in table):
+            return logits
+        scored, own = (torch.tensor(each).softmax(-1) for each in (table, logits))
+        if float((scored - own).abs().max()) <= _OTHERWISE:
+            return logits
+        self._record.note(
+            "where the answers are scored the model gives other probabilities than where they are "
+            "drawn, as without an attention mask for the padding before a prompt"
+        )
+        return table
 
     def _reference(self, found: dict[str, Any], model: Any) -> Any:
         """The other model that scores the answers, or the model without its adapters."""

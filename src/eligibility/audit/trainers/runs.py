@@ -21,7 +21,7 @@ from eligibility.audit.trainers.draws import (
     with_a_certain_end,
     without_padding,
 )
-from eligibility.audit.trainers.gradients import Pass, StateWeights
+from eligibility.audit.trainers.gradients import AtStates, Pass, StateWeights
 from eligibility.audit.trainers.gumbel import Noise
 from eligibility.audit.trainers.models import Models, is_without_adapters
 from eligibility.audit.trainers.operations import BEHAVIOUR, POLICY, REFERENCE, SAMPLED, Recorder
@@ -29,6 +29,7 @@ from eligibility.audit.trainers.record import Record
 from eligibility.audit.trainers.refused import Refused
 from eligibility.audit.trainers.sampling import (
     asked_for,
+    masks_padding,
     one_token_probabilities,
     padded,
     with_logits,
@@ -80,6 +81,7 @@ class Runs:
         self._sampling: Any = None
         self._greedy_alone = False  # whether answers were given, and none of them was sampled
         self._busy = False  # whether the audit itself asks transformers for a token
+        self._unmasked = False  # whether `generate` has read the padding before a prompt
         self._certain_end = False  # whether models say nothing but the end after an end
         self._again = False  # whether the answers are trained on twice
         self._options: dict[str, Any] = {}
@@ -94,6 +96,7 @@ class Runs:
         self._skipped = 0  # calls whose answers teach nothing: the lead passes them by
         self._pass = Pass()
         self._tables: list[Any] = []  # of each time that the answers were trained on
+        self._logits: tuple[AtStates, AtStates] = ({}, {})  # with which they were scored each time
         self._twice = 0  # steps after which the answers are trained on again, by a later policy
         self._trained, self._place = 0, ("", 0)
         self._leak = self._prompt_share = 0.0
@@ -176,13 +179,15 @@ class Runs:
             return self._greedy(model, ids, given)
         self._latest = model
         self._certain_end |= has_one_length(given, settings)
+        usual = model.generation_config.pad_token_id
+        pad = given.get("pad_token_id", getattr(settings, "pad_token_id", None))
+        pad = usual if pad is None else pad
+        self._unmasked |= not masks_padding(args, options, pad)
         self._arrive(given)
         chosen = self.draws.next_rows([without_padding(row) for row in ids.tolist()])
         if self.branch is not None and not self._options:  # the lead has not seen the call
             self._note_probabilities(model, given)
-        pad = given.get("pad_token_id", getattr(settings, "pad_token_id", None))
-        if pad is None or self._certain_end:
-            pad = model.generation_config.pad_token_id
+        pad = usual if self._certain_end else pad
         sequences = padded(ids, chosen, pad)
         if self._recorder is not None:
             self._recorder.given(sequences, SAMPLED)
@@ -302,6 +307,8 @@ class Runs:
         if not self.draws.bounded and rows.scored & self._pass.scored:
             self._again = True
             self._send()
+        if len(self._tables) < 2:
+            self._logits[len(self._tables)].update(rows.logits)
         states = self._states
         gradient = states.gradient() if states is not None else torch.zeros(1)
         self._pass.add(sign * table, sign * gradient, rows.scored, prompts)
@@ -348,6 +355,7 @@ class Runs:
             place=self._place,
             used=list(self._used.items()),
             sources=[vars(source) for source in self.scores.candidates()],
+            logits=[[(*key, said) for key, said in each.items()] for each in self._logits],
             probabilities=[(*key, share) for key, share in self.draws.probabilities.items()],
             leak=self._leak,
             prompt_share=self._prompt_share,

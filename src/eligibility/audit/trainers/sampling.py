@@ -19,7 +19,7 @@ from eligibility.audit.trainers.answers import Tokens, answers, outcomes, parsed
 from eligibility.audit.trainers.gradients import Rows, StateWeights, prompt_share
 from eligibility.audit.trainers.record import Policies, Record
 from eligibility.audit.trainers.refused import Finished, Refused
-from eligibility.audit.trainers.tiny import END, GROUP, PROMPTS, VOCABULARY
+from eligibility.audit.trainers.tiny import END, GROUP, PAD, PROMPTS, VOCABULARY
 from eligibility.audit.user_code import is_user_file
 
 OWN_LOOP = (
@@ -272,6 +272,18 @@ def asked_for(arguments: tuple[Any, ...], options: Any) -> tuple[Tensor, dict[st
         given.get("generation_config"), "num_return_sequences", 1
     )
     return ids.repeat_interleave(int(copies or 1), 0), given
+
+
+def masks_padding(arguments: tuple[Any, ...], options: dict[str, Any], pad: int) -> bool:
+    """Whether `generate` is kept from reading the padding before each prompt."""
+    ids: Any = arguments[0] if arguments else options.get("input_ids", options.get("inputs"))
+    mask = options.get("attention_mask")
+    if hasattr(ids, "keys"):  # what a tokenizer returns
+        ids, mask = ids["input_ids"], ids.get("attention_mask", mask)
+    if mask is None:  # transformers makes one, where padding is not the end
+        mask = (ids != pad) | (pad == END)
+    padding = ((ids == END) | (ids == PAD)).cumprod(1)
+    return not bool((padding * mask).any())
 
 
 def nucleus_of(options: dict[str, Any]) -> float:
