@@ -73,3 +73,23 @@ def test_a_ratio_to_the_scores_of_generate_corrects_for_the_nucleus(tmp_path: Pa
     text = text.replace("log_probs.masked_fill(~mask, 0.0) * advantages", f"{whole} * advantages")
     report = audited(tmp_path, text)
     assert (report.verdict, report.findings) == ("convention", ()), report.summary
+
+
+@pytest.mark.parametrize("is_scored", [False, True])
+def test_a_nucleus_shows_where_prompts_begin_with_the_same_logits(
+    tmp_path: Path, is_scored: bool
+) -> None:
+    """Two prompts of one token each, repeated: an answer's first token has one probability."""
+    logits = "model(ids, attention_mask=(ids != tok.pad_token_id).long()).logits[:, start - 1:-1]"
+    text = LOOP.format(scored=f"nucleus({logits})" if is_scored else logits)
+    text = text.replace("temperature=0.8, ", "").replace("generate(question", "generate(**both")
+    text = text.replace(
+        'question = tok("Name a fruit.", return_tensors="pt").input_ids',
+        'both = tok(["Name a fruit.", "Or not."], padding=True, return_tensors="pt")\n'
+        "question = both.input_ids",
+    )
+    text = text.replace("rewards.flip(0)", "rewards.view(-1, 2).flip(1).flatten()")
+    report = audited(tmp_path, text)
+    named = [each.rule for each in report.findings]
+    assert named == ([] if is_scored else ["behaviour-not-scored"]), report.summary
+    assert report.verdict == ("unbiased" if is_scored else "biased")

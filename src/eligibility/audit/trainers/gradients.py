@@ -217,20 +217,36 @@ class StateWeights:
             seed: Seed of the logits.
             drift: By how much log π(token) of the later policy differs at most.
             nucleus: The `top_p` with which tokens are drawn: below 1, a word is likelier than it
-                at the begin of the last prompt's answers, so that the end is never drawn there.
+                in the first state of the last prompt's answers that can have logits of its own, so
+                that the end is never drawn there.
         """
         generator = torch.Generator().manual_seed(seed)
         count = len(self.prompts) * len(self.states)
         wanted = _SPREAD * torch.randn(count, generator=generator, dtype=torch.float64)
         if 0.0 < nucleus < 1.0:
-            likely = torch.tensor((1.0 + nucleus) / 2.0, dtype=torch.float64)
-            wanted[-len(self.states)] = -likely.logit()
-        self._kept = [self._approached(wanted, _CLOSE)]
+            self._kept = [self._with_a_sure_word(wanted, nucleus)]
+        else:
+            self._kept = [self._approached(wanted, _CLOSE)]
         if drift:
             change = 2 * torch.rand(count, generator=generator, dtype=torch.float64) - 1
             wanted = self._differentiated()[0] + 0.8 * drift * change
             self._kept.append(self._approached(wanted, 0.1 * drift))
         self.take(0)
+
+    def _with_a_sure_word(self, wanted: Tensor, nucleus: float) -> tuple[list[Tensor], Tensor]:
+        """As `_approached`, with a word likelier than the nucleus in one state.
+
+        Prompts of one token each, repeated, can have the same logits at the begin of an answer.
+        """
+        likely = -torch.tensor((1.0 + nucleus) / 2.0, dtype=torch.float64).logit()
+        found: tuple[list[Tensor], Tensor] = ([], torch.empty(0))
+        for state in range(len(wanted) - len(self.states), len(wanted)):
+            sure = wanted.clone()
+            sure[state] = likely
+            found = self._approached(sure, _CLOSE)
+            if float(self._differentiated()[0][state].neg().sigmoid()) > nucleus:
+                break
+        return found
 
     @torch.no_grad()
     def take(self, policy: int) -> None:
