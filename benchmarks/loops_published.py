@@ -45,14 +45,16 @@ _FOURTH = (
 )
 _SIXTH = (
     "Readings were committed before the first run. What is left: main_rloo.py pads prompts on the "
-    "right, and what it scores are not the tokens that were drawn. YixuanTan's train.py draws with "
-    "top-p, which cuts off no token of the probe's there, so the fault does not show. The two "
-    "forks of nanoGRPO give answers the rewards of other ones, for which there is no rule, and "
-    "score without an attention mask what they drew with one. Of grpo_train_from_scratch.py no "
-    "rule is found, as where its gradient is NaN nothing can be read, and that is all that is "
-    "named. Of train_ppo.py the reading names the whitening alone, and the audit also what it "
-    "consists of (`centred`, `groups-mixed`); the ratio of its second update is the token's. In "
-    "MiniGRPO no second update is seen, so `clipped` is missing."
+    "right, and what it scores are not the tokens that were drawn. Of grpo_train_from_scratch.py "
+    "no rule is found in the batches whose gradient is finite, so the NaN is all that is named. "
+    "What differs otherwise: the two forks of nanoGRPO give answers the rewards of other ones, and "
+    "score without an attention mask what they drew with one. The readings called that "
+    "`groups-mixed` and `padding-counted`; the audit calls the first "
+    "`reward-of-another-answer`, a fault that it did not know before, and the second "
+    "`behaviour-not-scored`, as the padding changes the probabilities and gets no gradient. "
+    "`clipped`, which three readings name, shows only in a second update on the same answers, and "
+    "none was seen there. Of train_ppo.py the reading names the whitening alone, and the audit "
+    "also what it consists of (`centred`, `groups-mixed`) and the ratio of the second update."
 )
 FIELD_TESTS = {4: ("A fourth field test", _FOURTH), 6: ("A sixth field test", _SIXTH)}
 ROOT = Path(__file__).parents[1]
