@@ -80,6 +80,20 @@ def test_two_divisors_have_two_names() -> None:
     assert biased == {"mean-over-each-episode", "padded-width"}
 
 
+def test_a_mask_that_is_cut_at_the_wrong_side_counts_less_where_an_answer_is_the_longest() -> None:
+    """As where a mask of whole sequences is shifted like the logits, and not like the tokens."""
+
+    def loss(batch: TokenBatch) -> Tensor:
+        terms = (batch.log_probs * batch.rewards[:, None] * batch.mask).sum(1)
+        count = batch.mask[:, :-1].sum(1)
+        return -(terms / count.clamp(min=1.0) * (count > 0)).mean()
+
+    report = el.audit_token_loss(loss, max_paths=FEW)
+    assert (report.verdict, report.findings) == ("convention", ())
+    assert {each.name for each in report.conventions} == {"mean-over-each-episode"}
+    assert "own-length without the last column" in report.rule
+
+
 def test_the_ratio_times_k2_is_no_divergence_s_gradient_and_has_a_name() -> None:
     def loss(batch: TokenBatch) -> Tensor:
         ratio = (batch.log_probs - batch.log_probs.detach()).exp()

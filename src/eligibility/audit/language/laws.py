@@ -46,10 +46,12 @@ def _differs(sample: Sample) -> Array:
     return np.asarray(sample.by_group(squares) > 1e-18, dtype=float)
 
 
-# Tokens of each answer without the end or the first one, as masks and slices that drop it count.
+# Tokens of each answer without the end or the first one, as masks and slices that drop it count;
+# or without the batch's last column, as a mask counts that is cut at the wrong side.
 LEFT_OUT: dict[str, RowLaw] = {
     " without ends": lambda s: np.asarray(s.lengths - s.ended, dtype=float),
     " without firsts": lambda s: np.asarray(s.lengths - 1, dtype=float),
+    " without the last column": lambda s: np.minimum(s.lengths, s.width[:, None] - 1.0),
 }
 
 
@@ -87,6 +89,7 @@ DIVISORS: dict[str, RowLaw] = {
     ),
     "ended, width": lambda s: _of_ended(s, _width(s)),
     **_counted_without(" without firsts"),
+    **_counted_without(" without the last column"),
 }
 
 
