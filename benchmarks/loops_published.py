@@ -45,14 +45,15 @@ _FOURTH = (
 )
 _SIXTH = (
     "Readings were committed before the first run. What is left: main_rloo.py pads prompts on the "
-    "right, and what it scores are not the tokens that were drawn. Of grpo_train_from_scratch.py "
-    "no rule is found in the batches whose gradient is finite, so the NaN is all that is named. "
+    "right, and what it scores are not the tokens that were drawn. Of the second update of "
+    "grpo_train_from_scratch.py no rule is found, so `clipped` is missing; and for a model without "
+    "a known name padding is a token of its own in the probe, so the end is not dropped there. "
     "What differs otherwise: the two forks of nanoGRPO give answers the rewards of other ones, and "
     "score without an attention mask what they drew with one. The readings called that "
     "`groups-mixed` and `padding-counted`; the audit calls the first "
     "`reward-of-another-answer`, a fault that it did not know before, and the second "
     "`behaviour-not-scored`, as the padding changes the probabilities and gets no gradient. "
-    "`clipped`, which three readings name, shows only in a second update on the same answers, and "
+    "Elsewhere `clipped`, which three readings name, is missing: it shows only in a second update on the same answers, and "
     "none was seen there. Of train_ppo.py the reading names the whitening alone, and the audit "
     "also what it consists of (`centred`, `groups-mixed`) and the ratio of the second update."
 )
