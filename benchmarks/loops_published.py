@@ -53,9 +53,10 @@ _SIXTH = (
     "`groups-mixed` and `padding-counted`; the audit calls the first "
     "`reward-of-another-answer`, a fault that it did not know before, and the second "
     "`behaviour-not-scored`, as the padding changes the probabilities and gets no gradient. "
-    "Elsewhere `clipped`, which three readings name, is missing: it shows only in a second update on the same answers, and "
-    "none was seen there. Of train_ppo.py the reading names the whitening alone, and the audit "
-    "also what it consists of (`centred`, `groups-mixed`) and the ratio of the second update."
+    "Elsewhere `clipped`, which three readings name, is missing: it shows only in a second update "
+    "on the same answers, and none was seen there. Of train_ppo.py the reading names the "
+    "whitening alone, and the audit also what it consists of (`centred`, `groups-mixed`) and the "
+    "ratio of the second update."
 )
 FIELD_TESTS = {4: ("A fourth field test", _FOURTH), 6: ("A sixth field test", _SIXTH)}
 ROOT = Path(__file__).parents[1]

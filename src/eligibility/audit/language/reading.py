@@ -74,11 +74,14 @@ def read(sample: Sample, off_policy: bool = False, exact: float = EXACT) -> Read
     step = max(len(sample.rewards) // _SEARCHED, 1)
     few = sample.take(np.arange(0, len(sample.rewards), step))
     shapes = list(_shapes(few, off_policy, exact))
+    weights = {name: project(few, SCORED[name](few))[0] for name in {s.scored for s in shapes}}
     # baselines weighted by length last: with them a divisor can pass for another one
     for rewards, by_length in itertools.product(arrangements(sample), (False, True)):
+        arranged = _arranged(few, rewards)
+        bases = baseline_columns(arranged, by_length)
         for shape in shapes:
             shape = replace(shape, rewards=rewards)
-            found = _fitted(few, shape, by_length)
+            found = _fit(arranged, shape, weights[shape.scored], bases)
             if found.residual < exact:
                 found = _fitted(sample, shape, by_length)
                 if found.residual < exact:
@@ -131,11 +134,14 @@ def pattern_alone(sample: Sample) -> str:
 
 def _fitted(sample: Sample, shape: Reading, by_length: bool) -> Reading:
     """A composition with the coefficients and the ε that fit best."""
-    sample = _arranged(sample, shape)
-    scores = SCORED[shape.scored](sample)
-    weights, _ = project(sample, scores)
+    sample = _arranged(sample, shape.rewards)
+    weights, _ = project(sample, SCORED[shape.scored](sample))
+    return _fit(sample, shape, weights, baseline_columns(sample, by_length))
+
+
+def _fit(sample: Sample, shape: Reading, weights: Array, bases: Mapping[str, Array]) -> Reading:
+    """As `_fitted`, with the weights and the baselines of the sample as it is arranged."""
     law = _law(sample, shape)
-    bases = baseline_columns(sample, by_length)
     deviation = SCALES[shape.scale](sample)
     if shape.scale == "none":
         return _linear(sample, shape, weights, law, bases, np.ones_like(deviation))
@@ -164,10 +170,10 @@ def _fitted(sample: Sample, shape: Reading, by_length: bool) -> Reading:
     return found
 
 
-def _arranged(sample: Sample, reading: Reading) -> Sample:
+def _arranged(sample: Sample, rewards: str) -> Sample:
     """The sample with the reward that each row has."""
-    own = reading.rewards == "its own"
-    return sample if own else replace(sample, rewards=REWARDS[reading.rewards](sample))
+    own = rewards == "its own"
+    return sample if own else replace(sample, rewards=REWARDS[rewards](sample))
 
 
 def _law(sample: Sample, reading: Reading) -> Array:
@@ -221,7 +227,7 @@ def project(sample: Sample, scores: Array) -> tuple[Array, float]:
 
 def predicted(sample: Sample, reading: Reading) -> Array:
     """[M, B, W, V] the gradients that a reading stands for."""
-    sample = _arranged(sample, reading)
+    sample = _arranged(sample, reading.rewards)
     law = _law(sample, reading)
     bases = baseline_columns(sample)
     advantage = np.asarray(sum(v * bases[name] for name, v in reading.coefficients.items()))
