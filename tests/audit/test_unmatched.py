@@ -13,6 +13,7 @@ from eligibility.audit.judgement.constants import Constants
 from eligibility.audit.judgement.diagnosis import diagnose
 from eligibility.audit.judgement.evidence import Evidence, gather
 from eligibility.audit.judgement.exact import bias
+from eligibility.audit.judgement.matching import within_reach
 from eligibility.audit.judgement.timeline import timeline
 from eligibility.audit.judgement.unmatched import unmatched_fault
 from eligibility.audit.running.survey import Survey
@@ -126,3 +127,22 @@ def test_runs_that_do_not_repeat_are_not_judged(
         report = diagnose(AuditedProgram(replace(survey, traces=traces), None, "it", CONSTANTS))
         assert report.verdict == "inconclusive"
         assert "the probabilities of all its paths sum to" in report.summary
+
+
+@pytest.mark.parametrize("name", ["numpy_sampling", "batch", "bootstrapped"])
+def test_what_no_weights_of_the_decisions_give_is_out_of_reach(
+    name: str, surveys: dict[str, tuple[Survey, Evidence]]
+) -> None:
+    _, evidence = surveys[name]
+    rng = np.random.default_rng(5)
+    weights = rng.normal(size=evidence.present.shape) * evidence.present
+    any_of_them = np.einsum("pi,pid->pd", weights, evidence.eligibility)
+    bonus = 0.3 * np.einsum("pi,pid->pd", evidence.present.astype(float), evidence.entropy)
+    assert within_reach(replace(evidence, ascent=any_of_them + bonus), 1e-9)
+    first = replace(evidence, ascent=any_of_them).restricted(evidence.episode == 0)
+    several = bool((evidence.present & (evidence.episode > 0)).any())
+    assert within_reach(first, 1e-9) == (not several)
+    short = evidence.present.sum(axis=1) < evidence.ascent.shape[1] - 2
+    assert short.any()
+    elsewhere = any_of_them + rng.normal(size=any_of_them.shape)
+    assert not within_reach(replace(evidence, ascent=elsewhere), 1e-9)

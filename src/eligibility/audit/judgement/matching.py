@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -37,8 +38,9 @@ from eligibility.audit.judgement.spread import with_epsilon
 from eligibility.audit.judgement.timeline import Timeline, timeline
 
 _Accept = Callable[["Match", Timeline], bool]
-# Number of paths that a composition must explain before all are tried; fewer if they are long.
-_SAMPLE, _SAMPLED_STEPS = 16, 1000
+# Number of paths that a composition must explain before all are tried; fewer if they are long, but
+# enough to leave equations over beyond a critic's values.
+_SAMPLE, _SAMPLED_STEPS, _EQUATIONS = 16, 1000, 48
 _LARGER_SAMPLE = 64  # where only directions are compared, which tells less
 _SAME_FACTOR = 1e-12  # relative difference below which two are one
 _AGREES = 1e-3  # share of the measured credit that may be another one's
@@ -59,6 +61,7 @@ def find_match(
             optimizer, where none without values was found, or of one that an optimizer "trained".
     """
     parts = [(use, evidence.restricted(mask)) for use, mask in uses(evidence)]
+    parts = [(use, part) for use, part in parts if within_reach(part, tolerance)]
     long = evidence.long
     values: tuple[Search, ...] = ()
     if critic != "no":
@@ -74,6 +77,7 @@ def find_match(
     noisy = critic != "no" and not long and remembers(evidence)
     memory = (searches.noisy_critics,) if noisy else ()
     plain = () if critic == "fitted" else (searches.plain,)
+    refused: dict[str, set[Candidate | Advantage]] = defaultdict(set)
     # a standard deviation of one element, or of equal ones, explains nothing
     with np.errstate(all="ignore"):
         for search, (use, part) in product((*plain, *values, *memory), parts):
@@ -82,13 +86,34 @@ def find_match(
             )
             if search is searches.action_values:
                 accept = partial(tells_actions_apart, part)
-            match = _plainest(part, use, search, constants, tolerance, accept)
+            match = _plainest(part, use, search, constants, tolerance, accept, refused[use])
             if match is None:
                 continue
             if critic == "trained" and not match.faultless:
-                return _without_fault(parts, values, constants, tolerance, match) or match
+                return _without_fault(parts, values, constants, tolerance, match, refused) or match
             return match
     return None
+
+
+def within_reach(evidence: Evidence, tolerance: float) -> bool:
+    """Whether some reinforcement of its decisions, whatever it is, explains the gradients.
+
+    What no sum over a path's decisions comes within ``tolerance`` of, with an entropy bonus if need
+    be, no composition explains.
+    """
+    line = timeline(evidence)
+    norms = "", "mean-over-each-episode"  # along the others the entropy of a path points as by ""
+    weights = np.stack([norm_factor(norm, line) * line.present for norm in norms])
+    bonus = np.einsum("npi,pid->pnd", weights, evidence.entropy)
+    spanning = np.concatenate([evidence.eligibility, bonus], axis=1)  # [P, I + 2, D]
+    if not np.isfinite(spanning).all() or not np.isfinite(evidence.ascent).all():
+        return True
+    _, sizes, rows = np.linalg.svd(spanning, full_matrices=False)
+    least = np.finfo(float).eps * max(spanning.shape[1:]) * sizes.max(axis=1, initial=0.0)
+    rows = rows * (sizes > least[:, None])[..., None]
+    along = np.einsum("pr,prd->pd", np.einsum("prd,pd->pr", rows, evidence.ascent), rows)
+    left, size = np.linalg.norm(evidence.ascent - along), np.linalg.norm(evidence.ascent)
+    return bool(left < tolerance * size)
 
 
 def _without_fault(
@@ -97,6 +122,7 @@ def _without_fault(
     constants: Constants,
     tolerance: float,
     faulty: Match,
+    refused: dict[str, set[Candidate | Advantage]],
 ) -> Match | None:
     """A match of advantages without a fault, whose values tell the states apart.
 
@@ -105,7 +131,8 @@ def _without_fault(
     """
     for search, (use, part) in product(tried, parts):
         accept = partial(tells_states_apart, part, faulty.entropy != 0.0)
-        match = _plainest(part, use, searches.without_faults(search), constants, tolerance, accept)
+        faultless = searches.without_faults(search)
+        match = _plainest(part, use, faultless, constants, tolerance, accept, refused[use])
         if match is not None:
             return match
     return None
@@ -118,16 +145,16 @@ def _plainest(
     constants: Constants,
     tolerance: float,
     accept: _Accept,
+    refused: set[Candidate | Advantage],
 ) -> Match | None:
     """The first composition that fits; of equally plain ones, one whose scale is ±1.
 
     Only matches that ``accept`` says yes to count. Where all episodes are equally long, a mean is
-    a sum times a constant: then the scale decides.
+    a sum times a constant: then the scale decides. What is found not to fit joins ``refused``.
     """
     few, some = (evidence.where(_few(evidence, most)) for most in (_SAMPLE, _LARGER_SAMPLE))
     few_line, some_line, all_ = timeline(few), timeline(some), timeline(evidence)
     best: Match | None = None
-    refused: set[Candidate | Advantage] = set()
     measured = constants.told is not None and constants.told.credit is not None
     for form in search(all_, constants):
         if best is not None and form.form.involved > best.plain.involved:
@@ -217,7 +244,8 @@ def _few(evidence: Evidence, most: int) -> Booleans:
     """[P] some of the longest paths: enough to refuse a composition."""
     chosen = np.zeros(evidence.paths, dtype=bool)
     steps = evidence.present.sum(axis=1)
-    count = min(most, max(1, _SAMPLED_STEPS // max(int(steps.max(initial=1)), 1)))
+    count = min(most, _SAMPLED_STEPS // max(int(steps.max(initial=1)), 1))
+    count = max(count, -(-_EQUATIONS // evidence.ascent.shape[1]))
     chosen[np.argsort(-steps, kind="stable")[:count]] = True
     return chosen
 
