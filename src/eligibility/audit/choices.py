@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from eligibility.audit.quadrature import COARSE, beta_rule, beta_value, off_the_nodes, rule
@@ -158,9 +158,13 @@ def next_path(trace: Trace, given: int = 0) -> tuple[int, ...] | None:
 
     The first ``given`` choices stay as they are.
     """
+    return next(paths_after(trace, given), None)
+
+
+def paths_after(trace: Trace, given: int = 0) -> Iterator[tuple[int, ...]]:
+    """The beginnings of the paths after ``trace`` in depth-first order, as far as it tells."""
     for position in reversed(range(given, len(trace.draws))):
         draw = trace.draws[position]
         for outcome in range(draw.picked + 1, len(draw.probs)):
             if draw.probs[outcome] > 0:
-                return (*(earlier.picked for earlier in trace.draws[:position]), outcome)
-    return None
+                yield (*(earlier.picked for earlier in trace.draws[:position]), outcome)

@@ -129,6 +129,9 @@ class Program:
     four_tuple: bool
 
 
+OPEN_LANE = "open lane"  # the line of a worker that is to run jobs of another lane as well
+
+
 def encode_job(job: Job) -> str:
     """A job as one line of JSON."""
     return json.dumps(asdict(job))

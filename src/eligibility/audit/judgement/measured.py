@@ -21,7 +21,7 @@ from eligibility.audit.arrays import Array
 from eligibility.audit.job import Job
 from eligibility.audit.judgement.evidence import Evidence, gather
 from eligibility.audit.precision import UNIT_DOUBLE
-from eligibility.audit.running.runner import Runner
+from eligibility.audit.running.runner import Runner, run_all
 from eligibility.audit.running.survey import RAN, Survey, slopes_of_path
 from eligibility.audit.trace import Trace
 
@@ -166,21 +166,31 @@ class _Replays:
         self.views.append((job, shown, evidence))
         return True
 
-    def gradient(self, rewards: Array) -> Array:
-        """[D] the program's in all views; NaN where a run goes another way."""
-        parts = []
-        for job, shown, evidence in self.views:
-            trace = self._run(replace(job, rewards=tuple(rewards.tolist())))
-            found = gather(replace(shown, traces=(trace,))) if self._same(trace) else None
-            missing = np.full(evidence.ascent.shape[1], np.nan)
-            parts.append(missing if found is None else found.ascent[0])
-        return np.concatenate(parts)
+    def gradients(self, rewards: Sequence[Array]) -> list[Array]:
+        """[D] the program's in all views, for each; NaN where a run goes another way."""
+        jobs = (
+            replace(job, rewards=tuple(given.tolist()))
+            for given in rewards
+            for job, _, _ in self.views
+        )
+        traces = run_all(self._runner, jobs)
+        self.runs += len(rewards) * len(self.views)
+        return [
+            np.concatenate([self._ascent(view, next(traces)) for view in self.views])
+            for _ in rewards
+        ]
+
+    def _ascent(self, view: tuple[Job, Survey, Evidence], trace: Trace) -> Array:
+        _, shown, evidence = view
+        found = gather(replace(shown, traces=(trace,))) if self._same(trace) else None
+        return np.full(evidence.ascent.shape[1], np.nan) if found is None else found.ascent[0]
 
     def slopes(self, at: Array, step: float) -> Array:
         """[D, N] central differences in each reward."""
+        moved = [at + sign * step * unit for unit in np.eye(len(at)) for sign in (1.0, -1.0)]
+        found = self.gradients(moved)
         columns = [
-            (self.gradient(at + step * unit) - self.gradient(at - step * unit)) / (2.0 * step)
-            for unit in np.eye(len(at))
+            (on - back) / (2.0 * step) for on, back in zip(found[::2], found[1::2], strict=True)
         ]
         return np.array(columns).T
 
@@ -208,8 +218,9 @@ class _Replays:
 def _solved(replays: _Replays) -> Measured | None:
     rewards = replays.rewards
     other = rewards + np.cos(1.0 + 2.0 * np.arange(len(rewards)))
-    here, there = replays.gradient(rewards), replays.gradient(other)
-    slopes = np.array([replays.gradient(rewards + unit) - here for unit in np.eye(len(rewards))]).T
+    units = np.eye(len(rewards))
+    here, there, *each = replays.gradients([rewards, other, *(rewards + unit for unit in units)])
+    slopes = np.array([moved - here for moved in each]).T
     basis, rounding = replays.basis, 1e-7 if replays.unit == UNIT_DOUBLE else 1e-3
     inverse = np.linalg.pinv(basis, rcond=_RANK)
     size = max(float(np.linalg.norm(here)), float(np.linalg.norm(there)))
@@ -225,7 +236,7 @@ def _solved(replays: _Replays) -> Measured | None:
         found = _rescaled(inverse @ here, inverse @ there, inverse @ slopes, inverse @ later)
         kind, credit = ("other", inverse @ slopes) if found is None else ("rescaled", found)
         still = float(np.abs(np.stack([slopes, later])).max()) <= rounding * size
-        if still and not np.array_equal(replays.gradient(_LARGE * rewards), here):
+        if still and not np.array_equal(replays.gradients([_LARGE * rewards])[0], here):
             kind = "stepwise"
     # without a form, weights may follow what is shown: a critic's values under a deviation
     parts = replays.parts if kind == "other" else [basis]

@@ -17,7 +17,7 @@ from eligibility.audit.judgement.diagnosis import diagnose
 from eligibility.audit.judgement.scoring import compare_scoring
 from eligibility.audit.quadrature import COARSE, FINE
 from eligibility.audit.reporting.report import AuditReport
-from eligibility.audit.running.runner import Runner
+from eligibility.audit.running.runner import Runner, run_all
 from eligibility.audit.running.sampling_calls import executing_call
 from eligibility.audit.running.slopes import action_keys
 from eligibility.audit.running.survey import RAN, Progress, Survey, enumerated
@@ -38,11 +38,9 @@ def has_continuous_draws(survey: Survey) -> bool:
 def with_other_values(survey: Survey, runner: Runner) -> Survey:
     """The survey and some paths of probability 0, at values of the draws off the nodes."""
     job = _job(survey, COARSE)
-    runs = [
-        runner.run(replace(job, size=survey.size, seed=seed, off_nodes=True))
-        for seed in range(_OFF_NODES)
-    ]
-    return replace(survey, traces=(*survey.traces, *_readable(survey, runs)))
+    jobs = (replace(job, size=survey.size, seed=seed, off_nodes=True) for seed in range(_OFF_NODES))
+    runs = _readable(survey, [*run_all(runner, jobs)])
+    return replace(survey, traces=(*survey.traces, *runs))
 
 
 def resolved(

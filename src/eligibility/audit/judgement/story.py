@@ -16,7 +16,7 @@ import numpy as np
 
 from eligibility.audit.arrays import Array, Booleans
 from eligibility.audit.job import Job
-from eligibility.audit.running.runner import Runner
+from eligibility.audit.running.runner import Runner, run_all
 from eligibility.audit.running.survey import RAN, Survey
 from eligibility.audit.trace import Made, Step, Trace
 
@@ -98,12 +98,12 @@ def tell(survey: Survey, runner: Runner, about: str = LONG) -> Story | None:
     steps = _rewarded(told)
     job = Job(told.picked, survey.size, raised=survey.raised, followed=True)
     rewards = np.array([step.reward for step in steps])
-    base = runner.run(replace(job, rewards=tuple(rewards)))
-    far = runner.run(replace(job, rewards=tuple(_FAR * rewards + 0.9)))
-    moved = [
-        runner.run(replace(job, rewards=tuple(rewards + _MOVED * unit)))
-        for unit in np.eye(len(steps))
+    shown = [
+        rewards,
+        _FAR * rewards + 0.9,
+        *(rewards + _MOVED * unit for unit in np.eye(len(steps))),
     ]
+    base, far, *moved = run_all(runner, (replace(job, rewards=tuple(each)) for each in shown))
     others = _valued(told, survey.policy)
     critic = replace(job, rewards=tuple(rewards), tensor=others, distance=_SHIFTED)
     valued = runner.run(critic) if others is not None else base

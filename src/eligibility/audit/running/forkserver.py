@@ -32,6 +32,8 @@ from eligibility.errors import EligibilityError
 
 _PATIENCE = 2.0  # seconds that a worker has to end by itself
 _LONGEST = 1 << 20  # bytes of a request
+_STANDARD = 3  # pipes of every worker: standard input, output, errors
+MOST_LANES = 7
 # As `-m` does it, but without the folder that the user is in: a file of theirs that is named as a
 # module, such as random.py, would take its place.
 _START = """import sys
@@ -44,29 +46,65 @@ class WorkerError(EligibilityError, RuntimeError):
     """The process that runs the audited program could not be started or has died."""
 
 
-class Worker:
-    """A process with pipes of text."""
+class Lane:
+    """Two pipes of text: answers come in the order of the lines that were sent."""
 
-    def __init__(self, pid: int, pipes: Sequence[int]) -> None:
-        self.pid = pid
-        self.stdin = os.fdopen(pipes[0], "w", encoding="utf-8")
-        self.stdout = os.fdopen(pipes[1], encoding="utf-8")
-        self.stderr = os.fdopen(pipes[2], encoding="utf-8", errors="replace")
+    def __init__(self, sending: int, receiving: int) -> None:
+        self.stdin = os.fdopen(sending, "w", encoding="utf-8")
+        self.stdout = os.fdopen(receiving, encoding="utf-8")
+        self._asked = self._read = 0
+        self._early: dict[int, str] = {}
+
+    @property
+    def waiting(self) -> int:
+        """Lines without an answer so far."""
+        return self._asked - self._read
 
     def send(self, line: str) -> None:
         """A line to its standard input."""
         self.stdin.write(line + "\n")
         self.stdin.flush()
 
-    def close(self) -> None:
-        """No more input: it ends, or is ended."""
+    def ask(self, line: str) -> Callable[[], str]:
+        """Send a line now, and wait for the answer when it is called for; empty at the end."""
+        with suppress(BrokenPipeError):
+            self.send(line)
+        number = self._asked
+        self._asked += 1
+
+        def answer() -> str:
+            while self._read <= number:
+                self._early[self._read] = self.stdout.readline()
+                self._read += 1
+            return self._early.pop(number)
+
+        return answer
+
+    def hang_up(self) -> None:
+        """No more input."""
         with suppress(BrokenPipeError):  # of a line that nobody reads any more
             self.stdin.close()
+
+
+class Worker(Lane):
+    """A process with pipes of text, and as many more pairs of them as were asked for."""
+
+    def __init__(self, pid: int, pipes: Sequence[int]) -> None:
+        super().__init__(*pipes[:2])
+        self.pid = pid
+        self.stderr = os.fdopen(pipes[2], encoding="utf-8", errors="replace")
+        self.lanes = [Lane(*pair) for pair in zip(pipes[3::2], pipes[4::2], strict=True)]
+
+    def close(self) -> None:
+        """No more input: it ends, or is ended."""
+        for lane in (*self.lanes, self):
+            lane.hang_up()
         if not self._ends(time.monotonic() + _PATIENCE):
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
             self._ends(time.monotonic() + _PATIENCE)
-        self.stdout.close()
+        for lane in (*self.lanes, self):
+            lane.stdout.close()
         self.stderr.close()
 
     def _ends(self, deadline: float) -> bool:
@@ -107,7 +145,7 @@ class _Server:
                 stdin=other.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
-                env=_environment(self._folder.name) | huge_pages.ENVIRONMENT,
+                env=environment_in(self._folder.name) | huge_pages.ENVIRONMENT,
                 start_new_session=True,
             )
 
@@ -116,12 +154,13 @@ class _Server:
         """Whether it lives, and for this process, which may be a fork of the one that made it."""
         return self._owner == os.getpid() and self._process.poll() is None
 
-    def fork(self, module: str, scratch: Path) -> Worker:
+    def fork(self, module: str, scratch: Path, lanes: int) -> Worker:
         """A worker that runs a module's `main`, and whose home is a separate folder."""
-        request = asdict(_Request(module, _environment(str(scratch)), os.getcwd()))
-        pipes = [os.pipe() for _ in range(3)]
-        theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
-        ours = [pipes[0][1], pipes[1][0], pipes[2][0]]
+        request = asdict(_Request(module, environment_in(str(scratch)), os.getcwd()))
+        pipes = [os.pipe() for _ in range(_STANDARD + 2 * lanes)]
+        read = [number in (0, *range(_STANDARD, len(pipes), 2)) for number in range(len(pipes))]
+        theirs = [pipe[0 if reads else 1] for pipe, reads in zip(pipes, read, strict=True)]
+        ours = [pipe[1 if reads else 0] for pipe, reads in zip(pipes, read, strict=True)]
         answer = b""
         try:
             with suppress(OSError):
@@ -147,13 +186,17 @@ _lock = Lock()
 _servers: dict[tuple[str, ...], _Server] = {}  # by what they have loaded
 
 
-def start_worker(module: str, scratch: Path, libraries: tuple[str, ...] = ()) -> Worker:
+def start_worker(
+    module: str, scratch: Path, libraries: tuple[str, ...] = (), lanes: int = 0
+) -> Worker:
     """A process that runs a module of ours.
 
     Args:
-        module: Has `prepare`, which is called once in a server, and `main`.
+        module: Has `prepare`, which is called once in a server, and `main`, which is given the
+            descriptors of the lanes: of each the one to read from and the one to write to.
         scratch: Its home, and its folder for temporary files.
         libraries: Loaded before, where they are installed.
+        lanes: Pairs of pipes beside the standard ones.
 
     Raises:
         WorkerError: The module cannot be loaded.
@@ -164,7 +207,7 @@ def start_worker(module: str, scratch: Path, libraries: tuple[str, ...] = ()) ->
         if libraries not in _servers:
             _servers[libraries] = _Server(libraries)
         try:
-            return _servers[libraries].fork(module, scratch)
+            return _servers[libraries].fork(module, scratch, lanes)
         except BaseException:  # an interruption: its answer must not be taken for the next one's
             _servers.pop(libraries).close()
             raise
@@ -195,8 +238,8 @@ def serve(libraries: Sequence[str]) -> None:
         pid = os.fork()
         if pid == 0:
             link.close()
-            _become_worker(pipes, worker)
-            main()
+            _become_worker(pipes[:_STANDARD], worker)
+            main(*pipes[_STANDARD:])
             os._exit(0)  # taking torch down would cost a quarter of a second
         link.sendall(str(pid).encode())
         for descriptor in pipes:
@@ -208,20 +251,20 @@ def serve(libraries: Sequence[str]) -> None:
 
 
 @cache
-def _prepared(module: str) -> Callable[[], None]:
+def _prepared(module: str) -> Callable[..., None]:
     """What a worker of this module runs, with all that can be done once for all of them."""
     loaded = importlib.import_module(module)
     loaded.prepare()
     gc.collect()
     gc.freeze()
     huge_pages.collapse()
-    main: Callable[[], None] = loaded.main
+    main: Callable[..., None] = loaded.main
     return main
 
 
 def _receive(link: socket.socket) -> tuple[bytes, list[int]]:
     """A request and the worker's pipes; an empty one at the end."""
-    request, pipes, _, _ = socket.recv_fds(link, _LONGEST, 3)
+    request, pipes, _, _ = socket.recv_fds(link, _LONGEST, _STANDARD + 2 * MOST_LANES)
     while request and not request.endswith(b"\n"):
         request += link.recv(_LONGEST)
     return request, pipes
@@ -258,7 +301,7 @@ def early_end(message: str = "no message") -> WorkerError:
     )
 
 
-def _environment(scratch: str) -> dict[str, str]:
+def environment_in(scratch: str) -> dict[str, str]:
     """One thread, no display, no accelerator, no compiler, and home is the scratch folder."""
     kept = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY")}
     return kept | {

@@ -14,7 +14,7 @@ import numpy as np
 
 from eligibility.audit.choices import MAX_UPDATES
 from eligibility.audit.job import SIZES, Job
-from eligibility.audit.running.runner import Runner
+from eligibility.audit.running.runner import Runner, run_all
 from eligibility.audit.running.survey import (
     RAN,
     Progress,
@@ -22,6 +22,7 @@ from eligibility.audit.running.survey import (
     count_of_paths,
     directions_each,
     enumerated,
+    sampled,
     with_more_slopes,
 )
 from eligibility.audit.trace import Step, Trace
@@ -65,7 +66,7 @@ def observe_rounds(base: Survey, runner: Runner, paths: bool, progress: Progress
     """Run on to the second update; None if no path of the first one has a gradient."""
     size = SIZES[1] if base.size == SIZES[0] else base.size
     start = Job((), size, directions=1, raised=base.raised)
-    found = [runner.run(replace(start, seed=seed)) for seed in range(_SCOUTS)]
+    found = [*run_all(runner, (replace(start, seed=seed) for seed in range(_SCOUTS)))]
     first = max(filter(_usable, found), key=_told, default=None)
     if first is None:
         return None
@@ -132,12 +133,8 @@ def _paths(
         if every is not None:
             return every, True
     samples = max(_FEWEST, min(_SAMPLES, _SAMPLED_STEPS // max(steps, 1)))
-    drawn = []
-    for seed in range(samples):
-        progress(_WHAT, seed, samples)
-        trace = runner.run(replace(job, seed=seed))
-        drawn.append(replace(trace, given=len(job.prescribed)))
-    return tuple(drawn), False
+    drawn = sampled(runner, [replace(job, seed=seed) for seed in range(samples)], progress, _WHAT)
+    return tuple(replace(trace, given=len(job.prescribed)) for trace in drawn), False
 
 
 def _from(trace: Trace, first: Trace, step: int) -> Trace:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
-from collections.abc import Callable
-from contextlib import suppress
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
-from eligibility.audit.job import Job, Program, encode_job, settings_line
-from eligibility.audit.running.forkserver import early_end, start_worker
+from eligibility.audit.job import OPEN_LANE, Job, Program, encode_job, settings_line
+from eligibility.audit.running.forkserver import MOST_LANES, Lane, early_end, start_worker
 from eligibility.audit.running.preloading import shared_libraries
 from eligibility.audit.trace import LANGUAGE, Trace, parse_trace
 from eligibility.errors import EligibilityError
@@ -22,19 +25,49 @@ class LanguageScriptError(EligibilityError):
     """A script trains a language model: another probe answers for it."""
 
 
+_LANES_AFTER = 1.0  # seconds of runs: what takes less is over before a lane would have helped
+_AHEAD = 2  # runs of a lane: the one that is made, and one for the moment when it ends
+
+
 class Runner(Protocol):
     """Something that can run the program under audit."""
+
+    @property
+    def ahead(self) -> int:
+        """How many runs are worth starting before the first of them is asked for."""
+        ...
+
+    def start(self, job: Job) -> Callable[[], Trace]:
+        """Begin a run; the result waits for its end."""
+        ...
 
     def run(self, job: Job) -> Trace:
         """One run."""
         ...
 
 
+def run_all(runner: Runner, jobs: Iterable[Job]) -> Iterator[Trace]:
+    """The runs in their order, of which several are made at once where there are processors."""
+    started: deque[Callable[[], Trace]] = deque()
+    for job in jobs:
+        started.append(runner.start(job))
+        if len(started) >= runner.ahead:
+            yield started.popleft()()
+    while started:
+        yield started.popleft()()
+
+
 class CallableRunner:
     """Runs a Python callable in this process; everything is restored after each run."""
 
+    ahead = 1
+
     def __init__(self, program: Callable[[], object], four_tuple: bool = False) -> None:
         self._program, self._four_tuple = program, four_tuple
+
+    def start(self, job: Job) -> Callable[[], Trace]:
+        """A run that is made when it is asked for."""
+        return partial(self.run, job)
 
     def run(self, job: Job) -> Trace:
         """One run."""
@@ -45,6 +78,8 @@ class CallableRunner:
 
 class ScriptRunner:
     """Runs a script in a child process that is limited in time, memory and reach.
+
+    Once the runs have taken a while, several are made at once, on as many processors as there are.
 
     Attributes:
         script: The file that is run; with a ``text`` in place of the file's, another one.
@@ -73,16 +108,41 @@ class ScriptRunner:
             str(self.script), str(path), arguments, str(scratch), self.guard, seconds, megabytes,
             four_tuple,
         )  # fmt: skip
+        lanes = min(processors(), 1 + MOST_LANES) - 1
         self._worker = start_worker(
-            "eligibility.audit.running.worker", scratch, shared_libraries(self.script)
+            "eligibility.audit.running.worker", scratch, shared_libraries(self.script), lanes
         )
-        self._ask(settings_line(program))
+        self._lanes: list[Lane] = [self._worker]
+        self._spent = 0.0  # seconds that runs were waited for
+        self._answered(self._worker.ask(settings_line(program)))
+
+    @property
+    def ahead(self) -> int:
+        """A run for each lane, and the next one; 1 where there is one lane."""
+        return _AHEAD * len(self._lanes) if len(self._lanes) > 1 else 1
+
+    def start(self, job: Job) -> Callable[[], Trace]:
+        """Begin a run, where the fewest are waiting."""
+        if self._spent > _LANES_AFTER and len(self._lanes) == 1:
+            self._open_lanes()
+        lane = min(self._lanes, key=lambda lane: lane.waiting)
+        return partial(self._trace, lane.ask(encode_job(job)))
 
     def run(self, job: Job) -> Trace:
         """One run."""
-        answer = self._ask(encode_job(job))
+        return self.start(job)()
+
+    def _open_lanes(self) -> None:
+        for lane in self._worker.lanes:
+            self._worker.send(OPEN_LANE)
+            self._lanes.append(lane)
+
+    def _trace(self, answer: Callable[[], str]) -> Trace:
+        start = time.monotonic()
+        text = self._answered(answer)
+        self._spent += time.monotonic() - start
         try:
-            trace = parse_trace(json.loads(answer))
+            trace = parse_trace(json.loads(text))
         except ValueError as error:
             return Trace("error", f"the run left no readable record: {error}")
         if trace.outcome == LANGUAGE:
@@ -110,11 +170,13 @@ class ScriptRunner:
     ) -> None:
         self.close()
 
-    def _ask(self, line: str) -> str:
-        answer = ""
-        with suppress(BrokenPipeError):
-            self._worker.send(line)
-            answer = self._worker.stdout.readline()
-        if not answer:
+    def _answered(self, answer: Callable[[], str]) -> str:
+        text = answer()
+        if not text:
             raise early_end(*self._worker.stderr.read().strip().splitlines()[-1:])
-        return answer
+        return text
+
+
+def processors() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

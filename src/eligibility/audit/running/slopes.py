@@ -9,7 +9,7 @@ import numpy as np
 
 from eligibility.audit.arrays import Array
 from eligibility.audit.job import Job, mixture_of
-from eligibility.audit.running.runner import Runner
+from eligibility.audit.running.runner import Runner, run_all
 from eligibility.audit.running.sampling_calls import executed_draws
 from eligibility.audit.trace import Draw, Trace
 
@@ -83,10 +83,16 @@ def both_ways(
 ) -> dict[Key, tuple[Draw, Draw]]:
     """Each choice of the paths with the parameters moved forwards, and backwards."""
     pairs: dict[Key, tuple[Draw, Draw]] = {}
+    runs = run_all(
+        runner,
+        (
+            replace(_up_to(job, trace, keys), distance=sign * job.distance)
+            for trace, keys in cover
+            for sign in (1.0, -1.0)
+        ),
+    )
     for trace, keys in cover:
-        needed = max(keys.values()) + 1
-        along = _up_to(job, trace, needed)
-        moved = [runner.run(replace(along, distance=sign * job.distance)) for sign in (1.0, -1.0)]
+        moved = next(runs), next(runs)
         for key, position in keys.items():
             if all(position < len(run.draws) for run in moved):
                 pairs[key] = (moved[0].draws[position], moved[1].draws[position])
@@ -95,8 +101,9 @@ def both_ways(
     return pairs
 
 
-def _up_to(job: Job, trace: Trace, needed: int) -> Job:
-    """The job on the first ``needed`` choices of a path."""
+def _up_to(job: Job, trace: Trace, keys: dict[Key, int]) -> Job:
+    """The job on a path, up to the last of these choices."""
+    needed = max(keys.values()) + 1
     prescribed = trace.picked[:needed]
     return replace(job, prescribed=prescribed, stop_after=needed, noise=trace.noise)
 
@@ -115,16 +122,15 @@ def from_graphs(
     """
     found: dict[Key, Slope] = {}
     columns = [tensor * job.directions + direction for tensor, direction in directions]
-    for number, (trace, keys) in enumerate(cover):
-        needed = max(keys.values()) + 1
-        along = _up_to(job, trace, needed)
-        run = runner.run(replace(along, slopes=True))
+    jobs = [_up_to(job, trace, keys) for trace, keys in cover]
+    runs = run_all(runner, (replace(along, slopes=True) for along in jobs))
+    for number, ((_, keys), run) in enumerate(zip(cover, runs, strict=True)):
         rows = {one.draw: np.array(one.rows) for one in run.slopes}
         for key, position in keys.items():
             own = rows.get(position)
             if own is not None and own.shape[1] > max(columns) and position < len(run.draws):
                 found[key] = _as_slope(run.draws[position], own[:, columns])
-        if number == 0 and not _agrees(runner, along, keys, found, columns, rounding):
+        if number == 0 and not _agrees(runner, jobs[0], keys, found, columns, rounding):
             return {}
     return found
 
@@ -146,9 +152,8 @@ def _agrees(
 ) -> bool:
     """Whether the differences along a mixture of all directions are those of the graph."""
     distance = along.distance
-    moved = [
-        runner.run(replace(along, everywhere=True, distance=sign * distance)) for sign in (1, -1)
-    ]
+    both = (replace(along, everywhere=True, distance=sign * distance) for sign in (1, -1))
+    moved = [*run_all(runner, both)]
     mixture = mixture_of(columns)
     for key, position in keys.items():
         own = found.get(key)

@@ -31,9 +31,18 @@ class Smaller:
     def __init__(self, runner: Runner, numbers: tuple[WholeNumber, ...]) -> None:
         self._runner, self._numbers = runner, numbers
 
+    @property
+    def ahead(self) -> int:
+        """As many as of the program as it is."""
+        return self._runner.ahead
+
+    def start(self, job: Job) -> Callable[[], Trace]:
+        """Begin a run."""
+        return self._runner.start(replace(job, smaller=self._numbers))
+
     def run(self, job: Job) -> Trace:
         """One run."""
-        return self._runner.run(replace(job, smaller=self._numbers))
+        return self.start(job)()
 
 
 def small_batches(

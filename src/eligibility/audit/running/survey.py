@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import islice
 
 import numpy as np
 
 from eligibility.audit.arrays import Array
-from eligibility.audit.choices import next_path
+from eligibility.audit.choices import next_path, paths_after
 from eligibility.audit.job import SIZES, Job, ProbeSize
 from eligibility.audit.precision import (
     DTYPE_WORDS,
@@ -24,7 +25,7 @@ from eligibility.audit.precision import (
     step_length,
     tolerance,
 )
-from eligibility.audit.running.runner import Runner
+from eligibility.audit.running.runner import Runner, run_all
 from eligibility.audit.running.sampling_calls import executing_call
 from eligibility.audit.running.slopes import (
     Key,
@@ -125,21 +126,17 @@ def survey(runner: Runner, max_paths: int, samples: int, progress: Progress) -> 
         begun = first if job == asked else runner.run(job)
         predicted = count_of_paths([begun.probability])
         if max_paths < _FEWER * predicted and predicted < _MORE * max_paths:
-            predicted = count_of_paths(
-                runner.run(replace(job, seed=seed)).probability for seed in range(_SCOUTS)
-            )
+            scouts = run_all(runner, (replace(job, seed=seed) for seed in range(_SCOUTS)))
+            predicted = count_of_paths(trace.probability for trace in scouts)
         if predicted > max_paths:
             continue
         traces = enumerated(runner, job, 2 * max_paths, predicted, progress, begun=begun)
         if traces is not None:
             return with_slopes(Survey(traces, True, predicted, size, raised), runner, job, progress)
     job = Job((), SIZES[0], directions=count, raised=raised)
-    drawn = []
     samples = min(samples, max(_LONG_PATHS, _SAMPLED_STEPS // max(len(first.steps), 1)))
-    for seed in range(samples):
-        progress("sampled paths", seed, samples)
-        drawn.append(runner.run(replace(job, seed=seed)))
-    result = Survey(tuple(drawn), False, predicted, SIZES[0], raised)
+    drawn = sampled(runner, [replace(job, seed=seed) for seed in range(samples)], progress)
+    result = Survey(drawn, False, predicted, SIZES[0], raised)
     return with_slopes(result, runner, job, progress)
 
 
@@ -151,12 +148,22 @@ def resampled(base: Survey, runner: Runner, runs: int, progress: Progress) -> Su
     """
     policy = sorted(base.policy)[-_FEW_TENSORS:]
     job = Job((), base.size, directions=1, raised=base.raised)
-    drawn = []
-    for seed in range(runs):
-        progress("sampled paths", seed, runs)
-        drawn.append(replace(runner.run(replace(job, seed=seed, noise=seed)), noise=seed))
-    result = replace(base, traces=tuple(drawn), exhaustive=False)
+    jobs = [replace(job, seed=seed, noise=seed) for seed in range(runs)]
+    drawn = enumerate(sampled(runner, jobs, progress))
+    traces = tuple(replace(trace, noise=seed) for seed, trace in drawn)
+    result = replace(base, traces=traces, exhaustive=False)
     return with_slopes(result, runner, job, progress, policy)
+
+
+def sampled(
+    runner: Runner, jobs: list[Job], progress: Progress, what: str = "sampled paths"
+) -> tuple[Trace, ...]:
+    """Paths that were drawn at random."""
+    traces = []
+    for number, trace in enumerate(run_all(runner, jobs)):
+        progress(what, number, len(jobs))
+        traces.append(trace)
+    return tuple(traces)
 
 
 def _first_run(runner: Runner) -> tuple[bool, Trace]:
@@ -207,14 +214,20 @@ def enumerated(
     """
     traces: list[Trace] = []
     done, given = 0.0, len(job.prescribed)
+    started: dict[tuple[int, ...], Callable[[], Trace]] = {}
     prescribed: tuple[int, ...] | None = job.prescribed
+    if begun is not None:
+        started[job.prescribed] = partial(replace, begun)
     while prescribed is not None:
         if len(traces) >= cap:
             return None
         progress(what, len(traces), max(predicted, len(traces)))
-        ran = runner.run(replace(job, prescribed=prescribed)) if traces or not begun else begun
-        traces.append(replace(ran, given=given))
+        ran = started.pop(prescribed, None) or runner.start(replace(job, prescribed=prescribed))
+        traces.append(replace(ran(), given=given))
         prescribed = next_path(traces[-1], given)
+        for path in islice(paths_after(traces[-1], given), runner.ahead):
+            if path not in started:
+                started[path] = runner.start(replace(job, prescribed=path))
         done += traces[-1].probability
         if len(traces) >= _ENOUGH and len(traces) > cap * done:
             return None  # at this rate there would be more

@@ -3,6 +3,9 @@
 A fork costs milliseconds and starts every run from the same clean state, whatever the last one did
 to modules, files or the interpreter. Jobs come as JSON lines on standard input, results go as JSON
 lines to the standard output that was there at the start.
+
+A lane is a fork of this process that runs jobs of its own at the same time, with pipes and a home
+of its own. One is opened by a line that says so, after the first run has told what to import.
 """
 
 from __future__ import annotations
@@ -20,17 +23,18 @@ import sys
 import time
 from collections.abc import Set
 from contextlib import suppress
-from dataclasses import astuple, fields
+from dataclasses import astuple, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import gymnasium
 import torch
 
 from eligibility.audit.interception.compiler import postpone_compiler
 from eligibility.audit.interception.language import notice_language
-from eligibility.audit.job import SIZES, Job, Program, decode_job, read_settings
+from eligibility.audit.job import OPEN_LANE, SIZES, Job, Program, decode_job, read_settings
 from eligibility.audit.running.execution import execute
+from eligibility.audit.running.forkserver import environment_in
 from eligibility.audit.running.place import settle_in, workspace_of
 from eligibility.audit.running.preloading import installed, load, preload
 from eligibility.audit.running.smaller import shrink
@@ -38,7 +42,7 @@ from eligibility.audit.trace import Trace
 from eligibility.sandbox import Workspace, limit
 
 MAX_RESULT_BYTES = 64 << 20
-_SET_CHILD_SUBREAPER = 36
+_SET_PARENT_DEATH_SIGNAL, _SET_CHILD_SUBREAPER = 1, 36
 _WAITING = 10  # times the processor's time: as long may a run take on a machine with other work
 
 
@@ -58,7 +62,7 @@ def prepare() -> None:
     _warm_up()
 
 
-def main() -> None:
+def main(*lanes: int) -> None:
     """Serve jobs until standard input ends."""
     results = os.fdopen(os.dup(1), "w", encoding="utf-8")
     jobs = os.fdopen(os.dup(0), "r", encoding="utf-8")
@@ -67,17 +71,30 @@ def main() -> None:
         os.dup2(null, descriptor)
     program = read_settings(jobs.readline())
     preload(Path(program.path))
+    gc.collect()
+    gc.freeze()
+    print("ready", file=results, flush=True)
+    _serve(program, jobs, results, lanes, set(sys.modules))
+
+
+def _serve(
+    program: Program, jobs: TextIO, results: TextIO, pipes: tuple[int, ...], before: Set[str]
+) -> None:
+    """Run one job after the other, in a workspace of this process."""
     with suppress(OSError, AttributeError):
         # orphans of a run become our children, so that they can be found and ended
         ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     workspace = workspace_of(program)
-    gc.collect()
-    gc.freeze()
-    print("ready", file=results, flush=True)
-    before: Set[str] = set(sys.modules)
+    lanes: set[int] = set()
     for line in jobs:
-        private = (results.fileno(), jobs.fileno())
-        answer, imported = _run_forked(program, workspace, decode_job(line), private, before)
+        private = (results.fileno(), jobs.fileno(), *pipes)
+        if line.strip() == OPEN_LANE:
+            lanes.add(_open_lane(program, len(lanes), private))
+            for descriptor in pipes[:2]:
+                os.close(descriptor)
+            pipes = pipes[2:]
+            continue
+        answer, imported = _run_forked(program, workspace, decode_job(line), private, before, lanes)
         print(answer, file=results, flush=True)
         workspace.restore()
         if before:
@@ -85,6 +102,30 @@ def main() -> None:
             before = set()
             gc.collect()
             gc.freeze()
+    for lane in lanes:
+        os.waitpid(lane, 0)
+
+
+def _open_lane(program: Program, number: int, private: tuple[int, ...]) -> int:
+    """Fork a lane, whose pipes are the first of those behind ours, and whose home is new."""
+    lane = os.fork()
+    if lane:
+        return lane
+    reading, writing = private[2:4]
+    for descriptor in {*private} - {reading, writing}:
+        os.close(descriptor)
+    try:
+        _die_with_parent()
+        scratch = Path(program.scratch, f"lane{number}")
+        scratch.mkdir()
+        os.environ.update(environment_in(str(scratch)))
+        with (
+            os.fdopen(reading, encoding="utf-8") as jobs,
+            os.fdopen(writing, "w", encoding="utf-8") as results,
+        ):
+            _serve(replace(program, scratch=str(scratch)), jobs, results, (), set())
+    finally:
+        os._exit(0)
 
 
 def _warm_up() -> None:
@@ -107,7 +148,12 @@ def _warm_up() -> None:
 
 
 def _run_forked(
-    program: Program, workspace: Workspace, job: Job, private: tuple[int, ...], before: Set[str]
+    program: Program,
+    workspace: Workspace,
+    job: Job,
+    private: tuple[int, ...],
+    before: Set[str],
+    lanes: Set[int],
 ) -> tuple[str, list[str]]:
     """The trace of a run, and what it imported that was not there ``before``, if that is known."""
     reading, writing = os.pipe()
@@ -124,7 +170,7 @@ def _run_forked(
     with suppress(OSError):
         os.killpg(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
-    _end_orphans()
+    _end_orphans(lanes)
     trace, _, names = data.partition(b"\n")
     return _answer(trace, in_time, status, program), names.decode().split()
 
@@ -136,6 +182,7 @@ def _run_and_exit(
     status = 1
     try:
         os.setpgid(0, 0)
+        _die_with_parent()
         limit(program.seconds, program.megabytes)
         settle_in(program, workspace)
         notice_language(Path(program.origin))
@@ -191,12 +238,17 @@ def _read_all(descriptor: int, deadline: float) -> tuple[bytes, bool]:
     return b"", True
 
 
-def _end_orphans() -> None:
+def _end_orphans(lanes: Set[int]) -> None:
     children = Path(f"/proc/self/task/{os.getpid()}/children")
     with suppress(OSError):
-        for orphan in children.read_text(encoding="ascii").split():
-            os.kill(int(orphan), signal.SIGKILL)
-            os.waitpid(int(orphan), 0)
+        for orphan in {*map(int, children.read_text(encoding="ascii").split())} - lanes:
+            os.kill(orphan, signal.SIGKILL)
+            os.waitpid(orphan, 0)
+
+
+def _die_with_parent() -> None:
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
 
 
 def _answer(data: bytes, in_time: bool, status: int, program: Program) -> str:
