@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,6 +14,7 @@ import pytest
 from eligibility.audit.choices import next_path, paths_after
 from eligibility.audit.job import SIZES, Job
 from eligibility.audit.running import runner as running
+from eligibility.audit.running.forkserver import WorkerError
 from eligibility.audit.running.runner import CallableRunner, ScriptRunner, run_all
 from eligibility.audit.running.survey import silent, survey
 from eligibility.audit.trace import Draw, Trace
@@ -99,15 +101,28 @@ def test_lanes_end_with_their_runner_although_a_run_is_going_on(script: Path) ->
         runner._open_lanes()
         for _ in range(3):
             runner.start(job)
-        deadline = time.monotonic() + 10
-        while len(family(worker)) < 6 and time.monotonic() < deadline:
+        alive, deadline = [worker], time.monotonic() + 60
+        while len(alive) < 6 and time.monotonic() < deadline:
             time.sleep(0.01)
-        alive = family(worker)
+            alive = family(worker)
     assert len(alive) == 6  # the worker, two lanes, three runs
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while any(map(exists, alive)) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not any(map(exists, alive))
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_lane_that_dies_is_an_error_and_nothing_waits_for_it(script: Path) -> None:
+    job = Job((), SIZES[0])
+    with runner_of(script) as runner:
+        runner.run(job)
+        runner._open_lanes()
+        runner.run(job)
+        for lane in family(runner._worker.pid)[1:]:
+            os.kill(lane, signal.SIGKILL)
+        with pytest.raises(WorkerError, match="an early exit"):
+            [*run_all(runner, (replace(job, seed=seed) for seed in range(6)))]
 
 
 def family(pid: int) -> list[int]:

@@ -131,12 +131,25 @@ def _used(ascent: Array, evidence: Evidence) -> Booleans:
     state on some path.
     """
     used: Booleans = np.ones(evidence.present.shape[1], dtype=bool)
-    for position in range(len(used)):
-        others = used & (np.arange(len(used)) != position)
-        parts = (evidence.eligibility[:, others], evidence.entropy[:, others])
+
+    def explains(chosen: Booleans) -> bool:
+        parts = (evidence.eligibility[:, chosen], evidence.entropy[:, chosen])
         basis = np.concatenate(parts, axis=1).transpose(0, 2, 1)  # [P, D, 2 I]
         basis = basis / np.maximum(np.linalg.norm(basis, axis=1, keepdims=True), 1e-300)
         solved = np.linalg.pinv(basis, rcond=_RANK) @ ascent[..., None]
         left = np.linalg.norm(ascent - (basis @ solved)[..., 0])
-        used[position] = left > _LEFT * np.linalg.norm(ascent)
+        return bool(left <= _LEFT * np.linalg.norm(ascent))
+
+    def drop(first: int, last: int) -> None:
+        """Of some decisions in their order, leave out each that the others can replace."""
+        without = used.copy()
+        without[first:last] = False
+        if explains(without):
+            used[first:last] = False
+        elif last - first > 1:
+            middle = (first + last) // 2
+            drop(first, middle)
+            drop(middle, last)
+
+    drop(0, len(used))
     return used

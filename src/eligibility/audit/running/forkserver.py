@@ -95,10 +95,15 @@ class Worker(Lane):
         self.stderr = os.fdopen(pipes[2], encoding="utf-8", errors="replace")
         self.lanes = [Lane(*pair) for pair in zip(pipes[3::2], pipes[4::2], strict=True)]
 
+    def hang_up(self) -> None:
+        """No more input, neither for itself nor for its lanes."""
+        for lane in self.lanes:
+            lane.hang_up()
+        super().hang_up()
+
     def close(self) -> None:
         """No more input: it ends, or is ended."""
-        for lane in (*self.lanes, self):
-            lane.hang_up()
+        self.hang_up()
         if not self._ends(time.monotonic() + _PATIENCE):
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)

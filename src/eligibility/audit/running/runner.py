@@ -173,6 +173,7 @@ class ScriptRunner:
     def _answered(self, answer: Callable[[], str]) -> str:
         text = answer()
         if not text:
+            self._worker.hang_up()  # one of its lanes may have died alone
             raise early_end(*self._worker.stderr.read().strip().splitlines()[-1:])
         return text
 

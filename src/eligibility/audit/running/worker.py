@@ -117,7 +117,7 @@ def _open_lane(program: Program, number: int, private: tuple[int, ...]) -> int:
     try:
         _die_with_parent()
         scratch = Path(program.scratch, f"lane{number}")
-        scratch.mkdir()
+        scratch.mkdir(exist_ok=True)
         os.environ.update(environment_in(str(scratch)))
         with (
             os.fdopen(reading, encoding="utf-8") as jobs,
