@@ -19,7 +19,7 @@ from eligibility.audit.trainers.operations import Recorder
 from eligibility.audit.trainers.record import Policies, Table
 from eligibility.audit.trainers.refused import Finished, Refused
 from eligibility.audit.trainers.runs import PATTERN, Runs
-from eligibility.audit.trainers.sampling import note_policy, nucleus_of
+from eligibility.audit.trainers.sampling import note_policy, nucleus_of, temperature_of
 from eligibility.audit.trainers.scores import FUNCTION, MODEL, NAME, Source
 from eligibility.audit.trainers.tiny import LENGTH, VOCABULARY
 from eligibility.audit.trainers.trl import WithoutAdapter, wake_adapters
@@ -292,7 +292,7 @@ class Loop(Runs):
         if self._options:
             draw = partial(self._one_token, model, options=self._options)
             made.drawn = states.table(draw)
-            record.temperature = _temperature_of(states.logits(model), made.drawn)
+            record.temperature = temperature_of(states.logits(model), made.drawn)
         note_policy(record, states, model, reference, made)
 
     def _keep(self, found: dict[str, Any]) -> None:
@@ -320,7 +320,7 @@ class Loop(Runs):
             self._record.policies[world].drawn = table
             if self._record.later:
                 self._record.later[world].drawn = table
-            self._record.temperature = _temperature_of(self._record.policies[world].logits, table)
+            self._record.temperature = temperature_of(self._record.policies[world].logits, table)
         for policies, said in zip(
             (self._record.policies, self._record.later), self._logits, strict=True
         ):
@@ -382,18 +382,6 @@ def _calls_without_a_part(found: dict[str, Any]) -> int:
     places = [tuple(place) for _, place in found["calls"]]
     used = {place for place, has in zip(places, parts, strict=True) if has}
     return next((i for i, place in enumerate(places) if place in used), 0)
-
-
-def _temperature_of(logits: Any, drawn: Any) -> float:
-    """That with which a program draws itself; 1 if no temperature alone does what it does."""
-    z, p = torch.tensor(logits), torch.tensor(drawn)
-    both = (p > 0).all(-1)  # elsewhere one token is cut off
-    if not both.any():
-        return 1.0
-    z, p = z[both], p[both]
-    ratio = (z[..., 0] - z[..., 1]) / (p[..., 0] / p[..., 1]).log()
-    middle = float(ratio.median())
-    return middle if float((ratio / middle - 1).abs().max()) < 1e-6 else 1.0
 
 
 def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:

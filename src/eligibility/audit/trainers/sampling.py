@@ -286,6 +286,18 @@ def masks_padding(arguments: tuple[Any, ...], options: dict[str, Any], pad: int)
     return not bool((padding * mask).any())
 
 
+def temperature_of(logits: Any, drawn: Any) -> float:
+    """That with which a program draws itself; 1 if no temperature alone does what it does."""
+    z, p = torch.tensor(logits), torch.tensor(drawn)
+    both = (p > 0).all(-1)  # elsewhere one token is cut off
+    if not both.any():
+        return 1.0
+    z, p = z[both], p[both]
+    ratio = (z[..., 0] - z[..., 1]) / (p[..., 0] / p[..., 1]).log()
+    middle = float(ratio.median())
+    return middle if float((ratio / middle - 1).abs().max()) < 1e-6 else 1.0
+
+
 def nucleus_of(options: dict[str, Any]) -> float:
     """The `top_p` that `generate` is asked for; 1 if none is."""
     settings = options.get("generation_config")
