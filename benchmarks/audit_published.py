@@ -46,6 +46,7 @@ TITLES = {
     3: "A third field test",
     4: "A fourth field test",
     5: "A fifth field test",
+    6: "A sixth field test",
 }
 
 
