@@ -26,7 +26,17 @@ ORDER = [
 LAYERS = {unit: layer for layer, units in enumerate(ORDER) for unit in units}
 # The same within the audit, whose parts are many.
 AUDIT_ORDER = [
-    {"arrays", "faults", "patches", "precision", "processor", "quadrature", "trace", "user_code"},
+    {
+        "arrays",
+        "faults",
+        "patches",
+        "precision",
+        "processor",
+        "quadrature",
+        "side_by_side",
+        "trace",
+        "user_code",
+    },
     {"choices", "job", "raised", "sections"},
     {"noise"},
     {"interception"},

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Protocol
 from eligibility.audit.job import OPEN_LANE, Job, Program, encode_job, settings_line
 from eligibility.audit.running.forkserver import MOST_LANES, Lane, early_end, start_worker
 from eligibility.audit.running.preloading import shared_libraries
+from eligibility.audit.side_by_side import in_order, processors
 from eligibility.audit.trace import LANGUAGE, Trace, parse_trace
 from eligibility.errors import EligibilityError
 from eligibility.sandbox import guard_here
@@ -48,13 +47,7 @@ class Runner(Protocol):
 
 def run_all(runner: Runner, jobs: Iterable[Job]) -> Iterator[Trace]:
     """The runs in their order, of which several are made at once where there are processors."""
-    started: deque[Callable[[], Trace]] = deque()
-    for job in jobs:
-        started.append(runner.start(job))
-        if len(started) >= runner.ahead:
-            yield started.popleft()()
-    while started:
-        yield started.popleft()()
+    return in_order((runner.start(job) for job in jobs), lambda: runner.ahead)
 
 
 class CallableRunner:
@@ -176,8 +169,3 @@ class ScriptRunner:
             self._worker.hang_up()  # one of its lanes may have died alone
             raise early_end(*self._worker.stderr.read().strip().splitlines()[-1:])
         return text
-
-
-def processors() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -38,11 +38,12 @@ from eligibility.audit.running.forkserver import environment_in
 from eligibility.audit.running.place import settle_in, workspace_of
 from eligibility.audit.running.preloading import installed, load, preload
 from eligibility.audit.running.smaller import shrink
+from eligibility.audit.side_by_side import die_with_parent
 from eligibility.audit.trace import Trace
 from eligibility.sandbox import Workspace, limit
 
 MAX_RESULT_BYTES = 64 << 20
-_SET_PARENT_DEATH_SIGNAL, _SET_CHILD_SUBREAPER = 1, 36
+_SET_CHILD_SUBREAPER = 36
 _WAITING = 10  # times the processor's time: as long may a run take on a machine with other work
 
 
@@ -115,7 +116,7 @@ def _open_lane(program: Program, number: int, private: tuple[int, ...]) -> int:
     for descriptor in {*private} - {reading, writing}:
         os.close(descriptor)
     try:
-        _die_with_parent()
+        die_with_parent()
         scratch = Path(program.scratch, f"lane{number}")
         scratch.mkdir(exist_ok=True)
         os.environ.update(environment_in(str(scratch)))
@@ -182,7 +183,7 @@ def _run_and_exit(
     status = 1
     try:
         os.setpgid(0, 0)
-        _die_with_parent()
+        die_with_parent()
         limit(program.seconds, program.megabytes)
         settle_in(program, workspace)
         notice_language(Path(program.origin))
@@ -244,11 +245,6 @@ def _end_orphans(lanes: Set[int]) -> None:
         for orphan in {*map(int, children.read_text(encoding="ascii").split())} - lanes:
             os.kill(orphan, signal.SIGKILL)
             os.waitpid(orphan, 0)
-
-
-def _die_with_parent() -> None:
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
 
 
 def _answer(data: bytes, in_time: bool, status: int, program: Program) -> str:

@@ -74,15 +74,15 @@ class Attempts:
     def _attempt(
         self, sizes: Sizes, most_rows: float = _FEW_ROWS, grouping: bool = False
     ) -> Record:
-        found = branch_off()
-        if isinstance(found, Branch):
+        way = branch_off()
+        if isinstance(way, Branch):
             record = Record(early=self._early)
             try:
                 self._run(record, sizes, most_rows, grouping)
             except BaseException as error:  # this process must never go on as its parent would
                 record = Record("error", f"{type(error).__name__}: {error}")
-            found.send(**asdict(record))
-        if not found:
+            way.send(**asdict(record))
+        if not (found := way()):
             return Record("error", "the program's process ended early")
         made = record_from(found)
         for number, size in sizes.items():

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from eligibility.audit.side_by_side import in_order
 from eligibility.audit.trainers.answers import MOST, Tokens, answers, longest, outcomes
 from eligibility.audit.trainers.draws import Draws
 from eligibility.audit.trainers.gradients import AtStates, StateWeights
@@ -126,7 +127,10 @@ class Loop(Runs):
         self, plan: Tokens, length: int = 0, recorder: Recorder | None = None
     ) -> dict[str, Any]:
         """What a branch finds with the answers of a plan and no others."""
-        return self._go(Draws(plan, length or self._record.length, bounded=True), recorder)
+        return self._go(self._plan(plan, length), recorder)
+
+    def _plan(self, plan: Tokens, length: int = 0) -> Draws:
+        return Draws(plan, length or self._record.length, bounded=True)
 
     def _gradient(self, plan: Tokens, length: int = 0) -> torch.Tensor:
         """[B, W, V] of a plan; 0 where the program makes no step."""
@@ -218,8 +222,9 @@ class Loop(Runs):
         pairs = 2 if len(every) <= _FEW else 1
         for world in range(2 * pairs):
             self._enter(world, model, reference)
-            for number, (chosen, _) in enumerate(every):
-                self._keep(self._go_on(self._in_program(chosen)))
+            branches = (self._start(self._plan(self._in_program(chosen))) for chosen, _ in every)
+            for number, found in enumerate(in_order(branches)):
+                self._keep(found)
                 self._announce(world * len(every) + number + 1, 2 * pairs * len(every))
             self._complete(world)
         if reference is not None:

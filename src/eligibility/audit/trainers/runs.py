@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import torch
@@ -274,19 +275,21 @@ class Runs:
     # One branch.
 
     def _go(self, draws: Draws, recorder: Recorder | None = None) -> dict[str, Any]:
-        """What a branch finds with these answers; that branch leaves the lead, and goes on."""
-        found = branch_off()
-        if isinstance(found, Branch):
-            self.branch, self.draws, self._recorder = found, draws, recorder
+        """What a branch finds with these answers."""
+        return self._start(draws, recorder)()
+
+    def _start(
+        self, draws: Draws, recorder: Recorder | None = None
+    ) -> Callable[[], dict[str, Any]]:
+        """Begin a branch, which leaves the lead and goes on; what it finds is waited for."""
+        way = branch_off()
+        if isinstance(way, Branch):
+            self.branch, self.draws, self._recorder = way, draws, recorder
             self._latest = self._sampling  # the audit itself may have run a reference since
             self._pass, self._tables, self._values = Pass(), [], []
             self.models.forget()
             raise _InBranch
-        if found.get("refused"):
-            raise Refused(found["refused"])
-        if "prompts" not in found and "error" not in found:
-            raise Refused("the program ends its process before its optimizer steps")
-        return found
+        return partial(_found, way)
 
     def _before_step(self, optimizer: Any, args: Any, options: Any) -> None:
         """Read the gradient; without one, no optimizer moves a parameter."""
@@ -380,3 +383,12 @@ class Runs:
         if self._pass.steps or self._tables:
             self._send()
         self.branch.send(error=what)
+
+
+def _found(answer: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    found = answer()
+    if found.get("refused"):
+        raise Refused(found["refused"])
+    if "prompts" not in found and "error" not in found:
+        raise Refused("the program ends its process before its optimizer steps")
+    return found
