@@ -57,7 +57,7 @@ def audit_here(path: Path, max_paths: int, samples: int = 12) -> AuditReport:
     """The audit of a script in this process, which has loaded already what scripts import."""
     source = read_source(path)
     return examine(
-        CallableRunner(lambda: runpy.run_path(str(path), run_name="__main__")),
+        CallableRunner(lambda: runpy.run_path(str(path), run_name="__main__"), source.four_tuple),
         max_paths,
         samples,
         lambda what, done, expected: None,

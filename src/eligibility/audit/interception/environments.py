@@ -14,6 +14,7 @@ from gymnasium.vector import SyncVectorEnv
 
 from eligibility.audit.interception.gym_names import lead_to_gymnasium
 from eligibility.audit.interception.observations import MASK
+from eligibility.audit.interception.old_gym import speak_as_before
 from eligibility.audit.interception.probe import PICKLED, Made, Probe, known_spaces
 from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.patches import Patches, disguised
@@ -57,14 +58,8 @@ def replace_environments(patches: Patches, recorder: Recorder, four_tuple: bool)
     stock_async = gymnasium.vector.AsyncVectorEnv
     patches.set(gymnasium.vector, "AsyncVectorEnv", disguised(_in_process(), stock_async))
     if four_tuple:
-        patches.set(gymnasium.Wrapper, "render", _render_of_wrapped)
-        patches.set(gymnasium.Env, "reward_range", Probe.reward_range)
+        speak_as_before(patches)
     lead_to_gymnasium(patches, make, four_tuple)
-
-
-def _render_of_wrapped(self: Any, *args: Any, **options: Any) -> Any:
-    """With a mode, as gym before 0.26 had it."""
-    return self.env.render(*args, **options)
 
 
 def _in_process() -> type[SyncVectorEnv]:

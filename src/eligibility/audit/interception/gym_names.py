@@ -12,20 +12,44 @@ from typing import Any
 
 import gymnasium
 
+from eligibility.audit.interception.old_gym import (
+    Vector,
+    VectorOfFour,
+    make_vector,
+    unfilmed,
+    wrapper_of,
+)
 from eligibility.audit.patches import Patches
 
 _OLD, _NEW = "gym", "gymnasium"
+_FILMING = {"Monitor", "RecordVideo"}  # wrappers that gym before 0.26 had for it
 
 
 class _OldGym(ModuleType):
     """What it has not itself it takes from gymnasium at the moment it is asked."""
 
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__path__ = []  # it is a package
+
     def __getattr__(self, name: str) -> Any:
+        new = sys.modules[_renamed(self.__name__)]
         if name.startswith("__"):
             raise AttributeError(name)
-        if hasattr(gymnasium, name):
-            return getattr(gymnasium, name)
-        raise AttributeError(f"module {_OLD!r} has no attribute {name!r}")
+        if hasattr(new, name):
+            return getattr(new, name)
+        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+
+
+class _OldWrappers(_OldGym):
+    """``gym.wrappers``."""
+
+    four_tuple = False
+
+    def __getattr__(self, name: str) -> Any:
+        if self.four_tuple and name in _FILMING:
+            return unfilmed
+        return wrapper_of(super().__getattr__(name), self.four_tuple)
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -68,15 +92,28 @@ def lead_to_gymnasium(patches: Patches, make: Callable[..., Any], four_tuple: bo
 
     patches.later(put_back)
     _take_out(before)
-    module = _OldGym(_OLD)
-    module.__path__ = []  # it is a package
-    module.__dict__.update(make=make, __version__="0.21.0" if four_tuple else "0.26.2")
-    logger = ModuleType(f"{_OLD}.logger")
-    logger.__dict__.update(vars(gymnasium.logger))
+    modules = _modules(make, four_tuple)
+    finder.names.update(modules)
+    sys.modules |= modules
+
+
+def _modules(make: Callable[..., Any], four_tuple: bool) -> dict[str, ModuleType]:
+    """``gym``, and what of it is not as in gymnasium."""
+    gym, logger = _OldGym(_OLD), ModuleType(f"{_OLD}.logger")
+    vector, wrappers = _OldGym(f"{_OLD}.vector"), _OldWrappers(f"{_OLD}.wrappers")
+    logger.__dict__.update(vars(gymnasium.logger), __name__=logger.__name__)
     logger.__dict__.update(setLevel=lambda level: None, set_level=lambda level: None)
-    module.__dict__["logger"] = logger
-    finder.names.add(logger.__name__)
-    sys.modules |= {_OLD: module, logger.__name__: logger}
+    kind = VectorOfFour if four_tuple else Vector
+    vector.__dict__.update(SyncVectorEnv=kind, AsyncVectorEnv=kind, make=make_vector(make, kind))
+    wrappers.four_tuple = four_tuple
+    gym.__dict__.update(
+        make=make,
+        __version__="0.21.0" if four_tuple else "0.26.2",
+        logger=logger,
+        vector=vector,
+        wrappers=wrappers,
+    )
+    return {module.__name__: module for module in (gym, logger, vector, wrappers)}
 
 
 def _renamed(name: str) -> str:
