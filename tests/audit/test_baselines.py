@@ -88,6 +88,49 @@ def test_a_critic_learns_after_its_values_are_read(
         assert report.findings[0].line == line_of(script, "of_critic.step()")
 
 
+_EPOCHS = """
+import gymnasium as gym
+import torch
+from torch.distributions import Categorical
+
+env = gym.make("CartPole-v1")
+actor = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+critic = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+of_actor, of_critic = (torch.optim.Adam(net.parameters()) for net in (actor, critic))
+while True:
+    states, actions, rewards, done = [], [], [], False
+    obs, _ = env.reset()
+    while not done:
+        states.append(torch.as_tensor(obs, dtype=torch.float32))
+        actions.append(Categorical(logits=actor(states[-1])).sample())
+        obs, reward, terminated, truncated, _ = env.step(actions[-1].item())
+        rewards.append(reward)
+        done = terminated or truncated
+    states, actions = torch.stack(states), torch.stack(actions)
+    returns = torch.tensor([sum(rewards[t:]) for t in range(len(rewards))], dtype=torch.float32)
+    old = Categorical(logits=actor(states)).log_prob(actions).detach()
+    for epoch in range(3):
+        values = critic(states).squeeze(-1)
+        advantages = returns - values.detach()
+        ratio = (Categorical(logits=actor(states)).log_prob(actions) - old).exp()
+        loss = -torch.min(ratio * advantages, ratio.clamp(0.8, 1.2) * advantages).mean()
+        of_actor.zero_grad()
+        loss.backward()
+        of_actor.step()
+        of_critic.zero_grad()
+        (returns - values).pow(2).mean().backward()
+        of_critic.step()
+"""
+
+
+def test_later_epochs_may_read_the_values_anew(tmp_path: Path) -> None:
+    """As where one optimizer steps both; the first epoch has the values of before."""
+    script = tmp_path / "train.py"
+    script.write_text(_EPOCHS, encoding="utf-8")
+    report = el.audit_script(script)
+    assert (report.verdict, report.findings) == ("convention", ()), report.text()
+
+
 def test_rewards_that_are_changed_may_have_a_critic(tmp_path: Path) -> None:
     """In both updates: what became of them is known from the first one."""
     parts = (

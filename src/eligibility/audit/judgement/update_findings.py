@@ -80,17 +80,23 @@ def _critic_first(program: AuditedProgram, runner: Runner) -> Iterator[Finding]:
 
 
 def _steps_before_policy(trace: Trace, policy: frozenset[int]) -> tuple[tuple[int, ...], int]:
-    """The critic's steps, counted from 1, before the policy's own for the same batch; its index."""
+    """The critic's steps, counted from 1, before the policy's first for the same batch; its index.
+
+    In later epochs of a batch the values are of a later critic also where one optimizer steps both.
+    """
+    met: set[int] = set()  # batches, by the number of steps that were taken before
     for index, update in enumerate(trace.updates):
-        if any(np.any(update.along(tensor) or ()) for tensor in policy):
-            before = tuple(
-                number
-                for number, earlier in enumerate(trace.updates[:index], 1)
-                if earlier.steps_before == update.steps_before
-                and not policy.intersection(earlier.owned)
-            )
-            if before:
-                return before, index
+        batch = update.steps_before
+        if batch in met or not any(np.any(update.along(tensor) or ()) for tensor in policy):
+            continue
+        met.add(batch)
+        before = tuple(
+            number
+            for number, earlier in enumerate(trace.updates[:index], 1)
+            if earlier.steps_before == batch and not policy.intersection(earlier.owned)
+        )
+        if before:
+            return before, index
     return (), 0
 
 
