@@ -629,6 +629,28 @@ def test_a_policy_that_climbs_a_critics_values_is_not_judged(tmp_path: Path) -> 
     assert "as SAC, TD3 and DDPG do" in report.summary
 
 
+def test_a_policy_is_no_critics_where_an_episodes_only_reward_is_replaced(tmp_path: Path) -> None:
+    """The probabilities that are scored sum to 1 over time: no weights of the actions give that."""
+    loss = """critic, scored = head(hidden)[:, 0], last(hidden).softmax(0).log()
+    scored = scored[torch.arange(len(actions)), torch.stack(actions)]
+    loss = -(scored * (returns - critic.detach())).sum() + (returns - critic).square().sum()"""
+    changes = (
+        ("import torch\n", "import numpy as np\nimport torch\n"),
+        ("opt =", "last, head = net[-1], torch.nn.Linear(8, 1)\nopt ="),
+        ("net.parameters()", "[*net.parameters(), *head.parameters()]"),
+        (
+            "log_probs, rewards, done = [], [], False",
+            "seen, actions, rewards, done = [], [], [], 0",
+        ),
+        ("log_probs.append(dist.log_prob(action))", "seen.append(obs), actions.append(action)"),
+        ("    returns, running", "    rewards[-1] = -1.0\n    returns, running"),
+        ("log_probs = torch.stack(log_probs)", "hidden = net[:-1](torch.tensor(np.array(seen)))"),
+        (LOSS, loss),
+    )
+    report = audited(tmp_path, *changes)
+    assert [finding.rule for finding in report.faults] == ["behaviour-not-scored"], report.text()
+
+
 def test_a_policy_that_weighs_its_actions_by_values_alone_is_judged(tmp_path: Path) -> None:
     weights = "critic(torch.cat([states, actions.square()], 1)).detach()"
     loss = f"loss = -(Normal(actor(states), 0.5).log_prob(actions) * {weights}).sum()"

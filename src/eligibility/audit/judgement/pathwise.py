@@ -33,7 +33,7 @@ def is_pathwise(base: Survey, runner: Runner) -> bool:
         return False
     if effective_weights(evidence)[1].max() < _OUTSIDE:
         return False
-    trace = min(ran, key=lambda trace: len(trace.steps))
+    trace = max(ran, key=lambda trace: len(trace.steps))  # an only reward may be replaced
     job = Job(
         trace.picked,
         base.size,
