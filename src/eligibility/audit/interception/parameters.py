@@ -35,6 +35,7 @@ class Parameters:
         self._job = job
         self.tensors: list[torch.Tensor] = []
         self._copies: list[tuple[int, torch.Tensor]] = []  # and where in memory it was copied from
+        self._moved: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []  # how, and to where
 
     def copied(self, source: torch.Tensor, made: torch.Tensor) -> None:
         """A tensor was copied: the copy may act for the one that is trained."""
@@ -52,8 +53,20 @@ class Parameters:
             mixture = self._mixture(index)
             if mixture is not None:
                 along = probing_directions(parameter.shape, index, self._job.directions)
-                for tensor in (*self._twins(parameter), parameter):
-                    _move(tensor, self._job.distance * (mixture @ along))
+                move = self._job.distance * (mixture @ along)
+                self._moved.append((parameter, move, self._move_with_twins(parameter, move)))
+
+    def move_again(self) -> None:
+        """Before the first step: what a program has overwritten since, as with a checkpoint."""
+        for number, (parameter, move, there) in enumerate(self._moved):
+            if not torch.equal(parameter, there):
+                self._moved[number] = parameter, move, self._move_with_twins(parameter, move)
+
+    def _move_with_twins(self, parameter: torch.Tensor, by: torch.Tensor) -> torch.Tensor:
+        """Where the parameter is now."""
+        for tensor in (*self._twins(parameter), parameter):
+            _move(tensor, by)
+        return parameter.detach().clone()
 
     def _twins(self, parameter: torch.Tensor) -> list[torch.Tensor]:
         """Copies of a parameter that no optimizer trains, and that still are the same."""

@@ -111,6 +111,8 @@ class Recorder:
             self.choices.close()
             return
         self._stop_if_complete()
+        if not self.steps and not self.updates:
+            self.parameters.move_again()
         if not self.running:
             self._others = OtherNumbers(self.job.noise)
         elif self._others is not None and not self.steps:
