@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.audit.test_second_update import CRITIC, audit
+from tests.audit.writing import audit_here
 
 # Values after the last step of an episode, rewards bootstrapped once a rollout, mean over it.
 _SEVERAL_STEPS = """returns, target = [], None
@@ -67,3 +68,47 @@ def test_a_bootstrapped_return_is_scaled(tmp_path: Path, advantages: str, scaled
     assert scaled in report.rule
     report = audit(tmp_path, CRITIC, change, (" * (1 - stops)", ""))
     assert [f.rule for f in report.findings] == ["bootstrapped-after-termination"], report.text()
+
+
+_ON_AND_ON = """
+import gymnasium as gym
+import torch
+from torch.distributions import Categorical
+
+GAMMA = 0.98
+env = gym.make("CartPole-v1")
+actor = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+critic = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+opt = torch.optim.Adam([*actor.parameters(), *critic.parameters()])
+for episode in range(1000):
+    steps = []
+    obs = torch.as_tensor(env.reset()[0])
+    for _ in range(6):
+        policy = Categorical(logits=actor(obs))
+        action = policy.sample()
+        following, reward, terminated, truncated, _ = env.step(action.item())
+        following = torch.as_tensor(following)
+        goes_on = 0.0 if ENDS else 1.0
+        steps.append((obs, following, policy.log_prob(action), reward / 100.0, goes_on))
+        obs = following
+    seen, after, log_probs, rewards, goes_on = (list(each) for each in zip(*steps))
+    values, later = critic(torch.stack(seen))[:, 0], critic(torch.stack(after))[:, 0]
+    targets = torch.tensor(rewards) + GAMMA * (later * torch.tensor(goes_on)).detach()
+    loss = -(torch.stack(log_probs) * (targets - values).detach()).mean()
+    loss = loss + (targets - values).square().mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("ends", "found"),
+    [("terminated or truncated", ["truncation-as-termination"]), ("terminated", [])],
+)
+def test_what_steps_on_behind_an_end_is_judged(ends: str, found: list[str], tmp_path: Path) -> None:
+    """Nothing is earned there, whatever the audit gives: that moves no weight."""
+    (tmp_path / "program.py").write_text(_ON_AND_ON.replace("ENDS", ends), encoding="utf-8")
+    report = audit_here(tmp_path / "program.py", 300)
+    assert [finding.rule for finding in report.findings] == found, report.text()
+    assert report.verdict == ("biased" if found else "convention")

@@ -11,6 +11,7 @@ from itertools import product
 import numpy as np
 
 from eligibility.audit.arrays import Array, Booleans
+from eligibility.audit.job import STATES
 from eligibility.audit.judgement import searches
 from eligibility.audit.judgement.catalogue import Candidate, Told, norm_factor
 from eligibility.audit.judgement.constants import Constants
@@ -379,6 +380,7 @@ def measured_scale(
     idle[: len(used)] = ~used[: len(present)]
     credit = np.array(moved).T
     credit[idle[present]] = 0.0
+    credit[:, path.state[0, present] >= STATES] = 0.0  # behind an end nothing is earned, ever
     if credit.shape != told.credit.shape:
         return float("nan")
     scale = float((credit * told.credit).sum() / ((credit**2).sum() or 1.0))
