@@ -103,13 +103,23 @@ def with_critic(folder: Path, *changes: tuple[str, str]) -> AuditReport:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("norm", ["sum", "mean"])
+_WHITENED = "((returns - returns.mean()) / (returns.std() + 1e-5))"
+
+
+@pytest.mark.parametrize(
+    ("loss", "norm"),
+    [
+        ("critic_loss - (log_probs * (returns - values.detach()))", "sum"),
+        ("critic_loss - (log_probs * (returns - values.detach()))", "mean"),
+        (f"-(log_probs * ({_WHITENED} - values.detach()))", "mean"),  # nothing trains this critic
+    ],
+)
 def test_returns_of_one_shape_minus_values_of_another_are_a_broadcast(
-    tmp_path: Path, norm: str
+    tmp_path: Path, loss: str, norm: str
 ) -> None:
-    crossed = f"loss = critic_loss - (log_probs * (returns - values.detach())).{norm}()"
+    crossed = f"loss = {loss}.{norm}()"
     report = with_critic(tmp_path, (LOSS, crossed))
-    assert [finding.rule for finding in report.findings] == ["broadcast"], report.text()
+    assert [finding.rule for finding in report.faults] == ["broadcast"], report.text()
     assert "mean V(s)" in report.rule
     assert "mean of all the batch's values subtracted" in report.summary
     right = crossed.replace("values.detach()", "values.squeeze(1).detach()")

@@ -30,7 +30,8 @@ ENDINGS = ("", "truncation-as-termination", "bootstrapped-after-termination")
 OWN_RETURN = "baseline-sees-own-return"
 OWN = ("own-mean", "own-return", "own-reward")
 # Returns [T] minus values [T, 1]: every return meets every value; "-summed" over the actions too.
-CROSSED = ("crossed", "crossed-summed")
+CROSSED = ("crossed", "crossed-summed", "crossed-after-transform")
+AFTER_TRANSFORM = ("return-after-transform", CROSSED[2])  # whitened, and then minus V(s)
 BY_COUNT = "limit-told-by-count"  # who terminates at the very step of the limit is cut off
 AT_BATCH_END = "batch-end-told-by-count"  # who terminates at the last step of a batch is cut off
 # V = 0 behind the last step of a batch, as if the episode ended there; time limits perhaps too.
@@ -53,9 +54,8 @@ class Advantage:
     Attributes:
         form: Everything but the values.
         ending: One of ``ENDINGS``, ``CARRIED``, ``BY_COUNT``, ``AT_BATCH_END`` or ``HERE``; or,
-            without bootstrap, "return": the credit minus V(s), "return-after-transform": the
-            whitened one minus V(s), ``ACTION_VALUE``, one of ``CROSSED`` or of ``OWN``: minus a
-            share of itself.
+            without bootstrap, "return": the credit minus V(s), one of ``AFTER_TRANSFORM``, of
+            ``CROSSED``, ``ACTION_VALUE``, or one of ``OWN``: minus a share of itself.
         decay: λ.
         of: What the values depend on: "state", "time" for V(s, t), or "history" for V(s₀, …, s_t).
         baseline: Whether V(s) is subtracted from a bootstrapped return.
@@ -123,9 +123,10 @@ class Advantage:
 
     def weights(self, evidence: Evidence, line: Timeline, values: Array) -> Array:
         """[P, I] the reinforcement of each action for ``values``, which `places` numbers."""
-        if self.ending == "return-after-transform":
+        if self.ending in AFTER_TRANSFORM:
             own = self.form.credit.of(line, self.discount)
             here = values[self.places(evidence)[0]]
+            here = line.mean(here, "batch") if self.ending in CROSSED else here
             plain = replace(self.form, transform="")
             return self.form.finished(own, line) - plain.finished(here * line.present, line)
         return self.form.finished(self.credits(evidence, line, values), line)
@@ -251,7 +252,7 @@ def linear_columns(evidence: Evidence, line: Timeline, form: Advantage) -> list[
 
     At first the one without values, then one for each value, then a constant.
     """
-    after = form.ending == "return-after-transform"
+    after = form.ending in AFTER_TRANSFORM
     bare = replace(form, form=Candidate(form.form.credit, form.discount, False, "", "", "", ""))
     if after:
         units = _units(evidence, form)
@@ -269,7 +270,7 @@ def linear_columns(evidence: Evidence, line: Timeline, form: Advantage) -> list[
 
 def is_affine(form: Advantage) -> bool:
     """Whether its weights are affine in the critic's values."""
-    return form.form.transform in AFFINE or form.ending == "return-after-transform"
+    return form.form.transform in AFFINE or form.ending in AFTER_TRANSFORM
 
 
 def _linear_fit(

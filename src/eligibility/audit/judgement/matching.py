@@ -46,7 +46,9 @@ _LARGER_SAMPLE = 64  # where only directions are compared, which tells less
 _SAME_FACTOR = 1e-12  # relative difference below which two are one
 _AGREES = 1e-3  # share of the measured credit that may be another one's
 # Searches in which only what is overdetermined counts.
-_LOOSE = (searches.fitted_critics, searches.own_returns, searches.noisy_critics)
+_LOOSE = (
+    searches.fitted_critics, searches.own_returns, searches.noisy_critics, searches.crossed
+)  # fmt: skip
 
 
 def find_match(
@@ -69,12 +71,12 @@ def find_match(
         values = (searches.baselines, searches.own_returns)
     if critic == "trained":
         own = constants.told is not None and ACTION_VALUE in constants.told.rules
-        more = (searches.advantages, searches.unusual, searches.carried)
+        more = (searches.advantages, searches.unusual, searches.crossed, searches.carried)
         values = (searches.action_values,) if own else (*values, *more)
         if not own and not long and timeline(evidence).is_cut(evidence):
             values = (*values, searches.cut_batches)
     elif critic == "fitted" and not long:
-        values = (*values, searches.fitted_critics)
+        values = (*values, searches.fitted_critics, searches.crossed)
     noisy = critic != "no" and not long and remembers(evidence)
     memory = (searches.noisy_critics,) if noisy else ()
     plain = () if critic == "fitted" else (searches.plain,)

@@ -98,11 +98,17 @@ def unusual(line: Timeline, constants: Constants) -> Iterator[Advantage]:
             for decay in decays:
                 yield Advantage(form, BY_COUNT, decay)
                 yield Advantage(form, HERE, decay)
-            for ending in CROSSED:
-                yield Advantage(form, ending, 1.0)
         if form.transform in AFFINE and not form.faults:
             for ending, decay in product(ENDINGS, decays):
                 yield Advantage(form, ending, decay, baseline=False)
+
+
+def crossed(line: Timeline, constants: Constants) -> Iterator[Advantage]:
+    """Compositions without a fault, minus the values of all the batch's states."""
+    for form in _forms(line, constants):
+        if not form.faults:
+            for ending in CROSSED[2:] if form.transform in TRANSFORMS[1:] else CROSSED[:2]:
+                yield Advantage(form, ending, 1.0)
 
 
 def cut_batches(line: Timeline, constants: Constants) -> Iterator[Advantage]:
