@@ -107,7 +107,11 @@ def test_next_reward_is_the_first_that_is_not_zero_discounted_by_the_steps_to_it
 
 @pytest.mark.parametrize(
     "baseline",
-    ["state-value+leave-one-out", "moving-average+time-dependent-leave-one-out"],
+    [
+        "state-value+leave-one-out",
+        "moving-average+time-dependent-leave-one-out",
+        "leave-one-out+moving-average",
+    ],
 )
 def test_several_baselines_one_after_the_other_are_unbiased(baseline: str) -> None:
     got = expected_gradient(baseline=baseline, discount_updates=True)

@@ -94,6 +94,12 @@ from eligibility.train.presets import PRESETS
             "per-weight as the last of several; change their order",
         ),
         (
+            {"baseline": "leave-one-out+time-dependent-leave-one-out"},
+            "`baseline`: got 'leave-one-out+time-dependent-leave-one-out', expected one of "
+            "leave-one-out and time-dependent-leave-one-out, because both look at the other "
+            "episodes; remove one of them",
+        ),
+        (
             {"baseline": "none+per-weight"},
             "`baseline`: got 'none+per-weight', expected different baselines; remove none and "
             "repeated names",

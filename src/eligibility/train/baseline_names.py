@@ -18,6 +18,9 @@ class BaselineOption:
 
     name: str
     least_episodes: int = 1  # the number of episodes of a rollout that it needs
+    # Whether it is told by the other episodes of the rollout. What it leaves of those depends on
+    # this one, so that a second such baseline would be biased.
+    compares: bool = False
     averages: bool = False  # whether it averages over rollouts, at ``baseline_rate``
     # Whether it predicts returns from states. It comes first, because it looks at returns and
     # states, and needs those of every process.
@@ -32,8 +35,8 @@ OPTIONS = {
     for option in (
         BaselineOption("none"),
         BaselineOption("moving-average", averages=True),
-        BaselineOption("leave-one-out", least_episodes=2),
-        BaselineOption("time-dependent-leave-one-out", least_episodes=2),
+        BaselineOption("leave-one-out", least_episodes=2, compares=True),
+        BaselineOption("time-dependent-leave-one-out", least_episodes=2, compares=True),
         BaselineOption("state-value", predicts=True),
         BaselineOption("per-weight", averages=True, of_weights=True),
     )
@@ -63,6 +66,10 @@ class BaselineNames:
         if late or any(option.of_weights for option in options[:-1]):
             expected = "state-value as the first and per-weight as the last of several"
             raise wrong(name, value, expected, "change their order")
+        comparing = [option.name for option in options if option.compares]
+        if len(comparing) > 1:
+            expected = f"one of {' and '.join(comparing)}, because both look at the other episodes"
+            raise wrong(name, value, expected, "remove one of them")
         return "+".join(parts)
 
 
