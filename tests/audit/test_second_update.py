@@ -371,8 +371,13 @@ def test_which_ratio_makes_the_gradient_of_a_kept_policy_exact(ratio: str, horiz
     assert exact == (ratio == "of the path" or (ratio == "of each action" and horizon == 1))
 
 
-def test_a_file_that_nothing_has_written_here_is_no_fault_of_the_update(tmp_path: Path) -> None:
-    missing = ("    opt.step()\n", "    opt.step()\n    open('video.mp4').close()\n")
+@pytest.mark.parametrize(
+    "read", ["open('video.mp4').close()", "torch.save(net, 'net.pt'); torch.load('net.pt')"]
+)
+def test_a_file_that_cannot_be_read_here_is_no_fault_of_the_update(
+    read: str, tmp_path: Path
+) -> None:
+    missing = ("    opt.step()\n", f"    opt.step()\n    {read}\n")
     report = audit(tmp_path, KEPT, missing)
     assert not report.findings, report.text()
     assert (report.verdict, report.updates) == ("unbiased", 1)

@@ -45,6 +45,8 @@ _OTHERS_LATE = (
 )
 NORMS = ("", "mean-over-time", "mean-over-each-episode", "mean-over-episodes")
 SCOPES = ("batch", "episode")
+_TIME = "time"  # a scope of these: the decisions of all episodes at one time
+_AT_TIMES = ("centred", "whitened", "whitened-biased")
 _RETURNS = "returns"  # a scope: of the batch's episodes, each counts once, not once for each step
 _EQUAL = 1e-12  # share of the largest number below which a deviation is rounding
 
@@ -58,7 +60,7 @@ class Candidate:
         discount: γ.
         time_discount: Whether γ^t multiplies it.
         transform: What is done to the credits before they are used.
-        scope: Over what: the batch's steps, each episode's, or the batch's returns.
+        scope: Over what: the batch's steps, each episode's, each time's, or the batch's returns.
         coupling: Which log-probability meets which credit.
         norm: What the sum is divided by.
         epsilon: Added to a standard deviation before dividing by it; fitted, see `spread.py`.
@@ -302,7 +304,7 @@ def _means(transform: str) -> tuple[str, ...]:
     if transform == "centred-so-far":
         return ("so-far",)
     plain = not transform or transform.startswith("scaled")
-    return ("",) if plain else ("batch", "episode", _RETURNS)
+    return ("",) if plain else ("batch", "episode", _TIME, _RETURNS)
 
 
 def candidates(
@@ -313,6 +315,7 @@ def candidates(
     norms = NORMS[:2] if line.single else NORMS
     several_episodes = () if line.single else (*_OTHERS, *_OTHERS_LATE)
     transforms = (*TRANSFORMS, *_LATE, *several_episodes)
+    at_times = () if line.single or (line.count(_TIME) == 1).all() else _AT_TIMES
     credits = [credit for credit in CREDITS if credit.differs(line)]
     for involved in range(parts + 1):
         for credit, transform, coupling, norm in product(credits, transforms, COUPLINGS, NORMS):
@@ -330,6 +333,8 @@ def candidates(
             returns = credit.rule in ("", "whole-episode-return") and not several
             if returns and transform in TRANSFORMS[1:] and not (coupling or line.single):
                 over = (*over, _RETURNS)
+            if transform in at_times and not coupling:
+                over = (*over, _TIME)
             for scope in over:
                 for discount in discounts:
                     for time_discount in (True, False) if discount != 1.0 else (False,):

@@ -34,6 +34,8 @@ class _Size(NamedTuple):
 
 
 _UNKNOWN = _Size(None)
+# In words, where a scope is not the batch.
+_OVER = {"episode": " over each episode", "time": " at each time", "returns": " over the returns"}
 _RUNS = 20  # of which a standard error can be taken
 # Without bias whatever the problem, or outside of what the audit looks at.
 _UNBIASED = ("baseline", "whole-episode-return", "leave-one-out", "constant-scale")
@@ -165,7 +167,7 @@ def describe(match: Match, tolerance: float) -> str:
     if form.time_discount:
         words.append("times γ^t")
     if form.transform:
-        over = {"episode": " over each episode", "returns": " over the returns"}.get(form.scope, "")
+        over = _OVER.get(form.scope, "")
         words += [name.replace("-", " ") + over for name in transform_names(form.transform)]
     words += [part.replace("-", " ") for part in (form.coupling, form.norm) if part]
     if abs(match.entropy) > max(1e-6, tolerance):

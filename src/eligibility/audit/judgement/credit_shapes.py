@@ -215,5 +215,6 @@ MEANS: tuple[tuple[str, Callable[[Places], Array]], ...] = (
     ("returns", lambda p: _mean(np.isin(p.index, p.first) & np.ones_like(p.same))),
     ("other-episodes", lambda p: _others(p, np.ones_like(p.same))),
     ("other-returns", lambda p: _others(p, np.isin(p.index, p.first) & np.ones_like(p.same))),
-    ("other-times", lambda p: _others(p, p.time[:, None] == p.time[None, :])),
+    ("time", lambda p: _mean(p.lag == 0)),
+    ("other-times", lambda p: _others(p, p.lag == 0)),
 )

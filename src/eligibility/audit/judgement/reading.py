@@ -38,7 +38,7 @@ class Reading:
 
     Attributes:
         rule: A rule of the catalogue's credits; empty: the reward-to-go.
-        mean: What is subtracted: "", "batch", "so-far", "episode", "returns",
+        mean: What is subtracted: "", "batch", "so-far", "episode", "time", "returns",
             "other-episodes", "other-returns" or "other-times".
         beta: How much of it.
         discount: γ, or γλ where values are bootstrapped; NaN if M does not depend on it.

@@ -28,7 +28,10 @@ from eligibility.audit.running.survey import RAN, Progress, Survey
 from eligibility.audit.trace import Trace
 
 _SAID_BY_TORCH = ("a second time", "modified by an inplace operation")
-_OF_FILES = ("FileNotFoundError", "FileExistsError", "PermissionError", "NotADirectoryError")
+_OF_FILES = (
+    "FileNotFoundError", "FileExistsError", "PermissionError", "NotADirectoryError",
+    "UnpicklingError",
+)  # fmt: skip
 # In the name of a list, or of what it is given: tensors with a graph.
 _WITH_GRAPH = ("log", "prob", "value", "entrop", "loss")
 _PASSED = ("unbiased", "convention")
@@ -270,7 +273,7 @@ def _failure(second: AuditedProgram, rounds: Rounds) -> Finding | None:
         kept = second.source.kept_list_line(_WITH_GRAPH) if second.source else 0
         return replace(error, line=kept) if kept and error.file == _path(second) else error
     if any(trace.detail.startswith(_OF_FILES) for trace in failed):
-        return None  # a video that nothing recorded, a folder that is not there: none of the update
+        return None  # a video that nothing recorded, a model that torch does not load
     if len(failed) >= len(traces) - 1:
         return _error(second, "second-update-fails", failed)
     return None

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from eligibility.audit.arrays import Array, Booleans
+from eligibility.audit.arrays import Array, Booleans, Integers
 from eligibility.audit.judgement.catalogue import Candidate
 from eligibility.audit.judgement.entropy import entropy_columns
 from eligibility.audit.judgement.evidence import Evidence
@@ -45,10 +45,10 @@ def with_epsilon(
             return None
         numbers, spread = numbers[several], spread[several]
         evidence, line = _of_several(evidence, line)
-    if form.scope == "episode" and line.episodes.max() >= evidence.ascent.shape[1]:
-        # more factors than equations
+    group, groups = _groups(form, line)
+    if groups >= evidence.ascent.shape[1] and groups > 1:  # more factors than equations
         return _plainer(form, _by_steps(form, numbers, spread, evidence, line), evidence, line)
-    factors, deviations = _factors(evidence, line, numbers, spread, form.scope == "episode")
+    factors, deviations = _factors(evidence, line, numbers, spread, group, groups)
     if len(factors) == 0:
         return None
     rows = np.stack([factors * deviations, factors], axis=1)
@@ -92,15 +92,23 @@ def _left(form: Candidate, evidence: Evidence, line: Timeline) -> float:
     return float(np.linalg.norm(target - matrix @ factors))
 
 
+def _groups(form: Candidate, line: Timeline) -> tuple[Integers, int]:
+    """[P, I] the number of each decision's group, and how many groups a path has."""
+    scopes = {"episode": (line.segment, 1), "time": (line.time, 2)}
+    if form.scope not in scopes:
+        return np.zeros_like(line.time), 1
+    group, axis = scopes[form.scope]
+    return group, line.position.shape[axis]
+
+
 def _factors(
-    evidence: Evidence, line: Timeline, numbers: Array, spread: Array, each: bool
+    evidence: Evidence, line: Timeline, numbers: Array, spread: Array, group: Integers, groups: int
 ) -> tuple[Array, Array]:
     """The factor of every group's share in its path's gradient, and the group's deviation."""
-    groups = int(line.episodes.max()) if each else 1
     if groups == 1:
         shares = evidence.gradient(line.present * numbers)
         return _of_paths(evidence, line, shares, np.where(line.present, spread, 0.0))
-    masks = np.stack([(line.segment == g) & line.present for g in range(groups)])  # [G, P, I]
+    masks = np.stack([(group == g) & line.present for g in range(groups)])  # [G, P, I]
     shares = np.einsum("gpi,pid->pdg", masks * numbers, evidence.eligibility)
     bonus = np.einsum("pi,pid->pd", line.present, evidence.entropy)[:, :, None]
     size = np.linalg.norm(shares, axis=1)  # [P, G]
