@@ -9,11 +9,12 @@ import pytest
 
 from eligibility.audit.arrays import Array
 from eligibility.audit.judgement.audited_program import AuditedProgram
+from eligibility.audit.judgement.catalogue import CREDITS, Candidate
 from eligibility.audit.judgement.constants import Constants
 from eligibility.audit.judgement.diagnosis import diagnose
 from eligibility.audit.judgement.evidence import Evidence, gather
 from eligibility.audit.judgement.exact import bias
-from eligibility.audit.judgement.matching import within_reach
+from eligibility.audit.judgement.matching import find_match, within_reach
 from eligibility.audit.judgement.timeline import timeline
 from eligibility.audit.judgement.unmatched import unmatched_fault
 from eligibility.audit.running.survey import Survey
@@ -146,3 +147,16 @@ def test_what_no_weights_of_the_decisions_give_is_out_of_reach(
     assert short.any()
     elsewhere = any_of_them + rng.normal(size=any_of_them.shape)
     assert not within_reach(replace(evidence, ascent=elsewhere), 1e-9)
+
+
+def test_rounding_that_fits_no_epsilon_leaves_a_division_without_one(
+    surveys: dict[str, tuple[Survey, Evidence]],
+) -> None:
+    _, evidence = surveys["batch"]
+    whitened = Candidate(CREDITS[0], 0.9, False, "whitened", "batch", "", "")
+    line = timeline(evidence)
+    noise = 1.0 + 3e-3 * np.random.default_rng(0).standard_normal(evidence.ascent.shape)
+    made = replace(evidence, ascent=evidence.gradient(whitened.weights(line)) * noise)
+    match = find_match(made, CONSTANTS, 1e-2, "no")
+    assert match is not None
+    assert match.form == whitened

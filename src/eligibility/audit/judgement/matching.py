@@ -287,10 +287,7 @@ def fitted(
         return Match(fit.advantage, use, fit.scale, fit.entropy, fit.residual, fit.values)
     if form.divides:
         undivided = form.undivided(form.credit.of(line, form.discount), line)
-        known = with_epsilon(form, undivided, evidence, line)
-        if known is None:
-            return None
-        form = known
+        form = with_epsilon(form, undivided, evidence, line) or form
     weights = form.weights(line)
     if not np.isfinite(weights).all():
         return None
