@@ -312,7 +312,7 @@ def _fit_over_spread(
         if values is None:
             return None
         undivided = form.form.undivided(form.credits(evidence, line, values), line)
-        own = with_epsilon(form.form, undivided, evidence, line) or form.form
+        own = with_epsilon(form.form, undivided, evidence, line)
         forms = dict.fromkeys((form.form, own))
         weights = [each.divided(*undivided, line) for each in forms]
         for added, (each, its) in product(((), columns), zip(forms, weights, strict=True)):

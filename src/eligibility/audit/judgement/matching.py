@@ -287,7 +287,7 @@ def fitted(
         return Match(fit.advantage, use, fit.scale, fit.entropy, fit.residual, fit.values)
     if form.divides:
         undivided = form.undivided(form.credit.of(line, form.discount), line)
-        form = with_epsilon(form, undivided, evidence, line) or form
+        form = with_epsilon(form, undivided, evidence, line)
     weights = form.weights(line)
     if not np.isfinite(weights).all():
         return None

@@ -27,8 +27,8 @@ _SMALL = 1e-9  # relative size of a group's share that tells nothing
 
 def with_epsilon(
     form: Candidate, undivided: tuple[Array, Array | None], evidence: Evidence, line: Timeline
-) -> Candidate | None:
-    """``form`` with the ε that fits; None if none does.
+) -> Candidate:
+    """``form`` with the ε that fits; as it is if none does.
 
     Args:
         form: The composition.
@@ -38,11 +38,11 @@ def with_epsilon(
     """
     numbers, spread = undivided
     if spread is None or not np.isfinite(numbers).all():
-        return None
+        return form
     if form.spares_single:
         several = line.steps > 1
         if not several.any():
-            return None
+            return form
         numbers, spread = numbers[several], spread[several]
         evidence, line = _of_several(evidence, line)
     group, groups = _groups(form, line)
@@ -50,13 +50,13 @@ def with_epsilon(
         return _plainer(form, _by_steps(form, numbers, spread, evidence, line), evidence, line)
     factors, deviations = _factors(evidence, line, numbers, spread, group, groups)
     if len(factors) == 0:
-        return None
+        return form
     rows = np.stack([factors * deviations, factors], axis=1)
     solution, _, rank, _ = np.linalg.lstsq(rows, np.ones(len(rows)), rcond=1e-10)
     if rank < 2 or not solution[0]:
         return form  # one deviation alone: ε is part of the constant factor
     if np.abs(rows @ solution - 1.0).max() > _AGREES:
-        return None
+        return form
     near = replace(form, epsilon=max(float(solution[1] / solution[0]), 0.0))
     fitted = _by_steps(near, numbers, spread, evidence, line) or near
     return _plainer(form, fitted, evidence, line)
@@ -71,13 +71,13 @@ def _of_several(evidence: Evidence, line: Timeline) -> tuple[Evidence, Timeline]
 
 def _plainer(
     form: Candidate, fitted: Candidate | None, evidence: Evidence, line: Timeline
-) -> Candidate | None:
-    """``form`` without an ε, where ``fitted`` has one that leaves no less of the gradients.
+) -> Candidate:
+    """``form`` without an ε, where none fits or ``fitted`` leaves no less of the gradients.
 
     An ε of rounding alone would decide what equal returns, whose deviation is 0, are divided by.
     """
     if fitted is None:
-        return None
+        return form
     return min((form, fitted), key=lambda each: _left(each, evidence, line))
 
 
