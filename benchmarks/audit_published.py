@@ -47,6 +47,7 @@ TITLES = {
     4: "A fourth field test",
     5: "A fifth field test",
     6: "A sixth field test",
+    7: "A seventh field test",
 }
 
 
