@@ -699,6 +699,35 @@ def test_rewards_that_are_changed_before_they_are_used_are_told(
     assert report.updates == 2
 
 
+@pytest.mark.parametrize(
+    ("summed", "named"),
+    [
+        (_SUM, {"reward-changed", "gamma-t-dropped"}),
+        (
+            "    returns = [sum(GAMMA**t * r for t, r in enumerate(rewards))] * len(rewards)\n",
+            {"reward-changed", "whole-episode-return"},
+        ),
+    ],
+)
+def test_a_term_of_the_next_state_in_each_reward_is_told(
+    summed: str, named: set[str], tmp_path: Path
+) -> None:
+    earned = "rewards.append(reward - abs(float(obs[2])) - abs(float(obs[0])))"
+    text = PROGRAM.replace("rewards.append(reward)", earned).replace(_SUM, summed)
+    report = audited(tmp_path, (LOSS, _UNDATED), text=text)
+    assert not report.findings, report.text()
+    assert {convention.name for convention in report.conventions} == named
+    assert "a term of the next state added to each reward" in report.rule, report.rule
+    assert report.updates == 2
+
+
+def test_a_term_of_the_next_state_hides_no_sign(tmp_path: Path) -> None:
+    earned = "rewards.append(reward - abs(float(obs[2])))"
+    text = PROGRAM.replace("rewards.append(reward)", earned)
+    report = audited(tmp_path, (LOSS, LOSS.replace("-", "")), text=text)
+    assert report.verdict == "wrong-sign", report.text()
+
+
 def test_what_explores_beside_the_policy_is_no_policy_that_is_not_updated(tmp_path: Path) -> None:
     """It is scored as if the policy had acted: that is the one fault."""
     drawn = "action = dist.sample() if torch.rand(()) > 0.1 else torch.randint(2, ())"

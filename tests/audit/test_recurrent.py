@@ -68,3 +68,14 @@ def test_a_recurrent_critic_hides_no_fault(fault: str, tmp_path: Path) -> None:
     path.write_text(PROGRAM.replace(old, new), encoding="utf-8")
     report = audit_here(path, 100)
     assert report.exit_status != 0, report.text()
+
+
+def test_one_sum_of_advantages_for_all_actions_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    loss = "(log_probs * (returns - values.detach())).sum() +"
+    assert PROGRAM.count(loss) == 1
+    summed = loss.replace("log_probs", "log_probs.sum()")
+    path.write_text(PROGRAM.replace(loss, summed), encoding="utf-8")
+    report = audit_here(path, 100)
+    rules = [finding.rule for finding in report.faults]
+    assert rules == ["mean-log-prob-times-sum-of-returns"], report.text()

@@ -111,3 +111,45 @@ def test_a_program_that_learns_nothing_from_a_short_batch_is_read_as_it_is(tmp_p
     report = el.audit_script(script, max_paths=2, samples=2)
     assert report.verdict != "no-gradient", report.text()
     assert not any("reduced" in note for note in report.notes)
+
+
+_SEVERAL = """
+import gymnasium as gym
+import torch
+from torch.distributions import Categorical
+
+ENVIRONMENTS, STEPS = 4, 128
+envs = gym.make_vec("CartPole-v1", num_envs=ENVIRONMENTS, vectorization_mode="sync",
+                    vector_kwargs={"autoreset_mode": gym.vector.AutoresetMode.SAME_STEP})
+net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+opt = torch.optim.Adam(net.parameters(), lr=1e-2)
+obs, _ = envs.reset()
+for batch in range(1000):
+    log_probs, rewards, ends = [], [], []
+    for step in range(STEPS):
+        dist = Categorical(logits=net(torch.as_tensor(obs, dtype=torch.float32)))
+        action = dist.sample()
+        log_probs.append(dist.log_prob(action))
+        obs, reward, terminated, truncated, _ = envs.step(action.numpy())
+        rewards.append(torch.as_tensor(reward))
+        ends.append(torch.as_tensor(terminated | truncated))
+    loss, running = 0.0, torch.zeros(ENVIRONMENTS)
+    for log_prob, reward, ended in zip(log_probs[::-1], rewards[::-1], ends[::-1]):
+        running = reward + 0.9 * running * ENDED
+        loss = loss - (log_prob * running).sum()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("ended", "rules"), [("~ended", []), ("1.0", ["return-carried-over-episodes"])]
+)
+def test_many_environments_are_two(ended: str, rules: list[str], tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(_SEVERAL.replace("ENDED", ended), encoding="utf-8")
+    report = el.audit_script(script, max_paths=6, samples=12)
+    assert [fault.rule for fault in report.faults] == rules, report.text()
+    made = "4 is 2 at train.py:6, 128 is 6 at train.py:6"
+    assert f"reduced, so that a batch can be enumerated: {made}" in report.notes, report.notes

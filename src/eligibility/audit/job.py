@@ -38,6 +38,7 @@ STATES = 3  # of the probe, without the terminal one
 
 
 WholeNumber = tuple[str, int, int, int]  # of a text: the file, line, column, and the number
+SmallNumber = tuple[str, int, int, int, int]  # the same, and what it is in its place
 COMMAND_LINE = "the command line"  # in place of the file; an argument is a line
 
 
@@ -95,7 +96,7 @@ class Job:
     other_end: str = ""
     rewards: tuple[float, ...] = ()
     followed: bool = False
-    smaller: tuple[WholeNumber, ...] = ()
+    smaller: tuple[SmallNumber, ...] = ()
 
 
 def mixture_of(columns: Sequence[int]) -> Array:

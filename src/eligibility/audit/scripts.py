@@ -18,7 +18,7 @@ from eligibility.audit.judgement.source import read_source
 from eligibility.audit.reporting.report import AuditReport, Finding
 from eligibility.audit.running.outside_numbers import numbers_outside, place_of
 from eligibility.audit.running.runner import LanguageScriptError, Runner, ScriptRunner
-from eligibility.audit.running.smaller import SMALL, Smaller, small_batches
+from eligibility.audit.running.smaller import Smaller, small_batches
 from eligibility.audit.running.survey import Progress, silent
 from eligibility.errors import InvalidTypeError, InvalidValueError
 from eligibility.notebooks import is_notebook, script_of
@@ -174,7 +174,7 @@ def _with_small_batches(
     numbers = small_batches(runner, all_numbers)
     if not numbers:
         return examined(runner)
-    said = (f"{number[3]} is {SMALL} {place_of(number)}" for number in numbers)
+    said = (f"{number[3]} is {number[4]} {place_of(number[:4])}" for number in numbers)
     note = f"reduced, so that a batch can be enumerated: {', '.join(said)}"
     short = examined(Smaller(runner, numbers))
     short = replace(short, notes=(*short.notes, note))

@@ -41,6 +41,7 @@ from eligibility.audit.judgement.other_decisions import (
     with_one_component,
 )
 from eligibility.audit.judgement.other_objectives import (
+    with_added_rewards,
     with_changed_rewards,
     with_constant_term,
     with_end_reward,
@@ -108,7 +109,8 @@ def _judge(program: AuditedProgram, evidence: Evidence) -> tuple[AuditReport, Ma
         match = find_match(evidence, program.constants, program.tolerance, trained(program))
     if match is None:
         known = program.constants, program.tolerance, trained(program), program.measured
-        match, evidence = with_changed_rewards(evidence, *known) or (None, evidence)
+        changed = with_changed_rewards(evidence, *known)
+        match, evidence = changed or with_added_rewards(evidence, *known[:3]) or (None, evidence)
     if match is None and trained(program) == "no":
         alone = with_constant_term(evidence, program.constants, program.tolerance)
         match, evidence = alone or (None, evidence)

@@ -37,6 +37,7 @@ class Match:
         note: What else it takes, in words.
         changed: The convention that this is; empty without a note.
         rewards: The problem's different rewards in order, and what the program makes of them.
+        added: [states] what is added to each reward by the state after it, if anything is.
         beside: [D] the part of every path's gradient outside the composition.
     """
 
@@ -49,6 +50,7 @@ class Match:
     note: str = ""
     changed: str = ""
     rewards: tuple[Array, Array] | None = None
+    added: Array | None = None
     beside: Array | None = None
 
     @property
@@ -62,8 +64,16 @@ class Match:
         return self.form.form
 
 
-def with_rewards(evidence: Evidence, rewards: tuple[Array, Array] | None) -> Evidence:
-    """The paths with what a program makes of the different rewards, which are in order."""
+def with_rewards(
+    evidence: Evidence, rewards: tuple[Array, Array] | None, added: Array | None = None
+) -> Evidence:
+    """The paths with what a program makes of the different rewards, which are in order.
+
+    Or with what it adds to each, [states], by the state after it.
+    """
+    if added is not None:
+        more = np.where(evidence.present, added[evidence.next_state], 0.0)
+        return replace(evidence, reward=evidence.reward + more)
     if rewards is None:
         return evidence
     own, became = rewards

@@ -217,7 +217,7 @@ def same_rule(first: Evidence, second: Evidence, match: Match, tolerance: float)
     """
     masks = [dict(uses(each)).get(match.use, each.present) for each in (first, second)]
     both = joined(first.restricted(masks[0]), second.restricted(masks[1]))
-    both = with_rewards(both, match.rewards)
+    both = with_rewards(both, match.rewards, match.added)
     line, form = timeline(both), match.form
     later = np.zeros(both.ascent.shape, dtype=bool)
     later[first.paths :] = True

@@ -1,7 +1,8 @@
 """Programs that train on another objective on purpose: other rewards, or an added term.
 
 A constant in the place of what the last action of an episode earns, or added to it; rewards that
-are clipped, reduced to signs, shifted or squashed; a penalty of the parameters alone. What changed
+are clipped, reduced to signs, shifted or squashed, or get a term of the state that follows; a
+penalty of the parameters alone. What changed
 is unknown, and the gradients are linear in it; given it, the program is judged like any other.
 """
 
@@ -9,14 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import product
+from itertools import chain, product
 
 import numpy as np
 
 from eligibility.audit.arrays import Array, Booleans
+from eligibility.audit.job import STATES
 from eligibility.audit.judgement.catalogue import NORMS, Candidate
 from eligibility.audit.judgement.constants import Constants
-from eligibility.audit.judgement.credits import CREDITS
+from eligibility.audit.judgement.credits import CREDITS, Credit
 from eligibility.audit.judgement.critic import ENDINGS, Advantage, linear_columns
 from eligibility.audit.judgement.entropy import entropy_columns
 from eligibility.audit.judgement.evidence import Evidence
@@ -27,6 +29,7 @@ from eligibility.audit.judgement.timeline import timeline
 
 _NONE = 1e-6  # relative size of a constant that is none
 _MOST = 24  # different rewards
+_WHOLE = "whole-episode-return"
 _SAME = 1e-6  # relative to the largest reward
 
 
@@ -91,10 +94,12 @@ def _constant(
     return None
 
 
-def plain_forms(constants: Constants, critic: str) -> Iterator[Advantage]:
+def plain_forms(
+    constants: Constants, critic: str, credit: Credit = CREDITS[0]
+) -> Iterator[Advantage]:
     """Rewards-to-go, and with a critic its advantages: what is affine in the rewards."""
     for discount, norm, dated in product(constants.discounts, NORMS[:2], (False, True)):
-        plain = Candidate(CREDITS[0], discount, dated, "", "batch", "", norm)
+        plain = Candidate(credit, discount, dated, "", "batch", "", norm)
         yield Advantage(plain, "return", 1.0)
         if critic != "no":
             for ending, decay in product(ENDINGS, constants.decays_at(discount)):
@@ -138,6 +143,45 @@ def with_changed_rewards(
         if match is not None and not match.form.faults:
             note = _words(own, found)
             return replace(match, note=note, changed="reward-changed", rewards=pair), seen
+    return None
+
+
+def with_added_rewards(
+    evidence: Evidence, constants: Constants, tolerance: float, critic: str
+) -> tuple[Match, Evidence] | None:
+    """The composition that explains every path with a term of the next state in each reward.
+
+    Only where the credit was measured, from which such a term drops out, and without a fault.
+    """
+    told = constants.told
+    if evidence.long or told is None or told.credit is None:
+        return None
+    states = np.unique(evidence.next_state[evidence.present])
+    parts = [
+        replace(evidence, reward=(evidence.next_state == state).astype(float)) for state in states
+    ]
+    line, lines = timeline(evidence), [timeline(part) for part in parts]
+    whole = next(credit for credit in CREDITS if credit.rule == _WHOLE)
+    forms = plain_forms(constants, critic)
+    for form in (
+        forms if _WHOLE not in told.rules else chain(forms, plain_forms(constants, "no", whole))
+    ):
+        if form.faults:
+            continue
+        own, *values = linear_columns(evidence, line, form)
+        columns = [linear_columns(*part, form)[0] for part in zip(parts, lines, strict=True)]
+        columns += [own, *(values if critic != "no" else ())]
+        columns += entropy_columns(evidence, line, form.norm)
+        factors = explaining(evidence, columns, tolerance)
+        if factors is None or not factors[len(states)]:
+            continue
+        added = np.zeros(1 + STATES)
+        added[states] = factors[: len(states)] / factors[len(states)]
+        seen = with_rewards(evidence, None, added)
+        match = find_match(seen, constants, tolerance, critic)
+        if match is not None and not match.form.faults:
+            note = "with a term of the next state added to each reward"
+            return replace(match, note=note, changed="reward-changed", added=added), seen
     return None
 
 

@@ -21,7 +21,9 @@ from eligibility.audit.running.sampling_calls import executed_draws, executing_c
 from eligibility.audit.running.survey import Survey
 
 # Credits that no critic and no convention has: a path's rewards say enough.
+_ONE_SUM = "mean-log-prob-times-sum-of-returns"
 _SHAPES = {
+    _ONE_SUM,
     "reversed-returns", "rewards-so-far", "shifted-rewards", "return-carried-over-episodes",
     "return-carried-over-actors", "immediate-reward-twice",
 }  # fmt: skip
@@ -52,7 +54,9 @@ def unmatched_fault(
         if alike:
             return program.finding("broadcast", f"{alike}; {size}")
     shape = program.reading.rule if program.reading is not None else ""
-    if program.measured is not None and shape not in _SHAPES:
+    if _has_one_sum(program):
+        shape = _ONE_SUM
+    elif program.measured is not None and shape not in _SHAPES:
         shape = structure(program.measured)
     if shape in _SHAPES:
         seen = (
@@ -74,6 +78,16 @@ def unmatched_fault(
     outside = effective_weights(evidence)[1]
     off = f"{outside.max():.1%} of the gradient lies outside the span of the executed actions'"
     return program.finding("unexplained", f"{size}; {off} eligibilities")
+
+
+def _has_one_sum(program: AuditedProgram) -> bool:
+    """Whether all actions of the replayed path's episodes get the sum of their rewards-to-go."""
+    told, reading = program.constants.told, program.reading
+    if told is None or told.path is None or reading is None:
+        return False
+    here = told.path.present[0]
+    episodes = set(zip(told.path.environment[0][here], told.path.episode[0][here], strict=True))
+    return told.coupled and not reading.rule and len(episodes) < here.sum()
 
 
 def _credited(reading: Reading | None) -> bool:

@@ -12,13 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from eligibility.audit.job import SIZES, Job, WholeNumber
+from eligibility.audit.job import SIZES, Job, SmallNumber, WholeNumber
 from eligibility.audit.running.outside_numbers import read_small
 from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.survey import RAN
 from eligibility.audit.trace import NO_ENVIRONMENT, Trace
 
-SMALL = 6  # two episodes of the probe
+_SMALL = 6  # two episodes of the probe
+_FEW = 2  # environments, where a program has more
 _LARGE = 12  # of a number that may be a batch's
 _LONG, _SHORT = 14, 14  # steps of a batch: how many are too many, and few enough
 _TRIALS = 8
@@ -28,7 +29,7 @@ _FIRST = Job((), SIZES[0])
 class Smaller:
     """Runs a program with some of its whole numbers small."""
 
-    def __init__(self, runner: Runner, numbers: tuple[WholeNumber, ...]) -> None:
+    def __init__(self, runner: Runner, numbers: tuple[SmallNumber, ...]) -> None:
         self._runner, self._numbers = runner, numbers
 
     @property
@@ -47,7 +48,7 @@ class Smaller:
 
 def small_batches(
     runner: Runner, numbers: Callable[[], Sequence[WholeNumber]]
-) -> tuple[WholeNumber, ...]:
+) -> tuple[SmallNumber, ...]:
     """The numbers that make a program's first batch short; none if it is, or none does."""
     first = runner.run(_FIRST)
     steps = _steps(first)
@@ -55,28 +56,59 @@ def small_batches(
         return ()
     learns = not first.updates or _has_gradient(first)
 
-    def steps_with(smaller: Sequence[WholeNumber]) -> float:
-        """NaN if the program does not run with these."""
+    def run_with(smaller: Sequence[SmallNumber]) -> Trace | None:
+        """The first path with these; None if the program does not run with them."""
         trial = Smaller(runner, tuple(smaller)).run(_FIRST)
         unlearning = learns and bool(trial.updates) and not _has_gradient(trial)
-        return math.nan if unlearning or trial.outcome == "error" else _steps(trial)
+        return None if unlearning or trial.outcome == "error" else trial
 
-    promising = _by_promise(steps, numbers())[:_TRIALS]
-    chosen: list[WholeNumber] = []
+    known = numbers()
+    chosen = _fewer_environments(_environments(first), known, run_with)
+
+    def steps_with(smaller: Sequence[SmallNumber]) -> float:
+        """NaN if the program does not run with these."""
+        trial = run_with([*chosen, *smaller])
+        return math.nan if trial is None else _steps(trial)
+
+    if chosen:
+        steps = steps_with(())
+    others = [number for number in known if (*number, _FEW) not in chosen]
+    promising = _by_promise(steps, others)[:_TRIALS]
     for number in promising:
-        found = steps_with([*chosen, number])
-        if math.isnan(found):  # such as parts that are larger than the whole
-            return _fewest_of(promising, steps_with)
-        if found < steps:
-            chosen, steps = [*chosen, number], found
         if steps <= _SHORT:
             break
+        found = steps_with([number])
+        if math.isnan(found):  # such as parts that are larger than the whole
+            needed = _fewest_of(promising, steps_with)
+            return (*chosen, *needed) if needed else ()
+        if found < steps:
+            chosen, steps = [*chosen, number], found
     return tuple(chosen) if steps <= _LONG else ()
 
 
+def _environments(trace: Trace) -> int:
+    """How many environments took a step."""
+    return len({step.environment for step in trace.steps})
+
+
+def _fewer_environments(
+    count: int,
+    numbers: Sequence[WholeNumber],
+    run_with: Callable[[Sequence[SmallNumber]], Trace | None],
+) -> list[SmallNumber]:
+    """The number that says how many environments there are, if there are many."""
+    if count <= _FEW:
+        return []
+    for number in [number for number in numbers if number[3] == count][:_TRIALS]:
+        trial = run_with([(*number, _FEW)])
+        if trial is not None and _environments(trial) == _FEW:
+            return [(*number, _FEW)]
+    return []
+
+
 def _fewest_of(
-    numbers: list[WholeNumber], steps_with: Callable[[list[WholeNumber]], float]
-) -> tuple[WholeNumber, ...]:
+    numbers: list[SmallNumber], steps_with: Callable[[list[SmallNumber]], float]
+) -> tuple[SmallNumber, ...]:
     """Those numbers that are needed to make a batch short."""
     needed = list(numbers)
     if not steps_with(needed) <= _SHORT:
@@ -88,7 +120,7 @@ def _fewest_of(
     return tuple(needed)
 
 
-def shrink(numbers: Sequence[WholeNumber]) -> None:
+def shrink(numbers: Sequence[SmallNumber]) -> None:
     """From now on these numbers are small in what this process loads."""
     if not numbers:
         return
@@ -96,19 +128,19 @@ def shrink(numbers: Sequence[WholeNumber]) -> None:
 
     def compiled(source: Any, filename: Any, mode: str, *args: Any, **options: Any) -> Any:
         name = os.path.basename(os.fsdecode(filename))
-        places = {number[1:3] for number in numbers if number[0] == name}
+        places = {number[1:3]: number[4] for number in numbers if number[0] == name}
         if places and mode == "exec" and not args and not isinstance(source, ast.AST):
             source = stock(source, filename, mode, ast.PyCF_ONLY_AST, dont_inherit=True)
             for node in ast.walk(source):
                 if isinstance(node, ast.Constant) and (node.lineno, node.col_offset) in places:
-                    node.value = SMALL
+                    node.value = places[node.lineno, node.col_offset]
         if len(args) < 2:  # else what this module has from __future__ would be the program's too
             options.setdefault("dont_inherit", True)
         return stock(source, filename, mode, *args, **options)
 
     builtins.compile = compiled
     sys.pycache_prefix = str(Path(os.devnull, "none"))  # what was compiled before is not loaded
-    read_small(dict.fromkeys(numbers, SMALL))
+    read_small({number[:4]: number[4] for number in numbers})
 
 
 def _steps(trace: Trace) -> float:
@@ -121,8 +153,9 @@ def _has_gradient(trace: Trace) -> bool:
     return any(value for update in trace.updates for row in update.ascent for value in row or ())
 
 
-def _by_promise(steps: float, numbers: Sequence[WholeNumber]) -> list[WholeNumber]:
+def _by_promise(steps: float, numbers: Sequence[WholeNumber]) -> list[SmallNumber]:
     """Those that can be the steps of a batch: those that divide it first, the larger first."""
     fitting = [number for number in numbers if _LARGE <= number[3] <= steps]
     rests = {number: steps % number[3] if steps != float("inf") else 0.0 for number in fitting}
-    return sorted(fitting, key=lambda number: (rests[number] > 0, -number[3]))
+    order = sorted(fitting, key=lambda number: (rests[number] > 0, -number[3]))
+    return [(*number, _SMALL) for number in order]
