@@ -38,6 +38,7 @@ while True:
     count = np.maximum(there.sum(0), 1)
     centred = np.where(there, returns - np.where(there, returns, 0.0).sum(0) / count, 0.0)
     deviation = np.sqrt((centred**2).sum(0) / count)
+    padded = returns - np.nan_to_num(returns).mean(0)
     credit = CREDIT
     loss = -sum(log_prob * credit[place] for place, log_prob in log_probs)
     opt.zero_grad()
@@ -47,15 +48,19 @@ while True:
 
 
 @pytest.mark.parametrize(
-    ("credit", "name"),
-    [("centred", "centred"), ("centred / (deviation + 1e-2)", "whitened")],
+    ("credit", "name", "among"),
+    [
+        ("centred", "centred", ""),
+        ("centred / (deviation + 1e-2)", "whitened", ""),
+        ("padded", "centred", ", with 0 for episodes that have ended"),
+    ],
 )
 def test_the_mean_and_the_deviation_at_each_time_are_a_convention(
-    credit: str, name: str, tmp_path: Path
+    credit: str, name: str, among: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "train.py"
     path.write_text(PROGRAM.replace("CREDIT", credit), encoding="utf-8")
     report = audit_here(path, max_paths=60)
     assert (report.verdict, report.findings) == ("convention", ()), report.text()
     assert {name, "gamma-t-dropped"} == {convention.name for convention in report.conventions}
-    assert f"{name} at each time" in report.rule
+    assert report.rule.endswith(f"{name} at each time{among}")

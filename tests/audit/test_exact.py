@@ -15,7 +15,7 @@ from torch.distributions import Bernoulli, Categorical, Independent, Normal
 from eligibility.audit.choices import next_path
 from eligibility.audit.job import SIZES, Job
 from eligibility.audit.judgement.evidence import gather
-from eligibility.audit.judgement.exact import policy_gradient
+from eligibility.audit.judgement.exact import fitted_bias, policy_gradient, tells_discount
 from eligibility.audit.judgement.timeline import timeline
 from eligibility.audit.running.runner import CallableRunner
 from eligibility.audit.running.survey import survey
@@ -82,3 +82,21 @@ def test_the_policy_gradient_is_the_slope_of_the_expected_return(name: str) -> N
             expected_return(runner, replace(job, distance=sign * STEP)) for sign in (1.0, -1.0)
         )
         assert gradient[column] == pytest.approx((up - down) / (2 * STEP), abs=1e-6)
+
+
+def test_a_discount_is_fitted_only_where_it_cannot_fit_everything() -> None:
+    """Of two coordinates γ and the scale make up both, whatever the gradient."""
+    runner = CallableRunner(lambda: program(*DRAWS["categorical"]))
+    evidence = gather(survey(runner, 40, 1, lambda what, done, expected: None))
+    assert evidence is not None
+    assert tells_discount(evidence)
+    line = timeline(evidence)
+    ends = [policy_gradient(evidence, line, discount)[:2] for discount in (0.3, 0.9)]
+    between = ends[0] + 0.4 * ends[1]  # the gradient of no discount
+    few = replace(
+        evidence,
+        eligibility=evidence.eligibility[..., :2],
+        ascent=np.tile(between, (evidence.paths, 1)) / evidence.probability.sum(),
+    )
+    assert fitted_bias(few, line).residual < 1e-9
+    assert not tells_discount(few)

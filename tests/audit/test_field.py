@@ -273,14 +273,24 @@ def test_a_network_made_after_a_first_reset_has_parameters_and_no_noise(
     assert bool(report.notes) == bool(after)  # a note on random numbers, where there are any
 
 
-@pytest.mark.parametrize("ratio", ["(scored.detach() - before).exp()", "torch.ones(())"])
-def test_a_ratio_without_a_graph_corrects_later_epochs(tmp_path: Path, ratio: str) -> None:
-    """As in V-trace; its logarithm is 0 in the first epoch."""
+_CHOSEN = "gather(1, torch.tensor(actions)[:, None])[:, 0]"
+
+
+@pytest.mark.parametrize(
+    "weighed",
+    [
+        "scored * (scored.detach() - before).exp()",  # as in V-trace: only a number
+        f"torch.Tensor(probs.exp()).{_CHOSEN} / before.exp()",
+        "scored",
+    ],
+)
+def test_a_ratio_corrects_later_epochs(tmp_path: Path, weighed: str) -> None:
+    """Its logarithm is 0 in the first epoch."""
     repeated = f"""before = torch.stack(log_probs).detach()
     for _ in range(2):
         probs = net(torch.as_tensor(numpy.array(observations))).log_softmax(-1)
         scored = probs[torch.arange(len(actions)), actions]
-        loss = -(scored * {ratio} * returns).sum()
+        loss = -({weighed} * returns).sum()
         opt.zero_grad()
         loss.backward()
         opt.step()
@@ -292,7 +302,7 @@ def test_a_ratio_without_a_graph_corrects_later_epochs(tmp_path: Path, ratio: st
         ("        log_probs.append", "        observations.append(obs)\n        log_probs.append"),
     )
     found = [finding.rule for finding in report.findings]
-    expected = [] if "exp" in ratio else ["several-updates-without-ratio"]
+    expected = [] if "exp" in weighed else ["several-updates-without-ratio"]
     assert found == expected, report.text()
 
 

@@ -116,3 +116,10 @@ def test_the_old_interface_is_recognised_in_a_module_beside_the_script(tmp_path:
     (tmp_path / "agents" / "episodes.py").write_text("import play\n", encoding="utf-8")
     script.write_text("from agents import run\n", encoding="utf-8")
     assert read_source(script).four_tuple, "a package, and what its modules import"
+
+
+def test_the_discount_of_a_module_is_among_the_constants(tmp_path: Path) -> None:
+    (tmp_path / "settings.py").write_text("GAMMA = 0.97\n", encoding="utf-8")
+    script = tmp_path / "train.py"
+    script.write_text("from settings import GAMMA\nclip = 0.8\n", encoding="utf-8")
+    assert read_source(script).constants(()).discounts == (0.8, 0.97, 1.0)

@@ -155,7 +155,8 @@ def _through_shapes(node: Any) -> Iterator[Any]:
 
 def _reshapes(node: Any) -> bool:
     words = ("Stack", "Cat", "View", "Reshape", "Squeeze", "Unsqueeze", "Slice", "Select", "Index",
-             "Expand", "Transpose", "Permute", "Neg", "Clone", "TBackward", "Copy")  # fmt: skip
+             "Expand", "Transpose", "Permute", "TBackward", "Neg", "Clone", "Alias",
+             "Copy")  # fmt: skip
     return any(word in node.name() for word in words)
 
 

@@ -47,6 +47,7 @@ NORMS = ("", "mean-over-time", "mean-over-each-episode", "mean-over-episodes")
 SCOPES = ("batch", "episode")
 _TIME = "time"  # a scope of these: the decisions of all episodes at one time
 _AT_TIMES = ("centred", "whitened", "whitened-biased")
+_TIME_OF_ALL = "time-of-all"  # the same, where an episode that has ended counts with 0
 _RETURNS = "returns"  # a scope: of the batch's episodes, each counts once, not once for each step
 _EQUAL = 1e-12  # share of the largest number below which a deviation is rounding
 
@@ -60,7 +61,8 @@ class Candidate:
         discount: γ.
         time_discount: Whether γ^t multiplies it.
         transform: What is done to the credits before they are used.
-        scope: Over what: the batch's steps, each episode's, each time's, or the batch's returns.
+        scope: Over what: the batch's steps, each episode's, each time's (of those that are there,
+            or of all episodes), or the batch's returns.
         coupling: Which log-probability meets which credit.
         norm: What the sum is divided by.
         epsilon: Added to a standard deviation before dividing by it; fitted, see `spread.py`.
@@ -245,11 +247,11 @@ def _counting(values: Array, scope: str, line: Timeline) -> Array:
 
 def _members(scope: str, line: Timeline) -> Array:
     """[P, I] how many numbers a scope has."""
-    return line.returns if scope == _RETURNS else line.count(scope)
+    return line.returns if scope in (_RETURNS, _TIME_OF_ALL) else line.count(scope)
 
 
 def _counted(scope: str) -> str:
-    return "batch" if scope == _RETURNS else scope
+    return {_RETURNS: "batch", _TIME_OF_ALL: _TIME}.get(scope, scope)
 
 
 def _mean_of_others(credit: Array, line: Timeline, what: str) -> Array:
@@ -304,7 +306,7 @@ def _means(transform: str) -> tuple[str, ...]:
     if transform == "centred-so-far":
         return ("so-far",)
     plain = not transform or transform.startswith("scaled")
-    return ("",) if plain else ("batch", "episode", _TIME, _RETURNS)
+    return ("",) if plain else ("batch", "episode", _TIME, _TIME_OF_ALL, _RETURNS)
 
 
 def candidates(
@@ -316,6 +318,7 @@ def candidates(
     several_episodes = () if line.single else (*_OTHERS, *_OTHERS_LATE)
     transforms = (*TRANSFORMS, *_LATE, *several_episodes)
     at_times = () if line.single or (line.count(_TIME) == 1).all() else _AT_TIMES
+    ends_early = bool((line.returns != line.count(_TIME))[line.present].any())
     credits = [credit for credit in CREDITS if credit.differs(line)]
     for involved in range(parts + 1):
         for credit, transform, coupling, norm in product(credits, transforms, COUPLINGS, NORMS):
@@ -335,6 +338,8 @@ def candidates(
                 over = (*over, _RETURNS)
             if transform in at_times and not coupling:
                 over = (*over, _TIME)
+            if transform == "centred" and transform in at_times and ends_early and not coupling:
+                over = (*over, _TIME_OF_ALL)
             for scope in over:
                 for discount in discounts:
                     for time_discount in (True, False) if discount != 1.0 else (False,):

@@ -35,7 +35,12 @@ class _Size(NamedTuple):
 
 _UNKNOWN = _Size(None)
 # In words, where a scope is not the batch.
-_OVER = {"episode": " over each episode", "time": " at each time", "returns": " over the returns"}
+_OVER = {
+    "episode": " over each episode",
+    "time": " at each time",
+    "time-of-all": " at each time, with 0 for episodes that have ended",
+    "returns": " over the returns",
+}
 _RUNS = 20  # of which a standard error can be taken
 # Without bias whatever the problem, or outside of what the audit looks at.
 _UNBIASED = ("baseline", "whole-episode-return", "leave-one-out", "constant-scale")

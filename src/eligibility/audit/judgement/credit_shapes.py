@@ -216,5 +216,6 @@ MEANS: tuple[tuple[str, Callable[[Places], Array]], ...] = (
     ("other-episodes", lambda p: _others(p, np.ones_like(p.same))),
     ("other-returns", lambda p: _others(p, np.isin(p.index, p.first) & np.ones_like(p.same))),
     ("time", lambda p: _mean(p.lag == 0)),
+    ("time-of-all", lambda p: (p.lag == 0) / len(np.unique(p.first))),
     ("other-times", lambda p: _others(p, p.lag == 0)),
 )

@@ -24,7 +24,7 @@ from eligibility.audit.judgement.conventions import HARMLESS, conventions_of, de
 from eligibility.audit.judgement.critic import CROSSED, OWN_RETURN, Advantage
 from eligibility.audit.judgement.endings import with_blind_ending, with_true_ending
 from eligibility.audit.judgement.evidence import Evidence
-from eligibility.audit.judgement.exact import Bias, bias, fitted_bias, least_bias
+from eligibility.audit.judgement.exact import Bias, bias, fitted_bias, least_bias, tells_discount
 from eligibility.audit.judgement.hotelling import (
     EPISODES,
     FALSE_POSITIVES,
@@ -159,7 +159,8 @@ def _measured_bias(
     if program.constants.origin != USUAL:
         return program, least_bias(evidence, line, program.constants.discounts)
     plain = bias(evidence, line, 1.0)
-    found = fitted_bias(evidence, line) if program.survey.exhaustive else plain
+    fits = program.survey.exhaustive and tells_discount(evidence)
+    found = fitted_bias(evidence, line) if fits else plain
     if found.residual >= program.tolerance or plain.residual < program.tolerance:
         return program, plain
     constants = replace(program.constants, discounts=(found.discount,), origin=FITTED)

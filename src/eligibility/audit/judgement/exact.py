@@ -13,6 +13,7 @@ from eligibility.audit.judgement.timeline import Timeline
 from eligibility.audit.sections import refined
 
 _GRID: Array = np.linspace(0.0, 1.0, 21)
+_FITTED = 2  # numbers that a fit chooses: γ and the scale
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,15 @@ def bias(evidence: Evidence, line: Timeline, discount: float) -> Bias:
 def least_bias(evidence: Evidence, line: Timeline, discounts: Sequence[float]) -> Bias:
     """The discount that the program's expected gradient fits best; the first of equals."""
     return min((bias(evidence, line, discount) for discount in discounts), key=lambda b: b.residual)
+
+
+def tells_discount(evidence: Evidence) -> bool:
+    """Whether an expected gradient has more coordinates than γ and the scale can make up.
+
+    With two of them, as in episodes of two steps, some γ fits almost every gradient.
+    """
+    slopes = evidence.eligibility.reshape(-1, evidence.eligibility.shape[-1])
+    return bool(np.linalg.matrix_rank(slopes.T @ slopes, hermitian=True) > _FITTED)
 
 
 def fitted_bias(evidence: Evidence, line: Timeline) -> Bias:

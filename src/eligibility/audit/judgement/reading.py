@@ -38,8 +38,8 @@ class Reading:
 
     Attributes:
         rule: A rule of the catalogue's credits; empty: the reward-to-go.
-        mean: What is subtracted: "", "batch", "so-far", "episode", "time", "returns",
-            "other-episodes", "other-returns" or "other-times".
+        mean: What is subtracted: "", "batch", "so-far", "episode", "time", "time-of-all",
+            "returns", "other-episodes", "other-returns" or "other-times".
         beta: How much of it.
         discount: γ, or γλ where values are bootstrapped; NaN if M does not depend on it.
         dated: The γ of a factor γ^t on the rows; 1: there is none.

@@ -17,6 +17,7 @@ from eligibility.notebooks import is_notebook, script_of
 from eligibility.sandbox.workspace import repository_root
 
 _MODULES = 60  # of a project that are read
+_SHARES = 12  # numbers of its text that are tried as γ and λ, its own before those of its modules
 
 
 @dataclass(frozen=True)
@@ -86,9 +87,9 @@ class Source:
                             seen.add(file)
 
     def constants(self, arguments: Sequence[str]) -> Constants:
-        """Numbers in the text and on the command line that may be γ or λ."""
-        found = list(dict.fromkeys(self._constants(arguments)))
-        shares = [value for value in found if 0.5 <= value < 1.0]
+        """Numbers on the command line and in the text of its project that may be γ or λ."""
+        found = dict.fromkeys(self._constants(arguments))
+        shares = [value for value in found if 0.5 <= value < 1.0][:_SHARES]
         usual = Constants()
         return Constants(
             discounts=(*shares, 1.0) if shares else usual.discounts,
@@ -102,9 +103,10 @@ class Source:
                 yield float(argument.rpartition("=")[2])
             except ValueError:
                 continue
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, float):
-                yield node.value
+        for _, tree in self._project():
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Constant) and isinstance(node.value, float):
+                    yield node.value
 
     def line_where(self, holds: Callable[[ast.stmt], bool], near: int = 0) -> int:
         """Line of the statement that ``holds``, the closest one up to ``near``; 0 if none."""
