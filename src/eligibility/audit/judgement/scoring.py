@@ -51,6 +51,7 @@ class _Row:
 
 
 _Pair = tuple[Step, Draw, _Row]
+_SAME = 1e-6  # difference of probabilities, means and deviations that is rounding
 
 
 def _disagreement(pairs: list[_Pair]) -> Scoring | None:
@@ -83,12 +84,31 @@ def _passes(trace: Trace, call: int) -> list[list[_Pair]]:
 
 
 def _in_another_order(choices: list[tuple[Step, Draw]], rows: list[_Row]) -> bool:
-    """Whether the rows are those of the choices, each with its action: the last episode first."""
-    if any(draw.loc is not None for _, draw in choices) or any(row.value is None for row in rows):
-        return False
-    acted = sorted((*np.round(draw.probs, 5), draw.picked) for _, draw in choices)
-    scored = sorted((*np.round(row.numbers, 5), row.value) for row in rows[: len(choices)])
-    return acted == scored
+    """Whether the rows are those of the choices, each with its action: actor by actor, say."""
+    left = [(*row.numbers, row.value) for row in rows[: len(choices)] if row.value is not None]
+    for _, draw in choices:
+        own = (*_numbers_of(draw), _taken(draw))
+        same = next((n for n, other in enumerate(left) if _is_close(own, other)), None)
+        if same is None:
+            return False
+        del left[same]
+    return not left
+
+
+def _is_close(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return len(one) == len(other) and bool(np.allclose(one, other, atol=_SAME))
+
+
+def _numbers_of(draw: Draw) -> tuple[float, ...]:
+    """The distribution that a choice was drawn from: mean and deviation, or probabilities."""
+    if draw.loc is not None and draw.scale is not None and draw.value is not None:
+        return (draw.loc, draw.scale)
+    return tuple(draw.probs)
+
+
+def _taken(draw: Draw) -> float:
+    """What was drawn."""
+    return float(draw.value) if draw.value is not None else float(draw.picked)
 
 
 def _while_acting(
@@ -133,10 +153,10 @@ def _rows(score: Score) -> list[_Row]:
 def _compare(step: Step, draw: Draw, row: _Row) -> Scoring | None:
     where = f"in state {step.state} at t = {step.time}"
     gaussian = draw.loc is not None and draw.scale is not None and draw.value is not None
-    acted = (draw.loc, draw.scale) if gaussian else draw.probs
+    acted = _numbers_of(draw)
     if row.gaussian != gaussian or len(row.numbers) != len(acted):
         return None
-    if not np.allclose(np.array(row.numbers), np.array(acted, dtype=float), atol=1e-6):
+    if not _is_close(row.numbers, acted):
         left = ", ".join(f"{number:.3f}" for number in acted)
         right = ", ".join(f"{number:.3f}" for number in row.numbers)
         masked = not gaussian and any(
@@ -144,7 +164,7 @@ def _compare(step: Step, draw: Draw, row: _Row) -> Scoring | None:
         )
         rule = "mask-in-acting-only" if masked else "behaviour-not-scored"
         return Scoring(rule, f"{where} the program acted by [{left}] and scored [{right}]")
-    taken = float(draw.value) if draw.value is not None else float(draw.picked)
+    taken = _taken(draw)
     if row.value is not None and abs(row.value - taken) > 1e-6:
         executed = any(
             abs(row.value - number) <= 1e-6 * (1 + abs(number)) for number in step.action

@@ -35,6 +35,7 @@ _OF_FILES = (
 # In the name of a list, or of what it is given: tensors with a graph.
 _WITH_GRAPH = ("log", "prob", "value", "entrop", "loss")
 _PASSED = ("unbiased", "convention")
+_OPEN = ("inconclusive", "unexplained")
 _APART = (
     "the network that acted until the first update shares nothing with the trained network, so "
     "the audit judges the second update"
@@ -205,7 +206,7 @@ def _with_findings(report: AuditReport, found: Sequence[Finding], updates: int) 
     report = replace(report, findings=(*report.findings, *new), updates=updates)
     telling = [finding for finding in new if finding.rule not in _OF_CRITIC]
     wrong = [finding for finding in telling if finding.severity == "fault"]
-    if (telling and report.verdict in _PASSED) or (wrong and report.verdict == "inconclusive"):
+    if (telling and report.verdict in _PASSED) or (wrong and report.verdict in _OPEN):
         verdict = "biased" if wrong else "unexplained"
         report = replace(report, verdict=verdict, summary=(wrong or telling)[0].means)
     return report
