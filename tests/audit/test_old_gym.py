@@ -12,6 +12,7 @@ import pytest
 
 from eligibility.audit.job import SIZES, Job
 from eligibility.audit.running.execution import execute
+from tests.audit.writing import PROGRAM as PLAIN
 from tests.audit.writing import audit_here
 
 PROGRAM = """
@@ -136,3 +137,16 @@ def doubled(self: Any, seen: Any) -> Any:
 def run(program: Any) -> None:
     trace = execute(program, Job((), SIZES[0]), four_tuple=True)
     assert (trace.outcome, trace.detail) == ("finished", "")
+
+
+def test_names_that_gymnasium_once_called_experimental_are_found(tmp_path: Path) -> None:
+    name = "RecordEpisodeStatisticsV0"
+    made = (
+        f'from gymnasium.experimental.wrappers import {name}\nenv = {name}(gym.make("CartPole-v1"))'
+    )
+    path = tmp_path / "program.py"
+    path.write_text(PLAIN.replace('env = gym.make("CartPole-v1")', made), encoding="utf-8")
+    report = audit_here(path, 100)
+    assert report.verdict == "unbiased", report.text()
+    with pytest.raises(ImportError):
+        importlib.import_module("gymnasium.experimental.wrappers")

@@ -1,4 +1,7 @@
-"""The package ``gym``, which programs still import: its names are those of gymnasium."""
+"""The package ``gym``, which programs still import: its names are those of gymnasium.
+
+So are those of ``gymnasium.experimental.wrappers``, which had "V0" behind them and is gone.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ from eligibility.audit.interception.old_gym import (
 from eligibility.audit.patches import Patches
 
 _OLD, _NEW = "gym", "gymnasium"
+_EXPERIMENTAL = f"{_NEW}.experimental.wrappers"
 _FILMING = {"Monitor", "RecordVideo"}  # wrappers that gym before 0.26 had for it
 
 
@@ -50,6 +54,13 @@ class _OldWrappers(_OldGym):
         if self.four_tuple and name in _FILMING:
             return unfilmed
         return wrapper_of(super().__getattr__(name), self.four_tuple)
+
+
+class _Experimental(_OldGym):
+    """``gymnasium.experimental.wrappers``."""
+
+    def __getattr__(self, name: str) -> Any:
+        return super().__getattr__(name.removesuffix("V0"))
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -113,10 +124,13 @@ def _modules(make: Callable[..., Any], four_tuple: bool) -> dict[str, ModuleType
         vector=vector,
         wrappers=wrappers,
     )
-    return {module.__name__: module for module in (gym, logger, vector, wrappers)}
+    modules = gym, logger, vector, wrappers, _Experimental(_EXPERIMENTAL)
+    return {module.__name__: module for module in modules}
 
 
 def _renamed(name: str) -> str:
+    if name == _EXPERIMENTAL:
+        return f"{_NEW}.wrappers"
     return _NEW + name[len(_OLD) :]
 
 
