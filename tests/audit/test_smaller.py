@@ -153,3 +153,16 @@ def test_many_environments_are_two(ended: str, rules: list[str], tmp_path: Path)
     assert [fault.rule for fault in report.faults] == rules, report.text()
     made = "4 is 2 at train.py:6, 128 is 6 at train.py:6"
     assert f"reduced, so that a batch can be enumerated: {made}" in report.notes, report.notes
+
+
+def test_the_rows_of_a_batch_are_found_among_the_widths_of_layers(tmp_path: Path) -> None:
+    wide = "torch.nn.Tanh(), torch.nn.Linear(64, 64), "
+    net = "torch.nn.Linear(4, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2)"
+    wider = f"torch.nn.Linear(4, 64), {4 * wide}torch.nn.Linear(64, 2)"
+    script = tmp_path / "train.py"
+    text = _SEVERAL.replace("ENDED", "~ended").replace("STEPS = 4, 128", "STEPS = 4, 32")
+    assert net in text
+    script.write_text(text.replace(net, wider), encoding="utf-8")
+    report = el.audit_script(script, max_paths=6, samples=12)
+    made = "4 is 2 at train.py:6, 32 is 6 at train.py:6"
+    assert f"reduced, so that a batch can be enumerated: {made}" in report.notes, report.notes

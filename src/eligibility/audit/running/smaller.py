@@ -70,19 +70,21 @@ def small_batches(
         trial = run_with([*chosen, *smaller])
         return math.nan if trial is None else _steps(trial)
 
+    actors = _FEW if chosen else max(_environments(first), 1)
     if chosen:
         steps = steps_with(())
     others = [number for number in known if (*number, _FEW) not in chosen]
-    promising = _by_promise(steps, others)[:_TRIALS]
+    promising, refused = _by_promise(steps, steps / actors, others)[:_TRIALS], False
     for number in promising:
         if steps <= _SHORT:
             break
         found = steps_with([number])
-        if math.isnan(found):  # such as parts that are larger than the whole
-            needed = _fewest_of(promising, steps_with)
-            return (*chosen, *needed) if needed else ()
+        refused = refused or math.isnan(found)  # such as parts that are larger than the whole
         if found < steps:
             chosen, steps = [*chosen, number], found
+    if steps > _SHORT and refused:
+        needed = _fewest_of(promising, steps_with)
+        return (*chosen, *needed) if needed else ()
     return tuple(chosen) if steps <= _LONG else ()
 
 
@@ -153,9 +155,9 @@ def _has_gradient(trace: Trace) -> bool:
     return any(value for update in trace.updates for row in update.ascent for value in row or ())
 
 
-def _by_promise(steps: float, numbers: Sequence[WholeNumber]) -> list[SmallNumber]:
-    """Those that can be the steps of a batch: those that divide it first, the larger first."""
+def _by_promise(steps: float, rows: float, numbers: Sequence[WholeNumber]) -> list[SmallNumber]:
+    """Those that can be the steps of a batch: its rows first, then what divides it, the larger."""
     fitting = [number for number in numbers if _LARGE <= number[3] <= steps]
     rests = {number: steps % number[3] if steps != float("inf") else 0.0 for number in fitting}
-    order = sorted(fitting, key=lambda number: (rests[number] > 0, -number[3]))
+    order = sorted(fitting, key=lambda number: (number[3] != rows, rests[number] > 0, -number[3]))
     return [(*number, _SMALL) for number in order]
