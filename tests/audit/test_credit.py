@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import runpy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,7 @@ from eligibility.audit.judgement.reading import (
     told_by,
 )
 from eligibility.audit.reporting.report import AuditReport
+from eligibility.audit.running.runner import CallableRunner
 from eligibility.audit.running.survey import survey
 from tests.audit.writing import LOSS, audit_here, write_program
 from tests.audit.zoo.inspection import audit_program, running
@@ -50,6 +53,48 @@ def test_the_credit_of_a_right_program_is_that_of_reinforce(style: str) -> None:
     assert (reading.rule, reading.mean) == ("", "")
     assert reading.dated == pytest.approx(0.9, abs=1e-8)
     assert reading.discount == pytest.approx(0.9, abs=1e-8)
+
+
+_NUMBERS = """
+import gymnasium as gym
+import torch
+from torch.distributions import Normal
+
+env = gym.make("Pendulum-v1")
+net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+spread = torch.nn.Parameter(torch.zeros(1))
+opt = torch.optim.Adam([*net.parameters(), spread], lr=1e-2)
+while True:
+    loss = 0.0
+    for episode in range(2):
+        obs, _ = env.reset()
+        log_probs, rewards, done = [], [], False
+        while not done:
+            dist = Normal(net(torch.as_tensor(obs, dtype=torch.float32)), spread.exp())
+            action = dist.sample()
+            log_probs.append(dist.log_prob(action).sum())
+            obs, reward, terminated, truncated, _ = env.step(action.numpy())
+            rewards.append(reward)
+            done = terminated or truncated
+        for t, log_prob in enumerate(log_probs):
+            loss = loss - log_prob * sum(rewards[t:])
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+
+def test_actions_at_their_mean_are_told_apart(tmp_path: Path) -> None:
+    """Of most paths they are two thirds."""
+    path = tmp_path / "program.py"
+    path.write_text(_NUMBERS, encoding="utf-8")
+    runner = CallableRunner(lambda: runpy.run_path(str(path), run_name="__main__"))
+    base = survey(runner, 6, 6, lambda what, done, expected: None)
+    long = [trace for trace in base.traces if len(trace.steps) == 6][:1]
+    assert sum(draw.value == draw.loc for draw in long[0].draws) > 1
+    found = measure(replace(base, traces=tuple(long)), runner)
+    assert found is not None
+    np.testing.assert_allclose(found.credit, reinforce_credit(found.evidence, 1.0), atol=1e-8)
 
 
 def test_the_credit_of_reinforce_by_hand() -> None:

@@ -690,6 +690,40 @@ def test_an_elites_actions_are_no_returns_that_are_cut_to_integers(tmp_path: Pat
     assert [finding.rule for finding in report.findings] == ["unexplained"], report.text()
 
 
+_RESCALED = """    loss, centred = 0.0, gathered - gathered.mean()
+    scale = SCALE
+    for episode in episodes:
+        centred, credit = centred[len(episode) :], centred[: len(episode)] / scale
+"""
+
+
+@pytest.mark.parametrize(
+    ("scale", "named"),
+    [
+        ("(centred.abs().max() + 1e-8)", {"centred", "rescaled"}),
+        ("(gathered[None] - torch.arange(5.0)[:, None]).norm()", {"centred", "rescaled"}),
+        ("(centred[:1].sum() + 1e-8)", set()),
+    ],
+)
+def test_credits_over_a_number_of_their_batch_are_told(
+    scale: str, named: set[str], tmp_path: Path
+) -> None:
+    """A number that may be negative is none: it turns the gradient round."""
+    gathered = "torch.cat([_to_go(episode) for episode in episodes])"
+    to_go = "torch.tensor([reward for *_, reward in episode]).flip(0).cumsum(0).flip(0)"
+    report = audited(
+        tmp_path,
+        ("env = gym", f"def _to_go(episode):\n    return {to_go}\n\n\nenv = gym"),
+        ("    loss = 0.0\n", f"    gathered = {gathered}\n    loss = 0.0\n"),
+        ("    loss = 0.0\n", _RESCALED.replace("SCALE", scale)),
+        ("    for episode in reversed(episodes):\n", ""),
+        ("returns.exp()", "credit"),
+        text=_BATCHED,
+    )
+    assert {convention.name for convention in report.conventions} == named, report.text()
+    assert report.verdict == ("convention" if named else "unexplained"), report.text()
+
+
 @pytest.mark.parametrize(
     ("earned", "told"),
     [

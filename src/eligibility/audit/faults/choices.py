@@ -18,6 +18,10 @@ CHOICES = {
     "centred": "the mean of the batch, which includes the action's own return, is subtracted",
     "whitened": "the returns are divided by their own standard deviation after centring",
     "scaled": "the returns are divided by their own standard deviation",
+    "rescaled": (
+        "the credits of each batch are multiplied by a positive number of its own, such as one "
+        "over their norm"
+    ),
     "leave-one-out": "the mean of the other returns is subtracted",
     "entropy-bonus": "the gradient of the entropy is added",
     "constant-scale": "the gradient is multiplied by a constant",

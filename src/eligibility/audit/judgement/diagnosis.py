@@ -45,6 +45,7 @@ from eligibility.audit.judgement.other_objectives import (
     with_changed_rewards,
     with_constant_term,
     with_end_reward,
+    with_free_scale,
 )
 from eligibility.audit.judgement.reading import used_decisions
 from eligibility.audit.judgement.refusal import evidence_or_refusal, inconclusive, precision_of
@@ -140,6 +141,9 @@ def _judge(program: AuditedProgram, evidence: Evidence) -> tuple[AuditReport, Ma
     if match is None and program.measured is not None:
         ended = program.constants, program.tolerance, trained(program), program.measured
         match, evidence = with_end_reward(evidence, *ended) or (None, evidence)
+    if match is None:
+        free = with_free_scale(evidence, program.constants, program.tolerance)
+        match, evidence = free or (None, evidence)
     if match is not None:
         warnings = without_rare_equals(program, warnings, broken, match)
         evidence = evidence.restricted(dict(uses(evidence)).get(match.use, evidence.present))

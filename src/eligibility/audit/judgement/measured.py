@@ -21,6 +21,7 @@ from eligibility.audit.arrays import Array
 from eligibility.audit.job import Job
 from eligibility.audit.judgement.evidence import Evidence, gather
 from eligibility.audit.precision import UNIT_DOUBLE
+from eligibility.audit.quadrature import COARSE
 from eligibility.audit.running.runner import Runner, run_all
 from eligibility.audit.running.survey import RAN, Survey, slopes_of_path
 from eligibility.audit.trace import Trace
@@ -125,7 +126,7 @@ class _Replays:
 
     def __init__(self, base: Survey, runner: Runner, trace: Trace) -> None:
         each = base.directions_each
-        self._job = Job(trace.picked, base.size, directions=each, raised=base.raised)
+        self._job = Job(_off_centre(trace), base.size, directions=each, raised=base.raised)
         self._base, self._runner, self._steps = base, runner, trace.steps
         self.rewards = np.array([step.reward for step in trace.steps if step.executed])
         self.views: list[tuple[Job, Survey, Evidence]] = []
@@ -213,6 +214,18 @@ class _Replays:
         return bool(trace.outcome in RAN and trace.probability) and [
             [getattr(step, name) for name in kept] for step in trace.steps
         ] == [[getattr(step, name) for name in kept] for step in self._steps]
+
+
+def _off_centre(trace: Trace) -> tuple[int, ...]:
+    """The outcomes of a path, without normal numbers that are the mean itself.
+
+    Two of those have the same eligibility, whatever the policy is shown.
+    """
+    picked = list(trace.picked)
+    for number, draw in enumerate(trace.draws):
+        if draw.loc is not None and draw.value == draw.loc and draw.density is None:
+            picked[number] = number % 2 * (COARSE - 1)
+    return tuple(picked)
 
 
 def _solved(replays: _Replays) -> Measured | None:

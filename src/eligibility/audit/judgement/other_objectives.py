@@ -2,7 +2,7 @@
 
 A constant in the place of what the last action of an episode earns, or added to it; rewards that
 are clipped, reduced to signs, shifted or squashed, or get a term of the state that follows; a
-penalty of the parameters alone. What changed
+penalty of the parameters alone; credits that are divided by a number of their batch. What changed
 is unknown, and the gradients are linear in it; given it, the program is judged like any other.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from eligibility.audit.arrays import Array, Booleans
 from eligibility.audit.job import STATES
-from eligibility.audit.judgement.catalogue import NORMS, Candidate
+from eligibility.audit.judgement.catalogue import NORMS, Candidate, candidates
 from eligibility.audit.judgement.constants import Constants
 from eligibility.audit.judgement.credits import CREDITS, Credit
 from eligibility.audit.judgement.critic import ENDINGS, Advantage, linear_columns
@@ -182,6 +182,35 @@ def with_added_rewards(
         if match is not None and not match.form.faults:
             note = "with a term of the next state added to each reward"
             return replace(match, note=note, changed="reward-changed", added=added), seen
+    return None
+
+
+def with_free_scale(
+    evidence: Evidence, constants: Constants, tolerance: float
+) -> tuple[Match, Evidence] | None:
+    """The composition that explains every path up to a positive number, which is each path's own.
+
+    What a batch's credits are divided by, such as their norm or their range, turns no gradient. On
+    most paths there are several decisions, whose weights next to each other tell.
+    """
+    line = timeline(evidence)
+    if evidence.long or 2 * (line.steps > 2).sum() < evidence.paths:
+        return None
+    target, size = evidence.ascent, float(np.linalg.norm(evidence.ascent))
+    for form in candidates(line, constants.discounts, 2):
+        if form.faults or form.divides or form.norm:
+            continue
+        column = evidence.gradient(form.weights(line))
+        if not np.isfinite(column).all():
+            continue
+        square = (column * column).sum(axis=1)
+        known = square > _NONE * square.max()
+        factor = np.where(known, (column * target).sum(axis=1) / np.where(known, square, 1.0), 0.0)
+        left = float(np.linalg.norm(target - factor[:, None] * column)) / size
+        if left < tolerance and (factor[known] > 0).all():
+            note = "times a positive number that each batch has of its own"
+            found = Match(form, "", 1.0, 0.0, left)
+            return replace(found, note=note, changed="rescaled"), evidence
     return None
 
 
