@@ -110,8 +110,7 @@ def _judge(program: AuditedProgram, evidence: Evidence) -> tuple[AuditReport, Ma
         match = find_match(evidence, program.constants, program.tolerance, trained(program))
     if match is None:
         known = program.constants, program.tolerance, trained(program), program.measured
-        changed = with_changed_rewards(evidence, *known)
-        match, evidence = changed or with_added_rewards(evidence, *known[:3]) or (None, evidence)
+        match, evidence = with_changed_rewards(evidence, *known) or (None, evidence)
     if match is None and trained(program) == "no":
         alone = with_constant_term(evidence, program.constants, program.tolerance)
         match, evidence = alone or (None, evidence)
@@ -142,8 +141,9 @@ def _judge(program: AuditedProgram, evidence: Evidence) -> tuple[AuditReport, Ma
         ended = program.constants, program.tolerance, trained(program), program.measured
         match, evidence = with_end_reward(evidence, *ended) or (None, evidence)
     if match is None:
-        free = with_free_scale(evidence, program.constants, program.tolerance)
-        match, evidence = free or (None, evidence)
+        limits = program.constants, program.tolerance
+        other = with_added_rewards(evidence, *limits, trained(program))
+        match, evidence = other or with_free_scale(evidence, *limits) or (None, evidence)
     if match is not None:
         warnings = without_rare_equals(program, warnings, broken, match)
         evidence = evidence.restricted(dict(uses(evidence)).get(match.use, evidence.present))
