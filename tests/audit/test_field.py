@@ -797,3 +797,52 @@ def test_an_action_that_is_scored_before_the_training_is_not_the_one_that_acted(
     report = audit_here(path, 60)
     assert report.verdict == "unexplained"
     assert [finding.rule for finding in report.findings] == ["unexplained"]
+
+
+_TWICE = """
+import gymnasium as gym
+import torch
+from torch.distributions import Normal
+
+env = gym.make("Pendulum-v1")
+actor = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+critic, spread = torch.nn.Linear(3, 1), torch.nn.Parameter(torch.zeros(1))
+opt = torch.optim.Adam([*actor.parameters(), *critic.parameters(), spread], lr=1e-2)
+while True:
+    seen, numbers, actions, returns = [], [], [], []
+    for episode in range(2):
+        obs, _ = env.reset()
+        rewards, done = [], False
+        while not done:
+            seen.append(torch.as_tensor(obs, dtype=torch.float32))
+            dist = Normal(actor(seen[-1]), spread.exp())
+            numbers.append(dist.sample())
+            log_prob = dist.log_prob(numbers[-1])
+            actions.append(2.0 * numbers[-1])
+            obs, reward, terminated, truncated, _ = env.step(actions[-1].numpy())
+            rewards.append(reward)
+            done = terminated or truncated
+        returns += [sum(rewards[t:]) for t in range(len(rewards))]
+    seen, returns = torch.stack(seen), torch.tensor(returns)
+    scored = Normal(actor(seen), spread.exp()).log_prob(torch.stack(SCORED)).squeeze(1)
+    values = critic(seen).squeeze(1)
+    loss = (returns - values).pow(2).sum() - (scored * (returns - values.detach())).sum()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("scored", "rules"), [("actions", ["transformed-action-scored"]), ("numbers", [])]
+)
+def test_actions_that_were_scored_as_drawn_before_are_scored_as_executed(
+    scored: str, rules: list[str], tmp_path: Path
+) -> None:
+    """Its paths are too many for an enumeration, and a critic's values are in its weights."""
+    path = tmp_path / "program.py"
+    path.write_text(_TWICE.replace("SCORED", scored), encoding="utf-8")
+    report = audit_here(path, 6, 24)
+    assert not report.exhaustive
+    assert [finding.rule for finding in report.findings] == rules, report.text()
+    assert report.verdict == ("biased" if rules else "unbiased"), report.text()

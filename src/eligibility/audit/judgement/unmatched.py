@@ -12,7 +12,8 @@ from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.evidence import Evidence, gather
 from eligibility.audit.judgement.exact import Bias
 from eligibility.audit.judgement.free_scores import what_is_scored
-from eligibility.audit.judgement.matching import effective_weights, find_match
+from eligibility.audit.judgement.matching import effective_weights, find_match, within_reach
+from eligibility.audit.judgement.other_decisions import trained
 from eligibility.audit.judgement.reading import Reading, structure
 from eligibility.audit.judgement.scoring import compare_scoring
 from eligibility.audit.judgement.timeline import Timeline
@@ -44,6 +45,9 @@ def unmatched_fault(
     if scoring is not None:
         return program.finding(scoring.rule, f"{scoring.evidence}; {size}")
     known = next((finding for finding in warnings if finding.severity == "fault"), None)
+    if known is None and _explained_as_executed(program):
+        text = "the executed action explains every path, as if it had been sampled"
+        return program.finding("transformed-action-scored", f"{text}; {size}")
     if known is not None or not program.survey.exhaustive:
         return known
     if program.measured is not None and program.measured.kind == "stepwise":
@@ -64,9 +68,6 @@ def unmatched_fault(
             "explains all paths"
         )
         return program.finding(shape, f"{seen}; {size}")
-    if _explained_as_executed(program):
-        text = "the executed action explains every path, as if it had been sampled"
-        return program.finding("transformed-action-scored", f"{text}; {size}")
     limits = program.constants, program.tolerance, _credited(program.reading)
     scored = (
         None  # another credit is not another score
@@ -104,7 +105,8 @@ def _explained_as_executed(program: AuditedProgram) -> bool:
     if evidence is None or not evidence.scored or not np.isfinite(evidence.ascent).all():
         return False
     constants = replace(program.constants, told=None)  # it was measured with what was drawn
-    return find_match(evidence, constants, program.tolerance, "no") is not None
+    known = constants, program.tolerance, trained(program)
+    return within_reach(evidence, program.tolerance) and find_match(evidence, *known) is not None
 
 
 def _with_executed(survey: Survey) -> Survey | None:
