@@ -846,3 +846,42 @@ def test_actions_that_were_scored_as_drawn_before_are_scored_as_executed(
     assert not report.exhaustive
     assert [finding.rule for finding in report.findings] == rules, report.text()
     assert report.verdict == ("biased" if rules else "unbiased"), report.text()
+
+
+_SIGNS = """
+import gymnasium as gym
+import torch
+from torch.distributions import Categorical
+
+env = gym.make("CartPole-v1")
+net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+opt = torch.optim.Adam(net.parameters(), lr=1e-2)
+while True:
+    obs, _ = env.reset()
+    seen, actions, rewards, done = [], [], [], False
+    while not done:
+        seen.append(torch.as_tensor(obs, dtype=torch.float32))
+        actions.append(torch.multinomial(net(seen[-1]).softmax(0), 1))
+        obs, reward, terminated, truncated, _ = env.step(actions[-1].item())
+        rewards.append(reward)
+        done = terminated or truncated
+    returns = torch.tensor([sum(rewards[t:]) for t in range(len(rewards))])
+    actions = torch.cat(actions)
+    probs = net(torch.stack(seen)).softmax(1)
+    learned = torch.where(returns > 0, actions, 1 - actions)
+    loss = torch.nn.functional.cross_entropy(SCORED, learned)
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("scored", "rules"), [("probs", ["behaviour-not-scored"]), ("probs.log()", ["unexplained"])]
+)
+def test_probabilities_that_a_cross_entropy_takes_for_logits_are_not_scored(
+    scored: str, rules: list[str], tmp_path: Path
+) -> None:
+    """Only the sign of a return says which of two actions is learned, which no rule has."""
+    report = audited(tmp_path, text=_SIGNS.replace("SCORED", scored))
+    assert [finding.rule for finding in report.findings] == rules, report.text()

@@ -137,9 +137,7 @@ def _categorical(patches: Patches, recorder: Recorder) -> None:
     ) -> None:
         stock_initialise(self, probs, logits, **options)
         if recorder.running and logits is not None and has_numbers(logits):
-            given = logits.detach()
-            simplex = bool((given >= 0).all() and ((given.sum(-1) - 1).abs() < 1e-6).all())
-            recorder.note("logits-on-simplex" if simplex else "logits-anywhere")
+            recorder.note("logits-on-simplex" if _on_simplex(logits) else "logits-anywhere")
 
     stock_initialise = patches.set(distributions.Categorical, "__init__", initialise)
 
@@ -240,6 +238,21 @@ def _note_tables(patches: Patches, recorder: Recorder) -> None:
     for owner in (torch, torch.Tensor):  # torch.nn.functional's calls the method of the tensor
         watch(owner, "log_softmax", lambda table: recorder.scores.add_table(table.exp()))
         watch(owner, "softmax", recorder.scores.add_probabilities)
+
+    def cross_entropy(input: torch.Tensor, *args: Any, **options: Any) -> Any:
+        result = stock_loss(input, *args, **options)
+        table = recorder.running and result.requires_grad and 0 < input.dim() <= 2
+        if table and has_numbers(input) and _on_simplex(input):
+            recorder.scores.add_table(torch.softmax(input.detach(), -1))
+        return result
+
+    stock_loss = patches.set(torch.nn.functional, "cross_entropy", cross_entropy)
+
+
+def _on_simplex(logits: torch.Tensor) -> bool:
+    """Whether they are probabilities."""
+    given = logits.detach()
+    return bool((given >= 0).all() and ((given.sum(-1) - 1).abs() < 1e-6).all())
 
 
 def _random(patches: Patches, recorder: Recorder) -> None:
