@@ -51,6 +51,7 @@ class _Row:
 
 
 _Pair = tuple[Step, Draw, _Row]
+_FEW = 64  # choices of a path of which all scores were kept
 _SAME = 1e-6  # difference of probabilities, means and deviations that is rounding
 
 
@@ -77,10 +78,24 @@ def _passes(trace: Trace, call: int) -> list[list[_Pair]]:
     if rows is None:
         rows = [row for score in scores for row in _rows(score)]
     flat = [choice for decision in decisions for choice in decision]
+    if len(rows) < len(flat) <= _FEW:
+        flat = _last_episodes(flat, rows)
     if not flat or not rows or len(rows) % len(flat) or _in_another_order(flat, rows):
         return []
     passes = [rows[start : start + len(flat)] for start in range(0, len(rows), len(flat))]
     return [[(*choice, row) for choice, row in zip(flat, each, strict=True)] for each in passes]
+
+
+def _last_episodes(choices: list[tuple[Step, Draw]], rows: list[_Row]) -> list[tuple[Step, Draw]]:
+    """The choices of the last episodes, where each has a row; none if a row is of any choice.
+
+    A program that tries its policy out before it trains scores nothing of that, and one that takes
+    a part of its batch scores what acted.
+    """
+    last = choices[len(choices) - len(rows) :]
+    acted = [_numbers_of(draw) for _, draw in choices]
+    known = any(_is_close(row.numbers, own) for row in rows for own in acted)
+    return [] if known or not last or last[0][0].time else last
 
 
 def _in_another_order(choices: list[tuple[Step, Draw]], rows: list[_Row]) -> bool:
