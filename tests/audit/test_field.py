@@ -887,18 +887,20 @@ def test_probabilities_that_a_cross_entropy_takes_for_logits_are_not_scored(
     assert [finding.rule for finding in report.findings] == rules, report.text()
 
 
-@pytest.mark.parametrize(("over", "rules"), [("0", ["behaviour-not-scored"]), ("1", [])])
+@pytest.mark.parametrize(
+    ("over", "rules"), [("0", ["behaviour-not-scored"]), ("1", ["unexplained"])]
+)
 def test_probabilities_over_the_steps_of_a_batch_are_not_those_that_acted(
     over: str, rules: list[str], tmp_path: Path
 ) -> None:
     """The program tries its policy out before it trains, which nothing scores."""
     tried = "torch.multinomial(net(torch.as_tensor(env.reset()[0])).softmax(0), 1).item()"
-    weighed = "probs.gather(1, actions[:, None])[:, 0].log() * returns"
+    weighed = "probs.gather(1, actions[:, None])[:, 0].log() * returns.sign()"
     report = audited(
         tmp_path,
         ("while True:", f"env.step({tried})\nwhile True:"),
-        (".softmax(1)", f".softmax({over})"),
+        ("net(torch.stack(seen)).softmax(1)", f"torch.nn.Softmax({over})(net(torch.stack(seen)))"),
         ("torch.nn.functional.cross_entropy(SCORED, learned)", f"-({weighed}).sum()"),
         text=_SIGNS,
     )
-    assert [finding.rule for finding in report.faults] == rules, report.text()
+    assert [finding.rule for finding in report.findings] == rules, report.text()
