@@ -16,9 +16,10 @@ from eligibility.audit.judgement.scoring import compare_scoring
 from eligibility.audit.running.runner import CallableRunner
 
 _FAULT = "behaviour-not-scored"
+_PICKED = (0, 1, 1, 2, 0, 0, 1, 2)  # two starts, two actions, where they led, and two actions
 
 
-def act_and_score(shift: float) -> None:
+def act_and_score(shift: float, one_by_one: bool) -> None:
     """Two actors and two steps; what is scored lies actor by actor, as PPO flattens a rollout."""
     envs = [gym.make("Pendulum-v1") for _ in range(2)]
     mean = torch.nn.Linear(3, 1)
@@ -28,7 +29,8 @@ def act_and_score(shift: float) -> None:
     for _ in range(2):
         shown = torch.as_tensor(np.array(seen), dtype=torch.float32)
         with torch.no_grad():
-            action = Normal(mean(shown), 1.0).sample()
+            parts = shown.split(1) if one_by_one else [shown]
+            action = torch.cat([Normal(mean(part), 1.0).sample() for part in parts])
         stepped = [env.step(each.numpy()) for env, each in zip(envs, action, strict=True)]
         seen = [step[0] for step in stepped]
         states.append(shown)
@@ -42,9 +44,12 @@ def act_and_score(shift: float) -> None:
     optimizer.step()
 
 
+@pytest.mark.parametrize("one_by_one", [False, True])
 @pytest.mark.parametrize(("shift", "rule"), [(0.0, ""), (0.3, _FAULT)])
-def test_the_order_of_the_rows_is_no_fault(shift: float, rule: str) -> None:
-    trace = CallableRunner(lambda: act_and_score(shift)).run(Job((), SIZES[0]))
+def test_the_order_of_the_rows_is_no_fault(shift: float, rule: str, one_by_one: bool) -> None:
+    runner = CallableRunner(lambda: act_and_score(shift, one_by_one))
+    trace = runner.run(Job(_PICKED, SIZES[0]))
     assert (len(trace.scores), len(trace.steps)) == (1, 4)
+    assert len({draw.value for draw in trace.draws} - {None}) == 4
     found = compare_scoring(cast("Any", SimpleNamespace(traces=[trace])))
     assert (found.rule if found else "") == rule

@@ -22,7 +22,10 @@ class Group:
 
 
 def joined(groups: Sequence[Group], environments: int, widths: set[int]) -> list[Group]:
-    """Groups as they are; or, where each call drew a part of the action, put together."""
+    """Groups as they are; or, where each call drew a part of the actions, put together."""
+    if _one_by_one(groups, environments, widths):
+        starts = range(0, len(groups), environments)
+        return [_one_after_another(groups[start : start + environments]) for start in starts]
     parts: list[Group] = []
     whole: list[Group] = []
     for group in groups:
@@ -36,6 +39,20 @@ def joined(groups: Sequence[Group], environments: int, widths: set[int]) -> list
             whole.append(_side_by_side(parts, environments))
             parts = []
     return list(groups) if parts else whole
+
+
+def _one_by_one(groups: Sequence[Group], environments: int, widths: set[int]) -> bool:
+    """Whether each call drew the action of one environment, for all of them in turn."""
+    sizes = {len(group.units) for group in groups}
+    if len(sizes) != 1 or not sizes <= widths or len(groups) % environments:
+        return False
+    return min(sizes) % environments > 0
+
+
+def _one_after_another(parts: Sequence[Group]) -> Group:
+    """One group of several environments, of which each has a part."""
+    units = tuple(unit for part in parts for unit in part.units)
+    return Group(units, tuple(value for part in parts for value in part.values))
 
 
 def _side_by_side(parts: Sequence[Group], environments: int) -> Group:
