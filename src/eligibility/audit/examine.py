@@ -18,6 +18,7 @@ from eligibility.audit.judgement.refusal import inconclusive
 from eligibility.audit.judgement.resolution import has_continuous_draws, resolved, with_other_values
 from eligibility.audit.judgement.second_update import with_second_update
 from eligibility.audit.reporting.report import AuditReport
+from eligibility.audit.running.ratios import with_measured_ratio
 from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.survey import Progress, Survey, resampled, survey
 
@@ -37,7 +38,7 @@ def examine(
     known_of: Callable[[Survey], AuditedProgram],
 ) -> AuditReport:
     """The report of a program; ``known_of`` adds to a survey of its runs what else is known."""
-    plain = survey(runner, max_paths, samples, progress)
+    plain = with_measured_ratio(survey(runner, max_paths, samples, progress), runner)
     measured = measure(plain, runner)
 
     def program_of(observed: Survey) -> AuditedProgram:

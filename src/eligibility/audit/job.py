@@ -56,6 +56,7 @@ class Job:
         also: More tensors to move.
         direction: Along which of their directions.
         distance: How far.
+        moved_after: Move them after this many optimizer steps instead.
         slopes: Differentiate the probabilities of every choice along all directions.
         everywhere: Move every tensor, along a fixed mixture of its directions.
         jitter: Which extra features to give every observation shown; 0: none.
@@ -83,6 +84,7 @@ class Job:
     also: tuple[int, ...] = ()
     direction: int = 0
     distance: float = 0.0
+    moved_after: int = 0
     slopes: bool = False
     everywhere: bool = False
     jitter: int = 0

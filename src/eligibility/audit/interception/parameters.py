@@ -50,11 +50,24 @@ class Parameters:
             index = len(self.tensors)
             self.tensors.append(parameter)
             yield parameter
-            mixture = self._mixture(index)
-            if mixture is not None:
-                along = probing_directions(parameter.shape, index, self._job.directions)
-                move = self._job.distance * (mixture @ along)
+            move = None if self._job.moved_after else self._move_of(index)
+            if move is not None:
                 self._moved.append((parameter, move, self._move_with_twins(parameter, move)))
+
+    def _move_of(self, tensor: int) -> torch.Tensor | None:
+        """How the job wants a tensor to be moved; None: not at all."""
+        mixture = self._mixture(tensor)
+        if mixture is None:
+            return None
+        along = probing_directions(self.tensors[tensor].shape, tensor, self._job.directions)
+        return self._job.distance * (mixture @ along)
+
+    def move_late(self) -> None:
+        """Move those that the job wants moved after some optimizer steps."""
+        for index, tensor in enumerate(self.tensors):
+            move = self._move_of(index)
+            if move is not None:
+                _move(tensor, move)
 
     def move_again(self) -> None:
         """Before the first step: what a program has overwritten since, as with a checkpoint."""

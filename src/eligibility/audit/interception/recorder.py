@@ -350,6 +350,8 @@ class Recorder:
         """
         if len(self.updates) == self.job.held and self._others is not None:
             self._others.rewind()
+        if len(self.updates) == self.job.moved_after:
+            self.parameters.move_late()
         if len(self.updates) in self.job.perturbed:
             owned = {id(p) for group in optimizer.param_groups for p in group["params"]}
             self.parameters.perturb(owned)
