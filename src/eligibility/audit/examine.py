@@ -18,7 +18,7 @@ from eligibility.audit.judgement.refusal import inconclusive
 from eligibility.audit.judgement.resolution import has_continuous_draws, resolved, with_other_values
 from eligibility.audit.judgement.second_update import with_second_update
 from eligibility.audit.reporting.report import AuditReport
-from eligibility.audit.running.ratios import with_measured_ratio
+from eligibility.audit.running.batch_steps import with_measured_ratio
 from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.survey import Progress, Survey, resampled, survey
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -54,10 +53,10 @@ from eligibility.audit.judgement.timeline import Timeline, timeline
 from eligibility.audit.judgement.unmatched import unmatched_fault
 from eligibility.audit.judgement.weight_rows import credit_of, weight_rows
 from eligibility.audit.reporting.report import AuditReport, Convention, Finding
+from eligibility.audit.running.batch_steps import has_steps_of_parts, repeated_steps
 from eligibility.audit.running.survey import Survey
 from eligibility.audit.trace import UNREAD
 
-Row = tuple[float, ...] | None  # of one tensor's ascent
 _FEWEST = 20  # finite paths of a sample in which others are not
 _ROUNDING = 16.0  # unit roundoffs: the weight of an action that is none
 _CROSSED = (
@@ -195,14 +194,15 @@ def _conclude(
     found: Sequence[Finding] = (),
 ) -> AuditReport:
     exact = measured.residual < program.tolerance and program.survey.exhaustive
-    parted = match is not None and _steps_of_parts(program)
+    parted = match is not None and has_steps_of_parts(program.survey)
     exact = exact and not parted and not (match and match.note)
     shape = [*found, *_faults_of_shape(program, match, measured)]
     noisy = [_only_noise(f) for f in shape if f.rule != OWN_RETURN] if exact else []
     faults = [] if exact else shape
-    repeated = _repeated_updates(program)
-    if repeated:
-        faults.append(program.finding("several-updates-without-ratio", repeated))
+    repeated = repeated_steps(program.survey)
+    if repeated > 1:
+        text = f"{repeated} optimizer steps on the same data, with no ratio"
+        faults.append(program.finding("several-updates-without-ratio", text))
     negative = match.scale < 0 if match else measured.scale < 0 and exact
     if negative and not faults:
         faults.append(program.finding("wrong-sign", f"cosine {measured.cosine:+.3f}"))
@@ -342,42 +342,6 @@ def _faults_of_shape(program: AuditedProgram, match: Match | None, measured: Bia
         evidence = f"the gradient of the entropy is added with the factor {match.entropy:.3g}"
         faults.append(program.finding("entropy-sign", evidence))
     return faults
-
-
-def _repeated_updates(program: AuditedProgram) -> str:
-    """Whether several steps of an optimizer used the same gradient, without a ratio."""
-    for steps in _steps_of_policy(program):
-        count = max(Counter(steps).values(), default=0)
-        if count > 1:
-            return f"{count} optimizer steps on the same data, with no ratio"
-    return ""
-
-
-def _steps_of_parts(program: AuditedProgram) -> bool:
-    """Whether parts of one batch have separate optimizer steps, without a ratio."""
-    for steps in _steps_of_policy(program):
-        moved = (
-            (before, tensor)
-            for before, rows in steps
-            for tensor, row in enumerate(rows)
-            if row is not None and any(row)
-        )
-        if max(Counter(moved).values(), default=0) > 1:
-            return True
-    return False
-
-
-def _steps_of_policy(program: AuditedProgram) -> Iterator[list[tuple[int, tuple[Row, ...]]]]:
-    """The optimizer's steps on each path without a ratio: their times, and the ascent."""
-    own = program.survey.own  # a critic may be trained often on one batch
-    if any("ratio" in trace.notes for trace in program.survey.traces):
-        return
-    for trace in program.survey.traces:
-        steps = (
-            (update.steps_before, tuple(row for i, row in enumerate(update.ascent) if i in own))
-            for update in trace.updates
-        )
-        yield [(when, rows) for when, rows in steps if any(row and any(row) for row in rows)]
 
 
 def _report(
