@@ -96,7 +96,7 @@ def test_a_discount_is_fitted_only_where_it_cannot_fit_everything() -> None:
     few = replace(
         evidence,
         eligibility=evidence.eligibility[..., :2],
-        ascent=np.tile(between, (evidence.paths, 1)) / evidence.probability.sum(),
+        ascent=np.tile(between, (evidence.paths, 1)),
     )
     assert fitted_bias(few, line).residual < 1e-9
     assert not tells_discount(few)

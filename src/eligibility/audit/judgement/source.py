@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
 
@@ -42,7 +42,7 @@ class Source:
         """
         widths = {
             len(node.targets[0].elts)
-            for _, tree in self._project()
+            for _, tree in self._project
             for node in ast.walk(tree)
             if isinstance(node, ast.Assign)
             and isinstance(node.targets[0], ast.Tuple)
@@ -56,7 +56,7 @@ class Source:
         """The whole numbers in the text of its project."""
         return [
             (path.name, node.lineno, node.col_offset, node.value)
-            for path, tree in self._project()
+            for path, tree in self._project
             for node in ast.walk(tree)
             if isinstance(node, ast.Constant) and type(node.value) is int
         ]
@@ -65,26 +65,26 @@ class Source:
         """The strings in the text of its project."""
         return [
             node.value
-            for _, tree in self._project()
+            for _, tree in self._project
             for node in ast.walk(tree)
             if isinstance(node, ast.Constant) and isinstance(node.value, str)
         ]
 
-    def _project(self) -> Iterator[tuple[Path, ast.Module]]:
+    @cached_property
+    def _project(self) -> tuple[tuple[Path, ast.Module], ...]:
         """It and the modules of its project that it imports, and those that they import."""
         own = self.path.resolve()
         folders = (own.parent, repository_root(own.parent) or own.parent.parent)
-        waiting, seen = [(own, self.tree)], {own}
-        while waiting:
-            path, tree = waiting.pop(0)
-            yield path, tree
+        found, seen = [(own, self.tree)], {own}
+        for path, tree in found:  # which grows on the way
             for name, folder in product(_imported(tree), (path.parent, *folders)):
                 stem = folder.joinpath(*name.split("."))
                 for file in (stem.with_suffix(".py"), stem / "__init__.py"):
                     if file not in seen and len(seen) < _MODULES:
                         with suppress(OSError, SyntaxError, ValueError):
-                            waiting.append((file, ast.parse(file.read_text(encoding="utf-8"))))
+                            found.append((file, ast.parse(file.read_text(encoding="utf-8"))))
                             seen.add(file)
+        return tuple(found)
 
     def constants(self, arguments: Sequence[str]) -> Constants:
         """Numbers on the command line and in the text of its project that may be γ or λ."""
@@ -103,7 +103,7 @@ class Source:
                 yield float(argument.rpartition("=")[2])
             except ValueError:
                 continue
-        for _, tree in self._project():
+        for _, tree in self._project:
             for node in ast.walk(tree):
                 if isinstance(node, ast.Constant) and isinstance(node.value, float):
                     yield node.value
