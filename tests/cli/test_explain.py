@@ -340,7 +340,7 @@ def test_an_option_of_the_script_belongs_after_two_hyphens(eligibility: Command)
     status, _, err = eligibility("explain", "train.py", "--seed", "3")
     assert status == 2
     assert err == (
-        "error: No such option: --seed If it is an option of train.py, write it after `--`: "
+        "error: No such option: --seed. If it is an option of train.py, write it after `--`: "
         "train.py -- …\n"
     )
 

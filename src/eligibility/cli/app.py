@@ -168,11 +168,12 @@ def _usage(message: str, arguments: list[str]) -> str:
         ours = HABITS.get(unknown[1].replace("-", "_"))
         if ours is not None:
             return f"No such option: --{unknown[1]}; here it is --{ours.replace('_', '-')}."
-    return f"{message} {_remedy(arguments)}"
+    sentence = message if message.endswith((".", "?", "!")) else f"{message}."
+    return f"{sentence} {_remedy(arguments) if unknown else 'Try `--help`.'}"
 
 
 def _remedy(arguments: list[str]) -> str:
-    """What to do about wrong usage; a script's own options are often written as ours."""
+    """What to do about an unknown option: a script's own are often written as ours."""
     script = next((word for word in arguments[1:] if word.endswith((".py", ".ipynb"))), None)
     if script is None or "--" in arguments:
         return "Try `--help`."
