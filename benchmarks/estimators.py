@@ -97,7 +97,7 @@ TAIL = """
 | moving-average | Williams' r̄ (1992, eq. 10) over earlier rollouts | knows nothing of this one |
 | leave-one-out | the mean of the other episodes | independent of the own actions |
 | time-dependent-leave-one-out | the mean of the others at the same time step | likewise |
-| state-value | a ridge regression on state (and time) in earlier rollouts | knows no action |
+| state-value | from earlier rollouts: a ridge regression, or a table of states | knows no action |
 | per-weight | Williams' b_ij: for each weight E[g e]/E[e²] over earlier episodes | likewise |
 
 `a+b` subtracts b from what a has left. Per-weight baselines look at whole episodes: `g = Σ_t

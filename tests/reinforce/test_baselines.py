@@ -20,6 +20,7 @@ from eligibility.reinforce.baselines import (
     TimeDependentLeaveOneOut,
 )
 from eligibility.reinforce.returns import rewards_to_go
+from eligibility.reinforce.state_table import StateTable
 from eligibility.reinforce.state_value import StateValue
 from eligibility.rules.categorical import eligibility_logits
 from eligibility.train.baseline_names import BaselineNames
@@ -305,3 +306,46 @@ def test_other_rows_are_refused() -> None:
     )
     with pytest.raises(InvalidValueError, match=f"^{re.escape(text)}$"):
         LeaveOneOut(rows="prompts")
+
+
+def test_state_table_is_the_discounted_mean_of_earlier_visits() -> None:
+    """Added up visit by visit, with the mean over all states as one more visit."""
+    generator = torch.Generator().manual_seed(0)
+    baseline = StateTable(4, rate=0.25)
+    visits: list[tuple[int, float, int]] = []  # state, return, batch
+    for batch in range(4):
+        states = torch.randint(3, (5, 6, 1), generator=generator)  # the last is never visited
+        returns = torch.randn(5, 6, generator=generator, dtype=torch.float64)
+        alive = torch.rand(5, 6, generator=generator) < 0.8
+        got = baseline(returns, alive, torch.where(alive.unsqueeze(-1), states, 99))
+        weights = [0.75 ** (batch - 1 - when) for _, _, when in visits]
+        paid = [weight * value for weight, (_, value, _) in zip(weights, visits, strict=True)]
+        mean = sum(paid) / max(sum(weights), 1)
+        values = []
+        for state in range(4):
+            own = [i for i, visit in enumerate(visits) if visit[0] == state]
+            total, number = sum(paid[i] for i in own), sum(weights[i] for i in own)
+            values.append((total + mean) / (number + 1))
+        wanted = torch.where(alive, torch.tensor(values).double()[states.squeeze(-1)], 0)
+        torch.testing.assert_close(got, wanted, rtol=0, atol=1e-6)
+        rows = zip(states.squeeze(-1)[alive].tolist(), returns[alive].tolist(), strict=True)
+        visits += [(state, value, batch) for state, value in rows]
+    assert float(baseline.predict(torch.tensor([3]))) == pytest.approx(
+        float(baseline.sums.sum() / baseline.counts.sum())
+    )
+
+
+def test_the_gradient_of_state_table_is_unbiased_over_every_batch() -> None:
+    class Whole(StateTable):
+        def __call__(
+            self, returns: Tensor, alive: Tensor | None = None, observations: Tensor | None = None
+        ) -> Tensor:
+            """The states of the corridor as whole numbers."""
+            assert observations is not None
+            return super().__call__(returns, alive, observations.long())
+
+    baseline = Whole(3)
+    states = torch.arange(3.0).reshape(3, 1, 1).expand(3, BATCH, 1)
+    baseline(2.5 + torch.arange(9.0, dtype=torch.float64).reshape(3, BATCH), observations=states)
+    got = Corridor().expected_gradient(baseline)
+    torch.testing.assert_close(got, Corridor().exact_gradient(), rtol=1e-12, atol=1e-12)

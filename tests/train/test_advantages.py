@@ -82,8 +82,8 @@ def test_bootstrapping_counts_the_predicted_value_after_a_truncation_only() -> N
     cut, ended = int((~values.terminated).nonzero()[0]), int(values.terminated.nonzero()[0])
     plain.load_state_dict(made.state_dict())
     rollout = rollout_of(values[torch.tensor([cut, ended])])
-    state = torch.nn.functional.one_hot(rollout.final_observations, 3).float()
-    predicted = float(made.baselines["state-value"].predict(state, rollout.alive.sum(0))[0])
+    state = rollout.final_observations.unsqueeze(-1)
+    predicted = float(made.baselines["state-value"].predict(state)[0])
     difference = torch.zeros(rollout.alive.shape)
     difference[rollout.alive] = made(rollout).values - plain(rollout).values
     length = int(rollout.alive[:, 0].sum())

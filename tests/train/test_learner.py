@@ -215,11 +215,13 @@ def test_a_loaded_model_continues_as_if_it_had_never_stopped(tmp_path: Path) -> 
         {"baseline": "time-dependent-leave-one-out"},
         {"baseline": "moving-average"},
         {"baseline": "state-value", "value_knows_time": False, "gae_lambda": 0.9},
+        {"env": "Taxi-v4", "environments": 16},
     )
-    for options in every:
-        whole = Reinforce("CartPole-v1", **options).learn(total_steps=12_000)
-        part = Reinforce("CartPole-v1", **options).learn(total_steps=5_000)
-        saved = part.save(tmp_path / options["baseline"])
+    for changed in every:
+        options = {"env": "CartPole-v1", **changed}
+        whole = Reinforce(**options).learn(total_steps=12_000)
+        part = Reinforce(**options).learn(total_steps=5_000)
+        saved = part.save(tmp_path / "part")
         resumed = Reinforce.load(saved).learn(total_steps=12_000)
         assert resumed.save(tmp_path / "resumed").read_bytes() == (
             whole.save(tmp_path / "whole").read_bytes()

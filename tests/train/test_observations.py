@@ -12,6 +12,7 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array
 
 from eligibility.errors import EligibilityError
+from eligibility.reinforce.state_table import StateTable
 from eligibility.spaces import kind_of
 from eligibility.train.advantages import AdvantageEstimator
 from eligibility.train.config import Config
@@ -281,6 +282,16 @@ def test_the_state_value_of_large_pictures_is_refused() -> None:
     )
     with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):
         AdvantageEstimator(Config("any", baseline="state-value"), observations_for(space))
+
+
+@pytest.mark.parametrize(
+    "make", [lambda n: spaces.Discrete(n, start=3), lambda n: spaces.Tuple([spaces.Discrete(n)])]
+)
+def test_the_state_value_of_one_index_is_a_table_of_any_size(make: Any) -> None:
+    made = AdvantageEstimator(Config("any", baseline="state-value"), observations_for(make(5000)))
+    table = made.baselines["state-value"]
+    assert isinstance(table, StateTable)
+    assert table.counts.shape == (5000,)
 
 
 def test_episodes_with_one_hot_parts_go_through_vmap_together() -> None:

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from eligibility.arguments import check_given, check_tensors
+from eligibility.errors import ShapeError
 from eligibility.shapes import check_shape
 
 
@@ -31,7 +32,8 @@ class Baseline(ABC):
                 an episode.
             alive: False where an episode is already over and its return means nothing; shape of
                 ``returns``. None: everywhere True.
-            observations: What was seen before each action, as D numbers; only `StateValue` looks.
+            observations: What was seen before each action, as D numbers; only `StateValue` and
+                `StateTable` look.
 
         Returns:
             What to subtract, shape of ``returns``; 0 where not alive.
@@ -63,3 +65,16 @@ def check_returns(returns: Tensor, alive: Tensor | None) -> Tensor:
         return torch.ones_like(returns, dtype=torch.bool)
     check_shape(alive, returns.shape, "alive", "the shape of returns")
     return alive
+
+
+def check_observations(returns: Tensor, observations: Tensor | None) -> Tensor:
+    """What was seen before each action; refuse what is missing, or is not one for each return."""
+    check_tensors(returns, "returns", observations=observations)
+    if observations is None or observations.shape[:-1] != returns.shape:
+        raise ShapeError(
+            "`observations`",
+            "None" if observations is None else f"shape {list(observations.shape)}",
+            f"[{', '.join(map(str, returns.shape))}, D]",
+            "pass the observation before each action, as numbers",
+        )
+    return observations

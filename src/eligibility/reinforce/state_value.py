@@ -8,9 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eligibility.arguments import check_tensors
-from eligibility.errors import ShapeError
-from eligibility.reinforce.baseline import Baseline, check_returns
+from eligibility.reinforce.baseline import Baseline, check_observations, check_returns
 from eligibility.scalars import check_count, check_flag, check_numbers
 
 
@@ -62,14 +60,7 @@ class StateValue(Baseline):
     ) -> Tensor:
         """The value predicted from earlier batches; see `Baseline.__call__`."""
         alive = check_returns(returns, alive)
-        check_tensors(returns, "returns", observations=observations)
-        if observations is None or observations.shape[:-1] != returns.shape:
-            raise ShapeError(
-                "`observations`",
-                "None" if observations is None else f"shape {list(observations.shape)}",
-                f"[{', '.join(map(str, returns.shape))}, D]",
-                "pass the observation before each action, as numbers",
-            )
+        observations = check_observations(returns, observations)
         rows = torch.arange(returns.shape[0] if returns.ndim > 1 else 1)
         time = (rows.unsqueeze(-1) if returns.ndim > 1 else rows).expand(returns.shape)
         baseline = self.predict(observations, time).to(returns.dtype)

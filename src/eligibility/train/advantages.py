@@ -11,6 +11,7 @@ from eligibility.errors import InvalidValueError
 from eligibility.reinforce.baseline import Baseline
 from eligibility.reinforce.baselines import BASELINES
 from eligibility.reinforce.returns import generalized_advantages, rewards_to_go
+from eligibility.reinforce.state_table import StateTable
 from eligibility.reinforce.state_value import StateValue
 from eligibility.train.baseline_names import BaselineOption, options_of
 from eligibility.train.checkpoint import named, part_of
@@ -55,18 +56,33 @@ class AdvantageEstimator:
     def __init__(self, config: Config, observations: Observations) -> None:
         self._config, self._observations = config, observations
         options = [option for option in options_of(config.baseline) if not option.of_weights]
-        if observations.features > _MOST_FEATURES and any(option.predicts for option in options):
+        self._is_table = observations.categories == 1  # one index says which state it is
+        predicts = any(option.predicts for option in options) and not self._is_table
+        if predicts and observations.features > _MOST_FEATURES:
             raise InvalidValueError(
                 "`baseline`",
                 f"state-value for observations of {observations.features:,} numbers",
                 f"at most {_MOST_FEATURES:,}: it solves a linear system of twice their number",
                 "choose another baseline, such as time-dependent-leave-one-out",
             )
-        self.baselines = {option.name: _baseline(option, config) for option in options}
+        self.baselines = {option.name: self._baseline(option) for option in options}
         one = torch.ones(1, dtype=torch.bool)
         self._returns = RunningNormalization(one) if config.normalize_returns else None
         several = self.baselines.values()
-        self._critic = next((b for b in several if isinstance(b, StateValue)), None)
+        self._critic = next((b for b in several if isinstance(b, StateValue | StateTable)), None)
+
+    def _baseline(self, option: BaselineOption) -> Baseline:
+        if option.predicts and self._is_table:
+            return StateTable(self._observations.features)
+        if option.predicts:
+            return StateValue(time=self._config.value_knows_time)
+        return BASELINES[option.name](*[self._config.baseline_rate] * option.averages)
+
+    def _states(self, kept: Tensor) -> Tensor:
+        """What the critic is told of observations as kept."""
+        if self._is_table:
+            return self._observations.indices(kept).long()
+        return self._observations.encode(kept)
 
     def __call__(self, rollout: Rollout) -> Advantages:
         """The advantages of the steps that count."""
@@ -135,7 +151,7 @@ class AdvantageEstimator:
         """V of the state after each truncation, ``[T, B]``; None: nothing is counted there."""
         if not self._config.bootstrap or self._critic is None:
             return None
-        final = self._observations.encode(rollout.final_observations)
+        final = self._states(rollout.final_observations)
         predicted = self._critic.predict(final, rollout.alive.sum(0))
         return torch.where(rollout.truncated, predicted, 0)
 
@@ -145,16 +161,16 @@ class AdvantageEstimator:
         """``[T, B]``, of no meaning where not alive."""
         advantages = returns
         for baseline in self.baselines.values():
-            if isinstance(baseline, StateValue):
+            if baseline is self._critic:
                 advantages = self._subtract_value(rollout, returns, bootstrap, baseline)
             else:
                 advantages = advantages - baseline(advantages, rollout.alive)
         return advantages
 
     def _subtract_value(
-        self, rollout: Rollout, returns: Tensor, bootstrap: Tensor | None, critic: StateValue
+        self, rollout: Rollout, returns: Tensor, bootstrap: Tensor | None, critic: Baseline
     ) -> Tensor:
-        values = critic(returns, rollout.alive, self._observations.encode(rollout.observations))
+        values = critic(returns, rollout.alive, self._states(rollout.observations))
         if self._config.gae_lambda == 1:
             return returns - values
         following = torch.cat([values[1:], torch.zeros_like(values[:1])])
@@ -167,12 +183,6 @@ class AdvantageEstimator:
             terminated=rollout.terminated,
             truncated=rollout.truncated,
         )
-
-
-def _baseline(option: BaselineOption, config: Config) -> Baseline:
-    if option.predicts:
-        return StateValue(time=config.value_knows_time)
-    return BASELINES[option.name](*[config.baseline_rate] * option.averages)
 
 
 def _explained_variance(returns: Tensor, advantages: Tensor) -> float:

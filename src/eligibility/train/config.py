@@ -131,7 +131,8 @@ class Config:
         True,
         Flag(),
         "Let the state-value baseline know the time within the episode. Without, a policy that has "
-        "met no success yet is drawn to the states that it reaches late.",
+        "met no success yet is drawn to the states that it reaches late. For a Discrete "
+        "observation the baseline is a table, one mean return per state, which never knows it.",
     )
     normalize: bool = _option(
         True, Flag(), "Divide the advantages of an update by their standard deviation."
