@@ -47,6 +47,7 @@ def entries() -> tuple[Entry, ...]:
         off_policy_entries,
         other_entries,
         ray_entries,
+        small_entries,
         verl_entries,
     )
 
@@ -56,6 +57,7 @@ def entries() -> tuple[Entry, ...]:
         other_entries,
         ray_entries,
         off_policy_entries,
+        small_entries,
     )
     return tuple(entry for part in parts for entry in part.ENTRIES)
 

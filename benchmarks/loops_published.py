@@ -76,8 +76,11 @@ def audited(checkout: Path, entry: dict[str, Any]) -> dict[str, Any]:
             files.extractall(copied, filter="data")
         for name, rows in entry.get("rows", {}).items():  # data that a snapshot leaves out
             text = "".join(f"{json.dumps(row)}\n" for row in rows * 8)
+            Path(copied, name).parent.mkdir(exist_ok=True)
             Path(copied, name).write_text(text, encoding="utf-8")
-        report = audit_script(Path(copied) / entry["path"], time_limit=30.0)
+        report = audit_script(
+            Path(copied) / entry["path"], entry.get("arguments", ()), time_limit=30.0
+        )
         summary = report.summary.replace(copied, "")
     return {
         "verdict": report.verdict,
