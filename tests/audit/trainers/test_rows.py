@@ -31,3 +31,29 @@ def test_a_column_answers_as_a_number_and_as_several() -> None:
     assert float(row["target"]) == int(row["target"]) == 8
     assert [float(number) for number in row["nums"]] == [8.0, 8.0]
     assert [message["content"] for message in row["messages"]] == 2 * [row["question"]]
+
+
+def test_a_function_of_a_batch_gives_each_row_its_columns() -> None:
+    """As programs do that tokenize their data with ``map(…, batched=True)``."""
+
+    def tokenized(batch: dict[str, list[str]], indices: list[int]) -> dict[str, list[object]]:
+        return {
+            "prompt": [f"Question: {question}" for question in batch["question"]],
+            "input_ids": [[index] for index in indices],
+        }
+
+    data = AnyRows(Record(), split=True).map(tokenized, batched=True, with_indices=True)
+    assert data[1]["prompt"] == f"Question: {AnyRows(Record())[1]['question']}"
+    assert data[2]["input_ids"] == [2]
+
+
+def test_a_function_of_a_batch_that_fails_leaves_the_rows() -> None:
+    record = Record()
+    data = AnyRows(record).map(lambda batch: {"n": batch["question"][0] + 1}, batched=True)
+    assert data.column_names == []
+    assert "TypeError" in record.notes[-1]
+
+
+def test_a_function_of_a_batch_that_makes_other_rows_leaves_them() -> None:
+    data = AnyRows(Record()).map(lambda batch: {"block": [1, 2]}, batched=True)
+    assert data.column_names == []

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from eligibility.audit.trainers.answers import Tokens, parsed, states
 from eligibility.audit.trainers.refused import Refused
-from eligibility.audit.trainers.tiny import LENGTH, VOCABULARY
+from eligibility.audit.trainers.tiny import END, LENGTH, VOCABULARY
 
 AtPrompts = dict[Tokens, Tensor]  # [V] by the prompt's tokens so far
 AtStates = dict[tuple[Tokens, Tokens], list[float]]  # [V] by the prompt and the answer so far
@@ -127,7 +127,9 @@ class Rows:
 
     def _place(self, prompt: Tokens, answer: Tokens) -> int:
         """Which row of the outcome it is; the same one twice only when all have been met."""
-        same = [i for i, known in enumerate(self._expected) if known == (prompt, answer)]
+        row, ended = (prompt, answer), (prompt, (*answer, END))  # the end may be lost in the text
+        same = [i for i, known in enumerate(self._expected) if known == row]
+        same = same or [i for i, known in enumerate(self._expected) if known == ended]
         if not same:
             raise Refused(
                 "the program scores tokens other than those it sampled; audit its loss with "

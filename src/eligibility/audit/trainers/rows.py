@@ -99,9 +99,9 @@ class AnyRows:
 
     def map(self, function: Callable[..., Any], *args: Any, **options: Any) -> AnyRows:
         """The columns that ``function`` returns, for each row; or for the batch of them."""
-        if options.get("batched"):
-            return self  # its columns would be lists of what is not known; the prompts are replaced
         extra = {**(options.get("fn_kwargs") or {})}
+        if options.get("batched"):
+            return self._map_batch(function, extra, bool(options.get("with_indices")))
         made = []
         for index, row in enumerate(self._rows):
             try:
@@ -111,6 +111,23 @@ class AnyRows:
             except Exception as error:  # the user's function, on rows that it never saw
                 self._record.note(f"a function mapped on the data failed: {type(error).__name__}")
                 made.append(dict(row))
+        return AnyRows(self._record, made, split=self._split)
+
+    def _map_batch(
+        self, function: Callable[..., Any], extra: dict[str, Any], with_indices: bool
+    ) -> AnyRows:
+        """The columns that ``function`` returns for all rows at once, if each has as many."""
+        indices = (list(range(len(self._rows))),) if with_indices else ()
+        try:
+            columns = dict(function(_batch(self._rows), *indices, **extra) or {})
+            cells = zip(*columns.values(), strict=True)
+            added = [dict(zip(columns, row, strict=True)) for row in cells]
+        except Exception as error:  # the user's function, on rows that it never saw
+            self._record.note(f"a function mapped on the data failed: {type(error).__name__}")
+            return self
+        if len(added) != len(self._rows):
+            return self
+        made = [{**row, **new} for row, new in zip(self._rows, added, strict=True)]
         return AnyRows(self._record, made, split=self._split)
 
     def __getitem__(self, key: Any) -> Any:

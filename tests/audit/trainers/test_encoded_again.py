@@ -1,0 +1,51 @@
+"""Answers that a program decodes and encodes again: the token that ends them is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("transformers")
+pytest.importorskip("datasets")
+
+from tests.audit.loop_runs import audited
+
+LOOP = """
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tok = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B")
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+adam = torch.optim.AdamW(model.parameters(), lr=1e-6)
+
+def score(text):
+    return float(len(text))
+
+question = "Name a fruit."
+start = tok(question, return_tensors="pt").input_ids.shape[1]
+for _ in range(100):
+    answers = []
+    for _ in range(2):
+        with torch.no_grad():
+            ids = model.generate(**tok(question, return_tensors="pt"), do_sample=True,
+                                 max_new_tokens=9, pad_token_id=tok.pad_token_id)
+        answers.append(tok.decode(ids[0, start:], skip_special_tokens=True))
+    rewards = torch.tensor([score(answer) for answer in answers])
+    rows = [tok(question + answer + ENDING, return_tensors="pt").input_ids[0] for answer in answers]
+    width = max(len(row) for row in rows)
+    ids = torch.stack([torch.nn.functional.pad(row, (0, width - len(row))) for row in rows])
+    mask = torch.arange(width) < torch.tensor([len(row) for row in rows])[:, None]
+    logits = model(ids, attention_mask=mask.long()).logits[:, :-1]
+    log_probs = logits.log_softmax(-1).gather(-1, ids[:, 1:, None]).squeeze(-1)
+    log_probs = (log_probs * mask[:, 1:])[:, start - 1:].sum(1)
+    loss = -(log_probs * (rewards - rewards.flip(0))).mean()
+    adam.zero_grad()
+    loss.backward()
+    adam.step()
+"""
+
+
+def test_the_end_that_is_lost_is_not_scored(tmp_path: Path) -> None:
+    report = audited(tmp_path, LOOP.replace("ENDING", '""'))
+    assert [each.rule for each in report.findings] == ["last-step-dropped"], report.summary
