@@ -129,7 +129,7 @@ class Rows:
         """Which row of the outcome it is; the same one twice only when all have been met."""
         row, ended = (prompt, answer), (prompt, (*answer, END))  # the end may be lost in the text
         same = [i for i, known in enumerate(self._expected) if known == row]
-        same = same or [i for i, known in enumerate(self._expected) if known == ended]
+        same = same or [i for i in self._free if self._expected[i] == ended]
         if not same:
             raise Refused(
                 "the program scores tokens other than those it sampled; audit its loss with "
