@@ -48,6 +48,7 @@ TITLES = {
     5: "A fifth field test",
     6: "A sixth field test",
     7: "A seventh field test",
+    8: "An eighth field test",
 }
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.audit.writing import audit_here
+from tests.audit.writing import audit_here, line_of
 
 _BATCH = """
 import gymnasium as gym
@@ -58,6 +58,15 @@ for batch in range(1000):
 """
 _WHITENED = "advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)"
 _SEVERAL = f"if len(advantages) > 1:\n        {_WHITENED}"
+_SCALED = """advantages = 0.01 * returns
+    if len(advantages) > 1:
+        advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-5)
+    advantages = advantages - values.detach()"""
+_CRITIC_FIRST = """critic_opt.zero_grad()
+    (values - returns).pow(2).mean().backward()
+    critic_opt.step()
+    values = critic(observations).squeeze(-1)
+    advantages = returns - values.detach()"""
 _OTHERS = """own = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
     advantages = returns - (totals.sum() - totals[own]) / (len(totals) - 1)"""
 _GENERALISED = """advantages, following = [], 0.0
@@ -70,6 +79,8 @@ _GENERALISED = """advantages, following = [], 0.0
         following = delta + (0.0 if last else 0.95 * 0.9 * following)
         advantages.insert(0, following)
     advantages = torch.stack(advantages)"""
+_SCALED_DELTAS = _GENERALISED.replace("= rewarded", "= 0.01 * rewarded")
+_SCALED_DELTAS += f"\n    {_SEVERAL}".replace("1e-8", "1e-5")
 _LINEAR = """features = torch.cat([observations, observations**2], 1)
     ridge = features.T @ features + 1e-3 * torch.eye(8)
     advantages = returns - features @ torch.linalg.solve(ridge, features.T @ returns)"""
@@ -82,9 +93,11 @@ _LINEAR = """features = torch.cat([observations, observations**2], 1)
         (_WHITENED, 3, 0.01, {"baseline", "whitened", "entropy-bonus"}),
         (_SEVERAL, 1, 0.0, {"baseline", "whitened"}),
         (f"advantages = returns\n    {_SEVERAL}", 1, 0.05, {"whitened", "entropy-bonus"}),
+        (_SCALED, 1, 0.01, {"baseline", "whitened", "entropy-bonus"}),
         ("advantages = returns - totals.mean()", 3, 0.0, {"centred"}),
         (_OTHERS, 3, 0.0, {"leave-one-out"}),
         (_GENERALISED, 3, 0.01, {"gae", "entropy-bonus"}),
+        (_SCALED_DELTAS, 1, 0.01, {"gae", "whitened", "entropy-bonus"}),
     ],
 )
 def test_a_choice_is_told_for_batches_of_episodes(
@@ -92,10 +105,19 @@ def test_a_choice_is_told_for_batches_of_episodes(
 ) -> None:
     report = audit_here(_written(tmp_path, credit, episodes, bonus), 60)
     # the loop over generalised advantages takes the value at a time limit for 0
-    wrong = ["truncation-as-termination"] if credit == _GENERALISED else []
+    wrong = ["truncation-as-termination"] if "delta" in credit else []
     assert [finding.rule for finding in report.findings] == wrong, report.text()
     found = {convention.name for convention in report.conventions}
     assert found == named | {"gamma-t-dropped", "mean-over-time"}, report.text()
+
+
+def test_a_critic_that_learns_first_is_found_in_a_batch_too_long_to_be_replayed(
+    tmp_path: Path,
+) -> None:
+    path = _written(tmp_path, _CRITIC_FIRST, 16, 0.0)
+    report = audit_here(path, 20)
+    assert [finding.rule for finding in report.faults] == ["baseline-sees-own-return"]
+    assert report.faults[0].line == line_of(path, "critic_opt.step()")
 
 
 @pytest.mark.parametrize("credit", ["advantages = advantages.relu()", _LINEAR])

@@ -17,8 +17,8 @@ from eligibility.audit.faults import (
     updates,
     values,
 )
+from eligibility.audit.judgement.advantage import ENDINGS
 from eligibility.audit.judgement.credits import CREDITS
-from eligibility.audit.judgement.critic import ENDINGS
 
 PAGES = pages()
 

@@ -239,6 +239,14 @@ EPOCHS = changed(
     "    optimizer.zero_grad()\n    loss.backward()\n    optimizer.step()\n" , "",
 )  # fmt: skip
 
+CLIP = "clipped = torch.clamp(ratio, 1 - eps, 1 + eps)"
+CLIPS = changed(
+    EPOCHS,
+    "loss = -torch.min(ratio * returns, ratio.clamp(0.8, 1.2) * returns).sum()",
+    f"eps = 0.2\n        {CLIP}\n"
+    "        loss = -torch.min(ratio * returns, clipped * returns).sum()",
+)
+
 # fault -> (a right program, what stands in the place of the fault, the faulty text): the FIX takes
 # the place of the faulty text, or of {} in a fourth one.
 APPLIED: dict[str, tuple[str, ...]] = {
@@ -370,6 +378,7 @@ APPLIED: dict[str, tuple[str, ...]] = {
         f"    {EPOCH}\n        old_log_probs = log_probs.detach()",
         f"    {{}}\n    {EPOCH}",
     ),
+    "clip-bounds-swapped": (CLIPS, CLIP, "clipped = torch.clamp(ratio, 1 + eps, 1 - eps)"),
     "action-keeps-its-graph": (GAUSSIAN, "action = dist.sample()", "action = dist.rsample()"),
 }  # fmt: skip
 # Their FIX is an instruction, or a line of another kind of program than these: nobody has applied

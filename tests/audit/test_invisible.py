@@ -63,6 +63,23 @@ def run(program: Callable[[], object]) -> None:
     assert trace.outcome == "finished", f"{trace.detail} ({trace.file}:{trace.line})"
 
 
+@pytest.mark.parametrize(
+    ("name", "action", "kind"),
+    [("Pendulum-v1", np.zeros(1, np.float32), np.float64), ("CartPole-v1", 0, float)],
+)
+def test_a_reward_is_a_numpy_number_where_it_is_computed_from_an_array(
+    name: str, action: Any, kind: type
+) -> None:
+    def types() -> type:
+        environment = gym.make(name)
+        environment.reset()
+        return type(environment.step(action)[1])
+
+    seen: list[type] = []
+    run(lambda: seen.append(types()))
+    assert seen == [types()] == [kind]  # as of the environment itself
+
+
 def looks(found: Any) -> tuple[str, str]:
     try:
         signature = str(inspect.signature(found))

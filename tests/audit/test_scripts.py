@@ -123,3 +123,6 @@ def test_the_discount_of_a_module_is_among_the_constants(tmp_path: Path) -> None
     script = tmp_path / "train.py"
     script.write_text("from settings import GAMMA\nclip = 0.8\n", encoding="utf-8")
     assert read_source(script).constants(()).discounts == (0.8, 0.97, 1.0)
+    # where no number is likely to be γ it may come from a file that the program reads
+    (tmp_path / "settings.py").write_text("GAMMA = json.load(file)['gamma']\n", encoding="utf-8")
+    assert {0.8, 0.95, 0.99, 1.0} <= set(read_source(script).constants(()).discounts)

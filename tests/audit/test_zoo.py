@@ -59,6 +59,7 @@ FAULTS = [
     ("old_gym", "updated-within-episode"),
     ("clipped", "old-log-prob-recomputed"),
     ("clipped", "old-log-prob-stale"),
+    ("clipped", "clip-bounds-swapped"),
     ("flat", "not-zeroed"),
     ("masked", "kept-lists"),
     ("actor_critic", "loss-carried-over"),

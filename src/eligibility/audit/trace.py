@@ -152,6 +152,7 @@ class Fact:
 LEFT_OVER = "left-over-gradient"  # a gradient that was used before is used again; its share
 RATIO = "ratio"  # π_new/π_old in a loss; its largest distance from 1
 CLIPPED = "clipped-ratio"  # a note: such a ratio is clipped
+SWAPPED = "swapped-clip"  # such a clip has its lower bound above its upper one
 TARGET = "attached-target"  # the target of a squared error moves with its prediction
 
 

@@ -332,6 +332,8 @@ MUTATIONS = (
     Mutation("length-weighed-later", ("second-update-differs",), ("transform",), _longer_later, ""),
     Mutation("old-log-prob-recomputed", ("ratio-always-one",), ("old",),
              _after("old_log_probs = log_probs.detach()"), "meta-pytorch/torchforge#571"),
+    Mutation("clip-bounds-swapped", ("clip-bounds-swapped",), ("clip",),
+             _swap("clamp(0.8, 1.2)", "clamp(1.2, 0.8)"), "GidonPark/RL-Algorithms"),
 )  # fmt: skip
 
 RULES = {mutation.name: mutation.expected for mutation in MUTATIONS}

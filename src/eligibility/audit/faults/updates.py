@@ -201,6 +201,27 @@ FAULTS = (
         look=("old_log_probs", "old_log_prob", "exp"),
     ),
     Fault(
+        id="clip-bounds-swapped",
+        title="the lower bound of the clip is above the upper one",
+        means=(
+            "the clipped ratio is the same number for every ratio, so that actions with an "
+            "advantage of one sign get no gradient at all"
+        ),
+        fix="clipped = torch.clamp(ratio, 1 - eps, 1 + eps)  # the lower bound comes first",
+        example=(
+            "clipped = torch.clamp(ratio, 1 + eps, 1 - eps)   # 1 - eps, whatever the ratio\n"
+            "loss = -torch.min(ratio * adv, clipped * adv).mean()"
+        ),
+        note=(
+            "`torch.clamp` returns its upper bound where the lower one is above it. The audit reads "
+            "both from the graph of the loss."
+        ),
+        seen_in=(
+            "[GidonPark/RL-Algorithms](https://github.com/GidonPark/RL-Algorithms/blob/"
+            "dbe250c3bb295c6553eff2d9cb3ca112bd1f6284/algorithms/PPO.py#L88)."
+        ),
+    ),
+    Fault(
         id="ratio-always-one",
         title="the ratio is always 1",
         means=(

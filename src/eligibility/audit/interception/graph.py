@@ -10,7 +10,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from eligibility.audit.trace import RATIO, TARGET, Fact
+import numpy as np
+
+from eligibility.audit.trace import RATIO, SWAPPED, TARGET, Fact
 
 MAX_NODES = 4000
 # Errors between a prediction and its target; a square is one if a difference is squared.
@@ -27,6 +29,8 @@ def inspect_graph(root: Any, update: int) -> list[Fact]:
         distance = _ratio(node)
         if distance is not None:
             facts.append(Fact(RATIO, _place(node), distance, update))
+        if clips_ratio(node) and _bounds_swapped(node):
+            facts.append(Fact(SWAPPED, _place(node), 0.0, update))
         sides = _attached_target(node)
         if sides is not None:
             facts.append(Fact(TARGET, _target_place(*sides) or _place(node), 0.0, update))
@@ -83,6 +87,12 @@ def clips_ratio(node: Any) -> bool:
         exponentiated_difference(inner) is not None or divides_by_probabilities(inner)
         for inner in _through_shapes(_inputs(node)[0])
     )
+
+
+def _bounds_swapped(node: Any) -> bool:
+    """Whether a clip returns its upper bound for every number."""
+    low, high = getattr(node, "_saved_min", None), getattr(node, "_saved_max", None)
+    return low is not None and high is not None and bool(np.all(np.greater(low, high)))
 
 
 def divides_by_probabilities(node: Any) -> bool:

@@ -49,6 +49,12 @@ _KNOWN: dict[str, tuple[tuple[int, ...] | int, int | tuple[int, float]]] = {
     "Hopper": ((11,), (3, 1.0)),
     "Walker2d": ((17,), (6, 1.0)),
     "HalfCheetah": ((17,), (6, 1.0)),
+    "Ant": ((111,), (8, 1.0)),
+    "Ant-v4": ((27,), (8, 1.0)),
+    "Ant-v5": ((105,), (8, 1.0)),
+    "Humanoid": ((376,), (17, 0.4)),
+    "Humanoid-v5": ((348,), (17, 0.4)),
+    "HumanoidStandup-v5": ((348,), (17, 0.4)),
     "Pong": ((210, 160, 3), 6),
 }
 
@@ -175,6 +181,8 @@ class Probe(gymnasium.Env[Any, Any]):
 
     def _answer(self, reward: float) -> Any:
         terminated, truncated = self._ended
+        if type(reward) is float and self.numbers.continuous.any():
+            reward = np.float64(reward)  # as of an environment that computes it from an array
         other = {"terminated": terminated, "truncated": truncated}.get(
             self._books.job.other_end, False
         )

@@ -66,6 +66,8 @@ class Candidate:
         coupling: Which log-probability meets which credit.
         norm: What the sum is divided by.
         epsilon: Added to a standard deviation before dividing by it; fitted, see `spread.py`.
+        alone: What multiplies a credit that is alone in its scope and so stays as it is, such as
+            the factor of a program that scales its rewards; fitted as well.
     """
 
     credit: Credit
@@ -76,6 +78,7 @@ class Candidate:
     coupling: str
     norm: str
     epsilon: float = 0.0
+    alone: float = 1.0
 
     @property
     def form(self) -> Candidate:
@@ -132,7 +135,7 @@ class Candidate:
         with np.errstate(divide="ignore", invalid="ignore"):
             divisor = spread + self.epsilon
             if self.spares_single:
-                divisor = np.where(self._single(line), 1.0, divisor)
+                divisor = np.where(self.single(line), 1.0 / self.alone, divisor)
             # equal numbers: a program that divides by 0 is not finite, and a careful one gives 0
             none = (divisor == 0) | ~line.present
             divided: Array = np.where(none, 0.0, numbers / divisor)
@@ -167,7 +170,7 @@ class Candidate:
                 spread = _spread(credit, part, self.scope, line)
             shifted = _shifted(credit, part, self.scope, line)
             spared = self.spares_single
-            credit = np.where(self._single(line), credit, shifted) if spared else shifted
+            credit = np.where(self.single(line), credit, shifted) if spared else shifted
         return credit, spread
 
     @property
@@ -175,7 +178,7 @@ class Candidate:
         """Whether what is alone in its scope stays as it is."""
         return self.transform.endswith(_SEVERAL)
 
-    def _single(self, line: Timeline) -> Booleans:
+    def single(self, line: Timeline) -> Booleans:
         """[P, I] the decisions that are alone in their scope."""
         return np.asarray(_members(self.scope, line) == 1)
 

@@ -9,9 +9,7 @@ import numpy as np
 
 from eligibility.audit.arrays import Array, as_multiple
 from eligibility.audit.faults import CHOICES
-from eligibility.audit.judgement.audited_program import AuditedProgram
-from eligibility.audit.judgement.catalogue import transform_names
-from eligibility.audit.judgement.critic import (
+from eligibility.audit.judgement.advantage import (
     ACTION_VALUE,
     BY_COUNT,
     CROSSED,
@@ -19,6 +17,8 @@ from eligibility.audit.judgement.critic import (
     OWN_RETURN,
     Advantage,
 )
+from eligibility.audit.judgement.audited_program import AuditedProgram
+from eligibility.audit.judgement.catalogue import transform_names
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.exact import Bias, policy_gradient, policy_terms
 from eligibility.audit.judgement.match import Match

@@ -9,6 +9,7 @@ import numpy as np
 
 from eligibility.audit.arrays import Booleans
 from eligibility.audit.faults import CHOICES, FAULTS
+from eligibility.audit.judgement.advantage import CROSSED, OWN_RETURN, Advantage
 from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.constants import (
     CONFIRMED,
@@ -20,7 +21,6 @@ from eligibility.audit.judgement.constants import (
     USUAL,
 )
 from eligibility.audit.judgement.conventions import HARMLESS, conventions_of, describe
-from eligibility.audit.judgement.critic import CROSSED, OWN_RETURN, Advantage
 from eligibility.audit.judgement.endings import with_blind_ending, with_true_ending
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.exact import Bias, bias, fitted_bias, least_bias, tells_discount

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from eligibility.audit.judgement.critic import ENDINGS, Advantage, linear_columns
+from eligibility.audit.judgement.advantage import ENDINGS, Advantage
+from eligibility.audit.judgement.critic import linear_columns
 from eligibility.audit.judgement.entropy import entropy_columns
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.match import Match, tells_apart

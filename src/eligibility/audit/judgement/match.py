@@ -10,8 +10,9 @@ import numpy as np
 
 from eligibility.audit.arrays import Array
 from eligibility.audit.job import STATES
+from eligibility.audit.judgement.advantage import Advantage
 from eligibility.audit.judgement.catalogue import Candidate
-from eligibility.audit.judgement.critic import Advantage, linear_columns, spare_equations
+from eligibility.audit.judgement.critic import linear_columns, spare_equations
 from eligibility.audit.judgement.entropy import entropy_columns
 from eligibility.audit.judgement.evidence import Evidence, episodes_of
 from eligibility.audit.judgement.timeline import Timeline

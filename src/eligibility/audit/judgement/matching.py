@@ -13,16 +13,10 @@ import numpy as np
 from eligibility.audit.arrays import Array, Booleans
 from eligibility.audit.job import STATES
 from eligibility.audit.judgement import searches
+from eligibility.audit.judgement.advantage import ACTION_VALUE, Advantage, is_affine
 from eligibility.audit.judgement.catalogue import Candidate, Told, norm_factor
 from eligibility.audit.judgement.constants import Constants
-from eligibility.audit.judgement.critic import (
-    ACTION_VALUE,
-    Advantage,
-    Fit,
-    fit_advantage,
-    is_affine,
-    linear_columns,
-)
+from eligibility.audit.judgement.critic import Fit, fit_advantage, linear_columns
 from eligibility.audit.judgement.entropy import entropy_columns
 from eligibility.audit.judgement.evidence import Evidence, joined, remembers
 from eligibility.audit.judgement.match import (
@@ -35,7 +29,7 @@ from eligibility.audit.judgement.match import (
     with_rewards,
 )
 from eligibility.audit.judgement.searches import Search
-from eligibility.audit.judgement.spread import with_epsilon
+from eligibility.audit.judgement.spread import least_left, with_epsilon
 from eligibility.audit.judgement.timeline import Timeline, timeline
 
 _Accept = Callable[["Match", Timeline], bool]
@@ -287,6 +281,8 @@ def fitted(
         return Match(fit.advantage, use, fit.scale, fit.entropy, fit.residual, fit.values)
     if form.divides:
         undivided = form.undivided(form.credit.of(line, form.discount), line)
+        if least_left(evidence, line, form, evidence.gradient(undivided[0])) >= tolerance:
+            return None
         form = with_epsilon(form, undivided, evidence, line)
     weights = form.weights(line)
     if not np.isfinite(weights).all():

@@ -16,10 +16,11 @@ import numpy as np
 
 from eligibility.audit.arrays import Array, Booleans
 from eligibility.audit.job import STATES
+from eligibility.audit.judgement.advantage import ENDINGS, Advantage
 from eligibility.audit.judgement.catalogue import NORMS, Candidate, candidates
 from eligibility.audit.judgement.constants import Constants
 from eligibility.audit.judgement.credits import CREDITS, Credit
-from eligibility.audit.judgement.critic import ENDINGS, Advantage, linear_columns
+from eligibility.audit.judgement.critic import linear_columns
 from eligibility.audit.judgement.entropy import entropy_columns
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.match import Match, explaining, with_rewards

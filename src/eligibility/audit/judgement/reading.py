@@ -14,10 +14,10 @@ import numpy as np
 
 from eligibility.audit.arrays import Array, Integers
 from eligibility.audit.job import SIZES
+from eligibility.audit.judgement.advantage import ACTION_VALUE
 from eligibility.audit.judgement.catalogue import Told
 from eligibility.audit.judgement.credit_shapes import MEANS, SHAPES, Places, Shape, rewards_to_go
 from eligibility.audit.judgement.credits import CREDITS
-from eligibility.audit.judgement.critic import ACTION_VALUE
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.measured import Measured
 from eligibility.audit.sections import refined_together

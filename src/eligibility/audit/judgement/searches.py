@@ -6,10 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import chain, product
 
-from eligibility.audit.judgement.carried import CARRIED, RULE
-from eligibility.audit.judgement.catalogue import TRANSFORMS, Candidate, candidates
-from eligibility.audit.judgement.constants import Constants
-from eligibility.audit.judgement.critic import (
+from eligibility.audit.judgement.advantage import (
     ACTION_VALUE,
     AFFINE,
     AT_BATCH_END,
@@ -21,6 +18,9 @@ from eligibility.audit.judgement.critic import (
     OWN,
     Advantage,
 )
+from eligibility.audit.judgement.carried import CARRIED, RULE
+from eligibility.audit.judgement.catalogue import TRANSFORMS, Candidate, candidates
+from eligibility.audit.judgement.constants import Constants
 from eligibility.audit.judgement.timeline import Timeline
 
 Search = Callable[[Timeline, Constants], Iterator[Candidate | Advantage]]

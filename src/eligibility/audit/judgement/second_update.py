@@ -74,7 +74,7 @@ def with_second_update(
     rounds = observe_rounds(program.survey, runner, passed or apart, progress)
     if rounds is None:
         return report
-    found = list(facts_of_updates(program, rounds, runner))
+    found = list(facts_of_updates(program, rounds, runner, match))
     if rounds.second is None or rounds.whole is None:
         return _with_findings(report, found, 1)
     second = _untold(program_of(rounds.second))

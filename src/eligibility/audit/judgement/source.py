@@ -18,6 +18,7 @@ from eligibility.sandbox.workspace import repository_root
 
 _MODULES = 60  # of a project that are read
 _SHARES = 12  # numbers of its text that are tried as γ and λ, its own before those of its modules
+_LIKELY = 0.9  # as γ: without such a number in the text, the usual ones may be in a file it reads
 
 
 @dataclass(frozen=True)
@@ -90,11 +91,11 @@ class Source:
         """Numbers on the command line and in the text of its project that may be γ or λ."""
         found = dict.fromkeys(self._constants(arguments))
         shares = [value for value in found if 0.5 <= value < 1.0][:_SHARES]
-        usual = Constants()
+        usual, told = Constants(), any(value >= _LIKELY for value in shares)
         return Constants(
-            discounts=(*shares, 1.0) if shares else usual.discounts,
+            discounts=tuple(dict.fromkeys((*shares, *((1.0,) if told else usual.discounts)))),
             decays=tuple(dict.fromkeys((0.0, 1.0, *shares, *usual.decays))),
-            origin=TEXT if shares else usual.origin,
+            origin=TEXT if told else usual.origin,
         )
 
     def _constants(self, arguments: Sequence[str]) -> Iterator[float]:

@@ -8,6 +8,7 @@ s_g = c/(σ_g + ε) are fitted first, and ε follows from s_g σ_g/c + s_g ε/c 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 
@@ -22,13 +23,53 @@ from eligibility.audit.judgement.timeline import Timeline, timeline
 _AGREES = 1e-3  # share by which the factors may miss the line before the exact check
 _STEPS, _NEAR = 6, 0.1  # of Gauss and Newton, and the share that the first may leave
 _FAR_LESS = 1e-2  # of what is left without an entropy
+_TOLD = 1e-9  # share of a sum's square that must not be along an entropy's gradient
 _SMALL = 1e-9  # relative size of a group's share that tells nothing
+
+
+def divided_by_one(form: Candidate, line: Timeline) -> Booleans:
+    """[P] the paths whose whole sum ``form`` divides by one number, whatever that is."""
+    if form.scope == "episode":
+        return np.asarray(line.episodes == 1)
+    return np.full(line.episodes.shape, form.scope != "time")
+
+
+def least_left(evidence: Evidence, line: Timeline, form: Candidate, undivided: Array) -> float:
+    """The share of the gradients that ``form`` leaves at least, whatever its deviations are.
+
+    They only make a path's gradient longer or shorter, so what is left is no smaller than the sine
+    of the angle between the two: without [P, D] directions that agree, no ε needs to be looked for.
+    """
+    off = across(evidence, line, form.norm, True, True)(undivided[..., None])[..., 0]
+    unlike = _lengths(off) / np.maximum(_lengths(undivided), 1e-300)
+    own = across(evidence, line, form.norm, False, True)(evidence.ascent[..., None])[..., 0]
+    left = (_lengths(own) * unlike)[divided_by_one(form, line)]
+    return float(np.linalg.norm(left) / np.linalg.norm(evidence.ascent))
+
+
+@lru_cache(maxsize=64)
+def across(
+    evidence: Evidence, line: Timeline, norm: str, gradient: bool, entropy: bool
+) -> Callable[[Array], Array]:
+    """Takes from vectors of every path, [P, D, n], what is along its gradient or its entropy's."""
+    shape = evidence.ascent.shape
+    columns = entropy_columns(evidence, line, norm) if entropy else ()
+    known = [*([evidence.ascent] if gradient else []), *(each.reshape(shape) for each in columns)]
+    directions = np.stack(known, axis=-1)
+    directions = directions / np.maximum(_lengths(directions)[:, None], 1e-300)
+    inverse = np.linalg.pinv(directions, rcond=1e-9)  # [P, directions, D]
+    return lambda vectors: vectors - directions @ (inverse @ vectors)
+
+
+def _lengths(vectors: Array) -> Array:
+    lengths: Array = np.linalg.norm(vectors, axis=1)
+    return lengths
 
 
 def with_epsilon(
     form: Candidate, undivided: tuple[Array, Array | None], evidence: Evidence, line: Timeline
 ) -> Candidate:
-    """``form`` with the ε that fits; as it is if none does.
+    """``form`` with the ε that fits, and the factor of what is not divided; as it is if none does.
 
     Args:
         form: The composition.
@@ -39,12 +80,33 @@ def with_epsilon(
     numbers, spread = undivided
     if spread is None or not np.isfinite(numbers).all():
         return form
-    if form.spares_single:
-        several = line.steps > 1
-        if not several.any():
-            return form
-        numbers, spread = numbers[several], spread[several]
-        evidence, line = _of_several(evidence, line)
+    if not form.spares_single:
+        return _with_epsilon(form, numbers, spread, evidence, line)
+    several = line.steps > 1
+    if not several.any():
+        return form
+    part = _of_several(evidence, line)
+    form = _with_epsilon(form, numbers[several], spread[several], *part)
+    own, goal = evidence.gradient(form.divided(numbers, spread, line)), evidence.ascent
+    off = across(evidence, line, form.norm, False, True)
+    rest, rest_of_goal = (off(each[..., None])[..., 0] for each in (own, goal))
+    # with two actions, one step's gradient is along its entropy's, and tells the factor nearly
+    told = (rest[~several] ** 2).sum() > _TOLD * (own[~several] ** 2).sum()
+    single = _factor(rest, rest_of_goal, ~several) if told else _factor(own, goal, ~several)
+    scale = _factor(rest, rest_of_goal, several)
+    found = replace(form, alone=single / scale) if single * scale > 0.0 else None
+    return _plainer(form, found, evidence, line)
+
+
+def _factor(own: Array, goal: Array, paths: Booleans) -> float:
+    """What some paths of ``own`` are best multiplied by to be ``goal``; 0 if they are 0."""
+    square = float((own[paths] ** 2).sum())
+    return float((own[paths] * goal[paths]).sum()) / square if square > 0.0 else 0.0
+
+
+def _with_epsilon(
+    form: Candidate, numbers: Array, spread: Array, evidence: Evidence, line: Timeline
+) -> Candidate:
     group, groups = _groups(form, line)
     if groups >= evidence.ascent.shape[1] and groups > 1:  # more factors than equations
         return _plainer(form, _by_steps(form, numbers, spread, evidence, line), evidence, line)
@@ -72,7 +134,7 @@ def _of_several(evidence: Evidence, line: Timeline) -> tuple[Evidence, Timeline]
 def _plainer(
     form: Candidate, fitted: Candidate | None, evidence: Evidence, line: Timeline
 ) -> Candidate:
-    """``form`` without an ε, where none fits or ``fitted`` leaves no less of the gradients.
+    """``form`` without its numbers, where none fit or ``fitted`` leaves no less of the gradients.
 
     An ε of rounding alone would decide what equal returns, whose deviation is 0, are divided by.
     """

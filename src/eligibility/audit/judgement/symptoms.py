@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 
 from eligibility.audit.arrays import Booleans
+from eligibility.audit.judgement.advantage import Advantage
 from eligibility.audit.judgement.audited_program import AuditedProgram
-from eligibility.audit.judgement.critic import Advantage
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.location import first_error
 from eligibility.audit.judgement.match import Match

@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from eligibility.audit.job import Job
+from eligibility.audit.judgement.advantage import ACTION_VALUE, OWN_RETURN
 from eligibility.audit.judgement.audited_program import AuditedProgram
-from eligibility.audit.judgement.critic import OWN_RETURN
+from eligibility.audit.judgement.match import Match
 from eligibility.audit.judgement.pointers import subtracted_line
 from eligibility.audit.reporting.report import Finding
 from eligibility.audit.running.rounds import Rounds
@@ -17,13 +18,15 @@ from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.sampling_calls import executing_call
 from eligibility.audit.running.slopes import action_keys
 from eligibility.audit.running.survey import RAN, has_critic
-from eligibility.audit.trace import CLIPPED, LEFT_OVER, RATIO, TARGET, Fact, Trace
+from eligibility.audit.trace import CLIPPED, LEFT_OVER, RATIO, SWAPPED, TARGET, Fact, Trace
 
 _ROUNDING = 1e-6  # distances of a ratio from 1 that are none
 _LATER = 8  # updates for which an acting copy may stay as it is, with a ratio
 
 
-def facts_of_updates(program: AuditedProgram, rounds: Rounds, runner: Runner) -> Iterator[Finding]:
+def facts_of_updates(
+    program: AuditedProgram, rounds: Rounds, runner: Runner, match: Match | None
+) -> Iterator[Finding]:
     """What the gradients, the graphs and the actions of several updates show by themselves."""
     seen = rounds.inspected.facts
     second = rounds.second.traces if rounds.second else ()
@@ -40,10 +43,22 @@ def facts_of_updates(program: AuditedProgram, rounds: Rounds, runner: Runner) ->
     if target is not None and has_critic(program.survey):
         text = "both sides of the critic's squared error lead to the same parameters"
         yield program.finding("critic-target-not-detached", text, seen=target.place)
+    swapped = next((fact for fact in seen if fact.kind == SWAPPED), None)
+    if swapped is not None:
+        text = "torch.clamp gets a lower bound above its upper one, and returns the upper one"
+        yield program.finding("clip-bounds-swapped", text, seen=swapped.place)
     yield from _ratios(program, rounds)
-    yield from _critic_first(program, runner)
+    if _of_returns(program, match):
+        yield from _critic_first(program, runner)
     if _acting_moves(program, rounds, rounds.inspected) is False:
         yield from _stale(program, rounds, runner)
+
+
+def _of_returns(program: AuditedProgram, match: Match | None) -> bool:
+    """Whether returns are what actions are credited with: as measured, or by the rule that fits."""
+    if program.measured is not None:
+        return program.measured.kind in ("linear", "rescaled")
+    return match is not None and getattr(match.form, "ending", "") != ACTION_VALUE
 
 
 def _critic_first(program: AuditedProgram, runner: Runner) -> Iterator[Finding]:
@@ -53,8 +68,8 @@ def _critic_first(program: AuditedProgram, runner: Runner) -> Iterator[Finding]:
     step: the policy's gradient for the same batch must not follow, if the step follows the rewards.
     """
     ran = [trace for trace in program.survey.traces if trace.outcome in RAN and trace.updates]
-    if not ran or program.measured is None or program.measured.kind not in ("linear", "rescaled"):
-        return  # no returns
+    if not ran:
+        return
     policy = program.survey.policy
     trace = max(ran, key=lambda trace: len(trace.steps))
     before, after = _steps_before_policy(trace, policy)
