@@ -230,6 +230,8 @@ _TABLE = (
         3_000_000,
         60,
         _unlisted(),
+        note="REINFORCE keeps to the actions that the environment's `action_mask` allows, in "
+        "training and in greedy play; Stable-Baselines3's A2C and PPO know no masks.",
         look=100,
     ),
     Task(
