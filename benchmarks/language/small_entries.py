@@ -42,26 +42,18 @@ BUILD = Project(
 )
 
 
-def _experience(batch: Any, **fields: Any) -> SimpleNamespace:
-    """What the book's losses and tiny-grpo's read."""
-    return SimpleNamespace(
-        **{
-            "advantages": leave_one_out(batch)[:, None],
-            "log_probs_old": batch.old_log_probs,
-            "action_log_probs": batch.old_log_probs,
-            "log_probs_ref": batch.ref_log_probs,
-            "action_mask": batch.mask,
-        }
-        | fields
-    )
-
-
 def _book(name: str, **options: Any) -> Any:
     settings = {"clip_eps_lo": 0.2, "clip_eps_hi": 0.28, "beta": 0.0, "kl_estimator": "kl3"}
     settings |= {"sapo_temp_pos": 1.0, "sapo_temp_neg": 1.05} | options
 
     def loss(m: Any, batch: Any) -> Any:
-        return getattr(m.loss, name)(**settings)(batch.log_probs, _experience(batch))
+        experience = SimpleNamespace(
+            advantages=leave_one_out(batch)[:, None],
+            log_probs_old=batch.old_log_probs,
+            log_probs_ref=batch.ref_log_probs,
+            action_mask=batch.mask,
+        )
+        return getattr(m.loss, name)(**settings)(batch.log_probs, experience)
 
     return loss
 

@@ -215,6 +215,13 @@ def test_a_fault_of_the_second_update_is_named_on_its_line(rule: str, tmp_path: 
     assert (report.updates, report.exit_status) == (2, 1 if known else 3)
 
 
+def test_what_a_fault_says_of_a_line_is_not_said_to_be_unknown_as_well(tmp_path: Path) -> None:
+    report = audit(tmp_path, SCORED, ("ratio.clamp(0.8, 1.2)", "ratio.clamp(1.2, 0.8)"))
+    assert [finding.rule for finding in report.findings] == ["clip-bounds-swapped"], report.text()
+    assert report.findings[0].line == line_of(tmp_path / "program.py", "clamp(1.2")
+    assert report.verdict == "biased"
+
+
 def test_a_program_that_stops_between_its_two_losses_is_told_why(tmp_path: Path) -> None:
     report = audit(
         tmp_path,

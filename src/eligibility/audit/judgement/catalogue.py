@@ -135,7 +135,7 @@ class Candidate:
         with np.errstate(divide="ignore", invalid="ignore"):
             divisor = spread + self.epsilon
             if self.spares_single:
-                divisor = np.where(self.single(line), 1.0 / self.alone, divisor)
+                divisor = np.where(self._single(line), 1.0 / self.alone, divisor)
             # equal numbers: a program that divides by 0 is not finite, and a careful one gives 0
             none = (divisor == 0) | ~line.present
             divided: Array = np.where(none, 0.0, numbers / divisor)
@@ -170,7 +170,7 @@ class Candidate:
                 spread = _spread(credit, part, self.scope, line)
             shifted = _shifted(credit, part, self.scope, line)
             spared = self.spares_single
-            credit = np.where(self.single(line), credit, shifted) if spared else shifted
+            credit = np.where(self._single(line), credit, shifted) if spared else shifted
         return credit, spread
 
     @property
@@ -178,7 +178,7 @@ class Candidate:
         """Whether what is alone in its scope stays as it is."""
         return self.transform.endswith(_SEVERAL)
 
-    def single(self, line: Timeline) -> Booleans:
+    def _single(self, line: Timeline) -> Booleans:
         """[P, I] the decisions that are alone in their scope."""
         return np.asarray(_members(self.scope, line) == 1)
 

@@ -203,7 +203,13 @@ _OF_CRITIC = ("critic-target-not-detached",)
 def _with_findings(report: AuditReport, found: Sequence[Finding], updates: int) -> AuditReport:
     known = {finding.rule for finding in report.findings}
     new = tuple(finding for finding in found if finding.rule not in known)
-    report = replace(report, findings=(*report.findings, *new), updates=updates)
+    told = {(each.file, each.line) for each in new if each.severity == "fault"}
+    kept = [  # what is said of a line is why no rule explains it
+        each
+        for each in report.findings
+        if each.rule != "unexplained" or (each.file, each.line) not in told
+    ]
+    report = replace(report, findings=(*kept, *new), updates=updates)
     telling = [finding for finding in new if finding.rule not in _OF_CRITIC]
     wrong = [finding for finding in telling if finding.severity == "fault"]
     if (telling and report.verdict in _PASSED) or (wrong and report.verdict in _OPEN):
