@@ -755,7 +755,7 @@ def test_rewards_that_are_changed_before_they_are_used_are_told(
         ),
     ],
 )
-def test_a_term_of_the_next_state_in_each_reward_is_told(
+def test_a_number_of_the_next_state_in_each_reward_is_told(
     summed: str, named: set[str], tmp_path: Path
 ) -> None:
     earned = "rewards.append(reward - abs(float(obs[2])) - abs(float(obs[0])))"
@@ -763,11 +763,54 @@ def test_a_term_of_the_next_state_in_each_reward_is_told(
     report = audited(tmp_path, (LOSS, _UNDATED), text=text)
     assert not report.findings, report.text()
     assert {convention.name for convention in report.conventions} == named
-    assert "a term of the next state added to each reward" in report.rule, report.rule
+    assert "a number of the next state added to each reward" in report.rule, report.rule
     assert report.updates == 2
 
 
-def test_a_term_of_the_next_state_hides_no_sign(tmp_path: Path) -> None:
+_WITH_STATES = "    log_probs, rewards, seen, done = [], [], [], False"
+_LEARNT = "learnt = critic(torch.stack(seen))[:, 0]\n    values = learnt.detach()"
+_SHAPED = "rewards.append(1.9 - abs(float(obs[0])) / 2.4 - abs(float(obs[2])) / 0.2)"
+
+
+@pytest.mark.parametrize(
+    ("used", "named"),
+    [
+        ("returns", {"reward-changed", "gamma-t-dropped"}),
+        (
+            "(returns - returns.mean()) / (returns.std(unbiased=False) + 1e-8)",
+            {"reward-changed", "gamma-t-dropped", "whitened"},
+        ),
+        ("(returns - values)", {"reward-changed", "gamma-t-dropped", "baseline"}),
+        ("values", set()),
+        ("(returns.flip(0) - values)", set()),
+        ("torch.tensor(rewards)", set()),
+    ],
+)
+def test_a_number_of_the_next_state_in_place_of_each_reward_is_told(
+    used: str, named: set[str], tmp_path: Path
+) -> None:
+    """As in the CartPole of many tutorials; what only looks alike stays unexplained."""
+    text = PROGRAM.replace("rewards.append(reward)", _SHAPED)
+    if "values" in used:
+        critic = "opt = torch.optim.Adam([*net.parameters(), *critic.parameters()], lr=1e-2)"
+        text = text.replace(
+            "opt = torch.optim.Adam(net.parameters(), lr=1e-2)",
+            f"critic = torch.nn.Linear(4, 1)\n{critic}",
+        )
+        text = text.replace(
+            "        action = dist.sample()",
+            "        seen.append(torch.as_tensor(obs, dtype=torch.float32))\n"
+            "        action = dist.sample()",
+        ).replace("    log_probs, rewards, done = [], [], False", _WITH_STATES)
+        text = text.replace(LOSS, f"{_LEARNT}\n    {LOSS} + (learnt - returns).pow(2).sum()")
+    report = audited(tmp_path, (LOSS, f"loss = -(log_probs * {used}).sum()"), text=text)
+    assert not report.faults, report.text()
+    assert {convention.name for convention in report.conventions} >= named, report.text()
+    assert report.verdict == ("convention" if named else "unexplained"), report.text()
+    assert ("in place of each reward" in report.rule) == bool(named), report.rule
+
+
+def test_a_number_of_the_next_state_hides_no_sign(tmp_path: Path) -> None:
     earned = "rewards.append(reward - abs(float(obs[2])))"
     text = PROGRAM.replace("rewards.append(reward)", earned)
     report = audited(tmp_path, (LOSS, LOSS.replace("-", "")), text=text)

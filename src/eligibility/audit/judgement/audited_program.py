@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from eligibility.audit.faults import FAULTS
 from eligibility.audit.judgement.constants import Constants
@@ -12,7 +13,7 @@ from eligibility.audit.judgement.reading import Reading
 from eligibility.audit.judgement.source import Source
 from eligibility.audit.precision import tolerance
 from eligibility.audit.reporting.report import Finding
-from eligibility.audit.running.survey import Survey
+from eligibility.audit.running.survey import Survey, has_critic
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,16 @@ class AuditedProgram:
     def tolerance(self) -> float:
         """Residuals below it are rounding."""
         return tolerance(self.survey.unit)
+
+    @cached_property
+    def values(self) -> str:
+        """Whose values may enter the advantages: of a critic that is "trained", or "no" one's."""
+        return "trained" if self.critic and has_critic(self.survey) else "no"
+
+    @cached_property
+    def untold(self) -> AuditedProgram:
+        """The program without its measured credit, for paths that it was not measured on."""
+        return replace(self, constants=replace(self.constants, told=None))
 
     def finding(
         self, rule: str, evidence: str, severity: str = "", seen: tuple[str, int] | None = None

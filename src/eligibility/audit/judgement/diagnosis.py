@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from eligibility.audit.arrays import Booleans
-from eligibility.audit.faults import CHOICES, FAULTS
+from eligibility.audit.faults import CHOICES
 from eligibility.audit.judgement.advantage import CROSSED, OWN_RETURN, Advantage
 from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.constants import (
@@ -21,9 +21,9 @@ from eligibility.audit.judgement.constants import (
     USUAL,
 )
 from eligibility.audit.judgement.conventions import HARMLESS, conventions_of, describe
-from eligibility.audit.judgement.endings import with_blind_ending, with_true_ending
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.exact import Bias, bias, fitted_bias, least_bias, tells_discount
+from eligibility.audit.judgement.explanations import explain
 from eligibility.audit.judgement.hotelling import (
     EPISODES,
     FALSE_POSITIVES,
@@ -32,21 +32,7 @@ from eligibility.audit.judgement.hotelling import (
     best_test,
 )
 from eligibility.audit.judgement.match import Match
-from eligibility.audit.judgement.matching import find_match, uses
-from eligibility.audit.judgement.other_decisions import (
-    in_minibatches,
-    trained,
-    with_ignored_actions,
-    with_one_component,
-)
-from eligibility.audit.judgement.other_objectives import (
-    with_added_rewards,
-    with_changed_rewards,
-    with_constant_term,
-    with_end_reward,
-    with_free_scale,
-)
-from eligibility.audit.judgement.reading import used_decisions
+from eligibility.audit.judgement.matching import uses
 from eligibility.audit.judgement.refusal import evidence_or_refusal, inconclusive, precision_of
 from eligibility.audit.judgement.symptoms import mostly_fails, symptoms, without_rare_equals
 from eligibility.audit.judgement.timeline import Timeline, timeline
@@ -85,70 +71,37 @@ def diagnose_and_match(program: AuditedProgram) -> tuple[AuditReport, Match | No
 def _judge(program: AuditedProgram, evidence: Evidence) -> tuple[AuditReport, Match | None]:
     finite: Booleans = np.asarray(np.isfinite(evidence.ascent).all(axis=1))
     warnings = symptoms(program, evidence, finite)
-    failed = mostly_fails(program)
-    if failed is not None:
-        return failed, None
+    told = mostly_fails(program) or _told_by_size(program, evidence, finite, warnings)
+    if told is not None:
+        return told, None
+    broken, evidence = evidence.where(~finite), evidence.where(finite)
+    explained = explain(program, evidence)
+    if explained is None:
+        return _conclude(program, evidence, None, warnings), None
+    match, evidence = explained.match, explained.evidence
+    warnings = without_rare_equals(program, warnings, broken, match)
+    evidence = evidence.restricted(dict(uses(evidence)).get(match.use, evidence.present))
+    return _conclude(program, evidence, match, warnings, explained.faults), match
+
+
+def _told_by_size(
+    program: AuditedProgram, evidence: Evidence, finite: Booleans, warnings: Sequence[Finding]
+) -> AuditReport | None:
+    """The report of gradients that are 0 or not finite; None where they say more."""
     spoilt = not finite.all() and not any(f.severity == "fault" for f in warnings)
     if spoilt and not program.survey.exhaustive and finite.sum() < _FEWEST:
         reason = f"the gradient is finite on {finite.sum()} of {len(finite)} paths: too few to tell"
-        return replace(inconclusive(program, reason), findings=tuple(warnings)), None
+        return replace(inconclusive(program, reason), findings=tuple(warnings))
     if not finite.any():
         findings = tuple(replace(finding, severity="fault") for finding in warnings)
-        return _report(program, "biased", "the gradient is never finite", findings), None
-    broken, evidence = evidence.where(~finite), evidence.where(finite)
-    line = timeline(evidence)
-    size = np.linalg.norm(evidence.ascent, axis=1)
-    own = np.linalg.norm(evidence.eligibility, axis=2).sum(axis=1)
-    if (size <= _ROUNDING * program.survey.unit * own).all():
-        text = "rounding" if size.any() else "0"
-        missing = program.finding("no-gradient", f"the gradient is {text} on every path")
-        found = (missing, *warnings)
-        return _report(program, "no-gradient", missing.means, found), None
-    match, evidence = in_minibatches(program, evidence) or (None, evidence)
-    if match is None:
-        match = find_match(evidence, program.constants, program.tolerance, trained(program))
-    if match is None:
-        known = program.constants, program.tolerance, trained(program), program.measured
-        match, evidence = with_changed_rewards(evidence, *known) or (None, evidence)
-    if match is None and trained(program) == "no":
-        alone = with_constant_term(evidence, program.constants, program.tolerance)
-        match, evidence = alone or (None, evidence)
-    if match is None and program.critic and trained(program) == "no":
-        match = find_match(evidence, program.constants, program.tolerance, "fitted")
-    if match is not None and program.survey.beyond:
-        match = with_true_ending(evidence, match, program.tolerance)
-    if match is not None and program.survey.blind:
-        match = with_blind_ending(evidence, match, program.tolerance)
-    faults: list[Finding] = []
-    if match is None:
-        match = with_ignored_actions(program, finite)
-        if match is not None:
-            text = "the actions that the environments ignored explain every path"
-            faults.append(program.finding("autoreset-step-trained-on", text))
-    if match is None:
-        match, number, components = with_one_component(program, finite)
-        if match is not None:
-            text = f"component {number} of {components} alone explains every path"
-            faults.append(program.finding("component-not-scored", text))
-    for used in used_decisions(program.measured, evidence) if match is None else ():
-        some = evidence.first(used)
-        match = find_match(some, program.constants, program.tolerance, trained(program))
-        if match is not None:
-            evidence, match = some, replace(match, use=f"first-{used}-decisions")
-            break
-    if match is None and program.measured is not None:
-        ended = program.constants, program.tolerance, trained(program), program.measured
-        match, evidence = with_end_reward(evidence, *ended) or (None, evidence)
-    if match is None:
-        limits = program.constants, program.tolerance
-        other = with_added_rewards(evidence, *limits, trained(program))
-        match, evidence = other or with_free_scale(evidence, *limits) or (None, evidence)
-    if match is not None:
-        warnings = without_rare_equals(program, warnings, broken, match)
-        evidence = evidence.restricted(dict(uses(evidence)).get(match.use, evidence.present))
-        line = timeline(evidence)
-    program, measured = _measured_bias(program, evidence, line, match)
-    return _conclude(program, evidence, line, match, measured, warnings, faults), match
+        return _report(program, "biased", "the gradient is never finite", findings)
+    size = np.linalg.norm(evidence.ascent[finite], axis=1)
+    own = np.linalg.norm(evidence.eligibility[finite], axis=2).sum(axis=1)
+    if (size > _ROUNDING * program.survey.unit * own).any():
+        return None
+    text = "rounding" if size.any() else "0"
+    missing = program.finding("no-gradient", f"the gradient is {text} on every path")
+    return _report(program, "no-gradient", missing.means, (missing, *warnings))
 
 
 def _measured_bias(
@@ -187,57 +140,44 @@ def _origin(program: AuditedProgram, match: Match | None) -> str:
 def _conclude(
     program: AuditedProgram,
     evidence: Evidence,
-    line: Timeline,
     match: Match | None,
-    measured: Bias,
     warnings: Sequence[Finding],
     found: Sequence[Finding] = (),
 ) -> AuditReport:
-    exact = measured.residual < program.tolerance and program.survey.exhaustive
+    """The report of finite gradients, from what explains them and from how they add up.
+
+    Args:
+        program: The program.
+        evidence: Its paths, as they are explained.
+        match: What explains every path, if anything does.
+        warnings: Findings that hold whatever explains the paths.
+        found: Faults that the explanation consists of.
+    """
+    line = timeline(evidence)
+    program, measured = _measured_bias(program, evidence, line, match)
     parted = match is not None and has_steps_of_parts(program.survey)
+    exact = measured.residual < program.tolerance and program.survey.exhaustive
     exact = exact and not parted and not (match and match.note)
-    shape = [*found, *_faults_of_shape(program, match, measured)]
-    noisy = [_only_noise(f) for f in shape if f.rule != OWN_RETURN] if exact else []
-    faults = [] if exact else shape
-    repeated = repeated_steps(program.survey)
-    if repeated > 1:
-        text = f"{repeated} optimizer steps on the same data, with no ratio"
-        faults.append(program.finding("several-updates-without-ratio", text))
-    negative = match.scale < 0 if match else measured.scale < 0 and exact
-    if negative and not faults:
-        faults.append(program.finding("wrong-sign", f"cosine {measured.cosine:+.3f}"))
+    faults, noisy = _faults(program, match, measured, found, exact)
     conventions = conventions_of(program, evidence, line, match, measured)
     if parted:
-        own = Convention("step-per-action", CHOICES["step-per-action"], None)
-        conventions = (*conventions, own)
-    others = (*faults, *noisy, *warnings)
-    rule = describe(match, program.tolerance) if match else ""
-    if any(finding.rule == "wrong-sign" for finding in faults):
-        verdict, summary = "wrong-sign", FAULTS["wrong-sign"].means
-    elif exact and not faults:
-        verdict, summary = "unbiased", "the expected gradient is the policy gradient"
-        if noisy:
-            summary += f", but noisier than necessary: {noisy[0].title}"
-    elif faults:
-        verdict, summary = "biased", faults[0].means
-    elif match is not None:
-        verdict = "convention" if any(map(_matters, conventions)) else "unbiased"
-        names = ", ".join(c.name for c in conventions)
-        summary = f"the policy gradient up to a convention: {names}"
+        conventions = (*conventions, _chosen("step-per-action"))
+    if exact or faults or match is not None:
+        verdict, summary = _verdict(exact, faults, noisy, conventions)
     else:
         other = unmatched_fault(program, evidence, line, measured, warnings)
         if other is None:
             return _tested(program, evidence, line, warnings)
-        others = (other, *(finding for finding in warnings if finding != other))
+        faults = [other]
         verdict = "biased" if other.severity == "fault" else "unexplained"
         summary = other.means
-    beside = next((finding for finding in warnings if finding.severity == "fault"), None)
-    if beside is not None and verdict in ("unbiased", "convention"):
-        verdict, summary = "biased", beside.means  # the gradient may be exact: it is not all
-    report = _report(program, verdict, summary, others)
+    beside = [finding for finding in warnings if finding not in faults]
+    if verdict in ("unbiased", "convention"):  # the gradient may be exact: it is not all
+        wrong = (finding.means for finding in beside if finding.severity == "fault")
+        verdict, summary = next((("biased", means) for means in wrong), (verdict, summary))
     return replace(
-        report,
-        rule=rule,
+        _report(program, verdict, summary, (*faults, *noisy, *beside)),
+        rule=describe(match, program.tolerance) if match else "",
         conventions=conventions,
         residual=measured.residual,
         cosine=measured.cosine,
@@ -248,6 +188,52 @@ def _conclude(
         credit=credit_of(program.measured, measured.discount),
         scale=match.scale if match else measured.scale,
     )
+
+
+def _faults(
+    program: AuditedProgram,
+    match: Match | None,
+    measured: Bias,
+    found: Sequence[Finding],
+    exact: bool,
+) -> tuple[list[Finding], list[Finding]]:
+    """The faults, and what would be one if the expected gradient were not ``exact``."""
+    shape = [*found, *_faults_of_shape(program, match, measured)]
+    noisy = [_only_noise(each) for each in shape if each.rule != OWN_RETURN] if exact else []
+    faults = [] if exact else shape
+    repeated = repeated_steps(program.survey)
+    if repeated > 1:
+        text = f"{repeated} optimizer steps on the same data, with no ratio"
+        faults.append(program.finding("several-updates-without-ratio", text))
+    negative = match.scale < 0 if match else measured.scale < 0 and exact
+    if negative and not faults:
+        faults.append(program.finding("wrong-sign", f"cosine {measured.cosine:+.3f}"))
+    return faults, noisy
+
+
+def _verdict(
+    exact: bool,
+    faults: Sequence[Finding],
+    noisy: Sequence[Finding],
+    conventions: Sequence[Convention],
+) -> tuple[str, str]:
+    """The verdict on gradients that are exact or explained, and the sentence that says why."""
+    if faults:
+        wrong = faults[0].rule == "wrong-sign"
+        return "wrong-sign" if wrong else "biased", faults[0].means
+    if exact:
+        summary = "the expected gradient is the policy gradient"
+        if noisy:
+            summary += f", but noisier than necessary: {noisy[0].title}"
+        return "unbiased", summary
+    names = ", ".join(convention.name for convention in conventions)
+    verdict = "convention" if any(map(_matters, conventions)) else "unbiased"
+    return verdict, f"the policy gradient up to a convention: {names}"
+
+
+def _chosen(name: str) -> Convention:
+    """A convention whose bias is not known."""
+    return Convention(name, CHOICES[name], None)
 
 
 def _only_noise(finding: Finding) -> Finding:
@@ -281,7 +267,6 @@ def _tested(
         report = _report(program, "wrong-sign", wrong.means, (wrong, *warnings))
     else:
         dropped = not test.time_discount
-        named = Convention("gamma-t-dropped", CHOICES["gamma-t-dropped"], None)
         report = replace(
             _report(
                 program,
@@ -289,7 +274,7 @@ def _tested(
                 f"no bias was detected; a bias above {test.visible:.0%} of the gradient would be",
                 warnings,
             ),
-            conventions=(named,) if dropped else (),
+            conventions=(_chosen("gamma-t-dropped"),) if dropped else (),
         )
     measured = bias(evidence, line, test.discount)
     return replace(

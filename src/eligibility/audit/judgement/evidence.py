@@ -111,6 +111,11 @@ class Evidence:
         keep = (np.arange(self.present.shape[1]) < count)[None, :, None]
         return replace(self, eligibility=self.eligibility * keep, entropy=self.entropy * keep)
 
+    @property
+    def finite(self) -> Evidence:
+        """The paths whose gradients are finite."""
+        return self.where(np.asarray(np.isfinite(self.ascent).all(axis=1)))
+
     def where(self, keep: Booleans) -> Evidence:
         """The paths of ``keep`` [P]."""
         cut = {

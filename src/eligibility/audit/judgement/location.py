@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 
 from eligibility.audit.faults import FAULTS
 from eligibility.audit.judgement import source_patterns
-from eligibility.audit.judgement.losses import find_loss
+from eligibility.audit.judgement.losses import Loss, find_loss
 from eligibility.audit.judgement.places import BLAME, IN_SCORING
 from eligibility.audit.judgement.pointers import action_line, element_line, scored_line, update_call
 from eligibility.audit.judgement.scoring import compare_scoring
 from eligibility.audit.judgement.source import Source, mentioned_names, name_of, read_source
 from eligibility.audit.running.survey import Survey
-from eligibility.audit.trace import Trace
+from eligibility.audit.trace import Score, Trace
 from eligibility.errors import InvalidValueError
 
 # Faults of what the loss is made of, and those whose numbers tell where they are: see `places`.
@@ -45,7 +46,7 @@ def locate(
         source = _module(file)
     if source is None:
         return file, backward
-    return str(source.path), _line(rule, survey, source, backward)
+    return str(source.path), _line(rule, _Program(survey, source, find_loss(source, backward)))
 
 
 def _backward_calls(survey: Survey) -> Iterator[tuple[str, int]]:
@@ -66,53 +67,120 @@ def _module(file: str) -> Source | None:
     return None
 
 
-def _line(rule: str, survey: Survey, source: Source, backward: int) -> int:
-    found = find_loss(source, backward)
-    loss = found.built
-    if rule == "wrong-sign":
-        return found.signed
-    if rule == "probability-not-log-probability" and found.by_hand:
-        return scored_line(source, loss) or loss
-    if rule == "immediate-reward" and _early(survey):
-        return update_call(source, found.taken) or loss
-    if line := source_patterns.written(rule, source):
-        return line
-    if rule in _IN_LOSS or (rule in BLAME and rule not in IN_SCORING):
-        return loss
-    if rule == "entropy-sign":
-        near = source.line_where(_adds_entropy, near=found.taken)
-        return near or loss
-    if rule in ("several-updates-without-ratio", "gradients-not-zeroed"):
-        return found.taken
-    if rule == "stale-batch":
-        kept = source.kept_list_line() or source_patterns.kept_choice_line(source)
-        if kept:
-            return kept
-    if rule == "argmax-action" and (made := action_line(source)):
-        return made
-    if rule == "baseline-sees-own-return":
-        moved = source.line_where(partial(_moves, names=_subtracted(source)), near=loss)
-        if moved:
-            return moved
-    scores = [score for trace in survey.traces for score in trace.scores]
-    learnt = [score for score in scores if score.differentiable]
-    scored = _common([score.place for score in learnt or scores])[1]
-    tables = not any(score.values for score in scores)  # of all actions, for many uses
-    if rule == "behaviour-not-scored" and tables and compare_scoring(survey):
-        return action_line(source) or scored or loss
-    if rule in IN_SCORING:
-        return scored or scored_line(source, loss) or loss
-    if rule == "component-not-scored" and scored:
-        return element_line(source, scored) or scored
-    if rule == "mask-in-acting-only" and scored:
-        return source.origin(source.origin(scored))
-    if rule == "last-step-dropped" and (cut := source_patterns.shortened_line(source, loss)):
-        return cut
+@dataclass(frozen=True)
+class _Program:
+    """Where to look: the program as it was seen and as it is written, and its loss."""
+
+    survey: Survey
+    source: Source
+    loss: Loss
+
+    @cached_property
+    def scores(self) -> list[Score]:
+        """What was scored on all paths."""
+        return [score for trace in self.survey.traces for score in trace.scores]
+
+    @cached_property
+    def scored(self) -> int:
+        """Where most of the log-probabilities that have a gradient are made; or 0."""
+        learnt = [score for score in self.scores if score.differentiable]
+        return _common([score.place for score in learnt or self.scores])[1]
+
+
+def _line(rule: str, program: _Program) -> int:
+    """The line that the first of these knows of; else the loss."""
+    in_loss = rule in _IN_LOSS or (rule in BLAME and rule not in IN_SCORING)
+    looks: tuple[_Look, ...] = (
+        _TOLD_BY_RUNS.get(rule, _nowhere),
+        lambda program: source_patterns.written(rule, program.source),
+        _at_loss if in_loss else _LOOKS.get(rule, _nowhere),
+        partial(_named_line, rule),
+    )
+    return next((line for look in looks if (line := look(program))), program.loss.built)
+
+
+def _nowhere(program: _Program) -> int:
+    return 0
+
+
+def _at_loss(program: _Program) -> int:
+    return program.loss.built
+
+
+def _score_by_hand(program: _Program) -> int:
+    if not program.loss.by_hand:
+        return 0
+    return scored_line(program.source, program.loss.built) or program.loss.built
+
+
+def _update_within_episode(program: _Program) -> int:
+    if not _early(program.survey):
+        return 0
+    return update_call(program.source, program.loss.taken) or program.loss.built
+
+
+def _entropy_in_loss(program: _Program) -> int:
+    return program.source.line_where(_adds_entropy, near=program.loss.taken) or program.loss.built
+
+
+def _kept_steps(program: _Program) -> int:
+    return program.source.kept_list_line() or source_patterns.kept_choice_line(program.source)
+
+
+def _moved_baseline(program: _Program) -> int:
+    names = _subtracted(program.source)
+    return program.source.line_where(partial(_moves, names=names), near=program.loss.built)
+
+
+def _where_scored(program: _Program) -> int:
+    return program.scored or scored_line(program.source, program.loss.built) or program.loss.built
+
+
+def _where_acted_or_scored(program: _Program) -> int:
+    tables = not any(score.values for score in program.scores)  # of all actions, for many uses
+    acted = action_line(program.source) if tables and compare_scoring(program.survey) else 0
+    return acted or _where_scored(program)
+
+
+def _element_scored(program: _Program) -> int:
+    line = program.scored
+    return line and (element_line(program.source, line) or line)
+
+
+def _made_without_mask(program: _Program) -> int:
+    return program.scored and program.source.origin(program.source.origin(program.scored))
+
+
+def _named_line(rule: str, program: _Program) -> int:
+    """The statement next to the loss that uses a name such as this fault's code has."""
     for word in FAULTS[rule].look:
-        line = source.line_where(partial(_mentions, word=word), near=max(loss - 1, 0))
-        if line and line != loss:
+        using = partial(_mentions, word=word)
+        line = program.source.line_where(using, near=max(program.loss.built - 1, 0))
+        if line and line != program.loss.built:
             return line
-    return action_line(source) if rule == "acting-policy-stale" else loss
+    return action_line(program.source) if rule == "acting-policy-stale" else 0
+
+
+_Look = Callable[[_Program], int]  # 0: it cannot tell
+# What was seen of the runs or of the loss tells more than any pattern of text.
+_TOLD_BY_RUNS: dict[str, _Look] = {
+    "wrong-sign": lambda program: program.loss.signed,
+    "probability-not-log-probability": _score_by_hand,
+    "immediate-reward": _update_within_episode,
+}
+_LOOKS: dict[str, _Look] = {
+    "entropy-sign": _entropy_in_loss,
+    "several-updates-without-ratio": lambda program: program.loss.taken,
+    "gradients-not-zeroed": lambda program: program.loss.taken,
+    "stale-batch": _kept_steps,
+    "argmax-action": lambda program: action_line(program.source),
+    "baseline-sees-own-return": _moved_baseline,
+    "component-not-scored": _element_scored,
+    "mask-in-acting-only": _made_without_mask,
+    "last-step-dropped": lambda at: source_patterns.shortened_line(at.source, at.loss.built),
+    **dict.fromkeys(IN_SCORING, _where_scored),
+    "behaviour-not-scored": _where_acted_or_scored,
+}
 
 
 def _early(survey: Survey) -> bool:

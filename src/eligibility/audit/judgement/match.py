@@ -38,7 +38,8 @@ class Match:
         note: What else it takes, in words.
         changed: The convention that this is; empty without a note.
         rewards: The problem's different rewards in order, and what the program makes of them.
-        added: [states] what is added to each reward by the state after it, if anything is.
+        added: [states, 2] what is added to each reward by the state after it, and by whether the
+            episode ended there, if anything is.
         beside: [D] the part of every path's gradient outside the composition.
     """
 
@@ -70,17 +71,17 @@ def with_rewards(
 ) -> Evidence:
     """The paths with what a program makes of the different rewards, which are in order.
 
-    Or with what it adds to each, [states], by the state after it.
+    And with what it adds to each, [states, 2], by the state after it and whether that is an end.
     """
+    used = evidence.reward
+    if rewards is not None:
+        own, became = rewards
+        given = used.round(9)
+        place = np.clip(np.searchsorted(own, given), 0, len(own) - 1)
+        used = np.where(own[place] == given, became[place], used)
     if added is not None:
-        more = np.where(evidence.present, added[evidence.next_state], 0.0)
-        return replace(evidence, reward=evidence.reward + more)
-    if rewards is None:
-        return evidence
-    own, became = rewards
-    given = evidence.reward.round(9)
-    place = np.clip(np.searchsorted(own, given), 0, len(own) - 1)
-    used = np.where(own[place] == given, became[place], evidence.reward)
+        ended = (evidence.terminated | evidence.truncated).astype(int)
+        used = used + np.where(evidence.present, added[evidence.next_state, ended], 0.0)
     return replace(evidence, reward=used)
 
 

@@ -15,61 +15,66 @@ import numpy as np
 from eligibility.audit.arrays import Array, Booleans
 from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.evidence import Evidence, ascents, gather, own_columns
-from eligibility.audit.judgement.match import Match
-from eligibility.audit.judgement.matching import find_match
+from eligibility.audit.judgement.explained import Explained, match_of
+from eligibility.audit.judgement.reading import used_decisions
 from eligibility.audit.running.sampling_calls import executed_draws, executing_call
-from eligibility.audit.running.survey import RAN, Survey, has_critic
+from eligibility.audit.running.survey import RAN, Survey
 
 _RANK = 1e-6  # relative size below which gradients count as dependent
 _LEFT = 1e-6  # share of the gradients beyond which a decision counts as missing
 
 
-def trained(program: AuditedProgram) -> str:
-    """Which critic's values may enter the advantages, of those that optimizers train."""
-    return "trained" if program.critic and has_critic(program.survey) else "no"
-
-
-def in_minibatches(program: AuditedProgram, evidence: Evidence) -> tuple[Match, Evidence] | None:
-    """The rule that explains every part of a batch that has its own optimizer step.
+def in_minibatches(program: AuditedProgram, evidence: Evidence) -> Explained | None:
+    """Parts of a batch, each of which has its own optimizer step.
 
     None where nothing is done to a part as a whole: then the sum of the steps tells as much.
     """
     parts = minibatches(program.survey, evidence)
     if parts is None:
         return None
-    constants = replace(program.constants, told=None)  # it was measured with all of them together
-    match = find_match(parts, constants, program.tolerance, trained(program))
+    match = match_of(program.untold, parts)
     if match is None or not match.plain.crosses_episodes:
         return None
-    return replace(match, note="in each minibatch"), parts
+    return Explained(replace(match, note="in each minibatch"), parts)
 
 
-def with_ignored_actions(program: AuditedProgram, finite: Booleans) -> Match | None:
-    """The rule that explains every path if the autoreset steps are decisions like the others."""
+def with_ignored_actions(program: AuditedProgram, evidence: Evidence) -> Explained | None:
+    """Autoreset steps as decisions like the others."""
     steps = (step for trace in program.survey.traces for step in trace.steps)
     if all(step.executed for step in steps):
         return None
-    evidence = gather(program.survey, ignored=True)
-    if evidence is None or not evidence.scored:
+    everything = gather(program.survey, ignored=True)
+    if everything is None or not everything.scored:
         return None
-    constants = replace(program.constants, told=None)  # it was measured without them
-    return find_match(evidence.where(finite), constants, program.tolerance, trained(program))
+    match = match_of(program.untold, everything.finite)
+    if match is None:
+        return None
+    text = "the actions that the environments ignored explain every path"
+    return Explained(match, evidence, (program.finding("autoreset-step-trained-on", text),))
 
 
-def with_one_component(program: AuditedProgram, finite: Booleans) -> tuple[Match | None, int, int]:
-    """The rule that explains every path if one component of each action is all of it."""
+def with_one_component(program: AuditedProgram, evidence: Evidence) -> Explained | None:
+    """One component of each action as all of it."""
     call = executing_call(program.survey.traces)
     steps = (step for trace in program.survey.traces for step in trace.steps)
     components = max((len(executed_draws(step, call)) for step in steps), default=0)
-    constants = replace(program.constants, told=None)  # it was measured with all of them
     for number in range(components if components > 1 else 0):
-        evidence = gather(program.survey, component=number)
-        if evidence is not None and evidence.scored:
-            kept = evidence.where(finite)
-            match = find_match(kept, constants, program.tolerance, trained(program))
-            if match is not None:
-                return match, number + 1, components
-    return None, 0, components
+        part = gather(program.survey, component=number)
+        match = match_of(program.untold, part.finite) if part and part.scored else None
+        if match is not None:
+            text = f"component {number + 1} of {components} alone explains every path"
+            return Explained(match, evidence, (program.finding("component-not-scored", text),))
+    return None
+
+
+def with_first_decisions(program: AuditedProgram, evidence: Evidence) -> Explained | None:
+    """A batch that leaves its last decisions to the next update."""
+    for used in used_decisions(program.measured, evidence):
+        some = evidence.first(used)
+        match = match_of(program, some)
+        if match is not None:
+            return Explained(replace(match, use=f"first-{used}-decisions"), some)
+    return None
 
 
 def minibatches(survey: Survey, evidence: Evidence) -> Evidence | None:

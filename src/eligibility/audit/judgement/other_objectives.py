@@ -1,62 +1,64 @@
 """Programs that train on another objective on purpose: other rewards, or an added term.
 
 A constant in the place of what the last action of an episode earns, or added to it; rewards that
-are clipped, reduced to signs, shifted or squashed, or get a term of the state that follows; a
-penalty of the parameters alone; credits that are divided by a number of their batch. What changed
-is unknown, and the gradients are linear in it; given it, the program is judged like any other.
+are clipped, reduced to signs, shifted or squashed; a number of the next state that is added to the
+rewards, or takes their place; a penalty of the parameters alone; credits that are divided by a
+number of their batch. What changed is unknown, and the gradients are linear in it; given it, the
+program is judged like any other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, product
 
 import numpy as np
 
-from eligibility.audit.arrays import Array, Booleans
+from eligibility.audit.arrays import Array, Booleans, Integers
 from eligibility.audit.job import STATES
 from eligibility.audit.judgement.advantage import ENDINGS, Advantage
-from eligibility.audit.judgement.catalogue import NORMS, Candidate, candidates
+from eligibility.audit.judgement.audited_program import AuditedProgram
+from eligibility.audit.judgement.catalogue import NORMS, SCOPES, Candidate, candidates
 from eligibility.audit.judgement.constants import Constants
 from eligibility.audit.judgement.credits import CREDITS, Credit
 from eligibility.audit.judgement.critic import linear_columns
 from eligibility.audit.judgement.entropy import entropy_columns
 from eligibility.audit.judgement.evidence import Evidence
+from eligibility.audit.judgement.explained import Explained, match_of
 from eligibility.audit.judgement.match import Match, explaining, with_rewards
-from eligibility.audit.judgement.matching import find_match
 from eligibility.audit.judgement.measured import Measured
 from eligibility.audit.judgement.timeline import timeline
 
 _NONE = 1e-6  # relative size of a constant that is none
 _MOST = 24  # different rewards
 _WHOLE = "whole-episode-return"
+_UNMOVED = ("silent", "valued")  # kinds of credit that no reward moves
+_REPLACED = "with a number of the next state, whose sign is not told, in place of each reward"
 _SAME = 1e-6  # relative to the largest reward
 
 
-def with_end_reward(
-    evidence: Evidence, constants: Constants, tolerance: float, critic: str, measured: Measured
-) -> tuple[Match, Evidence] | None:
-    """The composition that explains every path with a constant at its end, and the paths with it.
+def with_end_reward(program: AuditedProgram, evidence: Evidence) -> Explained | None:
+    """A constant at the end of every episode.
 
     A constant replaces a reward only where that reward, by the ``measured`` credit, moves nothing;
     one that is added needs a composition without a fault, so that it does not stand for another.
     """
-    if evidence.long or measured.kind != "linear":
+    measured = program.measured
+    if evidence.long or measured is None or measured.kind != "linear":
         return None
     added = not _dropped(measured)
     for ended in _endings(evidence):
         kept = evidence.reward if added else np.where(ended, 0.0, evidence.reward)
-        constant = _constant(replace(evidence, reward=kept), ended, constants, tolerance, critic)
+        constant = _constant(program, replace(evidence, reward=kept), ended)
         if constant is None:
             continue
         seen = replace(evidence, reward=kept + constant * ended)
-        known = constants if added else replace(constants, told=None)
-        match = find_match(seen, known, tolerance, critic)
+        match = match_of(program if added else program.untold, seen)
         if match is not None and not (added and match.form.faults):
             done = "added to" if added else "in place of"
             note = f"with a constant {done} the last reward"
-            return replace(match, note=note, changed="reward-at-end"), seen
+            return Explained(replace(match, note=note, changed="reward-at-end"), seen)
     return None
 
 
@@ -76,19 +78,17 @@ def _endings(evidence: Evidence) -> Iterator[Booleans]:
         yield evidence.terminated & evidence.present
 
 
-def _constant(
-    evidence: Evidence, ended: Booleans, constants: Constants, tolerance: float, critic: str
-) -> float | None:
+def _constant(program: AuditedProgram, evidence: Evidence, ended: Booleans) -> float | None:
     """The c with which a plain composition leaves nothing of the gradients."""
-    line = timeline(evidence)
+    line, critic = timeline(evidence), program.values
     bonus = replace(evidence, reward=ended.astype(float))
     bonus_line = timeline(bonus)
-    for form in plain_forms(constants, critic):
+    for form in plain_forms(program.constants, critic):
         columns = linear_columns(evidence, line, form)
         shifted = linear_columns(bonus, bonus_line, form)[0]
         known = columns if critic != "no" else columns[:1]
         entropy = entropy_columns(evidence, line, form.norm)
-        factors = explaining(evidence, [shifted, *known, *entropy], tolerance)
+        factors = explaining(evidence, [shifted, *known, *entropy], program.tolerance)
         if factors is not None and factors[1]:
             constant = float(factors[0] / factors[1])
             return constant if abs(constant) > _NONE else None
@@ -107,19 +107,13 @@ def plain_forms(
                 yield Advantage(plain, ending, decay)
 
 
-def with_changed_rewards(
-    evidence: Evidence,
-    constants: Constants,
-    tolerance: float,
-    critic: str,
-    measured: Measured | None,
-) -> tuple[Match, Evidence] | None:
-    """The composition that explains every path with other rewards, and the paths with these.
+def with_changed_rewards(program: AuditedProgram, evidence: Evidence) -> Explained | None:
+    """Other rewards.
 
     A larger reward must never become a smaller one, and no fault may be left: a reward that is lost
     on the way is not a changed one, nor is one of which the fraction is lost.
     """
-    if evidence.long or (measured is not None and measured.kind == "stepwise"):
+    if evidence.long or (program.measured is not None and program.measured.kind == "stepwise"):
         return None
     own = np.unique(evidence.reward[evidence.present].round(9))
     if not 2 <= len(own) <= _MOST:
@@ -127,69 +121,168 @@ def with_changed_rewards(
     parts = [
         replace(evidence, reward=(evidence.reward.round(9) == value).astype(float)) for value in own
     ]
-    line = timeline(evidence)
-    for form in plain_forms(constants, critic):
+    line, critic = timeline(evidence), program.values
+    for form in plain_forms(program.constants, critic):
         if form.faults:
             continue
         columns = [linear_columns(part, timeline(part), form)[0] for part in parts]
         columns += linear_columns(evidence, line, form)[1:] if critic != "no" else ()
         columns += entropy_columns(evidence, line, form.norm)
-        factors = explaining(evidence, columns, tolerance)
+        factors = explaining(evidence, columns, program.tolerance)
         found = _scaled(own, factors[: len(own)]) if factors is not None else None
         if found is None:
             continue
         pair = own, found
         seen = with_rewards(evidence, pair)
-        match = find_match(seen, replace(constants, told=None), tolerance, critic)
+        match = match_of(program.untold, seen)
         if match is not None and not match.form.faults:
             note = _words(own, found)
-            return replace(match, note=note, changed="reward-changed", rewards=pair), seen
+            changed = replace(match, note=note, changed="reward-changed", rewards=pair)
+            return Explained(changed, seen)
     return None
 
 
-def with_added_rewards(
-    evidence: Evidence, constants: Constants, tolerance: float, critic: str
-) -> tuple[Match, Evidence] | None:
-    """The composition that explains every path with a term of the next state in each reward.
+def with_added_rewards(program: AuditedProgram, evidence: Evidence) -> Explained | None:
+    """A number of the next state that is added to each reward.
 
-    Only where the credit was measured, from which such a term drops out, and without a fault.
+    Only where the credit was measured, from which such a number drops out, and without a fault.
     """
-    told = constants.told
+    told = program.constants.told
     if evidence.long or told is None or told.credit is None:
         return None
-    states = np.unique(evidence.next_state[evidence.present])
-    parts = [
-        replace(evidence, reward=(evidence.next_state == state).astype(float)) for state in states
-    ]
-    line, lines = timeline(evidence), [timeline(part) for part in parts]
-    whole = next(credit for credit in CREDITS if credit.rule == _WHOLE)
-    forms = plain_forms(constants, critic)
-    for form in (
-        forms if _WHOLE not in told.rules else chain(forms, plain_forms(constants, "no", whole))
-    ):
+    forms = plain_forms(program.constants, program.values)
+    if _WHOLE in told.rules:
+        whole = next(credit for credit in CREDITS if credit.rule == _WHOLE)
+        forms = chain(forms, plain_forms(program.constants, "no", whole))
+    for form in forms:
         if form.faults:
             continue
-        own, *values = linear_columns(evidence, line, form)
-        columns = [linear_columns(*part, form)[0] for part in zip(parts, lines, strict=True)]
-        columns += [own, *(values if critic != "no" else ())]
-        columns += entropy_columns(evidence, line, form.norm)
-        factors = explaining(evidence, columns, tolerance)
-        if factors is None or not factors[len(states)]:
-            continue
-        added = np.zeros(1 + STATES)
-        added[states] = factors[: len(states)] / factors[len(states)]
-        seen = with_rewards(evidence, None, added)
-        match = find_match(seen, constants, tolerance, critic)
-        if match is not None and not match.form.faults:
-            note = "with a term of the next state added to each reward"
-            return replace(match, note=note, changed="reward-changed", added=added), seen
+        own, *values = linear_columns(evidence, timeline(evidence), form)
+        columns = [own, *(values if program.values != "no" else ())]
+        columns += entropy_columns(evidence, timeline(evidence), form.norm)
+        columns += _of_next_states(evidence, form)
+        factors = explaining(evidence, columns, program.tolerance)
+        if factors is not None and factors[0]:
+            found = _table(evidence, factors / factors[0])
+            note = "with a number of the next state added to each reward"
+            explained = _with_numbers(program, evidence, None, found, note)
+            if explained is not None:
+                return explained
     return None
 
 
-def with_free_scale(
-    evidence: Evidence, constants: Constants, tolerance: float
-) -> tuple[Match, Evidence] | None:
-    """The composition that explains every path up to a positive number, which is each path's own.
+def with_replaced_rewards(program: AuditedProgram, evidence: Evidence) -> Explained | None:
+    """A number of the next state in the place of each reward.
+
+    Only where no reward moves the gradients, and where no numbers of the own states do as well.
+    What divides all credits of a batch only makes its gradient longer or shorter, so that the
+    gradients' directions are enough.
+    """
+    measured = program.measured
+    if evidence.long or measured is None or measured.kind not in _UNMOVED:
+        return None
+    line, plain = timeline(evidence), next(plain_forms(program.constants, "no"))
+    alone = [*linear_columns(evidence, line, plain)[1:], *entropy_columns(evidence, line, "")]
+    if explaining(evidence, alone, program.tolerance) is not None:
+        return None
+    own = np.unique(evidence.reward[evidence.present].round(9))
+    nothing = own, np.zeros(len(own))
+    for form in _of_returns(program):
+        columns = linear_columns(evidence, line, form)[1:] if program.values != "no" else []
+        columns = [*columns, *_of_next_states(evidence, form)]
+        entropy = entropy_columns(evidence, line, form.norm)
+        factors = explaining(evidence, [*entropy, *columns], program.tolerance)
+        if factors is None:
+            factors = _up_to_each_paths_factor(evidence, columns, program.tolerance)
+        if factors is not None:
+            explained = _with_numbers(
+                program.untold, evidence, nothing, _table(evidence, factors), _REPLACED
+            )
+            if explained is not None:
+                return explained
+    return None
+
+
+def _of_returns(program: AuditedProgram) -> Iterator[Advantage]:
+    """Rewards-to-go, as they are, and centred as before a deviation divides them.
+
+    Not advantages of the next state's value: numbers of that state would stand for it.
+    """
+    forms = [f for f in plain_forms(program.constants, program.values) if f.ending == "return"]
+    yield from forms
+    for form, scope in product(forms, SCOPES):
+        yield replace(form, form=replace(form.form, transform="centred", scope=scope))
+
+
+def _next_states(evidence: Evidence) -> tuple[Integers, Integers]:
+    """[n] the states that steps led to, and whether the episode ended there: each pair once."""
+    ended = (evidence.terminated | evidence.truncated).astype(int)
+    pairs = np.stack([evidence.next_state[evidence.present], ended[evidence.present]])
+    states, ends = np.unique(pairs, axis=1)
+    return states, ends
+
+
+def _of_next_states(evidence: Evidence, form: Advantage) -> list[Array]:
+    """The gradients of ``form`` if each step into one of the next states earned 1."""
+    ended = (evidence.terminated | evidence.truncated).astype(int)
+    steps = (
+        (evidence.next_state == state) & (ended == end)
+        for state, end in zip(*_next_states(evidence), strict=True)
+    )
+    parts = [replace(evidence, reward=each.astype(float)) for each in steps]
+    return [linear_columns(part, timeline(part), form)[0] for part in parts]
+
+
+def _table(evidence: Evidence, factors: Array) -> Array:
+    """[states, 2] the last factors, by the next states that they belong to."""
+    found, pairs = np.zeros((1 + STATES, 2)), _next_states(evidence)
+    found[pairs] = factors[-len(pairs[0]) :]
+    return found
+
+
+def _with_numbers(
+    program: AuditedProgram,
+    evidence: Evidence,
+    rewards: tuple[Array, Array] | None,
+    added: Array,
+    note: str,
+) -> Explained | None:
+    """The rule for such rewards, if there is one without a fault."""
+    seen = with_rewards(evidence, rewards, added)
+    match = match_of(program, seen)
+    if match is None or match.form.faults or not np.abs(added).max() > _NONE:
+        return None
+    changed = replace(match, note=note, changed="reward-changed", rewards=rewards, added=added)
+    return Explained(changed, seen)
+
+
+def _up_to_each_paths_factor(
+    evidence: Evidence, columns: Sequence[Array], tolerance: float
+) -> Array | None:
+    """The factors with which columns, [P * D] each, add up to the direction of every gradient.
+
+    None if there is no such sum, or more than one. What a batch's credits are divided by only makes
+    its gradient longer or shorter.
+    """
+    size = np.linalg.norm(evidence.ascent, axis=1, keepdims=True)
+    along = evidence.ascent / np.where(size > 0.0, size, 1.0)
+    matrix = np.array(columns).T
+    _, sizes, rows = np.linalg.svd(matrix, full_matrices=False)
+    basis = rows[sizes > _NONE * sizes[0]].T  # [n, r] combinations that do not vanish
+    sums = (matrix @ basis).reshape(*evidence.ascent.shape, -1)  # [P, D, r]
+    lengths = np.einsum("pdr,pd->pr", sums, along)
+    beside = (sums - along[..., None] * lengths[:, None]).reshape(matrix.shape[0], -1)
+    _, left, found = np.linalg.svd(beside, full_matrices=False)
+    if len(left) < 2 or left[-1] > tolerance * sizes[0] or left[-2] < _NONE * sizes[0]:
+        return None
+    factor = lengths @ found[-1]
+    if factor.min() < -_NONE * np.abs(factor).max() < 0.0 and factor.max() > -factor.min() * _NONE:
+        return None  # some gradients point the other way
+    return np.asarray(basis @ found[-1] * np.sign(factor.sum()))
+
+
+def with_free_scale(program: AuditedProgram, evidence: Evidence) -> Explained | None:
+    """A positive factor that each path has of its own.
 
     What a batch's credits are divided by, such as their norm or their range, turns no gradient. On
     most paths there are several decisions, whose weights next to each other tell.
@@ -198,7 +291,7 @@ def with_free_scale(
     if evidence.long or 2 * (line.steps > 2).sum() < evidence.paths:
         return None
     target, size = evidence.ascent, float(np.linalg.norm(evidence.ascent))
-    for form in candidates(line, constants.discounts, 2):
+    for form in candidates(line, program.constants.discounts, 2):
         if form.faults or form.divides or form.norm:
             continue
         column = evidence.gradient(form.weights(line))
@@ -208,10 +301,10 @@ def with_free_scale(
         known = square > _NONE * square.max()
         factor = np.where(known, (column * target).sum(axis=1) / np.where(known, square, 1.0), 0.0)
         left = float(np.linalg.norm(target - factor[:, None] * column)) / size
-        if left < tolerance and (factor[known] > 0).all():
+        if left < program.tolerance and (factor[known] > 0).all():
             note = "times a positive number that each batch has of its own"
-            found = Match(form, "", 1.0, 0.0, left)
-            return replace(found, note=note, changed="rescaled"), evidence
+            found = Match(form, "", 1.0, 0.0, left, note=note, changed="rescaled")
+            return Explained(found, evidence)
     return None
 
 
@@ -253,30 +346,28 @@ def _words(own: Array, became: Array) -> str:
     return f"with other rewards: {', '.join(pairs)}"
 
 
-def with_constant_term(
-    evidence: Evidence, constants: Constants, tolerance: float
-) -> tuple[Match, Evidence] | None:
-    """The composition that explains every path next to such a term, and the paths without it.
+def with_constant_term(program: AuditedProgram, evidence: Evidence) -> Explained | None:
+    """A term of the parameters alone, next to a composition without a critic's values.
 
     Only where the credit was measured, from which such a term drops out: what an earlier batch adds
     to the second update is the same on every path of it, too.
     """
-    if evidence.long or constants.told is None:
+    if program.values != "no" or evidence.long or program.constants.told is None:
         return None
     paths, directions = evidence.ascent.shape
     same = np.tile(np.eye(directions), (paths, 1))
     line = timeline(evidence)
-    for form in plain_forms(constants, "no"):
+    for form in plain_forms(program.constants, "no"):
         own = linear_columns(evidence, line, form)[0]
         columns = [*same.T, own, *entropy_columns(evidence, line, form.norm)]
-        factors = explaining(evidence, columns, tolerance)
+        factors = explaining(evidence, columns, program.tolerance)
         if factors is None:
             continue
         beside = factors[:directions]
         without = replace(evidence, ascent=evidence.ascent - beside)
-        match = find_match(without, constants, tolerance, "no")
+        match = match_of(program, without)
         if match is not None and match.faultless:
             note = "next to a term of the parameters alone"
             named = replace(match, note=note, changed="parameter-penalty", beside=beside)
-            return named, without
+            return Explained(named, without)
     return None

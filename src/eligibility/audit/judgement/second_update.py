@@ -14,10 +14,10 @@ from eligibility.audit.judgement.catalogue import candidates
 from eligibility.audit.judgement.conventions import bias_of_cut, describe
 from eligibility.audit.judgement.diagnosis import diagnose
 from eligibility.audit.judgement.evidence import Evidence, gather, joined
+from eligibility.audit.judgement.explained import match_of
 from eligibility.audit.judgement.location import first_error
 from eligibility.audit.judgement.match import Match
 from eligibility.audit.judgement.matching import find_match, same_rule
-from eligibility.audit.judgement.other_decisions import trained
 from eligibility.audit.judgement.refusal import moved_by_hand
 from eligibility.audit.judgement.timeline import timeline
 from eligibility.audit.judgement.update_findings import facts_of_updates
@@ -54,19 +54,9 @@ def with_second_update(
 
     Its paths are visited only if the first one is right: else its fault shows again in all.
     """
-    if not program.survey.slopes or not any(trace.updates for trace in program.survey.traces):
-        return report
-    half = [trace for trace in program.survey.traces if trace.updates and _is_of_graphs(trace)]
-    if half:  # an error after the next action belongs to the second update, and is not in these
-        stopped = _error(program, "graph-used-twice", half)
-        known = (finding for finding in report.findings if finding.rule != "unexplained")
-        return replace(report, verdict="biased", summary=stopped.means, findings=(*known, stopped))
-    if match is not None and match.use.endswith("-decisions"):
-        note = (
-            "the second update was not judged, because it begins with decisions from the first "
-            "rollout"
-        )
-        return replace(report, notes=(*report.notes, note))
+    unjudged = _unjudged(report, match, program)
+    if unjudged is not None:
+        return unjudged
     passed = report.verdict in _PASSED and not report.faults
     apart = report.verdict == "inconclusive" and gather(program.survey) is None
     if apart and moved_by_hand(program.survey) is not None:
@@ -77,7 +67,7 @@ def with_second_update(
     found = list(facts_of_updates(program, rounds, runner, match))
     if rounds.second is None or rounds.whole is None:
         return _with_findings(report, found, 1)
-    second = _untold(program_of(rounds.second))
+    second = program_of(rounds.second).untold  # the credit was measured at the first update
     failed = _failure(second, rounds)
     if failed is not None:
         return _with_findings(report, [*found, failed], 2)
@@ -92,9 +82,8 @@ def with_second_update(
         return _with_findings(_with_cut(report, rounds), found, 2)
     wrong = _fault_of_both(program, rounds.second) if match is not None else None
     if wrong is not None:
-        named = [
-            program.finding(r, "explains every path of two updates") for r in wrong.form.faults
-        ]
+        text = "explains every path of two updates"
+        named = [program.finding(rule, text) for rule in wrong.form.faults]
         told = replace(report, rule=describe(wrong, program.tolerance))
         return _with_findings(told, [*found, *named], 2)
     later = diagnose(replace(second, critic=False))
@@ -104,13 +93,10 @@ def with_second_update(
     if later.verdict == "inconclusive" or not (later.findings or later.verdict in _PASSED):
         note = f"the second update was not judged: {later.summary}"
         return _with_findings(replace(report, notes=(*report.notes, note)), found, 1)
-    if _again(program, second, _untold(program_of(rounds.whole)), match):
+    if _again(program, second, program_of(rounds.whole).untold, match):
         found = [finding for finding in found if finding.rule != "old-log-prob-stale"]
-        named = [
-            second.finding(
-                "stale-batch", f"it reuses the steps of the first update; {_size(later)}"
-            )
-        ]
+        text = f"it reuses the steps of the first update; {_size(later)}"
+        named = [second.finding("stale-batch", text)]
     elif match is not None and _adds_first(program, rounds, match):
         text = f"without the first update's gradient, it follows the rule; {_size(later)}"
         named = [second.finding("gradients-not-zeroed", text)]
@@ -120,9 +106,25 @@ def with_second_update(
     return replace(audited, residual=later.residual, cosine=later.cosine, weights=later.weights)
 
 
-def _untold(program: AuditedProgram) -> AuditedProgram:
-    """The credit was measured at the first update: it says nothing of the second."""
-    return replace(program, constants=replace(program.constants, told=None))
+def _unjudged(
+    report: AuditReport, match: Match | None, program: AuditedProgram
+) -> AuditReport | None:
+    """The report where there is no second update to look at; None where there is one."""
+    updated = [trace for trace in program.survey.traces if trace.updates]
+    if not program.survey.slopes or not updated:
+        return report
+    half = [trace for trace in updated if _is_of_graphs(trace)]
+    if half:  # an error after the next action belongs to the second update, and is not in these
+        stopped = _error(program, "graph-used-twice", half)
+        known = (finding for finding in report.findings if finding.rule != "unexplained")
+        return replace(report, verdict="biased", summary=stopped.means, findings=(*known, stopped))
+    if match is not None and match.use.endswith("-decisions"):
+        note = (
+            "the second update was not judged, because it begins with decisions from the first "
+            "rollout"
+        )
+        return replace(report, notes=(*report.notes, note))
+    return None
 
 
 def _follows(program: AuditedProgram, later: Survey, match: Match) -> bool:
@@ -137,11 +139,10 @@ def _follows(program: AuditedProgram, later: Survey, match: Match) -> bool:
 def _fault_of_both(program: AuditedProgram, later: Survey) -> Match | None:
     """The rule with a fault that explains both updates, where the first also had one without."""
     first, second = gather(program.survey), gather(later)
-    if trained(program) != "trained" or first is None or second is None or not second.scored:
+    if program.values != "trained" or first is None or second is None or not second.scored:
         return None
     both = joined(first, second)
-    finite: Booleans = np.asarray(np.isfinite(both.ascent).all(axis=1))
-    match = find_match(both.where(finite), program.constants, program.tolerance, "trained")
+    match = match_of(program, both.finite)
     return match if match is not None and match.form.faults else None
 
 

@@ -11,9 +11,9 @@ from eligibility.audit.arrays import Booleans
 from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.evidence import Evidence, gather
 from eligibility.audit.judgement.exact import Bias
+from eligibility.audit.judgement.explained import match_of
 from eligibility.audit.judgement.free_scores import what_is_scored
-from eligibility.audit.judgement.matching import effective_weights, find_match, within_reach
-from eligibility.audit.judgement.other_decisions import trained
+from eligibility.audit.judgement.matching import effective_weights, within_reach
 from eligibility.audit.judgement.reading import Reading, structure
 from eligibility.audit.judgement.scoring import compare_scoring
 from eligibility.audit.judgement.timeline import Timeline
@@ -104,9 +104,8 @@ def _explained_as_executed(program: AuditedProgram) -> bool:
     evidence = gather(other) if other is not None else None
     if evidence is None or not evidence.scored or not np.isfinite(evidence.ascent).all():
         return False
-    constants = replace(program.constants, told=None)  # it was measured with what was drawn
-    known = constants, program.tolerance, trained(program)
-    return within_reach(evidence, program.tolerance) and find_match(evidence, *known) is not None
+    within = within_reach(evidence, program.tolerance)
+    return within and match_of(program.untold, evidence) is not None
 
 
 def _with_executed(survey: Survey) -> Survey | None:

@@ -1,0 +1,76 @@
+"""What may explain the paths of a program, from what it most likely means to what it least does.
+
+Each explanation is tried only where none before it fits, so that the plainest one counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from eligibility.audit.judgement.audited_program import AuditedProgram
+from eligibility.audit.judgement.endings import with_blind_ending, with_true_ending
+from eligibility.audit.judgement.evidence import Evidence
+from eligibility.audit.judgement.explained import Explained, match_of
+from eligibility.audit.judgement.matching import find_match
+from eligibility.audit.judgement.other_decisions import (
+    in_minibatches,
+    with_first_decisions,
+    with_ignored_actions,
+    with_one_component,
+)
+from eligibility.audit.judgement.other_objectives import (
+    with_added_rewards,
+    with_changed_rewards,
+    with_constant_term,
+    with_end_reward,
+    with_free_scale,
+    with_replaced_rewards,
+)
+
+
+def explain(program: AuditedProgram, evidence: Evidence) -> Explained | None:
+    """The first explanation that fits every path; None if no rule does."""
+    found = (explanation(program, evidence) for explanation in _EXPLANATIONS)
+    explained = next((each for each in found if each is not None), None)
+    return None if explained is None else _with_known_ending(program, explained)
+
+
+def _plain(program: AuditedProgram, evidence: Evidence) -> Explained | None:
+    """A composition of the catalogue, with the values of a critic that an optimizer trains."""
+    match = match_of(program, evidence)
+    return None if match is None else Explained(match, evidence)
+
+
+def _fitted_critic(program: AuditedProgram, evidence: Evidence) -> Explained | None:
+    """The values of a critic that is fitted without an optimizer."""
+    if not program.critic or program.values != "no":
+        return None
+    match = find_match(evidence, program.constants, program.tolerance, "fitted")
+    return None if match is None else Explained(match, evidence)
+
+
+_EXPLANATIONS: tuple[Callable[[AuditedProgram, Evidence], Explained | None], ...] = (
+    in_minibatches,
+    _plain,
+    with_changed_rewards,
+    with_constant_term,
+    _fitted_critic,
+    with_ignored_actions,
+    with_one_component,
+    with_first_decisions,
+    with_end_reward,
+    with_added_rewards,
+    with_replaced_rewards,
+    with_free_scale,
+)
+
+
+def _with_known_ending(program: AuditedProgram, explained: Explained) -> Explained:
+    """The same, with what runs of other observations told of the end of an episode."""
+    match, evidence = explained.match, explained.evidence
+    if program.survey.beyond:
+        match = with_true_ending(evidence, match, program.tolerance)
+    if program.survey.blind:
+        match = with_blind_ending(evidence, match, program.tolerance)
+    return replace(explained, match=match)
