@@ -120,4 +120,7 @@ def test_zero_behind_the_last_step_of_a_batch_and_behind_limits(tmp_path: Path) 
         ("(1 - ends[k])", "(1 - max(ends[k], limits[k]))"),
     )
     assert [fault.rule for fault in report.faults] == ["truncation-as-termination"], report.text()
-    assert "return-cut-at-update" in [convention.name for convention in report.conventions]
+    named = [convention.name for convention in report.conventions]
+    assert {"return-cut-at-update", "gae"} <= {*named}
+    assert "baseline" not in named
+    assert "generalised advantage (λ = 0.95) (γ = 0.99)" in report.rule

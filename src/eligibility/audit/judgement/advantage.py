@@ -84,10 +84,9 @@ class Advantage:
         if self.ending in OWN:
             return self.form.conventions
         estimated = "gae" if self.between else "bootstrapped"
-        subtracted = self.ending.startswith("return") or self.ending in CROSSED
         count = (BY_COUNT,) if self.ending in (BY_COUNT, AT_BATCH_END) else ()
         count = (CUT,) if self.ending in BEHIND_BATCH else count
-        return ("baseline" if subtracted else estimated, *count, *self.form.conventions)
+        return ("baseline" if self.of_return else estimated, *count, *self.form.conventions)
 
     @property
     def without_spread(self) -> Advantage:
@@ -103,6 +102,11 @@ class Advantage:
         form = self.without_spread
         own = form.norm if form.norm == "mean-over-each-episode" else ""
         return replace(form, form=replace(form.form, norm=own))
+
+    @property
+    def of_return(self) -> bool:
+        """Whether values are subtracted from the composition's own credit, without a bootstrap."""
+        return self.ending in ("return", *AFTER_TRANSFORM, *CROSSED)
 
     @property
     def between(self) -> bool:

@@ -165,8 +165,7 @@ def describe(match: Match, tolerance: float) -> str:
         if OWN_RETURN in match.form.faults and match.values is not None:
             credit = f"{credit} minus {match.values[0]:.3g} × the batch's own mean"
         else:
-            own = match.form.ending.startswith("return") or match.form.ending in CROSSED
-            credit = f"{credit} minus {value}" if own else estimated
+            credit = f"{credit} minus {value}" if match.form.of_return else estimated
             credit = "Q(s, a) of the critic" if match.form.ending == ACTION_VALUE else credit
     words = [f"{match.scale:.4g} × {credit} (γ = {form.discount:g})"]
     if form.time_discount:
