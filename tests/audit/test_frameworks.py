@@ -63,6 +63,22 @@ def test_stable_baselines3_up_to_its_first_update(
     assert not report.findings
 
 
+def test_stable_baselines3_with_numbers_that_are_divided_by_running_deviations(
+    tmp_path: Path,
+) -> None:
+    text = SB3.format(name="A2C", arguments="n_steps=2")
+    text = text.replace(
+        "model =", "single = env\nenv = VecNormalize(DummyVecEnv([lambda: single]))\nmodel ="
+    )
+    kinds = "from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize\n"
+    path = tmp_path / "train.py"
+    path.write_text(kinds + text, encoding="utf-8")
+    report = el.audit_script(path, max_paths=80)
+    assert report.rule == "0.5 × generalised advantage (λ = 1) (γ = 0.99)", report.text()
+    assert "running-normalisation" in {convention.name for convention in report.conventions}
+    assert not report.findings
+
+
 def networks() -> tuple[Any, Any]:
     torch.manual_seed(0)
     scorer = TensorDictModule(nn.Linear(4, 2), in_keys=["observation"], out_keys=["logits"])

@@ -29,6 +29,10 @@ CHOICES = {
     "gradient-clipping": (
         "the gradient's norm is clipped; the audit reads the gradient before clipping"
     ),
+    "running-normalisation": (
+        "observations or rewards are divided by running deviations, which follow every step so "
+        "far; the audit judges the program without them"
+    ),
     "rollout-cut": (
         "an episode that the end of the batch cuts short is credited only with the rewards so "
         "far, or with the critic's estimate of the rest"

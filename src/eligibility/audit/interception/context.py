@@ -11,6 +11,7 @@ from contextlib import contextmanager, nullcontext
 from eligibility.audit import raised
 from eligibility.audit.interception import environments, learning, processes, samplers, surroundings
 from eligibility.audit.interception.recorder import Recorder
+from eligibility.audit.interception.running_moments import hold_running_moments
 from eligibility.audit.interception.statements import follow
 from eligibility.audit.noise import numpy_numbers
 from eligibility.audit.noise.torch_numbers import TorchNoise
@@ -28,6 +29,7 @@ def intercepted(recorder: Recorder, *, four_tuple: bool = False) -> Iterator[Non
         samplers.enumerate_python(patches, recorder)
         numpy_numbers.follow_noise(patches, recorder.noise, lambda: recorder.running)
         environments.replace_environments(patches, recorder, four_tuple)
+        hold_running_moments(patches, recorder)
         learning.watch_optimizers(patches, recorder)
         surroundings.quieten(patches)
         turns = processes.stay_in_process(patches)

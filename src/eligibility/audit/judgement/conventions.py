@@ -44,6 +44,7 @@ _OVER = {
 _RUNS = 20  # of which a standard error can be taken
 # Without bias whatever the problem, or outside of what the audit looks at.
 _UNBIASED = ("baseline", "whole-episode-return", "leave-one-out", "constant-scale")
+_NOTED = ("gradient-clipping", "running-normalisation")  # what a run itself tells
 HARMLESS = ("rollout-cut", "gradient-clipping", "shared-critic-parameters")
 
 
@@ -66,8 +67,7 @@ def conventions_of(
         if abs(match.scale - 1.0) > max(1e-6, program.tolerance) and not match.plain.norm:
             named["constant-scale"] = _Size(0.0)
     notes = {note for trace in program.survey.traces for note in trace.notes}
-    if "gradient-clipping" in notes:
-        named["gradient-clipping"] = _UNKNOWN
+    named |= {name: _UNKNOWN for name in _NOTED if name in notes}
     if program.survey.shared:
         named["shared-critic-parameters"] = _UNKNOWN
     return tuple(

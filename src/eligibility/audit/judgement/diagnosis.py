@@ -221,7 +221,7 @@ def _verdict(
     if faults:
         wrong = faults[0].rule == "wrong-sign"
         return "wrong-sign" if wrong else "biased", faults[0].means
-    if exact:
+    if exact and not any(map(_unmeasured, conventions)):
         summary = "the expected gradient is the policy gradient"
         if noisy:
             summary += f", but noisier than necessary: {noisy[0].title}"
@@ -310,8 +310,11 @@ def wants_test(program: AuditedProgram, report: AuditReport) -> bool:
 
 def _matters(convention: Convention) -> bool:
     """Whether a convention biases the gradient, as far as is known; a sample may not tell."""
-    unmeasured = convention.bias is None and convention.name not in HARMLESS
-    return bool(convention.bias or convention.error) or unmeasured
+    return bool(convention.bias or convention.error) or _unmeasured(convention)
+
+
+def _unmeasured(convention: Convention) -> bool:
+    return convention.bias is None and convention.name not in HARMLESS
 
 
 def _faults_of_shape(program: AuditedProgram, match: Match | None, measured: Bias) -> list[Finding]:
