@@ -49,6 +49,7 @@ TITLES = {
     6: "A sixth field test",
     7: "A seventh field test",
     8: "An eighth field test",
+    9: "A ninth field test",
 }
 
 
