@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.distributions import Bernoulli
 
 import eligibility as el
 from eligibility.audit.choices import Choices
@@ -63,6 +64,11 @@ PICKS: dict[str, Pick] = {
     "uniform_": lambda z: int((z[1] - z[0]) + torch.empty(()).uniform_().logit() > 0),
     "numpy": lambda z: int(np.random.rand() < z.softmax(-1)[1].item()),
     "numpy-reversed": lambda z: 0 if z.softmax(-1)[0].item() > np.random.uniform() else 1,
+    "numpy-int": lambda z: int(np.random.rand() + shares(z)[1]),
+    "numpy-ceil": lambda z: int(np.ceil(np.random.rand() - shares(z)[0])),
+    "numpy-floor-of-an-array": lambda z: int(np.floor(np.random.rand(1) + shares(z)[1])[0]),
+    "numpy-astype": lambda z: (np.random.rand(1) + shares(z)[1]).astype(int).item(),
+    "math-ceil": lambda z: math.ceil(random.random() - shares(z)[0]),
     "numpy-gumbel": lambda z: int(np.argmax(z.detach().numpy() + np.random.gumbel(size=len(z)))),
     "numpy-searchsorted": lambda z: int(
         np.searchsorted(cumulated(z.softmax(-1)), np.random.default_rng(3).random())
@@ -281,3 +287,20 @@ def test_only_what_fills_a_parameter_is_taken_for_its_first_numbers(
     with TorchNoise(Noise(Counting(prescribed=())), lambda: True):
         use(nn.Parameter(torch.ones(2)))
     assert len(asked) == filled
+
+
+class Explorer(Agent):
+    """Acts by a coin that is rounded, and scores by the policy."""
+
+    def act(self, observation: object) -> int:
+        action = int(np.ceil(np.random.rand() * 2) - 1)
+        prob = self.net(torch.as_tensor(observation))[None, :1].sigmoid()
+        self.log_probs.append(Bernoulli(prob).log_prob(torch.tensor(float(action))).sum())
+        return action
+
+
+def test_a_rounded_number_that_acts_in_the_place_of_the_policy_is_told() -> None:
+    """The distribution that is scored is [1, 1], and the action is a scalar."""
+    report = el.audit_agent(Explorer, discount=1.0, max_paths=8)
+    assert report.verdict == "biased", report.text()
+    assert [finding.rule for finding in report.faults] == ["behaviour-not-scored"]

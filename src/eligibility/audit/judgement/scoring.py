@@ -155,7 +155,8 @@ def _rows(score: Score) -> list[_Row]:
     if not score.values:
         parts = [score.probs[i * width : (i + 1) * width] for i in range(count)]
         return [_Row(part, False, None) for part in parts]
-    if len(score.values) != count or score.value_shape != score.batch_shape:
+    broadcast = count > 1 and score.value_shape != score.batch_shape
+    if len(score.values) != count or broadcast:
         return []
     if score.scales:
         columns = zip(score.probs, score.scales, score.values, strict=True)

@@ -23,6 +23,7 @@ from eligibility.audit.trace import UNREAD
 
 # A threshold so close to the end of what is possible is a rounded 0 or 1, and no outcome.
 _ROUNDED = 1e-6
+_FEW = 8  # whole numbers that a rounded number may become
 
 
 class Books(Protocol):
@@ -81,6 +82,21 @@ class Noise:
         under = np.array([self._between[int(i)][0] < t for i, t in zip(ids, at, strict=True)])
         result: Booleans = np.where(sign.reshape(-1) > 0, under, ~under).reshape(shape)
         return result
+
+    def floor(self, symbol: Symbol) -> Array | None:
+        """Each element's largest whole number below it, if that is one of a few; else None."""
+        ends = [symbol.quantiles(np.full(symbol.ids.shape, end)) for end in (0.0, 1.0)]
+        if not np.isfinite(ends).all():
+            return None
+        lowest, highest = np.floor(np.min(ends)), np.ceil(np.max(ends))
+        if highest - lowest > _FEW:
+            return None
+        wide = symbol.take(np.arange(symbol.ids.size).reshape(-1, 1))
+        under = self.below(wide, np.arange(lowest + 1.0, highest)[None, :])
+        if under is None:
+            return None
+        floors: Array = (lowest + (~under).sum(axis=1)).reshape(symbol.ids.shape)
+        return floors
 
     def largest(self, symbol: Symbol, smallest: bool = False) -> Integers | None:
         """Index of the largest element along the last axis; None if it cannot be told."""

@@ -88,7 +88,15 @@ class NoiseFloat(np.float64, _Noisy):  # type: ignore[misc]  # the stubs of its 
         return float(settled(self))
 
     def __int__(self) -> int:
-        return int(settled(self))
+        return int(_floored(self) if _is_positive(self) else settled(self))
+
+    __trunc__ = __int__
+
+    def __floor__(self) -> int:
+        return int(_floored(self))
+
+    def __ceil__(self) -> int:
+        return -int(_floored(-self))
 
     def item(self, *args: Any) -> Any:
         return self
@@ -117,7 +125,7 @@ def _plainly(name: str) -> Callable[..., Any]:
 for _name in (
     "__eq__", "__ne__", "__pow__", "__rpow__", "__mod__", "__rmod__", "__floordiv__",
     "__rfloordiv__", "__divmod__", "__abs__", "__round__", "__bool__", "__repr__", "__str__",
-    "__format__", "__trunc__", "__floor__", "__ceil__",
+    "__format__",
 ):  # fmt: skip
     if hasattr(np.float64, _name):
         setattr(NoiseFloat, _name, _plainly(_name))
@@ -156,7 +164,8 @@ class NoiseArray(_Noisy, np.ndarray[Any, Any]):
     def astype(self, dtype: Any, *args: Any, **options: Any) -> Any:
         if np.issubdtype(dtype, np.floating):
             return self._moved(lambda array: array)
-        return settled(self).astype(dtype, *args, **options)
+        whole = np.issubdtype(dtype, np.integer) and _is_positive(self)
+        return (_floored(self) if whole else settled(self)).astype(dtype, *args, **options)
 
     def item(self, *args: Any) -> Any:
         return self.reshape(-1)[args[0] if args else 0]
@@ -211,6 +220,8 @@ def _applied(ufunc: Any, inputs: Any) -> Any:
     if len(noisy) != 1:
         return NotImplemented
     (mine,) = noisy
+    if ufunc in (np.floor, np.ceil):
+        return _floored(mine) if ufunc is np.floor else -_floored(np.negative(mine))
     if ufunc.__name__ in UNARY:
         return _carried(mine, mine.symbol.chained(UNARY[ufunc.__name__]), ufunc, inputs)
     if len(inputs) != 2:
@@ -233,6 +244,20 @@ def _carried(mine: Any, symbol: Symbol | None, ufunc: Any, inputs: Any) -> Any:
         return NotImplemented
     plain = [plain_view(value) if isinstance(value, _Noisy) else value for value in inputs]
     return _wrapped(mine.noise, symbol, ufunc(*plain))
+
+
+def _floored(value: Any) -> Any:
+    """The whole numbers below uniform noise, one choice each if they are few."""
+    floors = value.noise.floor(value.symbol) if isinstance(value, _Noisy) else None
+    if floors is None:
+        return np.floor(settled(value))
+    return floors if floors.ndim else np.float64(floors)
+
+
+def _is_positive(value: Any) -> bool:
+    """Whether noise is nowhere below 0, where to cut a number off is to round it down."""
+    lowest = [value.symbol.quantiles(np.full(value.symbol.ids.shape, end)) for end in (0.0, 1.0)]
+    return bool(np.min(lowest) >= 0.0)
 
 
 def _extreme(array: Any, axis: Any, smallest: bool) -> Any:
