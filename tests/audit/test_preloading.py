@@ -48,6 +48,28 @@ def test_a_program_writes_where_its_own_modules_lie_and_only_in_the_copy(tmp_pat
     assert not (tmp_path / "logs").exists()
 
 
+def test_a_program_writes_where_it_lies_itself_and_only_in_the_copy(tmp_path: Path) -> None:
+    folder = "os.path.join(os.path.dirname(os.path.abspath(__file__)), 'checkpoints')"
+    path = tmp_path / "program.py"
+    path.write_text(f"import os\nos.makedirs({folder})\n{PROGRAM}", encoding="utf-8")
+    report = el.audit_script(path)
+    assert report.verdict == "unbiased", report.text()
+    assert not (tmp_path / "checkpoints").exists()
+
+
+def test_a_program_without_a_repository_finds_modules_two_folders_above_itself(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "places.py").write_text("GAMMA = 0.9\n", encoding="utf-8")
+    path = tmp_path / "experiments" / "cartpole" / "program.py"
+    path.parent.mkdir(parents=True)
+    above = "os.path.join(os.path.dirname(__file__), '../..')"
+    imports = f"import os, sys\nsys.path.append({above})\nfrom source.places import GAMMA\n"
+    path.write_text(imports + PROGRAM.replace("GAMMA = 0.9\n", ""), encoding="utf-8")
+    assert el.audit_script(path).verdict == "unbiased"
+
+
 def test_a_module_above_a_program_without_a_repository_is_found_and_its_interface_read(
     tmp_path: Path,
 ) -> None:

@@ -37,10 +37,14 @@ class Workspace:
             place = own
         self._own, self._above, self._place, self._links = own, above, place, links
         self._deep = root is not None
-        self._target = scratch / (above.name or "root")
+        around = above.parent if links and root is None and above.parent != above else None
+        target = scratch if around is None else scratch / (around.name or "root")
+        self._target = target / (above.name or "root")
         self.folder = self._target / place.relative_to(above)
         self.import_path = (root, root / "src") if root is not None else (own.parent,)
         self._fill()
+        if around is not None:  # a script without a repository may look there for its modules
+            _Copier(around, target, links).neighbours()
 
     def restore(self) -> None:
         """Make it again as it was, if anything in it is different."""
@@ -97,6 +101,12 @@ class _Copier:
                             self._link(entry)
                     else:
                         self._file(entry)
+
+    def neighbours(self) -> None:
+        """Links to what lies in the source folder."""
+        with suppress(OSError):
+            for entry in self._entries(self._source):
+                self._link(entry)
 
     def _entries(self, folder: Path) -> Iterator[os.DirEntry[str]]:
         for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):

@@ -23,7 +23,8 @@ def workspace_of(program: Program) -> Workspace:
 
 def settle_in(program: Program, workspace: Workspace) -> None:
     """From now on this process is the program's: its arguments, modules, folder and bounds."""
-    sys.argv = [program.path, *program.arguments]
+    copied = workspace.copy_of(Path(program.path).resolve())
+    sys.argv = [str(copied or program.path), *program.arguments]
     sys.path.insert(0, str(Path(program.origin).parent))
     make_room(Path(program.origin).parent)
     sys.path += map(str, workspace.import_path)
@@ -31,6 +32,14 @@ def settle_in(program: Program, workspace: Workspace) -> None:
     sys.dont_write_bytecode = True
     confine(Path(program.scratch), program.guard, "an audited program")
     os.chdir(workspace.folder)
+
+
+def run_as_main(script: Path) -> None:
+    """Run a script that is told it lies where ``sys.argv`` says, so that it can write there."""
+    main = ModuleType("__main__")
+    main.__file__ = sys.argv[0]
+    sys.modules["__main__"] = main
+    exec(compile(script.read_bytes(), str(script), "exec", dont_inherit=True), vars(main))
 
 
 class _Copies:

@@ -35,7 +35,7 @@ from eligibility.audit.interception.language import notice_language
 from eligibility.audit.job import OPEN_LANE, SIZES, Job, Program, decode_job, read_settings
 from eligibility.audit.running.execution import execute
 from eligibility.audit.running.forkserver import environment_in
-from eligibility.audit.running.place import settle_in, workspace_of
+from eligibility.audit.running.place import run_as_main, settle_in, workspace_of
 from eligibility.audit.running.preloading import installed, load, preload
 from eligibility.audit.running.smaller import shrink
 from eligibility.audit.side_by_side import die_with_parent
@@ -208,7 +208,7 @@ def _run(script: Path) -> None:
         sys.path.insert(0, str(root))
         runpy.run_module(".".join(package), run_name="__main__", alter_sys=True)
     else:
-        runpy.run_path(str(script), run_name="__main__")
+        run_as_main(script)
 
 
 def _imports_from(package: str, script: Path) -> bool:

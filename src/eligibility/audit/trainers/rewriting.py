@@ -71,7 +71,7 @@ class Rewriting:
             runpy.run_module(".".join(names), run_name="__main__", alter_sys=True)
             return
         main = ModuleType("__main__")
-        main.__file__ = str(script)
+        main.__file__ = sys.argv[0]
         sys.modules["__main__"] = main
         exec(self.compiled(script.read_bytes(), str(script)), vars(main))
 

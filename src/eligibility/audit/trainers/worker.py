@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import runpy
 import sys
 import warnings
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from typing import Any
 import torch
 
 from eligibility.audit.job import Program, read_settings
-from eligibility.audit.running.place import settle_in, workspace_of
+from eligibility.audit.running.place import run_as_main, settle_in, workspace_of
 from eligibility.audit.trainers.own import run_own, trains_with_trl
 from eligibility.audit.trainers.record import Record, run_to_end
 from eligibility.audit.trainers.sampling import PAIRS, Sampler, generated
@@ -90,7 +89,7 @@ def _run_trainer(
     settle_in(program, workspace)
 
     def trained() -> str:
-        runpy.run_path(program.path, run_name="__main__")
+        run_as_main(Path(program.path))
         return _nothing_trained(record)
 
     run_to_end(record, trained)
