@@ -949,3 +949,43 @@ def test_probabilities_over_the_steps_of_a_batch_are_not_those_that_acted(
         text=_SIGNS,
     )
     assert [finding.rule for finding in report.findings] == rules, report.text()
+
+
+def test_an_episode_that_is_thrown_away_before_there_is_an_optimizer_is_no_part_of_the_batch(
+    tmp_path: Path,
+) -> None:
+    """In it nothing is known to be trained; what is scored and credited is the next one."""
+    rehearsal = """obs, _ = env.reset()
+done = False
+while not done:
+    action = Categorical(logits=net(torch.as_tensor(obs, dtype=torch.float32))).sample()
+    obs, _, terminated, truncated, _ = env.step(action.item())
+    done = terminated or truncated
+opt = """
+    report = audit_here(write_program(tmp_path, "opt = ", rehearsal), max_paths=30)
+    assert report.verdict == "unbiased", report.text()
+    assert "last episodes only" in report.rule
+    path = write_program(tmp_path, "opt = ", rehearsal)
+    path.write_text(path.read_text().replace(LOSS, "loss = -(log_probs * returns[0]).sum()"))
+    report = audit_here(path, max_paths=30)
+    assert "whole-episode-return" in [c.name for c in report.conventions], report.text()
+
+
+def test_what_an_episode_had_left_at_its_end_is_missed_where_updates_cut_episodes(
+    tmp_path: Path,
+) -> None:
+    """An update every third step, on the steps of the present episode; a reset forgets them."""
+    acting, rest = PROGRAM.split("    returns, running = [], 0.0\n")
+    learning = f"    returns, running = [], 0.0\n{rest}"
+    inside = "".join(f"        {line}\n" for line in learning.splitlines())
+    text = (
+        acting.replace("for episode", "steps = 0\nfor episode")
+        + "        steps += 1\n        if steps % 3 == 0:\n"
+        + inside
+        + "            log_probs, rewards = [], []\n"
+    )
+    path = tmp_path / "program.py"
+    path.write_text(text, encoding="utf-8")
+    report = audit_here(path, max_paths=60)
+    assert report.verdict == "biased", report.text()
+    assert [finding.rule for finding in report.faults] == ["last-step-dropped"]

@@ -223,6 +223,7 @@ class Trace:
         notes: Facts that the diagnosis reads, such as "identity-shuffle".
         noise: Seed of the random numbers that were not enumerated, if they had a separate seed.
         facts: What was seen in gradients and graphs.
+        known: So many choices were made before the last parameter was known to be trained.
         given: So many of the choices are conditions: the same on every path.
         made: What the user's statements made, in order, if the job asked for it.
         slopes: Slopes of the choices that have a graph, if the job requested them.
@@ -240,6 +241,7 @@ class Trace:
     notes: tuple[str, ...] = ()
     noise: int | None = None
     facts: tuple[Fact, ...] = ()
+    known: int = 0
     given: int = 0
     made: tuple[Made, ...] = ()
     slopes: tuple[Differentiated, ...] = ()
@@ -273,6 +275,7 @@ def parse_trace(data: Any) -> Trace:
             shapes=frozen(data["shapes"]),
             notes=tuple(_text(note) for note in data["notes"]),
             facts=tuple(_record(Fact, item) for item in data["facts"]),
+            known=int(data["known"]),
             made=tuple(_record(Made, item) for item in data["made"]),
             slopes=tuple(_record(Differentiated, item) for item in data["slopes"]),
         )

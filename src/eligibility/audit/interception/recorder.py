@@ -58,6 +58,7 @@ class Recorder:
         self.facts: list[Fact] = []
         self.made: list[Made] = []
         self.parameters = Parameters(job)
+        self.known = 0  # choices before the last of them was known
         self.slopes: list[Differentiated] = []
         self.accumulated = AccumulatedGradients()
         self.hand_updates = HandUpdates(self.parameters.tensors)
@@ -303,6 +304,7 @@ class Recorder:
     def register(self, parameters: Sequence[torch.Tensor]) -> None:
         """Parameters that an optimizer will train."""
         for parameter in self.parameters.add(parameters):
+            self.known = len(self.choices.draws)
             self.is_parameter(parameter)
             self.note(precision_note(parameter.dtype))
 

@@ -32,7 +32,7 @@ from eligibility.audit.judgement.hotelling import (
     best_test,
 )
 from eligibility.audit.judgement.match import Match
-from eligibility.audit.judgement.matching import uses
+from eligibility.audit.judgement.matching import RUNNING, uses
 from eligibility.audit.judgement.refusal import evidence_or_refusal, inconclusive, precision_of
 from eligibility.audit.judgement.symptoms import mostly_fails, symptoms, without_rare_equals
 from eligibility.audit.judgement.timeline import Timeline, timeline
@@ -80,8 +80,9 @@ def _judge(program: AuditedProgram, evidence: Evidence) -> tuple[AuditReport, Ma
         return _conclude(program, evidence, None, warnings), None
     match, evidence = explained.match, explained.evidence
     warnings = without_rare_equals(program, warnings, broken, match)
-    evidence = evidence.restricted(dict(uses(evidence)).get(match.use, evidence.present))
-    return _conclude(program, evidence, match, warnings, explained.faults), match
+    used = evidence.restricted(dict(uses(evidence)).get(match.use, evidence.present))
+    whole = evidence if match.use == RUNNING else used  # there what it leaves out is its bias
+    return _conclude(program, used, match, warnings, explained.faults, whole), match
 
 
 def _told_by_size(
@@ -143,6 +144,7 @@ def _conclude(
     match: Match | None,
     warnings: Sequence[Finding],
     found: Sequence[Finding] = (),
+    whole: Evidence | None = None,
 ) -> AuditReport:
     """The report of finite gradients, from what explains them and from how they add up.
 
@@ -152,9 +154,10 @@ def _conclude(
         match: What explains every path, if anything does.
         warnings: Findings that hold whatever explains the paths.
         found: Faults that the explanation consists of.
+        whole: The paths that the policy gradient is that of, if not just as they are explained.
     """
-    line = timeline(evidence)
-    program, measured = _measured_bias(program, evidence, line, match)
+    line, of = timeline(evidence), whole or evidence
+    program, measured = _measured_bias(program, of, timeline(of), match)
     parted = match is not None and has_steps_of_parts(program.survey)
     exact = measured.residual < program.tolerance and program.survey.exhaustive
     exact = exact and not parted and not (match and match.note)

@@ -12,7 +12,7 @@ from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.endings import with_blind_ending, with_true_ending
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.explained import Explained, match_of
-from eligibility.audit.judgement.matching import find_match
+from eligibility.audit.judgement.matching import RUNNING, find_match
 from eligibility.audit.judgement.other_decisions import (
     in_minibatches,
     with_first_decisions,
@@ -33,7 +33,9 @@ def explain(program: AuditedProgram, evidence: Evidence) -> Explained | None:
     """The first explanation that fits every path; None if no rule does."""
     found = (explanation(program, evidence) for explanation in _EXPLANATIONS)
     explained = next((each for each in found if each is not None), None)
-    return None if explained is None else _with_known_ending(program, explained)
+    if explained is None:
+        return None
+    return _with_missing_ends(program, _with_known_ending(program, explained))
 
 
 def _plain(program: AuditedProgram, evidence: Evidence) -> Explained | None:
@@ -74,3 +76,11 @@ def _with_known_ending(program: AuditedProgram, explained: Explained) -> Explain
     if program.survey.blind:
         match = with_blind_ending(evidence, match, program.tolerance)
     return replace(explained, match=match)
+
+
+def _with_missing_ends(program: AuditedProgram, explained: Explained) -> Explained:
+    """The same, with the fault of an update that has nothing of the episodes that ended."""
+    if explained.match.use != RUNNING:
+        return explained
+    text = "of the episodes that ended since the last update nothing is in this one"
+    return replace(explained, faults=(program.finding("last-step-dropped", text),))

@@ -30,7 +30,8 @@ class Match:
 
     Attributes:
         form: The composition.
-        use: Which decisions entered: all, or only "complete-episodes", "first-episodes" or some.
+        use: Which decisions entered: all, or only "complete-episodes", "first-episodes",
+            "last-episodes", "running-episodes" or some.
         scale: Its constant factor; negative: the sign is wrong.
         entropy: Factor of the entropy's gradient, relative to ``scale``; 0 for none.
         residual: ‖gradient − explanation‖ / ‖gradient‖ over all paths.

@@ -32,6 +32,8 @@ from eligibility.audit.judgement.searches import Search
 from eligibility.audit.judgement.spread import least_left, with_epsilon
 from eligibility.audit.judgement.timeline import Timeline, timeline
 
+# Only the last episode of a batch is used: one that has ended, or one that the update cuts.
+_LAST, RUNNING = "last-episodes", "running-episodes"
 _Accept = Callable[["Match", Timeline], bool]
 # Number of paths that a composition must explain before all are tried; fewer if they are long, but
 # enough to leave equations over beyond a critic's values.
@@ -83,6 +85,8 @@ def find_match(
             )
             if search is searches.action_values:
                 accept = partial(tells_actions_apart, part)
+            elif use in (_LAST, RUNNING):  # its few decisions leave little to tell an entropy by
+                accept = partial(_without_entropy, part)
             match = _plainest(part, use, search, constants, tolerance, accept, refused[use])
             if match is None:
                 continue
@@ -111,6 +115,12 @@ def within_reach(evidence: Evidence, tolerance: float) -> bool:
     along = np.einsum("pr,prd->pd", np.einsum("prd,pd->pr", rows, evidence.ascent), rows)
     left, size = np.linalg.norm(evidence.ascent - along), np.linalg.norm(evidence.ascent)
     return bool(left < tolerance * size)
+
+
+def _without_entropy(evidence: Evidence, match: Match, line: Timeline) -> bool:
+    """Whether a match needs none, and has fewer values than weights that they explain."""
+    with_values = isinstance(match.form, Advantage)
+    return not match.entropy and (not with_values or overdetermined(evidence, match, line))
 
 
 def _without_fault(
@@ -248,7 +258,7 @@ def _few(evidence: Evidence, most: int) -> Booleans:
 
 
 def uses(evidence: Evidence) -> Iterator[tuple[str, Booleans]]:
-    """Which decisions a program may use: a rollout can end within an episode."""
+    """Which decisions a program may use: a rollout can end within an episode, or be thrown away."""
     present = evidence.present
     yield "", present
     line = timeline(evidence)
@@ -258,6 +268,9 @@ def uses(evidence: Evidence) -> Iterator[tuple[str, Booleans]]:
     first = present & (evidence.episode == 0)
     if first.any() and (first != present).any() and (first != complete).any():
         yield "first-episodes", first
+    last = present & (line.segment == line.segment.max(axis=1, keepdims=True, initial=0))
+    if line.column.max(initial=0) == 0 and (last != present).any():
+        yield RUNNING if (last & ~complete).any() else _LAST, last
 
 
 def fitted(

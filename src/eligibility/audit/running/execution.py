@@ -65,6 +65,7 @@ def execute(program: Callable[[], object], job: Job, *, four_tuple: bool = False
         tuple(tuple(tensor.shape) for tensor in recorder.parameters.tensors),
         tuple(recorder.notes),
         facts=tuple(recorder.facts),
+        known=recorder.known,
         made=tuple(recorder.made),
         slopes=tuple(recorder.slopes),
     )

@@ -71,10 +71,15 @@ def covering_paths(
 
 
 def _first_positions(trace: Trace, call: int) -> dict[Key, int]:
-    """Where a path meets each choice first: runs that look at it can stop there."""
+    """Where a path meets each choice first: runs that look at it can stop there.
+
+    If an optimizer was created after some choices, those after it: the parameters were not known
+    before, and nothing moves them there.
+    """
     positions: dict[Key, int] = {}
     for key, position in action_keys(trace, call):
-        positions.setdefault(key, position)
+        if positions.setdefault(key, position) < trace.known <= position:
+            positions[key] = position
     return positions
 
 
