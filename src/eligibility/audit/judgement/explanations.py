@@ -83,4 +83,5 @@ def _with_missing_ends(program: AuditedProgram, explained: Explained) -> Explain
     if explained.match.use != RUNNING:
         return explained
     text = "of the episodes that ended since the last update nothing is in this one"
-    return replace(explained, faults=(program.finding("last-step-dropped", text),))
+    dropped = program.finding("last-step-dropped", text)
+    return replace(explained, faults=(*explained.faults, dropped))
