@@ -112,6 +112,10 @@ FAULTS = (
         means="the last action of every episode is never reinforced",
         fix="loss = -(log_probs * returns).sum()  # over all steps",
         example="loss = -(log_probs[:-1] * returns[:-1]).sum()",
+        note=(
+            "Also where updates come within episodes, and a reset throws away what the episode that "
+            "ended had left since the last update."
+        ),
         seen_in=(
             "Gymnasium's tutorial "
             "[vector_a2c.py](https://github.com/Farama-Foundation/Gymnasium/blob/3f0476a8cc224dcce2167cc4b6971ae0f04d5cfc/docs/tutorials/training_agents/vector_a2c.py#L221): "
