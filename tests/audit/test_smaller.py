@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import eligibility as el
+from eligibility.audit.running.runner import ScriptRunner
 from tests.audit.writing import PROGRAM
 
 # As a parser of dataclasses needs it, an annotation is a type.
@@ -166,3 +167,25 @@ def test_the_rows_of_a_batch_are_found_among_the_widths_of_layers(tmp_path: Path
     report = el.audit_script(script, max_paths=6, samples=12)
     made = "4 is 2 at train.py:6, 32 is 6 at train.py:6"
     assert f"reduced, so that a batch can be enumerated: {made}" in report.notes, report.notes
+
+
+def test_a_program_without_one_of_its_modules_is_not_run_with_other_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = []
+    run = ScriptRunner.start
+    monkeypatch.setattr(ScriptRunner, "start", lambda *args: runs.append(args) or run(*args))
+    script = tmp_path / "program.py"
+    script.write_text("import not_there\nSTEPS, PARTS, ROWS, MORE = 2048, 512, 64, 32\n")
+    assert "it imports `not_there`" in el.audit_script(script).summary
+    assert len(runs) <= 2, "the first run, and the one in the other precision"
+
+
+def test_a_program_that_leaves_tells_what_it_caught(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(
+        "import sys\ntry:\n    int('four')\nexcept ValueError:\n    print('!')\n    sys.exit(3)\n"
+    )
+    summary = el.audit_script(script).summary
+    assert "(line 3)" in summary
+    assert "exit status 3 after ValueError: invalid literal for int()" in summary

@@ -33,6 +33,13 @@ def raised_at(error: BaseException) -> tuple[str, int]:
     return (frames[-1].filename, frames[-1].lineno or 0) if frames else ("", 0)
 
 
+def caught_in(error: BaseException) -> BaseException:
+    """The error that a program caught before it left with `sys.exit`; else the one it ended by."""
+    while isinstance(error, SystemExit) and error.__context__ is not None:
+        error = error.__context__
+    return error
+
+
 @lru_cache(maxsize=4096)  # asked for every frame of a stack, a thousand times in a run
 def is_user_file(name: str) -> bool:
     """Neither the standard library, nor an installed package, nor this one."""

@@ -5,10 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 pytest.importorskip("transformers")
 pytest.importorskip("datasets")
 
+from eligibility.audit.trainers.gradients import Rows
+from eligibility.audit.trainers.refused import Refused
+from eligibility.audit.trainers.tiny import END, POLICY_SEED, PROMPT_ONLY, WORD, make_model
 from tests.audit.loop_runs import audited
 
 LOOP = """
@@ -49,3 +53,14 @@ for _ in range(100):
 def test_the_end_that_is_lost_is_not_scored(tmp_path: Path) -> None:
     report = audited(tmp_path, LOOP.replace("ENDING", '""'))
     assert [each.rule for each in report.findings] == ["last-step-dropped"], report.summary
+
+
+def test_an_answer_without_its_end_is_not_a_row_that_was_met() -> None:
+    """Else the inputs of a program that cuts them would all be taken for answers that ended."""
+    model, prompt = make_model(POLICY_SEED), (WORD, PROMPT_ONLY)
+    rows = Rows(model)
+    rows.expect_rows([(prompt, (WORD, END)), (prompt, (WORD, WORD))])
+    ids = torch.tensor([[*prompt, WORD]] * 2)
+    model(input_ids=ids).logits.sum().backward()
+    with pytest.raises(Refused, match="scores tokens other than those it sampled"):
+        rows.collected(1)

@@ -18,7 +18,7 @@ from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.job import Job
 from eligibility.audit.precision import DTYPE_WORDS
 from eligibility.audit.trace import LANGUAGE, NO_ENVIRONMENT, Trace
-from eligibility.audit.user_code import raised_at
+from eligibility.audit.user_code import caught_in, raised_at
 
 _ENDS: dict[type[BaseException], str] = {
     PathComplete: "updated", NoEnvironmentError: NO_ENVIRONMENT, TooManyChoicesError: "choices",
@@ -44,6 +44,11 @@ def execute(program: Callable[[], object], job: Job, *, four_tuple: bool = False
     except SystemExit as error:
         if error.code not in (None, 0):
             outcome, detail = "error", f"the program left with exit status {error.code}"
+            if (caught := caught_in(error)) is not error:
+                detail, place = (
+                    f"{detail} after {type(caught).__name__}: {caught}",
+                    raised_at(caught),
+                )
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # whatever the program ends by, its trace is wanted

@@ -6,6 +6,7 @@ import ast
 import builtins
 import math
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -24,6 +25,7 @@ _LARGE = 12  # of a number that may be a batch's
 _LONG, _SHORT = 14, 14  # steps of a batch: how many are too many, and few enough
 _TRIALS = 8
 _FIRST = Job((), SIZES[0])
+_NOT_LOADED = re.compile("(ModuleNotFound|Import|Syntax|Indentation|Tab)Error: ")
 
 
 class Smaller:
@@ -52,8 +54,8 @@ def small_batches(
     """The numbers that make a program's first batch short; none if it is, or none does."""
     first = runner.run(_FIRST)
     steps = _steps(first)
-    if steps <= _LONG or first.outcome == NO_ENVIRONMENT:
-        return ()
+    if steps <= _LONG or first.outcome == NO_ENVIRONMENT or _NOT_LOADED.search(first.detail):
+        return ()  # the last: a module that cannot be loaded has no use for other numbers
     learns = not first.updates or _has_gradient(first)
 
     def run_with(smaller: Sequence[SmallNumber]) -> Trace | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import sys
 from typing import Any
 
 from eligibility.audit.interception.language import model_loaders
@@ -104,6 +105,7 @@ class Hub:
             owner.from_pretrained = classmethod(config)
         self._replace_data()
         self._replace_configured(load)
+        self._replace_adapters()
         stock = transformers.pipeline
 
         def pipeline(task: Any = None, *args: Any, **options: Any) -> Any:
@@ -149,6 +151,25 @@ class Hub:
         llama.__init__ = functools.wraps(begin)(start)
         for owner in model_loaders():
             owner.from_config = classmethod(load)
+
+    def _replace_adapters(self) -> None:
+        """Adapters that a program loads by name are new ones, where it has imported their library.
+
+        Its modules are loaded before its runs begin.
+        """
+        peft: Any = sys.modules.get("peft")
+        if peft is None:
+            return
+
+        def load(cls: Any, model: Any, *args: Any, **options: Any) -> Any:
+            trained = bool(options.get("is_trainable"))
+            return peft.get_peft_model(model, peft.LoraConfig(inference_mode=not trained))
+
+        def load_both(cls: Any, *args: Any, **options: Any) -> Any:
+            return load(cls, self.model(*args, **options), **options)
+
+        peft.PeftModel.from_pretrained = classmethod(load)
+        peft.AutoPeftModelForCausalLM.from_pretrained = classmethod(load_both)
 
     def _replace_data(self) -> None:
         datasets: Any = importlib.import_module("datasets")

@@ -10,7 +10,7 @@ from typing import Any
 
 from eligibility.audit.trainers.refused import Finished, Refused
 from eligibility.audit.trainers.tiny import GROUP, LENGTH, PROMPTS
-from eligibility.audit.user_code import raised_at
+from eligibility.audit.user_code import caught_in, raised_at
 
 Table = list[list[list[float]]]
 
@@ -137,7 +137,8 @@ def run_to_end(record: Record, program: Callable[[], str]) -> None:
         record.outcome = "measured"
     except Refused as refusal:
         record.outcome, record.detail = "refused", str(refusal)
-    except BaseException as error:  # whatever the program ends by
+    except BaseException as end:  # whatever the program ends by
+        error = caught_in(end)
         record.outcome, record.detail = "error", f"{type(error).__name__}: {error}"[:2000]
         record.file, record.line = raised_at(error)
     record.seconds = time.process_time() - started
