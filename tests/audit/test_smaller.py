@@ -169,15 +169,22 @@ def test_the_rows_of_a_batch_are_found_among_the_widths_of_layers(tmp_path: Path
     assert f"reduced, so that a batch can be enumerated: {made}" in report.notes, report.notes
 
 
-def test_a_program_without_one_of_its_modules_is_not_run_with_other_numbers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import not_there", "it imports `not_there`"),
+        ("def train(): ...", "the program made no optimizer step"),
+    ],
+)
+def test_a_program_without_a_batch_is_not_run_with_other_numbers(
+    text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = []
     run = ScriptRunner.start
     monkeypatch.setattr(ScriptRunner, "start", lambda *args: runs.append(args) or run(*args))
     script = tmp_path / "program.py"
-    script.write_text("import not_there\nSTEPS, PARTS, ROWS, MORE = 2048, 512, 64, 32\n")
-    assert "it imports `not_there`" in el.audit_script(script).summary
+    script.write_text(f"{text}\nSTEPS, PARTS, ROWS, MORE = 2048, 512, 64, 32\n")
+    assert said in el.audit_script(script).summary
     assert len(runs) <= 2, "the first run, and the one in the other precision"
 
 

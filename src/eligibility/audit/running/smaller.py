@@ -54,8 +54,8 @@ def small_batches(
     """The numbers that make a program's first batch short; none if it is, or none does."""
     first = runner.run(_FIRST)
     steps = _steps(first)
-    if steps <= _LONG or first.outcome == NO_ENVIRONMENT or _NOT_LOADED.search(first.detail):
-        return ()  # the last: a module that cannot be loaded has no use for other numbers
+    if steps <= _LONG or first.outcome == NO_ENVIRONMENT or _has_no_batch(first):
+        return ()
     learns = not first.updates or _has_gradient(first)
 
     def run_with(smaller: Sequence[SmallNumber]) -> Trace | None:
@@ -150,6 +150,12 @@ def shrink(numbers: Sequence[SmallNumber]) -> None:
 def _steps(trace: Trace) -> float:
     """Steps before a run's first update; infinitely many if it came to none."""
     return len(trace.steps) if trace.outcome in RAN and trace.updates else float("inf")
+
+
+def _has_no_batch(trace: Trace) -> bool:
+    """Whether a run came to its end without an environment, or to a module that is not there."""
+    ended = trace.outcome == "finished" and not trace.steps
+    return ended or bool(_NOT_LOADED.search(trace.detail))
 
 
 def _has_gradient(trace: Trace) -> bool:
