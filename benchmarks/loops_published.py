@@ -58,7 +58,22 @@ _SIXTH = (
     "whitening alone, and the audit also what it consists of (`centred`, `groups-mixed`) and the "
     "ratio of the second update."
 )
-FIELD_TESTS = {4: ("A fourth field test", _FOURTH), 6: ("A sixth field test", _SIXTH)}
+_SEVENTH = (
+    "Readings were committed before the first run. The column `first` is the state before the "
+    "repairs of this table; sandeshjung's program had been refused before that, since it encodes "
+    "its answers again, and the audit had been repaired for it. What differs: the reading of "
+    "Zzzft's main.py overlooked that its reward.py mixes tabs and spaces, so that Python refuses "
+    "it. The rlhf-book needs the package reasoning_gym. leo-bjpark's train.py loads an adapter, "
+    "which is a new one of the probe's model since, and then a reward model from a file that its "
+    "repository does not have. A module that is not installed, and a script that trains nothing, "
+    "took minutes to be reported, as they were run again with other numbers in their text; now "
+    "they are run once."
+)
+FIELD_TESTS = {
+    4: ("A fourth field test", _FOURTH),
+    6: ("A sixth field test", _SIXTH),
+    7: ("A seventh field test", _SEVENTH),
+}
 ROOT = Path(__file__).parents[1]
 READING = ROOT / "benchmarks/loops_published.json"
 RESULTS = ROOT / "benchmarks/results/loops_published.json"
