@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from eligibility.audit.trainers.answers import Tokens, answers, parsed
-from eligibility.audit.trainers.gradients import Scored
 from eligibility.audit.trainers.refused import Refused
+from eligibility.audit.trainers.scored import Scored
 from eligibility.audit.trainers.tiny import END, PAD, PROMPT_ONLY, SYMBOLS, VOCABULARY, WORD
 from eligibility.audit.user_code import user_place
 

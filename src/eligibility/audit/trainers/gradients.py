@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from eligibility.audit.trainers.answers import Tokens, parsed, states
 from eligibility.audit.trainers.refused import Refused
+from eligibility.audit.trainers.scored import Scored, cache_in, with_last_token
 from eligibility.audit.trainers.tiny import END, LENGTH, VOCABULARY
 
 AtPrompts = dict[Tokens, Tensor]  # [V] by the prompt's tokens so far
@@ -70,12 +71,15 @@ class Rows:
         ids = options.get("input_ids", args[0] if args else None)
         if ids is None:
             return
-        before = self._before(_cache_in(options), *ids.shape)
-        rows = [(*old, *new) for old, new in zip(before, ids.tolist(), strict=True)]
-        cache = _cache_in(output)
+        before = self._before(cache_in(options), *ids.shape)
+        read, asked = (
+            [(*old, *new) for old, new in zip(before, tokens.tolist(), strict=True)]
+            for tokens in (ids, with_last_token(ids) if hidden.requires_grad else ids)
+        )
+        cache = cache_in(output)
         if cache is not None:
-            self._cached[id(cache)] = rows
-        scored = self.last = Scored(rows, len(before[0]))
+            self._cached[id(cache)] = read
+        scored = self.last = Scored(asked, len(before[0]))
         if hidden.requires_grad:
             hidden.register_hook(lambda gradient: self._keep(scored, gradient.detach().double()))
 
@@ -141,14 +145,6 @@ class Rows:
         return place
 
 
-def _cache_in(given: Any) -> Any:
-    """The keys and values in what a model is given or returns, by either of transformers' names."""
-    if not isinstance(given, Mapping):  # a tuple, which does not tell
-        return None
-    caches = (given.get(name) for name in ("cache", "past_key_values"))
-    return next((cache for cache in caches if cache is not None), None)
-
-
 def prompt_share(prompts: AtPrompts, table: Tensor) -> float:
     """How much of a gradient is at prompts: what rows add there cancels if weights sum to 0."""
     size = float(table.abs().max())
@@ -157,44 +153,6 @@ def prompt_share(prompts: AtPrompts, table: Tensor) -> float:
         if size
         else 0.0
     )
-
-
-@dataclass
-class Scored:
-    """The rows of one forward pass.
-
-    Attributes:
-        rows: Tokens of each, from its first one on.
-        first: The position that the pass begins with.
-        places: Rows of the outcome that they belong to, where a token is drawn from each of them.
-        makes_logits: Whether a gradient has come by way of its logits.
-        logits: [b, k, V] of its last k columns; None: it makes none.
-    """
-
-    rows: list[Tokens]
-    first: int = 0
-    places: list[int] = field(default_factory=list)
-    makes_logits: bool = False
-    logits: Tensor | None = None
-    _reached: Tensor | None = None
-
-    def at(self, row: int, column: int) -> list[float]:
-        """[V] the logits of a row at a column, counted from the end; empty if there are none."""
-        if self.logits is None or -column > self.logits.shape[1]:
-            return []
-        return list(self.logits[row, column, :VOCABULARY].tolist())
-
-    def reach(self, gradient: Tensor) -> None:
-        """[b, k, V] the gradient by the logits of the last k columns."""
-        self._reached, self.makes_logits = gradient, True
-
-    def taken(self, columns: int) -> Tensor:
-        """[b, T, V] what has come since it was asked for last."""
-        table = torch.zeros(len(self.rows), columns, VOCABULARY, dtype=torch.float64)
-        if self._reached is not None:
-            table[:, columns - self._reached.shape[1] :] = self._reached[..., :VOCABULARY]
-        self._reached = None
-        return table
 
 
 class StateWeights:

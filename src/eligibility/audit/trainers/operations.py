@@ -20,7 +20,7 @@ from torch import Tensor
 from eligibility.audit.interception.graph import nodes_below
 from eligibility.audit.language.places import Operation, tensors_in
 from eligibility.audit.trainers.answers import Tokens, parsed
-from eligibility.audit.trainers.gradients import Scored
+from eligibility.audit.trainers.scored import Scored
 from eligibility.audit.user_code import user_place
 
 POLICY = ("logits", "sequence_logits")
