@@ -763,7 +763,9 @@ def test_a_number_of_the_next_state_in_each_reward_is_told(
     report = audited(tmp_path, (LOSS, _UNDATED), text=text)
     assert not report.findings, report.text()
     assert {convention.name for convention in report.conventions} == named
-    assert "a number of the next state added to each reward" in report.rule, report.rule
+    assert "a number that depends on the next state added to each reward" in report.rule, (
+        report.rule
+    )
     assert report.updates == 2
 
 

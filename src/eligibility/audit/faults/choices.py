@@ -64,8 +64,8 @@ CHOICES = {
     ),
     "reward-changed": (
         "the rewards are clipped, reduced to signs, shifted or squashed before use, or a number "
-        "of the next state is added to them or takes their place: the gradient is that of a "
-        "different objective"
+        "that depends on the next state is added to them or takes their place: the gradient is "
+        "that of a different objective"
     ),
     "shared-critic-parameters": (
         "the critic's loss also moves parameters of the policy; the audit compares only the "

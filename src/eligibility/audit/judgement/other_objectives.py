@@ -34,7 +34,9 @@ _NONE = 1e-6  # relative size of a constant that is none
 _MOST = 24  # different rewards
 _WHOLE = "whole-episode-return"
 _UNMOVED = ("silent", "valued")  # kinds of credit that no reward moves
-_REPLACED = "with a number of the next state, whose sign is not told, in place of each reward"
+_REPLACED = (
+    "with a number of unknown sign, which depends on the next state, in place of each reward"
+)
 _SAME = 1e-6  # relative to the largest reward
 
 
@@ -164,7 +166,7 @@ def with_added_rewards(program: AuditedProgram, evidence: Evidence) -> Explained
         factors = explaining(evidence, columns, program.tolerance)
         if factors is not None and factors[0]:
             found = _table(evidence, factors / factors[0])
-            note = "with a number of the next state added to each reward"
+            note = "with a number that depends on the next state added to each reward"
             explained = _with_numbers(program, evidence, None, found, note)
             if explained is not None:
                 return explained
