@@ -89,7 +89,8 @@ def test_choices_end_where_there_are_none_too_many_or_enough(
 
 _TRACE: dict[str, Any] = {
     "outcome": "updated", "detail": "", "file": "", "line": 0, "steps": [], "updates": [],
-    "scores": [], "shapes": [[2, 3]], "notes": [], "facts": [], "made": [], "slopes": [],
+    "scores": [], "shapes": [[2, 3]], "notes": [], "facts": [], "known": 0, "made": [],
+    "slopes": [],
     "draws": [["action", [0.5, 0.5], 1, None, None, None, None]],
 }  # fmt: skip
 
