@@ -8,6 +8,16 @@ from eligibility.audit.reporting.report import AuditReport
 from eligibility.audit.trainers.child import train_once
 from eligibility.audit.trainers.verdict import report_of
 
+# How most of the tests' loops begin.
+LOADED = """
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tok = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B")
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+adam = torch.optim.AdamW(model.parameters(), lr=1e-6)
+"""
+
 
 def audited(folder: Path, text: str) -> AuditReport:
     """The report, by the process that has the libraries loaded, which is small to fork from.

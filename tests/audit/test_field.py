@@ -15,7 +15,7 @@ from eligibility.audit.reporting.report import AuditReport
 from eligibility.audit.running.runner import CallableRunner
 from eligibility.audit.running.survey import resampled, survey
 from eligibility.audit.trace import Step
-from tests.audit.writing import LOSS, PROGRAM, audit_here, line_of, write_program
+from tests.audit.writing import LOSS, PROGRAM, audit_here, audited, line_of, write_program
 
 _UNDATED = "loss = -(log_probs * returns).sum()"
 _SUM = """    for reward in reversed(rewards):
@@ -78,16 +78,6 @@ for episode in range(1000):
         opt.step()
         obs = following
 """
-
-
-def audited(folder: Path, *changes: tuple[str, str], text: str = PROGRAM) -> AuditReport:
-    """The audit of a program after the changes."""
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    path = folder / "program.py"
-    path.write_text(text, encoding="utf-8")
-    return audit_here(path, 60)
 
 
 def with_critic(folder: Path, *changes: tuple[str, str]) -> AuditReport:

@@ -8,9 +8,9 @@ from pathlib import Path
 import gymnasium.wrappers.utils
 import pytest
 
-from eligibility.audit.reporting.report import AuditReport
-from tests.audit.writing import PROGRAM, audit_here
+from tests.audit.writing import audited
 
+_NUMPY = ("import gymnasium as gym\n", "import gymnasium as gym\nimport numpy\n")
 _MADE = 'env = gym.make("CartPole-v1")'
 _WRAPPED = f"""{_MADE}
 env = gym.wrappers.NormalizeObservation(env)
@@ -31,7 +31,7 @@ moments = RunningMeanStd()
 
 
 def scaled(reward):
-    moments.update(reward)
+    moments.update(x=reward)
     return reward / (float(moments.var) + 1e-8) ** 0.5
 
 """
@@ -79,16 +79,6 @@ scaled = ZFilter()
 """
 
 
-def _audited(folder: Path, *changes: tuple[str, str]) -> AuditReport:
-    text = PROGRAM.replace("import torch", "import numpy\nimport torch", 1)
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    path = folder / "program.py"
-    path.write_text(text, encoding="utf-8")
-    return audit_here(path, 400)
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -106,7 +96,7 @@ def test_a_program_is_judged_without_what_follows_all_steps(
     changes: list[tuple[str, str]], tmp_path: Path
 ) -> None:
     stock = vars(gymnasium.wrappers.utils.RunningMeanStd)["update"], builtins.__build_class__
-    report = _audited(tmp_path, *changes)
+    report = audited(tmp_path, _NUMPY, *changes)
     assert not report.findings, report.text()
     assert [convention.name for convention in report.conventions] == ["running-normalisation"]
     assert (report.verdict, report.updates) == ("convention", 2)
@@ -117,8 +107,9 @@ def test_a_program_is_judged_without_what_follows_all_steps(
 
 
 def test_moments_that_divide_from_the_start_are_the_programs_own(tmp_path: Path) -> None:
-    report = _audited(
+    report = audited(
         tmp_path,
+        _NUMPY,
         (_MADE, _OWN.replace("START", "torch.ones(())")),
         ("rewards.append(reward)", "rewards.append(scaled(reward))"),
     )

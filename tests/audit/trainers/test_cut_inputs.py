@@ -11,16 +11,11 @@ pytest.importorskip("transformers")
 pytest.importorskip("datasets")
 
 from eligibility.audit.trainers.scored import with_last_token
-from tests.audit.loop_runs import audited
+from tests.audit.loop_runs import LOADED, audited
 
-LOOP = """
-import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
-
-tok = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B")
-model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
-adam = torch.optim.AdamW(model.parameters(), lr=1e-6)
-
+LOOP = (
+    LOADED
+    + """
 def score(text):
     return float(len(text))
 
@@ -43,6 +38,7 @@ for _ in range(100):
     loss.backward()
     adam.step()
 """
+)
 
 
 @pytest.mark.parametrize("rows", ["[[0, 1]]", "[[1, 0]]", "[[1], [0]]"])

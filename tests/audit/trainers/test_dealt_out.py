@@ -9,17 +9,12 @@ import pytest
 pytest.importorskip("transformers")
 pytest.importorskip("datasets")
 
-from tests.audit.loop_runs import audited
+from tests.audit.loop_runs import LOADED, audited
 
 # Two prompts of two answers each, which stand side by side; each reward less the other one.
-LOOP = """
-import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
-
-tok = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B")
-model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
-adam = torch.optim.AdamW(model.parameters(), lr=1e-6)
-
+LOOP = (
+    LOADED
+    + """
 def score(text):
     return float(len(text))
 
@@ -43,6 +38,7 @@ for _ in range(100):
     loss.backward()
     adam.step()
 """
+)
 PAIRS = "(rewards - rewards.flip(1))"
 MASK = ", attention_mask=(ids != tok.pad_token_id).long()"
 

@@ -9,17 +9,12 @@ import pytest
 pytest.importorskip("transformers")
 pytest.importorskip("datasets")
 
-from tests.audit.loop_runs import audited
+from tests.audit.loop_runs import LOADED, audited
 
 # Leave-one-out on two answers; the nucleus of 0.9 has both tokens wherever neither is that likely.
-LOOP = """
-import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
-
-tok = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B")
-model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
-adam = torch.optim.AdamW(model.parameters(), lr=1e-6)
-
+LOOP = (
+    LOADED
+    + """
 def score(texts):
     return [float(len(text)) for text in texts]
 
@@ -46,6 +41,7 @@ for _ in range(100):
     loss.backward()
     adam.step()
 """
+)
 TEMPERED = "model(ids).logits[:, start - 1:-1] / 0.8"
 
 

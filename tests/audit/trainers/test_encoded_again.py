@@ -13,16 +13,11 @@ pytest.importorskip("datasets")
 from eligibility.audit.trainers.gradients import Rows
 from eligibility.audit.trainers.refused import Refused
 from eligibility.audit.trainers.tiny import END, POLICY_SEED, PROMPT_ONLY, WORD, make_model
-from tests.audit.loop_runs import audited
+from tests.audit.loop_runs import LOADED, audited
 
-LOOP = """
-import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
-
-tok = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B")
-model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
-adam = torch.optim.AdamW(model.parameters(), lr=1e-6)
-
+LOOP = (
+    LOADED
+    + """
 def score(text):
     return float(len(text))
 
@@ -48,6 +43,7 @@ for _ in range(100):
     loss.backward()
     adam.step()
 """
+)
 
 
 def test_the_end_that_is_lost_is_not_scored(tmp_path: Path) -> None:

@@ -62,7 +62,13 @@ def test_a_program_that_leaves_tells_what_it_caught(tmp_path: Path) -> None:
     assert report.summary == expected
 
 
-def test_an_adapter_that_is_loaded_by_name_is_a_new_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("both", [False, True])
+def test_an_adapter_that_is_loaded_by_name_is_a_new_one(both: bool, tmp_path: Path) -> None:
     pytest.importorskip("peft")
-    report = audited(tmp_path, ADAPTER)
+    loaded = 'AutoPeftModelForCausalLM.from_pretrained("checkpoints/sft", is_trainable=True)'
+    begin, end = ADAPTER.index("model = PeftModel"), ADAPTER.index("adam =")
+    text = f"{ADAPTER[:begin]}model = {loaded}\n{ADAPTER[end:]}" if both else ADAPTER
+    report = audited(
+        tmp_path, text.replace("import PeftModel", "import AutoPeftModelForCausalLM, PeftModel")
+    )
     assert report.verdict == "unbiased", report.summary

@@ -26,18 +26,18 @@ def hold_running_moments(patches: Patches, recorder: Recorder) -> None:
     """Of the classes that are known already, and of each that the program makes."""
 
     def hold(made: type[Any]) -> None:
-        name, held = _HELD[made.__name__]
+        name, stays = _HELD[made.__name__]
         stock = vars(made).get(name)
         if not isinstance(stock, FunctionType):
             return
 
-        def follow(self: Any, number: Any, *args: Any, **options: Any) -> Any:
-            if not held(self):
-                return stock(self, number, *args, **options)
+        def unchanged(self: Any, *args: Any, **options: Any) -> Any:
+            if not stays(self):
+                return stock(self, *args, **options)
             recorder.note("running-normalisation")
-            return number
+            return next(iter((*args, *options.values())), None)  # what a filter is given
 
-        patches.set(made, name, follow)
+        patches.set(made, name, unchanged)
 
     def build(function: Any, name: str, *bases: Any, **options: Any) -> Any:
         made = stock_build(function, name, *bases, **options)
@@ -68,8 +68,8 @@ def _is_all(numbers: Any, number: float) -> bool:
         return False
 
 
-# Of the classes of each name: the method that follows a number, and whether it is to return it.
+# Of the classes of each name: the method that takes a number in, and when it is to leave it alone.
 _HELD: dict[str, tuple[str, Callable[[Any], bool]]] = {
     _MOMENTS: ("update", _stay),
-    _FILTER: ("__call__", lambda self: True),
+    _FILTER: ("__call__", lambda moments: True),
 }

@@ -44,11 +44,10 @@ def execute(program: Callable[[], object], job: Job, *, four_tuple: bool = False
     except SystemExit as error:
         if error.code not in (None, 0):
             outcome, detail = "error", f"the program left with exit status {error.code}"
-            if (caught := caught_in(error)) is not error:
-                detail, place = (
-                    f"{detail} after {type(caught).__name__}: {caught}",
-                    raised_at(caught),
-                )
+            caught = caught_in(error)
+            if caught is not error:
+                detail += f" after {type(caught).__name__}: {caught}"
+                place = raised_at(caught)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # whatever the program ends by, its trace is wanted
