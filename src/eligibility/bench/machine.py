@@ -14,6 +14,7 @@ import torch
 
 _COPIED = 1 << 26  # elements of float32: 256 MB, beyond every cache
 _MULTIPLIED = 1024
+_LONG_ENOUGH = 1.0  # seconds of calls, after which no further one is made
 PACKAGES = (
     "eligibility", "torch", "numpy", "liger-kernel", "cut-cross-entropy", "trl", "transformers",
 )  # fmt: skip
@@ -54,14 +55,13 @@ def measure_roofline(clock: Callable[[], float]) -> Roofline:
 
 
 def _best(step: Callable[[], object], clock: Callable[[], float]) -> float:
-    """Seconds of the fastest of a few calls, the first of which is not counted."""
-    step()
-    times = []
-    for _ in range(5):
+    """Seconds of the fastest of up to five calls after a first one; a slow step gets fewer."""
+    times: list[float] = []
+    while len(times) < 2 or (len(times) < 6 and sum(times) < _LONG_ENOUGH):
         start = clock()
         step()
         times.append(clock() - start)
-    return min(times)
+    return min(times[1:])
 
 
 def describe_machine() -> Machine:

@@ -130,10 +130,13 @@ class Advantage:
         return before, after, (STATES + 1) * (int(late.max(initial=0)) + 1)
 
     def weights(self, evidence: Evidence, line: Timeline, values: Array) -> Array:
-        """[P, I] the reinforcement of each action for ``values``, which `places` numbers."""
+        """[P, I] the reinforcement of each action for ``values``, which `places` numbers.
+
+        Of several [V, N] values, each by itself, where the transform comes before them.
+        """
         if self.ending in AFTER_TRANSFORM:
             own = self.form.credit.of(line, self.discount)
-            here = values[self.places(evidence)[0]]
+            here = values[..., self.places(evidence)[0]]
             here = line.mean(here, "batch") if self.ending in CROSSED else here
             plain = replace(self.form, transform="")
             return self.form.finished(own, line) - plain.finished(here * line.present, line)

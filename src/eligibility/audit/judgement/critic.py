@@ -109,8 +109,7 @@ def linear_columns(evidence: Evidence, line: Timeline, form: Advantage) -> list[
     after = form.ending in AFTER_TRANSFORM
     bare = replace(form, form=Candidate(form.form.credit, form.discount, False, "", "", "", ""))
     if after:
-        units = _units(evidence, form)
-        weights = np.stack([form.weights(evidence, line, values) for values in units])
+        weights = form.weights(evidence, line, np.stack(_units(evidence, form)))
     else:
         weights = form.form.finished(_credits_of_units(evidence, line, bare), line)
     weights[1:] -= weights[0]
