@@ -420,6 +420,19 @@ def test_a_target_that_moves_with_the_prediction_is_found_where_it_is_computed(
     assert (report.verdict, report.exit_status) == ("convention", 0)
 
 
+def test_the_density_of_a_number_that_moves_with_the_policy_has_no_target(tmp_path: Path) -> None:
+    """As where an entropy is estimated: in TorchRL's tutorial of PPO."""
+    moving = (
+        "    (-(torch.stack(log_probs) * advantage).sum()).backward()",
+        "    mean = actor(torch.stack(seen))\n"
+        "    density = torch.distributions.Normal(mean, 1.0).log_prob(mean + 0.3).mean()\n"
+        "    (density - (torch.stack(log_probs) * advantage).sum()).backward()",
+    )
+    report = audit(tmp_path, CRITIC, moving)
+    assert not report.findings, report.text()
+    assert report.verdict == "convention"
+
+
 @pytest.mark.parametrize("whitened", [False, True])
 def test_the_value_after_the_last_step_of_a_batch_is_a_choice_whatever_ended_there(
     whitened: bool, tmp_path: Path

@@ -140,12 +140,14 @@ class Fact:
         place: File and line.
         size: A number that says how much; its meaning depends on the kind.
         update: Index of the optimizer step that it leads to.
+        tensors: Those of the optimizers' that it is about, by index.
     """
 
     kind: str
     place: tuple[str, int]
     size: float
     update: int
+    tensors: tuple[int, ...] = ()
 
 
 # Kinds of facts.

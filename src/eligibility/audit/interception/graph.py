@@ -7,7 +7,7 @@ comes with the line of the operation itself, not with that of ``backward``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,16 @@ _PASSED = ("Clamp", "Sum", "Mean")  # of log-ratios, before the exponential
 _LINE = re.compile(r'File "([^"]+)", line (\d+)')
 
 
-def inspect_graph(root: Any, update: int) -> list[Fact]:
-    """The facts in the graph below ``root``, a loss that leads to the optimizer step ``update``."""
+def inspect_graph(root: Any, update: int, trained: Iterable[Any]) -> list[Fact]:
+    """The facts in the graph below ``root``, a loss that leads to the optimizer step ``update``.
+
+    Args:
+        root: The node of the loss.
+        update: The step's index.
+        trained: The tensors of all optimizers.
+    """
     facts: list[Fact] = []
+    index = {id(tensor): i for i, tensor in enumerate(trained)}
     for node in nodes_below(root):
         distance = _ratio(node)
         if distance is not None:
@@ -33,7 +40,10 @@ def inspect_graph(root: Any, update: int) -> list[Fact]:
             facts.append(Fact(SWAPPED, _place(node), 0.0, update))
         sides = _attached_target(node)
         if sides is not None:
-            facts.append(Fact(TARGET, _target_place(*sides) or _place(node), 0.0, update))
+            both = _parameters(sides[0]) & _parameters(sides[1])
+            tensors = tuple(sorted(index[leaf] for leaf in both if leaf in index))
+            place = _target_place(*sides) or _place(node)
+            facts.append(Fact(TARGET, place, 0.0, update, tensors))
     return facts
 
 

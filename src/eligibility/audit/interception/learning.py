@@ -153,7 +153,9 @@ def _backward(patches: Patches, recorder: Recorder) -> None:
                 leaves = [node.variable for node in nodes if hasattr(node, "variable")]
                 recorder.hand_updates.differentiates(leaves, user_place())
                 if recorder.job.inspected:
-                    recorder.facts += inspect_graph(loss.grad_fn, len(recorder.updates))
+                    recorder.facts += inspect_graph(
+                        loss.grad_fn, len(recorder.updates), recorder.parameters.tensors
+                    )
 
     stock = patches.set(torch.Tensor, "backward", backward)
     stock_grad = patches.set(torch.autograd, "grad", grad)

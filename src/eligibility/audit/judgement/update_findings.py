@@ -17,7 +17,7 @@ from eligibility.audit.running.rounds import Rounds
 from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.sampling_calls import executing_call
 from eligibility.audit.running.slopes import action_keys
-from eligibility.audit.running.survey import RAN, has_critic
+from eligibility.audit.running.survey import RAN
 from eligibility.audit.trace import CLIPPED, LEFT_OVER, RATIO, SWAPPED, TARGET, Fact, Trace
 
 _ROUNDING = 1e-6  # distances of a ratio from 1 that are none
@@ -39,8 +39,10 @@ def facts_of_updates(
             f"step, {left.size:.2g} times as large as the whole"
         )
         yield program.finding("gradients-not-zeroed", text, seen=left.place)
-    target = next((fact for fact in seen if fact.kind == TARGET), None)
-    if target is not None and has_critic(program.survey):
+    # the density of a number that moves with the policy is a squared error of its own kind
+    critics = (fact for fact in seen if not set(fact.tensors) <= program.survey.policy)
+    target = next((fact for fact in critics if fact.kind == TARGET), None)
+    if target is not None:
         text = "both sides of the critic's squared error lead to the same parameters"
         yield program.finding("critic-target-not-detached", text, seen=target.place)
     swapped = next((fact for fact in seen if fact.kind == SWAPPED), None)
