@@ -420,6 +420,29 @@ def test_a_target_that_moves_with_the_prediction_is_found_where_it_is_computed(
     assert (report.verdict, report.exit_status) == ("convention", 0)
 
 
+def test_a_critic_that_normalises_its_layer_by_hand_has_no_attached_target(tmp_path: Path) -> None:
+    normalising = """
+class Critic(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(4, 6), torch.nn.Linear(6, 1)
+
+    def forward(self, x):
+        x = self.first(x)
+        centred = x - x.mean(-1, keepdim=True)
+        return self.last(centred / (centred.pow(2).mean(-1, keepdim=True) + 1e-5).sqrt())
+"""
+    report = audit(
+        tmp_path,
+        CRITIC,
+        ("critic = torch.nn.Linear(4, 2), torch.nn.Linear(4, 1)",
+         "critic = torch.nn.Linear(4, 2), Critic()"),
+        ("\nGAMMA = 0.9\n", f"{normalising}\nGAMMA = 0.9\n"),
+    )  # fmt: skip
+    assert not report.findings, report.text()
+    assert report.verdict == "convention"
+
+
 def test_the_density_of_a_number_that_moves_with_the_policy_has_no_target(tmp_path: Path) -> None:
     """As where an entropy is estimated: in TorchRL's tutorial of PPO."""
     moving = (

@@ -17,6 +17,11 @@ from eligibility.audit.trace import RATIO, SWAPPED, TARGET, Fact
 MAX_NODES = 4000
 # Errors between a prediction and its target; a square is one if a difference is squared.
 _ERRORS = ("MseLossBackward0", "SmoothL1LossBackward0", "HuberLossBackward0", "L1LossBackward0")
+# What losses are put together from errors by.
+_COMBINING = (
+    "AddBackward", "SubBackward", "RsubBackward", "MulBackward", "DivBackward", "Mean", "Sum",
+    "Maximum", "Minimum", "Where", "Sqrt", "Unbind", "Split",
+)  # fmt: skip
 _SUMS = ("SubBackward0", "AddBackward0", "RsubBackward1")
 _PASSED = ("Clamp", "Sum", "Mean")  # of log-ratios, before the exponential
 _LINE = re.compile(r'File "([^"]+)", line (\d+)')
@@ -38,12 +43,11 @@ def inspect_graph(root: Any, update: int, trained: Iterable[Any]) -> list[Fact]:
             facts.append(Fact(RATIO, _place(node), distance, update))
         if clips_ratio(node) and _bounds_swapped(node):
             facts.append(Fact(SWAPPED, _place(node), 0.0, update))
-        sides = _attached_target(node)
-        if sides is not None:
-            both = _parameters(sides[0]) & _parameters(sides[1])
-            tensors = tuple(sorted(index[leaf] for leaf in both if leaf in index))
-            place = _target_place(*sides) or _place(node)
-            facts.append(Fact(TARGET, place, 0.0, update, tensors))
+    for node, sides in _attached_targets(root):
+        both = _parameters(sides[0]) & _parameters(sides[1])
+        tensors = tuple(sorted(index[leaf] for leaf in both if leaf in index))
+        place = _target_place(*sides) or _place(node)
+        facts.append(Fact(TARGET, place, 0.0, update, tensors))
     return facts
 
 
@@ -129,6 +133,23 @@ def _is_probability(node: Any) -> bool:
         )
         for inner in _through_shapes(node)
     )
+
+
+def _attached_targets(root: Any) -> Iterator[tuple[Any, tuple[Any, Any]]]:
+    """The squared errors that a loss is put together from, with both sides attached.
+
+    Squares within a network, as where it normalises what a layer gives, are no errors.
+    """
+    waiting, seen = [root], {root}
+    while waiting:
+        node = waiting.pop()
+        sides = _attached_target(node)
+        if sides is not None:
+            yield node, sides
+        elif _reshapes(node) or node.name().startswith(_COMBINING):
+            inputs = [inner for inner in _inputs(node) if inner is not None and inner not in seen]
+            seen.update(inputs)
+            waiting += inputs
 
 
 def _attached_target(node: Any) -> tuple[Any, Any] | None:
