@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 import eligibility as el
 from eligibility.audit.precision import UNIT_DOUBLE, UNIT_SINGLE, tolerance
+from tests.audit.writing import audited
 
 SINGLE = "torch.FloatTensor"  # a name that the audit does not raise
 
@@ -79,6 +82,20 @@ def test_a_shorter_type_that_can_be_raised_is_raised(shorten: object) -> None:
     report = el.audit_loss(loss, discount=1.0)
     assert report.verdict == "unbiased", report.text()
     assert report.tolerance == tolerance(UNIT_DOUBLE)
+
+
+@pytest.mark.parametrize("made", ["torch.amp.GradScaler('cpu')", "torch.cuda.amp.GradScaler()"])
+def test_a_gradient_that_is_scaled_for_half_precision_is_read_as_it_is(
+    made: str, tmp_path: Path
+) -> None:
+    step = (
+        "scaler.scale(loss).backward()\n    scaler.unscale_(opt)\n"
+        "    scaler.step(opt)\n    scaler.update()"
+    )
+    changes = (("\nGAMMA", f"\nscaler = {made}\nGAMMA"), ("loss.backward()\n    opt.step()", step))
+    report = audited(tmp_path, *changes)
+    assert report.verdict == "unbiased", report.text()
+    assert "1 × reward-to-go" in report.rule
 
 
 def test_half_precision_that_cannot_be_raised_is_inconclusive() -> None:

@@ -43,12 +43,16 @@ def _know_dtypes() -> None:
 
 
 def _without_autocast(patches: Patches) -> None:
-    """`torch.autocast` and its kinds never lower the precision."""
+    """`torch.autocast` never lowers the precision, and no gradient is scaled for a lower one."""
 
     def initialise(self: torch.autocast, device_type: str, *args: Any, **options: Any) -> None:
         stock(self, device_type, enabled=False)
 
+    def without_scale(self: torch.amp.GradScaler, *args: Any, **options: Any) -> None:
+        stock_scaler(self, enabled=False)
+
     stock = patches.set(torch.autocast, "__init__", initialise)
+    stock_scaler = patches.set(torch.amp.GradScaler, "__init__", without_scale)
 
 
 def precision_note(dtype: torch.dtype) -> str:
