@@ -27,6 +27,7 @@ _LIBRARIES = (
     "stable_baselines3", "sb3_contrib", "tianshou", "tensordict", "torchrl", "transformers",
     "scipy.signal",
 )  # fmt: skip
+_LOADED = {"torch"}  # most of it before any run: so a part that comes later may be kept as well
 _INSTALLED = {"site-packages", "dist-packages"}
 _OWN = str(Path(__file__).parents[2])
 
@@ -60,7 +61,7 @@ def installed(before: Set[str]) -> list[str]:
         more = {
             _package(name)
             for name, module in found.items()
-            if _package(name) not in taken
+            if _package(name) not in {*taken, *_LOADED}
             and any(_is_of(value, taken) for value in [*vars(module).values()])
         }
         if not more:
