@@ -84,7 +84,7 @@ def test_a_shorter_type_that_can_be_raised_is_raised(shorten: object) -> None:
     assert report.tolerance == tolerance(UNIT_DOUBLE)
 
 
-@pytest.mark.parametrize("made", ["torch.amp.GradScaler('cpu')", "torch.cuda.amp.GradScaler()"])
+@pytest.mark.parametrize("made", ["torch.amp.GradScaler('cpu')", "torch.cpu.amp.GradScaler()"])
 def test_a_gradient_that_is_scaled_for_half_precision_is_read_as_it_is(
     made: str, tmp_path: Path
 ) -> None:

@@ -17,7 +17,7 @@ from eligibility.audit.trace import RATIO, SWAPPED, TARGET, Fact
 MAX_NODES = 4000
 # Errors between a prediction and its target; a square is one if a difference is squared.
 _ERRORS = ("MseLossBackward0", "SmoothL1LossBackward0", "HuberLossBackward0", "L1LossBackward0")
-# What losses are put together from errors by.
+# Operations that put a loss together from errors.
 _COMBINING = (
     "AddBackward", "SubBackward", "RsubBackward", "MulBackward", "DivBackward", "Mean", "Sum",
     "Maximum", "Minimum", "Where", "Sqrt", "Unbind", "Split",
@@ -43,9 +43,8 @@ def inspect_graph(root: Any, update: int, trained: Iterable[Any]) -> list[Fact]:
             facts.append(Fact(RATIO, _place(node), distance, update))
         if clips_ratio(node) and _bounds_swapped(node):
             facts.append(Fact(SWAPPED, _place(node), 0.0, update))
-    for node, sides in _attached_targets(root):
-        both = _parameters(sides[0]) & _parameters(sides[1])
-        tensors = tuple(sorted(index[leaf] for leaf in both if leaf in index))
+    for node, sides, leaves in _attached_targets(root):
+        tensors = tuple(sorted(index[leaf] for leaf in leaves if leaf in index))
         place = _target_place(*sides) or _place(node)
         facts.append(Fact(TARGET, place, 0.0, update, tensors))
     return facts
@@ -135,45 +134,33 @@ def _is_probability(node: Any) -> bool:
     )
 
 
-def _attached_targets(root: Any) -> Iterator[tuple[Any, tuple[Any, Any]]]:
-    """The squared errors that a loss is put together from, with both sides attached.
+def _attached_targets(root: Any) -> Iterator[tuple[Any, list[Any], set[int]]]:
+    """The squared errors of a loss whose two sides lead to the same leaves; the sides, and those.
 
     Squares within a network, as where it normalises what a layer gives, are no errors.
     """
     waiting, seen = [root], {root}
     while waiting:
         node = waiting.pop()
-        sides = _attached_target(node)
-        if sides is not None:
-            yield node, sides
+        shared = ((each, _parameters(each[0]) & _parameters(each[1])) for each in _errors(node))
+        sides, leaves = next((found for found in shared if found[1]), ([], set()))
+        if leaves:
+            yield node, sides, leaves
         elif _reshapes(node) or node.name().startswith(_COMBINING):
             inputs = [inner for inner in _inputs(node) if inner is not None and inner not in seen]
             seen.update(inputs)
             waiting += inputs
 
 
-def _attached_target(node: Any) -> tuple[Any, Any] | None:
-    """The two sides of a squared error, if parameters are reached from both of them."""
+def _errors(node: Any) -> list[list[Any]]:
+    """The two sides of each error that ``node`` squares, where both carry a gradient."""
     inputs = _inputs(node)
-    if node.name() in _ERRORS:
-        return _both_attached(inputs)
     squared = node.name() == "PowBackward0" and float(node._saved_exponent) == 2.0
     product = node.name() == "MulBackward0" and len(inputs) == 2 and inputs[0] is inputs[1]
-    if not (squared or product):
-        return None
-    for inner in _through_shapes(inputs[0]):
-        if inner.name() in _SUMS:
-            sides = _both_attached(_inputs(inner))
-            if sides is not None:
-                return sides
-    return None
-
-
-def _both_attached(sides: list[Any]) -> tuple[Any, Any] | None:
-    if len(sides) < 2 or sides[0] is None or sides[1] is None:
-        return None
-    left, right = _parameters(sides[0]), _parameters(sides[1])
-    return (sides[0], sides[1]) if left & right else None
+    errors = [node] if node.name() in _ERRORS else []
+    if squared or product:
+        errors = [inner for inner in _through_shapes(inputs[0]) if inner.name() in _SUMS]
+    return [sides for sides in map(_inputs, errors) if len(sides) > 1 and None not in sides[:2]]
 
 
 def _parameters(node: Any) -> set[int]:

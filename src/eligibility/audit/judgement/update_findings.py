@@ -39,9 +39,11 @@ def facts_of_updates(
             f"step, {left.size:.2g} times as large as the whole"
         )
         yield program.finding("gradients-not-zeroed", text, seen=left.place)
-    # the density of a number that moves with the policy is a squared error of its own kind
-    critics = (fact for fact in seen if not set(fact.tensors) <= program.survey.policy)
-    target = next((fact for fact in critics if fact.kind == TARGET), None)
+    # a square of the policy's tensors alone is a density or a penalty, such as that of a number
+    # that moves with the policy
+    policy = program.survey.policy
+    targets = (fact for fact in seen if fact.kind == TARGET)
+    target = next((fact for fact in targets if not policy.issuperset(fact.tensors)), None)
     if target is not None:
         text = "both sides of the critic's squared error lead to the same parameters"
         yield program.finding("critic-target-not-detached", text, seen=target.place)
