@@ -30,7 +30,10 @@ def test_a_column_answers_as_a_number_and_as_several() -> None:
     row = AnyRows(Record())[1]
     assert float(row["target"]) == int(row["target"]) == 8
     assert [float(number) for number in row["nums"]] == [8.0, 8.0]
-    assert [message["content"] for message in row["messages"]] == 2 * [row["question"]]
+    assert [message["content"] for message in row["turns"]] == 2 * [row["question"]]
+    asked, answered = row["messages"]
+    assert (asked["role"], answered["from"]) == ("user", "assistant")
+    assert f"{asked['content']} {answered['value']}" == row["question"]
 
 
 def test_a_function_of_a_batch_gives_each_row_its_columns() -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 import sys
 from typing import Any
+
+import torch
 
 from eligibility.audit.interception.language import model_loaders
 from eligibility.audit.trainers.record import Record
@@ -18,6 +21,7 @@ from eligibility.audit.trainers.tiny import (
     make_model,
     make_tokenizer,
     making,
+    with_methods_of,
 )
 
 _VISION = ("ImageTextToText", "Vision2Seq", "VisionText", "SpeechSeq2Seq")
@@ -32,6 +36,12 @@ class _AnyLabel(str):
         return isinstance(other, str)
 
     __hash__ = str.__hash__
+
+
+def _with_score(model: Any) -> Any:
+    """A model without a head, and with the score of a conversation that reward models add to it."""
+    model.get_score = lambda tokenizer, conversation: _score(str(conversation))
+    return model
 
 
 class _Classifier:
@@ -57,6 +67,19 @@ def _score(text: str) -> float:
     return 1.0 / (2.0 + words_in(text))
 
 
+def _speaks(kind: type) -> bool:
+    return kind.__name__.endswith(("ForCausalLM", "LMHeadModel"))
+
+
+def _is_stock(kind: type) -> bool:
+    return kind.__module__.startswith("transformers.")
+
+
+def _extends_another(kind: type) -> bool:
+    """Whether a program's own class adds to a language model of transformers."""
+    return not _is_stock(kind) and any(_speaks(base) and _is_stock(base) for base in kind.__mro__)
+
+
 class Hub:
     """Replaces every ``from_pretrained`` and ``load_dataset``."""
 
@@ -64,9 +87,10 @@ class Hub:
         self._record = record
         self.models: list[Any] = []  # in the order in which they were loaded
 
-    def model(self, *args: Any, **options: Any) -> Any:
+    def model(self, *args: Any, kind: type | None = None, **options: Any) -> Any:
         """The policy at the first call, another model at each one after it."""
-        made = make_model(REFERENCE_SEED + len(self.models) if self.models else POLICY_SEED)
+        seed = REFERENCE_SEED + len(self.models) if self.models else POLICY_SEED
+        made = make_model(seed, kind)
         self.models.append(made)
         return made
 
@@ -88,7 +112,7 @@ class Hub:
             if "SequenceClassification" in cls.__name__ or "RewardModel" in cls.__name__:
                 return self.reward_model()
             made = self.model(*args, **options)
-            return made.model if cls.__name__ == "AutoModel" else made
+            return _with_score(made.model) if cls.__name__ == "AutoModel" else made
 
         def tokenizer(cls: Any, *args: Any, **options: Any) -> Any:
             return self.tokenizer(*args, **options)
@@ -104,6 +128,7 @@ class Hub:
         for owner in (transformers.AutoConfig, transformers.PretrainedConfig):
             owner.from_pretrained = classmethod(config)
         self._replace_data()
+        self._replace_weights()
         self._replace_configured(load)
         self._replace_adapters()
         stock = transformers.pipeline
@@ -125,6 +150,28 @@ class Hub:
         config.num_labels = 1
         return transformers.LlamaForSequenceClassification(config).double()
 
+    def _replace_weights(self) -> None:
+        """The probe's models keep their weights, whatever is loaded; a missing file has none."""
+        transformers: Any = importlib.import_module("transformers")
+        llama, stock_load = transformers.LlamaForCausalLM, torch.load
+        put = llama.load_state_dict
+
+        def load(f: Any, *args: Any, **options: Any) -> Any:
+            if isinstance(f, str | os.PathLike) and not os.path.exists(f):
+                self._record.note(f"{os.fspath(f)} does not exist; it holds no weights here")
+                return {}
+            with torch._C.DisableTorchFunction():  # it makes tensors of the type in the file
+                return stock_load(f, *args, **options)
+
+        def load_state_dict(model: Any, state_dict: Any, *args: Any, **options: Any) -> Any:
+            own = {name: value.shape for name, value in model.state_dict().items()}
+            if own != {name: value.shape for name, value in state_dict.items()}:
+                state_dict = model.state_dict()
+            return put(model, state_dict, *args, **options)
+
+        torch.load = load
+        llama.load_state_dict = load_state_dict
+
     def _replace_configured(self, load: Any) -> None:
         """Language models that a program makes of a configuration are the tiny one as well."""
         transformers: Any = importlib.import_module("transformers")
@@ -133,15 +180,16 @@ class Hub:
 
         def new(cls: Any, *args: Any, **options: Any) -> Any:
             plain = not args and not options  # as copies are made
-            own = not cls.__module__.startswith("transformers.")
-            speaks = cls.__name__.endswith(("ForCausalLM", "LMHeadModel"))
-            if plain or own or not speaks or making():
+            if plain or making() or not _speaks(cls) or _extends_another(cls):
+                for config in args:  # of the program's own class: one layer of it is enough
+                    if getattr(config, "num_hidden_layers", 0) > 1 and not _is_stock(cls):
+                        config.num_hidden_layers = 1
                 return object.__new__(cls)
             self._record.note(
                 f"the program builds its {cls.__name__} from a configuration; the probe's model "
                 "stands in for it"
             )
-            return self.model()
+            return self.model(kind=None if _is_stock(cls) else with_methods_of(cls))
 
         def start(model: Any, *args: Any, **options: Any) -> None:
             if "_modules" not in vars(model):  # else it is one of the probe's, made already

@@ -81,9 +81,9 @@ class _LoopHub(Hub):
         self._loop = loop
         self._pads = False  # whether tokenizers have a token for padding, whatever the name
 
-    def model(self, *args: Any, **options: Any) -> Any:
+    def model(self, *args: Any, kind: type | None = None, **options: Any) -> Any:
         """One that pads with what its tokenizer pads with."""
-        made = super().model(*args, **options)
+        made = super().model(*args, kind=kind, **options)
         if self._pads or has_padding(_name(args, options)):
             _pad(made)
         return made

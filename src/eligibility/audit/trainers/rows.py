@@ -10,6 +10,7 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 
 from eligibility.audit.trainers.record import Record
 
+_CONVERSATIONS = ("conversations", "messages")  # columns that hold lists of messages
 _MANY = 128  # rows: a program may draw several at once, or set a hundredth of them apart
 
 
@@ -50,9 +51,17 @@ class _Row(dict[str, Any]):
 
     number = 0  # of the row; each has a different text
 
-    def __missing__(self, key: str) -> AnyText:
+    def __missing__(self, key: str) -> Any:
         n = self.number
-        return AnyText(f"What is {n} + {3 * n + 4}? #### {4 * n + 4}")
+        question = f"What is {n} + {3 * n + 4}?"
+        if key in _CONVERSATIONS:
+            return [_message("user", question), _message("assistant", f"#### {4 * n + 4}")]
+        return AnyText(f"{question} #### {4 * n + 4}")
+
+
+def _message(role: str, text: str) -> dict[str, str]:
+    """One of a conversation, in the two forms in which data sets have them."""
+    return {"role": role, "content": text, "from": role, "value": text}
 
 
 def _row(values: dict[str, Any], number: int) -> _Row:

@@ -8,6 +8,7 @@ which pads where a program does not pad with the end.
 from __future__ import annotations
 
 import importlib
+import inspect
 from typing import Any
 
 import torch
@@ -37,8 +38,13 @@ def making() -> bool:
     return bool(_depth)
 
 
-def make_model(seed: int) -> Any:
-    """A Llama of one layer with random weights in double precision."""
+def make_model(seed: int, kind: Any = None) -> Any:
+    """A Llama of one layer with random weights in double precision.
+
+    Args:
+        seed: Of its weights.
+        kind: A subclass of transformers' Llama to make it of; None: that itself.
+    """
     transformers: Any = importlib.import_module("transformers")
     config = transformers.LlamaConfig(
         vocab_size=len(SYMBOLS),
@@ -59,7 +65,7 @@ def make_model(seed: int) -> Any:
     state = torch.get_rng_state()
     torch.manual_seed(seed)
     _depth.append(1)
-    model = transformers.LlamaForCausalLM(config).double()
+    model = (kind or transformers.LlamaForCausalLM)(config).double()
     _depth.pop()
     torch.set_rng_state(state)
     model.generation_config.eos_token_id = END
@@ -68,6 +74,36 @@ def make_model(seed: int) -> Any:
     model.model.norm.register_forward_hook(_fix_first_feature)
     model.model.embed_tokens.register_forward_pre_hook(_refuse_other_tokens)
     return model
+
+
+def with_methods_of(own: Any) -> Any:
+    """A Llama that has what a program's own class of language models adds to transformers'.
+
+    It samples with the class's own `generate`, if it has one, and is called with its arguments. It
+    returns no cache, whose form would be another: the rows are read whole each time.
+    """
+    transformers: Any = importlib.import_module("transformers")
+    llama = transformers.LlamaForCausalLM
+    signature = inspect.signature(own.forward)
+
+    def forward(model: Any, *args: Any, **options: Any) -> Any:
+        given = signature.bind(model, *args, **options).arguments
+        _, rows, *_ = given.values()
+        known = {name: given[name] for name in _READ_BY_LLAMA if given.get(name) is not None}
+        return llama.forward(model, input_ids=rows, use_cache=False, **known)
+
+    added = {
+        name: value
+        for base in reversed(own.__mro__)
+        if not issubclass(llama, base)
+        for name, value in vars(base).items()
+        if not name.startswith("_") and name not in _MADE
+    }
+    return type(own.__name__, (llama,), added | {"forward": forward})
+
+
+_READ_BY_LLAMA = ("attention_mask", "position_ids", "logits_to_keep")
+_MADE = ("forward", "config_class", "base_model_prefix")  # they belong to the layers it has
 
 
 def _refuse_other_tokens(embedding: Any, args: tuple[torch.Tensor, ...]) -> None:
