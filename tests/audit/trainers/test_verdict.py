@@ -95,7 +95,7 @@ for _ in range(200):
 """,
         encoding="utf-8",
     )
-    _is_of_its_own_class(audit_script(script))
+    _has_no_environment(audit_script(script))
 
 
 @pytest.mark.parametrize(
@@ -122,12 +122,13 @@ while True:
         start = torch.multinomial(model(start).softmax(-1), 1).squeeze(-1)
 """
     script.write_text(text, encoding="utf-8")
-    _is_of_its_own_class(audit_script(script))
+    _has_no_environment(audit_script(script))
 
 
-def _is_of_its_own_class(report: AuditReport) -> None:
+def _has_no_environment(report: AuditReport) -> None:
     assert report.verdict == "inconclusive"
-    assert report.summary.startswith("the program trains its own class of language model")
+    assert "derive its own environment class from gymnasium.Env" in report.summary
+    assert report.summary.endswith("audit_token_loss if it trains a language model")
 
 
 def test_the_line_in_a_refusal_audits_the_loss_of_a_loop_by_hand(tmp_path: Path) -> None:

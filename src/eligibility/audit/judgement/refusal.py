@@ -21,12 +21,9 @@ _NO_UPDATE = (
 )
 _NO_ENVIRONMENT = (
     f"the program learns, or draws more than {MAX_TOKENS} times, before it creates an environment "
-    "by gymnasium.make or from gymnasium.Env; create the environment first, or audit its loss with "
-    "audit_loss"
-)
-_OWN_MODEL = (
-    "the program trains its own class of language model, and the audit replaces only models that "
-    "transformers loads by name; audit its loss with audit_token_loss"
+    "by gymnasium.make or from gymnasium.Env; derive its own environment class from gymnasium.Env, "
+    "with an observation_space and an action_space, or audit its loss: with audit_loss, or with "
+    "audit_token_loss if it trains a language model"
 )
 _SUM_TOLERANCE = 1e-4  # far above rounding, in single precision too
 
@@ -130,8 +127,7 @@ def _is_chosen(program: AuditedProgram) -> bool:
 def _did_not_run(program: AuditedProgram) -> AuditReport:
     trace = program.survey.traces[0]
     if trace.outcome == NO_ENVIRONMENT:
-        tokens = program.source is not None and program.source.mentions(["Embedding"])
-        return inconclusive(program, _OWN_MODEL if tokens else _NO_ENVIRONMENT)
+        return inconclusive(program, _NO_ENVIRONMENT)
     if "does not require grad" in trace.detail:
         finding = program.finding("no-gradient", f"`backward` failed: {trace.detail}")
         report = inconclusive(program, finding.means)

@@ -9,7 +9,7 @@ from eligibility.audit.trace import Trace
 
 _ADAPTER = (
     "or audit its parts: `el.audit_agent(factory, act=…, update=…)` for an agent object, "
-    "`el.audit_loss(loss)` for its loss"
+    "`el.audit_loss(loss)` for its loss, `el.audit_token_loss(loss)` for a language model's"
 )
 # A pattern in the error's text -> what to do; the first that is found.
 _NEEDS = (
