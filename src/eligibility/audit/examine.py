@@ -21,6 +21,7 @@ from eligibility.audit.reporting.report import AuditReport
 from eligibility.audit.running.batch_steps import with_measured_ratio
 from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.survey import Progress, Survey, resampled, survey
+from eligibility.audit.trace import OWN_CLASS
 
 _TESTED_STEPS = 100_000  # more of them would take a quarter of an hour
 
@@ -52,7 +53,18 @@ def examine(
             report = told if told.faults else report
     if report.verdict in ("unexplained", "inconclusive") and measured is None:
         report = _of_whole_numbers(report, program_of(plain), runner)
-    return placed(report, plain, runner, program_of(plain).source)
+    report = placed(report, plain, runner, program_of(plain).source)
+    return replace(report, notes=(*report.notes, *_stood_in_for(plain)))
+
+
+def _stood_in_for(observed: Survey) -> list[str]:
+    """A note on each class of environments that is the program's own."""
+    notes = {note for trace in observed.traces for note in trace.notes if OWN_CLASS in note}
+    return [
+        f"the probe stands in for the program's own class {note.removeprefix(OWN_CLASS).strip()}: "
+        "observations, rewards and ends are the probe's"
+        for note in sorted(notes)
+    ]
 
 
 def _tells_more(other: AuditedProgram, first: AuditedProgram) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 Record = TypeVar("Record")
 # How a note begins that names random numbers which the audit could not enumerate.
 UNREAD = "unread:"
+OWN_CLASS = "environment of the program's own:"  # a note begins with it, and has its name
 BY_HAND = "moved by hand:"  # and one with the line of a loss whose parameters no optimizer steps
 NO_ENVIRONMENT = "no environment"  # outcome of a run that learned or drew, and made none
 LANGUAGE = "language"  # outcome of a run that trains a language model

@@ -127,7 +127,7 @@ while True:
 
 def _has_no_environment(report: AuditReport) -> None:
     assert report.verdict == "inconclusive"
-    assert "derive its own environment class from gymnasium.Env" in report.summary
+    assert "before it creates an environment" in report.summary
     assert report.summary.endswith("audit_token_loss if it trains a language model")
 
 

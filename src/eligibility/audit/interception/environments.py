@@ -15,6 +15,7 @@ from gymnasium.vector import SyncVectorEnv
 from eligibility.audit.interception.gym_names import lead_to_gymnasium
 from eligibility.audit.interception.observations import MASK
 from eligibility.audit.interception.old_gym import speak_as_before
+from eligibility.audit.interception.own_environments import replace_plain_classes
 from eligibility.audit.interception.probe import PICKLED, Made, Probe, known_spaces
 from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.patches import Patches, disguised
@@ -54,6 +55,7 @@ def replace_environments(patches: Patches, recorder: Recorder, four_tuple: bool)
     stock_make = patches.set(gymnasium, "make", make)
     patches.later(PICKLED.clear)
     replace_own_classes(patches, partial(_own_probe, recorder, four_tuple))
+    replace_plain_classes(patches, recorder)
     patches.set(gymnasium, "make_vec", make_vec)
     stock_async = gymnasium.vector.AsyncVectorEnv
     patches.set(gymnasium.vector, "AsyncVectorEnv", disguised(_in_process(), stock_async))

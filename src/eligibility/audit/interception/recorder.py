@@ -378,6 +378,16 @@ class Recorder:
         finally:
             self._blind = False
 
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """What is drawn within is not the program's: the audit looks at one of its classes."""
+        before, self._blind = self._blind, True
+        try:
+            with self.own_numbers():
+                yield
+        finally:
+            self._blind = before
+
     def note(self, fact: str) -> None:
         """Remember a fact once; none if it is empty."""
         if fact:

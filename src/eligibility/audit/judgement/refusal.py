@@ -20,10 +20,10 @@ _NO_UPDATE = (
     "long enough?"
 )
 _NO_ENVIRONMENT = (
-    f"the program learns, or draws more than {MAX_TOKENS} times, before it creates an environment "
-    "by gymnasium.make or from gymnasium.Env; derive its own environment class from gymnasium.Env, "
-    "with an observation_space and an action_space, or audit its loss: with audit_loss, or with "
-    "audit_token_loss if it trains a language model"
+    f"the program learns, or draws more than {MAX_TOKENS} times, before it creates an environment: "
+    "by gymnasium.make, from gymnasium.Env, or of its own class with reset() and step(action), "
+    "which returns (observation, reward, done) or what gymnasium's does; give it one, or audit its "
+    "loss: with audit_loss, or with audit_token_loss if it trains a language model"
 )
 _SUM_TOLERANCE = 1e-4  # far above rounding, in single precision too
 
