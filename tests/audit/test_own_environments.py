@@ -126,7 +126,8 @@ def test_a_fault_is_named_on_its_line(form: str, tmp_path: Path) -> None:
     assert report.faults[0].line == line_of(path, "loss = ")
 
 
-def test_a_class_around_an_environment_of_gymnasium_stays(tmp_path: Path) -> None:
+@pytest.mark.parametrize("made_in", ["__init__", "reset"])
+def test_a_class_around_an_environment_of_gymnasium_stays(made_in: str, tmp_path: Path) -> None:
     head = """
 import gymnasium as gym
 import torch
@@ -134,16 +135,18 @@ from torch.distributions import Categorical
 
 class Corridor:
     def __init__(self):
-        self.env = gym.make("CartPole-v1")
+        self.env = {__init__}
 
     def reset(self):
+        self.env = self.env or {reset}
         return self.env.reset()[0]
 
     def step(self, action):
         obs, reward, terminated, truncated, _ = self.env.step(action)
         return obs, 2.0 * reward, terminated or truncated
 """
-    changed = {"net": "torch.nn.Linear(4, 2)", "dtype": ", dtype=torch.float32"}
+    made = {"__init__": "None", "reset": "None"} | {made_in: 'gym.make("CartPole-v1")'}
+    changed = made | {"net": "torch.nn.Linear(4, 2)", "dtype": ", dtype=torch.float32"}
     report = audit_here(_written(tmp_path, changed, head), 60)
     assert "2 ×" in report.rule, report
 

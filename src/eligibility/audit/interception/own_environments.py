@@ -88,10 +88,11 @@ def replace_plain_classes(patches: Patches, recorder: Recorder) -> None:
         try:
             with recorder.looking():
                 first = reset(own, *args, **options)
-                steps = [] if first is None else _steps(own, _observed(first))
+                stays = first is None or _has_others(recorder)
+                steps = [] if stays else _steps(own, _observed(first))
         finally:
             looking.pop()
-        if not steps or _has_others(recorder):
+        if not steps:
             known[id(own)] = own, None
             return first
         probe = OwnProbe(own, first, steps, recorder)
