@@ -9,6 +9,9 @@ import pytest
 pytest.importorskip("transformers")
 pytest.importorskip("datasets")
 
+import torch
+
+from eligibility.audit.trainers.doubles import InDouble
 from tests.audit.loop_runs import audited
 
 # A model with its own layers, cache and sampling, with weights in a file that is not here, and data
@@ -132,3 +135,14 @@ def test_its_own_sampling_is_followed(tmp_path: Path) -> None:
 def test_what_it_draws_with_otherwise_than_it_scores_is_named(options: str, tmp_path: Path) -> None:
     report = audited(tmp_path, LOOP.replace("OPTIONS", options))
     assert [fault.rule for fault in report.faults] == ["behaviour-not-scored"], report
+
+
+@pytest.mark.parametrize(("given", "options"), [((50,), {}), ((), {"k": 50}), ((2,), {})])
+def test_no_more_numbers_are_asked_for_than_there_are(
+    given: tuple[int, ...], options: dict[str, int]
+) -> None:
+    numbers = torch.tensor([[1.0, 3.0, 2.0]])
+    wanted = 2 if given == (2,) else 3
+    with InDouble(lambda func, args, others, result: result, lambda loss: None):
+        for found in (torch.topk(numbers, *given, **options), numbers.topk(*given, **options)):
+            assert found.values.tolist() == [[3.0, 2.0, 1.0][:wanted]]

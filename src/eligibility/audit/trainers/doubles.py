@@ -49,15 +49,18 @@ class InDouble(TorchFunctionMode):
         if func is torch.Tensor.backward:
             self._backward(args[0])
         given = tuple(map(_long, args))
-        if func in _HIGHEST:
-            given = _of_few(*given)
+        if func in _HIGHEST:  # a program asks for 50 tokens, and the probe has four
+            given, options = _within(given, options)
         return self._met(func, given, options, func(*given, **options))
 
 
-def _of_few(numbers: torch.Tensor, *given: Any) -> tuple[Any, ...]:
-    """The arguments of `topk`, which asks for 50 tokens where the probe has four."""
+def _within(given: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The arguments of `topk`, of as many numbers as there are."""
+    numbers, *rest = given or (options["input"],)
     most = numbers.shape[-1] if numbers.dim() else 1
-    return (numbers, *(min(each, most) for each in given[:1]), *given[1:])
+    if rest:
+        return (numbers, min(rest[0], most), *rest[1:]), options
+    return given, options | {"k": min(options["k"], most)}
 
 
 def _long(value: Any) -> Any:
