@@ -8,7 +8,7 @@ import pytest
 
 import eligibility as el
 from tests.audit.test_second_update import KEPT, LOSS, audit, line_of
-from tests.audit.writing import PROGRAM
+from tests.audit.writing import PROGRAM, audited
 
 _USED = LOSS.replace("returns)", "(returns - mean))")
 _MOVED = {
@@ -35,6 +35,31 @@ def test_a_baseline_that_takes_it_in_afterwards_is_none_of_them(tmp_path: Path) 
     report = audit(tmp_path, KEPT, _START, (LOSS, _USED + _MOVED["first of the returns"]))
     assert report.verdict == "unbiased", report.text()
     assert not report.findings
+
+
+@pytest.mark.parametrize(
+    "average",
+    ["    kept.append(total)\n    mean = sum(kept) / len(kept)\n",
+     "    mean += (total - mean) / (episode + 1)\n"],
+)  # fmt: skip
+def test_an_average_that_begins_with_the_own_return_leaves_nothing_to_the_first_update(
+    average: str, tmp_path: Path
+) -> None:
+    used = "    total = sum(rewards)\n" + average + "    loss = -log_probs.sum() * (total - mean)"
+    start = ("for episode in", "mean, kept = 0.0, []\nfor episode in")
+    report = audited(tmp_path, start, (f"    {LOSS}", used))
+    assert report.verdict == "unbiased", report.text()
+    assert not report.findings
+    assert report.updates == 2
+    assert any("the first update has no gradient" in note for note in report.notes)
+    assert report.rule.startswith("0.5 × whole episode return"), report.rule
+
+
+def test_no_update_with_a_gradient_is_a_fault(tmp_path: Path) -> None:
+    used = "    mean = sum(rewards)\n    loss = -log_probs.sum() * (sum(rewards) - mean)"
+    report = audited(tmp_path, (f"    {LOSS}", used))
+    assert report.verdict == "no-gradient", report.text()
+    assert [finding.rule for finding in report.findings] == ["no-gradient"]
 
 
 # One-step actor-critic: the advantage is taken before or after the critic's step, or cut off.

@@ -81,6 +81,7 @@ class Choices:
         self._off_nodes = off_nodes
         self.draws: list[Draw] = []
         self.closed = False
+        self.asked: Callable[[], None] = lambda: None  # called before each choice
 
     def close(self) -> None:
         """Let the next choice end the run."""
@@ -135,6 +136,7 @@ class Choices:
         self.draws[position] = replace(draw, probs=certain)
 
     def _next_position(self) -> int:
+        self.asked()
         position = len(self.draws)
         if self.closed or position == self._stop_after:
             raise PathComplete

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
+from eligibility.audit.costs import if_a_reward, is_a_cost, may_be_a_cost
 from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.diagnosis import diagnose, diagnose_and_match, wants_test
 from eligibility.audit.judgement.discounts import with_measured
@@ -19,12 +20,17 @@ from eligibility.audit.judgement.resolution import has_continuous_draws, resolve
 from eligibility.audit.judgement.second_update import with_second_update
 from eligibility.audit.reporting.report import AuditReport
 from eligibility.audit.running.batch_steps import with_measured_ratio
+from eligibility.audit.running.later import FromSecond
 from eligibility.audit.running.runner import Runner
-from eligibility.audit.running.survey import Progress, Survey, resampled, survey
-from eligibility.audit.trace import OWN_CLASS
+from eligibility.audit.running.survey import RAN, Progress, Survey, resampled, survey
+from eligibility.audit.trace import OWN_CLASS, OWN_REWARD
 
 _TESTED_STEPS = 100_000  # more of them would take a quarter of an hour
 
+_SILENT = (
+    "the first update has no gradient, as where the first return is its own baseline; the audit "
+    "judges the second one"
+)
 _THROUGH_ACTIONS = (
     "its policy follows the slope of a critic's values in the action, as SAC, TD3 and DDPG do, and "
     "no reward; the audit judges policies that weigh the log-probability of what they did"
@@ -53,18 +59,67 @@ def examine(
             report = told if told.faults else report
     if report.verdict in ("unexplained", "inconclusive") and measured is None:
         report = _of_whole_numbers(report, program_of(plain), runner)
+    if report.verdict == "no-gradient" and not isinstance(runner, FromSecond):
+        later = _from_second(plain, runner, max_paths, samples, progress, known_of)
+        if later is not None:
+            return later
     report = placed(report, plain, runner, program_of(plain).source)
+    report = _if_not_a_cost(report, plain)
     return replace(report, notes=(*report.notes, *_stood_in_for(plain)))
 
 
+def _from_second(
+    plain: Survey,
+    runner: Runner,
+    max_paths: int,
+    samples: int,
+    progress: Progress,
+    known_of: Callable[[Survey], AuditedProgram],
+) -> AuditReport | None:
+    """The report of a program from its second update on; None if there is no gradient either."""
+    if not all(trace.outcome in RAN and trace.updates for trace in plain.traces):
+        return None
+    later = examine(FromSecond(runner), max_paths, samples, progress, known_of)
+    if later.verdict in ("no-gradient", "inconclusive"):
+        return None
+    return replace(later, updates=2, notes=(*later.notes, _SILENT))
+
+
 def _stood_in_for(observed: Survey) -> list[str]:
-    """A note on each class of environments that is the program's own."""
-    notes = {note for trace in observed.traces for note in trace.notes if OWN_CLASS in note}
-    return [
-        f"the probe stands in for the program's own class {note.removeprefix(OWN_CLASS).strip()}: "
-        "observations, rewards and ends are the probe's"
-        for note in sorted(notes)
+    """A note on each class of environments that is the program's own, and on its own reward."""
+    said = [
+        f"the probe stands in for the program's own class {name}: observations, rewards and ends "
+        "are the probe's"
+        for name in _noted(observed, OWN_CLASS)
     ]
+    for found in _noted(observed, OWN_REWARD):
+        file, line, name = found.split(":")
+        kind = "cost" if is_a_cost(name) else "reward"
+        said.append(
+            f"the program makes no environment: its {kind} is `{name}` in line {line} of {file}, "
+            "which the probe's rewards replace"
+        )
+        if any(step.time for trace in observed.traces for step in trace.steps):
+            said.append(
+                "its reward comes after several draws: the probe's is a sum with a part for each "
+                "of them, so every draw is credited with the parts before it as well"
+            )
+    return said
+
+
+def _if_not_a_cost(report: AuditReport, observed: Survey) -> AuditReport:
+    """The report, in which a sign is wrong only if what the program trains on is a reward."""
+    for found in _noted(observed, OWN_REWARD):
+        _, line, name = found.split(":")
+        if may_be_a_cost(name) and not is_a_cost(name):
+            return if_a_reward(report, f"`{name}` in line {line}")
+    return report
+
+
+def _noted(observed: Survey, kind: str) -> list[str]:
+    """What the notes of one kind say."""
+    notes = {note for trace in observed.traces for note in trace.notes}
+    return [note.removeprefix(kind).strip() for note in sorted(notes) if note.startswith(kind)]
 
 
 def _tells_more(other: AuditedProgram, first: AuditedProgram) -> bool:

@@ -35,11 +35,32 @@ SIZES = (
     ProbeSize(horizon=2, random_start=False, random_transitions=False),
 )
 STATES = 3  # of the probe, without the terminal one
+OWN_STATES = 64  # of the problem of a program without an environment, with it
 
 
 WholeNumber = tuple[str, int, int, int]  # of a text: the file, line, column, and the number
 SmallNumber = tuple[str, int, int, int, int]  # the same, and what it is in its place
+Statement = tuple[str, int, str]  # of a text: the file, the line, and what is given a number
 COMMAND_LINE = "the command line"  # in place of the file; an argument is a line
+
+
+@dataclass(frozen=True)
+class OwnProblem:
+    """What a program without an environment acts for.
+
+    Attributes:
+        begins: It acts once it has made so many optimizers.
+        by_hand: Whether its random numbers may be actions drawn by hand; else they are only noise.
+        reward: What gives its reward, if it is known.
+        cost: Whether that is what a reward costs: the reward times −1.
+        contexts: Whether what it draws from depends on random numbers: there are two sets of them.
+    """
+
+    begins: int
+    by_hand: bool = False
+    reward: Statement | tuple[()] = ()
+    cost: bool = False
+    contexts: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,6 +94,7 @@ class Job:
         rewards: Rewards of the executed steps, in order; later steps earn the problem's own.
         followed: Note what each statement of the user's makes.
         smaller: Whole numbers from the program's source that are small in this run.
+        problem: That of a program without an environment.
     """
 
     prescribed: tuple[int, ...]
@@ -99,6 +121,7 @@ class Job:
     rewards: tuple[float, ...] = ()
     followed: bool = False
     smaller: tuple[SmallNumber, ...] = ()
+    problem: OwnProblem | None = None
 
 
 def mixture_of(columns: Sequence[int]) -> Array:
@@ -143,8 +166,9 @@ def encode_job(job: Job) -> str:
 def decode_job(line: str) -> Job:
     """The job in a line of JSON."""
     data = json.loads(line)
-    size = ProbeSize(**data.pop("size"))
-    return Job(size=size, **{name: frozen(value) for name, value in data.items()})
+    size, own = ProbeSize(**data.pop("size")), data.pop("problem")
+    problem = own and OwnProblem(**{name: frozen(value) for name, value in own.items()})
+    return Job(size=size, problem=problem, **{k: frozen(value) for k, value in data.items()})
 
 
 def settings_line(program: Program) -> str:

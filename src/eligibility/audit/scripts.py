@@ -17,9 +17,11 @@ from eligibility.audit.judgement.constants import GIVEN
 from eligibility.audit.judgement.source import read_source
 from eligibility.audit.reporting.report import AuditReport, Finding
 from eligibility.audit.running.outside_numbers import numbers_outside, place_of
+from eligibility.audit.running.reward_search import with_own_reward
 from eligibility.audit.running.runner import LanguageScriptError, Runner, ScriptRunner
-from eligibility.audit.running.smaller import Smaller, small_batches
+from eligibility.audit.running.smaller import FIRST, Smaller, small_batches
 from eligibility.audit.running.survey import Progress, silent
+from eligibility.audit.trace import NO_ENVIRONMENT
 from eligibility.errors import InvalidTypeError, InvalidValueError
 from eligibility.notebooks import is_notebook, script_of
 from eligibility.sandbox import GUARDS, LANDLOCK
@@ -171,7 +173,11 @@ def _with_small_batches(
     examined: Callable[[Runner], AuditReport],
 ) -> AuditReport:
     """The report of a program with short batches, where it has long ones and these decide it."""
-    numbers = small_batches(runner, all_numbers)
+    first = runner.run(FIRST)
+    found = with_own_reward(runner, first) if first.outcome == NO_ENVIRONMENT else None
+    if found is not None:
+        runner, first = found, found.run(FIRST)
+    numbers = small_batches(runner, first, all_numbers)
     if not numbers:
         return examined(runner)
     said = (f"{number[3]} is {number[4]} {place_of(number[:4])}" for number in numbers)

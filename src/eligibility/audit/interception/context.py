@@ -10,6 +10,7 @@ from contextlib import contextmanager, nullcontext
 
 from eligibility.audit import raised
 from eligibility.audit.interception import environments, learning, processes, samplers, surroundings
+from eligibility.audit.interception.own_rewards import replace_rewards
 from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.interception.running_moments import hold_running_moments
 from eligibility.audit.interception.statements import follow
@@ -27,13 +28,15 @@ def intercepted(recorder: Recorder, *, four_tuple: bool = False) -> Iterator[Non
             raised.raise_precision(patches)
         samplers.enumerate_torch(patches, recorder)
         samplers.enumerate_python(patches, recorder)
-        numpy_numbers.follow_noise(patches, recorder.noise, lambda: recorder.running)
+        numpy_numbers.follow_noise(patches, recorder.noise, lambda: recorder.follows_noise)
         environments.replace_environments(patches, recorder, four_tuple)
+        if recorder.job.problem:
+            replace_rewards(patches, recorder, recorder.job.problem)
         hold_running_moments(patches, recorder)
         learning.watch_optimizers(patches, recorder)
         surroundings.quieten(patches)
         turns = processes.stay_in_process(patches)
-        with TorchNoise(recorder.noise, lambda: recorder.running) as following:
+        with TorchNoise(recorder.noise, lambda: recorder.follows_noise) as following:
             recorder.is_parameter = following.release
             following.exponentiated = recorder.detached_ratios.exponentiated
             with follow(recorder) if recorder.job.followed else nullcontext():

@@ -62,7 +62,7 @@ def _keep_graphs(patches: Patches, recorder: Recorder) -> None:
 def _registration(patches: Patches, recorder: Recorder) -> None:
     def initialise(self: Optimizer, params: Iterable[Any], *args: Any, **options: Any) -> None:
         stock(self, params, *args, **options)
-        recorder.register([p for group in self.param_groups for p in group["params"]])
+        recorder.has_optimizer([p for group in self.param_groups for p in group["params"]])
 
     stock = patches.set(Optimizer, "__init__", initialise)
 

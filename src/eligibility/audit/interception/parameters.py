@@ -12,6 +12,7 @@ from torch.autograd import grad as differentiated  # before it is patched
 
 from eligibility.audit.job import Job, mixture_of
 
+_APART = 0.5  # how far the numbers of a tensor are moved apart
 _PERTURBATION = 0.05  # how far a perturbation moves a tensor, per square root of its size
 
 
@@ -50,6 +51,10 @@ class Parameters:
             index = len(self.tensors)
             self.tensors.append(parameter)
             yield parameter
+            if self._job.problem and bool((parameter == parameter.reshape(-1)[0]).all()):
+                # a bandit's arms begin alike, and at equal probabilities much is right by luck
+                away = probing_directions(parameter.shape, index, 1)[0] * parameter.numel() ** 0.5
+                self._move_with_twins(parameter, _APART * away)
             move = None if self._job.moved_after else self._move_of(index)
             if move is not None:
                 self._moved.append((parameter, move, self._move_with_twins(parameter, move)))

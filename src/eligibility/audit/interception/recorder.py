@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,11 @@ from eligibility.audit.choices import (
     PathComplete,
     TooMuchWorkError,
 )
+from eligibility.audit.interception.calls import Calls, Group
 from eligibility.audit.interception.evaluations import Evaluations
-from eligibility.audit.interception.groups import Group, joined
 from eligibility.audit.interception.minibatches import Minibatches
 from eligibility.audit.interception.observations import jittered
-from eligibility.audit.interception.other_numbers import OtherNumbers
+from eligibility.audit.interception.other_numbers import OtherNumbers, seed_generators
 from eligibility.audit.interception.parameters import Parameters
 from eligibility.audit.interception.probe import TERMINAL, Probe
 from eligibility.audit.interception.scores import Scores
@@ -73,12 +72,11 @@ class Recorder:
         self.noise = Noise(self)
         self.is_parameter: Callable[[torch.Tensor], None] = lambda tensor: None
         self._others: OtherNumbers | None = None
+        self.begin: Callable[[], None] = lambda: None
+        self.optimizers = 0  # before the first update
         self._width = 1  # numbers of an action
-        self._groups: list[Group] = []
-        self._laws: dict[int, list[tuple[float, float, float]]] = {}
-        self._stepped = False
+        self.calls = Calls(self.choices)
         self._last: dict[int, Step] = {}
-        self._served: set[int] = set()  # environments that have had their part of the draws
         self._evaluations = Evaluations(self.choices)
         self._minibatches = Minibatches(self.steps, self.updates)
         self.detached_ratios = DetachedRatios(lambda: len(self.choices.draws))
@@ -87,6 +85,11 @@ class Recorder:
     def running(self) -> bool:
         """Whether what happens is the program's: before it meets the problem, it initialises."""
         return not self._blind and bool(self._episodes or self._evaluations.steps)
+
+    @property
+    def follows_noise(self) -> bool:
+        """Whether random numbers of the program may be actions that it draws by hand."""
+        return self.running and (self.job.problem is None or self.job.problem.by_hand)
 
     @property
     def all_steps(self) -> tuple[Step, ...]:
@@ -111,7 +114,7 @@ class Recorder:
         if self._lacks_last_update():
             self.choices.close()
             return
-        self._stop_if_complete()
+        self.stop_if_complete()
         if not self.steps and not self.updates:
             self.parameters.move_again()
         if not self.running:
@@ -126,9 +129,9 @@ class Recorder:
         # a second reset before any step starts the same episode
         self._episodes[index] = 0 if last is None else last.episode + 1
         self._between_episodes[index] = True
-        if index in self._last and self._groups and index not in self._served:
+        if index in self._last and self.calls.groups and index not in self.calls.served:
             self._ignore(environment, index)
-        if self._stepped or not self._groups:
+        if self.calls.stepped or not self.calls.groups:
             self._evaluations.begins(index)
 
     def on_close(self, environment: Probe) -> None:
@@ -152,7 +155,7 @@ class Recorder:
         truncated: bool,
     ) -> float:
         """A transition was made; what it earns, by the job or else by the problem."""
-        self._stop_if_complete()
+        self.stop_if_complete()
         index, chosen, self._chosen = self._index(environment), self._chosen, None
         episode = self._episodes.setdefault(index, 0)  # a copy that was never reset
         step = Step(
@@ -191,21 +194,20 @@ class Recorder:
         if self._minibatches.acts():
             self.note(f"{UNREAD} several whole numbers at once")
         self._last[step.environment] = step
-        self._served.add(step.environment)
-        self._stepped = True
+        self.calls.serve(step.environment)
 
     def environment_choice(self, probs: list[float]) -> int:
         """The outcome of one of the problem's own random choices."""
         if self._lacks_last_update() and not self.choices.closed:
             return 0  # the start of an episode that is never played
-        self._stop_if_complete()
+        self.stop_if_complete()
         self._chosen = len(self.choices.draws)
         return self.choices.choose(probs, "environment")
 
     def _index(self, environment: Probe) -> int:
         return next(i for i, known in enumerate(self.environments) if known is environment)
 
-    def _stop_if_complete(self) -> None:
+    def stop_if_complete(self) -> None:
         """New data after an update: what the program learns from the old is known."""
         self.note(self.hand_updates.check())
         if self._complete():
@@ -233,76 +235,34 @@ class Recorder:
 
     def sampled_in(self, units: Sequence[tuple[int, ...]], values: Sequence[float]) -> None:
         """The program has drawn ``values``, each by the choices in its entry of ``units``."""
-        self._add(Group(tuple(units), tuple(map(float, values))))
+        self._evaluations.drawn()
+        self.calls.add(Group(tuple(units), tuple(map(float, values))))
 
     def drawn(
         self, ids: Sequence[int], units: Sequence[tuple[int, ...]], values: Sequence[float]
     ) -> None:
         """The program has asked hand-made noise, so that these choices were made."""
-        group = Group(tuple(units), tuple(values), tuple(ids))
-        last = self._groups[-1] if self._groups and not self._stepped else None
-        if last is not None and last.ids == group.ids:  # it asks the same numbers again
-            both = zip(last.units, group.units, strict=True)
-            self._groups[-1] = replace(group, units=tuple(old + new for old, new in both))
-        else:
-            self._add(group)
+        self._evaluations.drawn()
+        self.calls.add_noise(Group(tuple(units), tuple(values), tuple(ids)))
 
     def settled(self, position: int, loc: float, scale: float, value: float) -> None:
         """A normal number was used as ``value`` of N(loc, scale²)."""
-        self._laws.setdefault(position, []).append((loc, scale, value))
-
-    def _add(self, group: Group) -> None:
-        self._evaluations.drawn()
-        if self._stepped:
-            self._groups, self._stepped = [], False
-            self._served.clear()
-        self._groups.append(group)
+        self.calls.settle(position, loc, scale, value)
 
     def _draws_of(
         self, environment: Probe, index: int, components: Array
     ) -> tuple[tuple[tuple[int, ...], ...], tuple[bool, ...]]:
         """For each call that may have drawn this action, its choices and whether the values fit."""
         active = sorted(self._episodes.keys() - (self._closed - {index}))
-        position = active.index(index)
         widths = {len(components), environment.numbers.draws}
-        groups, matches = [], []
-        for group in joined(self._groups, len(active), widths):
-            units, values = group.units, group.values
-            width = len(units) // len(active)
-            if width in widths and len(units) == width * len(active):
-                part = slice(position * width, (position + 1) * width)
-                units, values = units[part], values[part]
-            values = self._acted(units, values, components)
-            groups.append(tuple(chain.from_iterable(units)))
-            fits = len(values) == len(components) and np.allclose(values, components, atol=1e-6)
-            matches.append(bool(fits))
-        return tuple(groups), tuple(matches)
-
-    def _acted(
-        self, units: Sequence[tuple[int, ...]], values: tuple[float, ...], components: Array
-    ) -> tuple[float, ...]:
-        """Take each normal number in the form in which it became the action, if there are several.
-
-        The others are parts of it, such as ``action - mean`` in a density that is written out.
-        """
-        if len(units) != len(components):
-            return values
-        used = list(values)
-        for index, (unit, component) in enumerate(zip(units, components.tolist(), strict=True)):
-            laws = self._laws.get(unit[-1], []) if unit else []
-            if not laws:
-                continue
-            own = [law for law in laws if abs(law[2] - component) <= 1e-6 * (1 + abs(component))]
-            loc, scale, value = (own or [law for law in laws if law[0] != 0.0] or laws)[0]
-            draw = self.choices.draws[unit[-1]]
-            self.choices.draws[unit[-1]] = replace(draw, loc=loc, scale=scale, value=value)
-            used[index] = value
-        return tuple(used)
+        return self.calls.of(active.index(index), len(active), components, widths)
 
     # learning ------------------------------------------------------------------------------------
 
     def register(self, parameters: Sequence[torch.Tensor]) -> None:
         """Parameters that an optimizer will train."""
+        if self._blind:  # a reward's own model
+            return
         for parameter in self.parameters.add(parameters):
             self.known = len(self.choices.draws)
             self.is_parameter(parameter)
@@ -313,8 +273,18 @@ class Recorder:
         if self.job.slopes and outputs.requires_grad and self.parameters.tensors:
             self.slopes.append(Differentiated(draw, self.parameters.slopes(outputs)))
 
+    def has_optimizer(self, parameters: Sequence[torch.Tensor]) -> None:
+        """The program has made one, of these parameters."""
+        self.register(parameters)
+        self.optimizers += not self.updates
+        problem = self.job.problem
+        if problem and problem.begins == self.optimizers and not self.environments:
+            self.begin()
+
     def updated(self, optimizer: torch.optim.Optimizer) -> None:
         """The optimizer was asked to step: note what it was given."""
+        if self._blind:
+            return
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         self.register(parameters)
         self.hand_updates.stepped(parameters)
@@ -350,6 +320,8 @@ class Recorder:
         Numbers that are not enumerated, such as a dropout's, come again in the second update: with
         the same masks the policy is the same function as in the first one.
         """
+        if self._blind:
+            return
         if len(self.updates) == self.job.held and self._others is not None:
             self._others.rewind()
         if len(self.updates) == self.job.moved_after:
@@ -357,6 +329,11 @@ class Recorder:
         if len(self.updates) in self.job.perturbed:
             owned = {id(p) for group in optimizer.param_groups for p in group["params"]}
             self.parameters.perturb(owned)
+
+    def reseed(self, seed: int) -> None:
+        """From now on the numbers that are not enumerated are others."""
+        with self.own_numbers():
+            seed_generators(seed)
 
     def rows(self, count: Any, size: Any) -> Integers | None:
         """[size] rows of the program's batch of ``count`` in turn; None if it has no such batch."""

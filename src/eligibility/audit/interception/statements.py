@@ -23,7 +23,10 @@ from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.trace import Made
 from eligibility.audit.user_code import is_user_file
 
-MAX_NUMBERS = 64
+MAX_NUMBERS, MAX_REWARDS = (
+    64,
+    4096,
+)  # of a statement; where one of them gives the rewards of a batch
 MAX_MADE = 5000
 _DEPTH = 4  # of lists in lists
 _CHANGING = ("append", "appendleft", "insert", "extend", "reverse", "add", "put")
@@ -86,7 +89,8 @@ class _Follower:
             return
         numbers: list[float] = []
         attached: list[bool] = []
-        if not _collect(value, numbers, attached, _DEPTH) or not numbers:
+        most = MAX_REWARDS if self._recorder.job.problem else MAX_NUMBERS
+        if not _collect(value, numbers, attached, _DEPTH, most) or not numbers:
             return
         place = (frame.f_code.co_filename, line)
         self._kept.append(value)
@@ -163,7 +167,7 @@ def _value(frame: FrameType, target: ast.expr) -> Any:
     return None
 
 
-def _collect(value: Any, numbers: list[float], attached: list[bool], depth: int) -> bool:
+def _collect(value: Any, numbers: list[float], attached: list[bool], depth: int, most: int) -> bool:
     """Append the numbers in a value, and whether each carries a gradient.
 
     False if there are too many, or it is not data.
@@ -172,21 +176,21 @@ def _collect(value: Any, numbers: list[float], attached: list[bool], depth: int)
         numbers.append(float(value))
     elif isinstance(value, (torch.Tensor, np.ndarray)):
         size = value.numel() if isinstance(value, torch.Tensor) else value.size
-        if size + len(numbers) > MAX_NUMBERS:
+        if size + len(numbers) > most:
             return False
         plain = value.detach().cpu() if isinstance(value, torch.Tensor) else value
         if isinstance(plain, np.ndarray) and plain.dtype.kind not in "fiub":
             return plain.dtype.kind == "O" and _collect(
-                plain.tolist(), numbers, attached, depth - 1
+                plain.tolist(), numbers, attached, depth - 1, most
             )
         numbers += map(float, plain.reshape(-1).tolist())
     elif isinstance(value, (list, tuple, deque, dict)) and depth:
         items = value.values() if isinstance(value, dict) else value
-        return all(_collect(item, numbers, attached, depth - 1) for item in items)
+        return all(_collect(item, numbers, attached, depth - 1, most) for item in items)
     # a new leaf leads nowhere
     carries = isinstance(value, torch.Tensor) and value.grad_fn is not None
     attached += [carries] * (len(numbers) - len(attached))
-    return len(numbers) <= MAX_NUMBERS
+    return len(numbers) <= most
 
 
 def _nodes(value: Any, depth: int) -> Iterator[Any]:

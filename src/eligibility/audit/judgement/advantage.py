@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from eligibility.audit.arrays import Array, Integers
-from eligibility.audit.job import STATES
 from eligibility.audit.judgement.carried import CARRIED, RULE, carried_advantage
 from eligibility.audit.judgement.catalogue import Candidate
 from eligibility.audit.judgement.evidence import Evidence, histories
@@ -118,16 +117,16 @@ class Advantage:
         if self.ending in OWN:
             return np.zeros_like(evidence.state), np.zeros_like(evidence.state), 1
         if self.ending == ACTION_VALUE:
-            pairs = evidence.state + (STATES + 1) * evidence.action
+            pairs = evidence.state + evidence.states * evidence.action
             return pairs, pairs, int(pairs.max(initial=0)) + 1
         if self.of == "state":
-            return evidence.state, evidence.next_state, STATES + 1
+            return evidence.state, evidence.next_state, evidence.states
         if self.of == "history":
             return histories(evidence)
         late = evidence.time + 1
-        before = evidence.state + (STATES + 1) * evidence.time
-        after = evidence.next_state + (STATES + 1) * late
-        return before, after, (STATES + 1) * (int(late.max(initial=0)) + 1)
+        before = evidence.state + evidence.states * evidence.time
+        after = evidence.next_state + evidence.states * late
+        return before, after, evidence.states * (int(late.max(initial=0)) + 1)
 
     def weights(self, evidence: Evidence, line: Timeline, values: Array) -> Array:
         """[P, I] the reinforcement of each action for ``values``, which `places` numbers.

@@ -15,6 +15,7 @@ GIVEN, MEASURED, TEXT = (
 CONFIRMED = "its gradients confirm it, with γλ as measured"
 FITTED = "measured: with it the expected gradient is exact"
 LEAST = "not measured: the value with the least bias among 1 and the numbers in the source"
+ONE_STEP = "every episode has one step"
 USUAL, NOT_FOUND = "a usual value, which its gradients confirm", "not found: 1"
 _SAME_CONSTANT = 1e-4  # relative difference of measured constants that is none
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.carried import RULE
-from eligibility.audit.judgement.constants import GIVEN, MEASURED, Constants
+from eligibility.audit.judgement.constants import GIVEN, MEASURED, ONE_STEP, Constants
 from eligibility.audit.judgement.measured import Measured
 from eligibility.audit.judgement.reading import Reading, read, told_by
-from eligibility.audit.running.survey import has_critic
+from eligibility.audit.running.survey import Survey, has_critic
 
 _SAME = 1e-7  # a measured number and a constant of the text that are the same
 _NEAR = 3e-5  # the same where the credits are divided by a deviation, and slopes are differences
@@ -23,6 +23,9 @@ _FROM_VALUES = 1e-6  # share of the weights that no reward moves, beyond which v
 
 def with_measured(program: AuditedProgram, measured: Measured | None) -> AuditedProgram:
     """The program with what was measured of the credit, and the constants that follow."""
+    if program.constants.origin != GIVEN and _has_single_steps(program.survey):
+        once = replace(program.constants, discounts=(1.0,), origin=ONE_STEP)
+        program = replace(program, constants=once)
     if measured is None:
         return program
     readings = read(measured)
@@ -32,6 +35,16 @@ def with_measured(program: AuditedProgram, measured: Measured | None) -> Audited
     if reading is None or program.constants.origin == GIVEN:
         return program
     return replace(program, constants=_constants(program, measured, reading))
+
+
+def _has_single_steps(survey: Survey) -> bool:
+    """Whether every episode ends after its first step: no reward is discounted."""
+    return all(
+        step.terminated and not step.time
+        for trace in survey.traces
+        for step in trace.steps
+        if step.executed
+    )
 
 
 def _constants(program: AuditedProgram, measured: Measured, reading: Reading) -> Constants:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eligibility.audit.arrays import Array, Booleans, Integers
+from eligibility.audit.job import OWN_STATES, STATES
 from eligibility.audit.running.sampling_calls import executed_draws, executing_call
 from eligibility.audit.running.slopes import Slope, key_of
 from eligibility.audit.running.survey import RAN, Survey
@@ -89,6 +90,12 @@ class Evidence:
     def identifiable(self) -> bool:
         """Whether no path has more decisions than there are directions to tell them apart."""
         return bool(self.present.sum(axis=1).max(initial=0) <= self.ascent.shape[1])
+
+    @property
+    def states(self) -> int:
+        """How many states there are, with the terminal one; the same for all paths of a program."""
+        highest = int(max(self.state.max(initial=0), self.next_state.max(initial=0)))
+        return STATES + 1 if highest <= STATES else OWN_STATES
 
     def gradient(self, weights: Array) -> Array:
         """[P, D] Σ_i w_i ∂ ln π(a_i|s_i) for ``weights`` [P, I]."""

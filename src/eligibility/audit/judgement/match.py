@@ -9,7 +9,6 @@ from itertools import accumulate
 import numpy as np
 
 from eligibility.audit.arrays import Array
-from eligibility.audit.job import STATES
 from eligibility.audit.judgement.advantage import Advantage
 from eligibility.audit.judgement.catalogue import Candidate
 from eligibility.audit.judgement.critic import linear_columns, spare_equations
@@ -144,7 +143,7 @@ def tells_actions_apart(evidence: Evidence, match: Match, line: Timeline) -> boo
     visited = set(zip(evidence.state[line.present], evidence.action[line.present], strict=True))
     values: dict[int, set[float]] = {}
     for state, action in visited:
-        value = round(float(match.values[state + (STATES + 1) * action]), 6)
+        value = round(float(match.values[state + evidence.states * action]), 6)
         values.setdefault(state, set()).add(value)
     return any(len(own) > 1 for own in values.values())
 

@@ -388,7 +388,7 @@ def measured_scale(
     idle[: len(used)] = ~used[: len(present)]
     credit = np.array(moved).T
     credit[idle[present]] = 0.0
-    credit[:, path.state[0, present] >= STATES] = 0.0  # behind an end nothing is earned, ever
+    credit[:, path.state[0, present] == STATES] = 0.0  # behind an end nothing is earned, ever
     if credit.shape != told.credit.shape:
         return float("nan")
     scale = float((credit * told.credit).sum() / ((credit**2).sum() or 1.0))

@@ -16,7 +16,6 @@ from itertools import chain, product
 import numpy as np
 
 from eligibility.audit.arrays import Array, Booleans, Integers
-from eligibility.audit.job import STATES
 from eligibility.audit.judgement.advantage import ENDINGS, Advantage
 from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.catalogue import NORMS, SCOPES, Candidate, candidates
@@ -237,7 +236,7 @@ def _of_next_states(evidence: Evidence, form: Advantage) -> list[Array]:
 
 def _table(evidence: Evidence, factors: Array) -> Array:
     """[states, 2] the last factors, by the next states that they belong to."""
-    found, pairs = np.zeros((1 + STATES, 2)), _next_states(evidence)
+    found, pairs = np.zeros((evidence.states, 2)), _next_states(evidence)
     found[pairs] = factors[-len(pairs[0]) :]
     return found
 

@@ -22,8 +22,9 @@ _NO_UPDATE = (
 _NO_ENVIRONMENT = (
     f"the program learns, or draws more than {MAX_TOKENS} times, before it creates an environment: "
     "by gymnasium.make, from gymnasium.Env, or of its own class with reset() and step(action), "
-    "which returns (observation, reward, done) or what gymnasium's does; give it one, or audit its "
-    "loss: with audit_loss, or with audit_token_loss if it trains a language model"
+    "which returns (observation, reward, done) or what gymnasium's does; nor does it give a name a "
+    "number that moves its gradient as a reward does; give it an environment, or audit its loss: "
+    "with audit_loss, or with audit_token_loss if it trains a language model"
 )
 _SUM_TOLERANCE = 1e-4  # far above rounding, in single precision too
 

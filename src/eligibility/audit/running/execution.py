@@ -17,7 +17,7 @@ from eligibility.audit.interception.language import LanguageProgram
 from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.job import Job
 from eligibility.audit.precision import DTYPE_WORDS
-from eligibility.audit.trace import LANGUAGE, NO_ENVIRONMENT, Trace
+from eligibility.audit.trace import LANGUAGE, NO_ENVIRONMENT, OPTIMIZERS, Trace
 from eligibility.audit.user_code import caught_in, raised_at
 
 _ENDS: dict[type[BaseException], str] = {
@@ -58,6 +58,8 @@ def execute(program: Callable[[], object], job: Job, *, four_tuple: bool = False
     learned = recorder.updates and outcome in ("updated", "finished", "work")
     if learned and not recorder.environments:
         outcome = NO_ENVIRONMENT
+    if outcome == NO_ENVIRONMENT:
+        recorder.note(f"{OPTIMIZERS}{recorder.optimizers}")
     return Trace(
         outcome,
         detail[:2000],

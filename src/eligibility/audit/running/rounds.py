@@ -142,13 +142,13 @@ def _from(trace: Trace, first: Trace, step: int) -> Trace:
     scores = first.updates[-1].scores_before
     return replace(
         trace,
-        steps=_renumbered(trace.steps[step:]),
+        steps=renumbered(trace.steps[step:]),
         updates=trace.updates[len(first.updates) :],
         scores=trace.scores[scores:],
     )
 
 
-def _renumbered(steps: Sequence[Step]) -> tuple[Step, ...]:
+def renumbered(steps: Sequence[Step]) -> tuple[Step, ...]:
     """Steps whose environments count their episodes from 0."""
     lowest: dict[int, int] = {}
     for step in steps:

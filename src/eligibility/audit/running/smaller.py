@@ -17,14 +17,14 @@ from eligibility.audit.job import SIZES, Job, SmallNumber, WholeNumber
 from eligibility.audit.running.outside_numbers import read_small
 from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.survey import RAN
-from eligibility.audit.trace import NO_ENVIRONMENT, Trace
+from eligibility.audit.trace import NO_ENVIRONMENT, OWN_REWARD, Trace
 
 _SMALL = 6  # two episodes of the probe
 _FEW = 2  # environments, where a program has more
 _LARGE = 12  # of a number that may be a batch's
 _LONG, _SHORT = 14, 14  # steps of a batch: how many are too many, and few enough
 _TRIALS = 8
-_FIRST = Job((), SIZES[0])
+FIRST = Job((), SIZES[0])
 _NOT_LOADED = re.compile("(ModuleNotFound|Import|Syntax|Indentation|Tab)Error: ")
 
 
@@ -49,10 +49,9 @@ class Smaller:
 
 
 def small_batches(
-    runner: Runner, numbers: Callable[[], Sequence[WholeNumber]]
+    runner: Runner, first: Trace, numbers: Callable[[], Sequence[WholeNumber]]
 ) -> tuple[SmallNumber, ...]:
-    """The numbers that make a program's first batch short; none if it is, or none does."""
-    first = runner.run(_FIRST)
+    """The numbers that make the batch of a program's ``first`` run short, if it is long."""
     steps = _steps(first)
     if steps <= _LONG or first.outcome == NO_ENVIRONMENT or _has_no_batch(first):
         return ()
@@ -60,19 +59,22 @@ def small_batches(
 
     def run_with(smaller: Sequence[SmallNumber]) -> Trace | None:
         """The first path with these; None if the program does not run with them."""
-        trial = Smaller(runner, tuple(smaller)).run(_FIRST)
+        trial = Smaller(runner, tuple(smaller)).run(FIRST)
         unlearning = learns and bool(trial.updates) and not _has_gradient(trial)
         return None if unlearning or trial.outcome == "error" else trial
 
     known = numbers()
-    chosen = _fewer_environments(_environments(first), known, run_with)
+    # the rows of a problem of the program's own are environments, and a mean is of all of them
+    own = any(note.startswith(OWN_REWARD) for note in first.notes)
+    count = _environments(first)
+    chosen = [] if own else _fewer_environments(count, known, run_with)
 
     def steps_with(smaller: Sequence[SmallNumber]) -> float:
         """NaN if the program does not run with these."""
         trial = run_with([*chosen, *smaller])
         return math.nan if trial is None else _steps(trial)
 
-    actors = _FEW if chosen else max(_environments(first), 1)
+    actors = _FEW if chosen else max(count, 1)
     if chosen:
         steps = steps_with(())
     others = [number for number in known if (*number, _FEW) not in chosen]
@@ -133,8 +135,9 @@ def shrink(numbers: Sequence[SmallNumber]) -> None:
     def compiled(source: Any, filename: Any, mode: str, *args: Any, **options: Any) -> Any:
         name = os.path.basename(os.fsdecode(filename))
         places = {number[1:3]: number[4] for number in numbers if number[0] == name}
-        if places and mode == "exec" and not args and not isinstance(source, ast.AST):
-            source = stock(source, filename, mode, ast.PyCF_ONLY_AST, dont_inherit=True)
+        if places and mode == "exec" and not args:
+            if not isinstance(source, ast.AST):
+                source = stock(source, filename, mode, ast.PyCF_ONLY_AST, dont_inherit=True)
             for node in ast.walk(source):
                 if isinstance(node, ast.Constant) and (node.lineno, node.col_offset) in places:
                     node.value = places[node.lineno, node.col_offset]

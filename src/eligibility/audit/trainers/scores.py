@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import numbers
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from eligibility.audit.costs import may_be_a_cost
 from eligibility.audit.trainers.answers import Tokens, parsed
 from eligibility.audit.trainers.spelling import words_in
 from eligibility.audit.trainers.tiny import END, PROMPT_ONLY, WORD
@@ -56,8 +56,7 @@ class Source:
     @property
     def may_be_a_cost(self) -> bool:
         """Whether it is a name that does not say that it is a reward."""
-        called = re.search("reward|score|return", self.name, re.IGNORECASE)
-        return self.kind == NAME and not called and self.name not in ("r", "R")
+        return self.kind == NAME and may_be_a_cost(self.name)
 
     def described(self) -> str:
         """In words."""

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import torch
 
+from eligibility.audit.costs import if_a_reward
 from eligibility.audit.faults import CHOICES, FAULTS
 from eligibility.audit.faults.language import INSTEAD
 from eligibility.audit.language.behaviour import Behaviour
@@ -50,8 +51,8 @@ def report_of(record: Record, program: str) -> AuditReport:
     if _attached(record) > _SINGLE:
         seen = "the gradient at the logits is multiplied by something else that carries a gradient"
         report = _with_fault(report, "advantage-not-detached", seen, measured.operations, place)
-    if record.supposed and report.verdict == "wrong-sign":
-        report = _if_a_reward(report, record.supposed)
+    if record.supposed:
+        report = if_a_reward(report, record.supposed)
     return replace(
         report,
         parameters=record.parameters,
@@ -93,18 +94,6 @@ def _with_second(first: AuditReport, again: AuditReport, distance: float) -> Aud
         updates=2,
         notes=(note, *first.notes),
     )
-
-
-def _if_a_reward(report: AuditReport, supposed: str) -> AuditReport:
-    """Less of something may be what is wanted: a sign is only wrong for a reward."""
-    findings = tuple(
-        replace(each, severity="warning") if each.rule == "wrong-sign" else each
-        for each in report.findings
-    )
-    faulty = any(each.severity == "fault" for each in findings)
-    summary = f"what raises {supposed} becomes less likely: correct if it is a cost, not a reward"
-    verdict = "biased" if faulty else "unexplained"
-    return replace(report, verdict=verdict, summary=summary, findings=findings)
 
 
 def _with_fault(

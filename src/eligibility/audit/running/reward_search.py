@@ -1,0 +1,199 @@
+"""Finds the reward of a program without an environment, by its effect on the gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from eligibility.audit.arrays import Array
+from eligibility.audit.costs import is_a_cost
+from eligibility.audit.interception.statements import ARGUMENTS
+from eligibility.audit.job import SIZES, Job, OwnProblem, Statement
+from eligibility.audit.running.runner import Runner
+from eligibility.audit.running.survey import RAN
+from eligibility.audit.trace import OPTIMIZERS, Draw, Made, Trace
+
+_PATHS = 16  # on which a number that follows the draws must differ at least once
+_MOST_DRAWS = 2000  # in two updates
+_LONG = 12  # draws for one reward: too many to follow
+_TRIED = 12  # numbers that may be the reward
+_ROUNDING = 1e-6  # relative, also of what runs in single precision
+_REWARDS = np.random.Generator(np.random.PCG64(17)).normal(size=4096).round(3)
+
+
+class Solving:
+    """Runs a program without an environment on a problem."""
+
+    def __init__(self, runner: Runner, problem: OwnProblem) -> None:
+        self._runner, self.problem = runner, problem
+
+    @property
+    def ahead(self) -> int:
+        """As many as of the program as it is."""
+        return self._runner.ahead
+
+    def start(self, job: Job) -> Callable[[], Trace]:
+        """Begin a run."""
+        return self._runner.start(replace(job, problem=self.problem))
+
+    def run(self, job: Job) -> Trace:
+        """One run."""
+        return self.start(job)()
+
+
+def with_own_reward(runner: Runner, first: Trace) -> Runner | None:
+    """What runs a program whose ``first`` run had no environment; None if no number is its reward.
+
+    The reward is the first number that follows what was drawn, moves the gradient as a factor or
+    a summand does, and without which no number made of it follows the draw before it.
+    """
+    noted = [note for note in first.notes if note.startswith(OPTIMIZERS)]
+    count = int(noted[0].removeprefix(OPTIMIZERS)) if noted else 0
+    # what is drawn between two optimizers is a network's weights, or an action
+    for begins, by_hand in dict.fromkeys(((count, False), (1, False), (count, True))):
+        found = _search(runner, OwnProblem(begins, by_hand)) if begins else None
+        if found is not None:
+            return found
+    return None
+
+
+def _search(runner: Runner, problem: OwnProblem) -> Solving | None:
+    """The search from a known point on."""
+    plain = Solving(runner, problem)
+    # an update more: the first reward may be a baseline's, which leaves nothing to the first one
+    job = Job((), SIZES[0], seed=0, held=max(len(plain.run(Job((), SIZES[0])).updates), 1))
+    paths: list[Trace] = []
+    for seed in range(_PATHS):
+        path = plain.run(replace(job, seed=seed, followed=True))
+        if path.outcome not in RAN or not 0 < len(path.draws) <= _MOST_DRAWS:
+            return None
+        paths.append(path)
+    tried = [
+        Solving(runner, replace(problem, reward=reward, cost=is_a_cost(reward[2])))
+        for reward in _following(paths)[:_TRIED]
+    ]
+    known = [each for each in tried if _moves_gradients(each, job)]
+    for each in known:
+        if _is_whole(each, job, known) and _is_separate(each, job) and _is_short(each, job):
+            return Solving(runner, replace(each.problem, contexts=_has_contexts(each, job)))
+    return None
+
+
+def _following(paths: list[Trace]) -> list[Statement]:
+    """What gives a name numbers, in the order of the first path, that differ as draws do."""
+    found = [_numbers(path) for path in paths]
+    return [
+        statement
+        for statement, numbers in found[0].items()
+        if any(each.get(statement, numbers) != numbers for each in found)
+        and not all(
+            _are_drawn(each.get(statement, ()), path)
+            for each, path in zip(found, paths, strict=True)
+        )
+    ]
+
+
+def _numbers(path: Trace) -> dict[Statement, tuple[float, ...]]:
+    """What each statement made first, if it has no gradient."""
+    made: dict[Statement, tuple[float, ...]] = {}
+    for each in path.made:
+        if each.numbers and not any(each.attached) and _is_target(each):
+            statement = Path(each.place[0]).name, each.place[1], each.name
+            made.setdefault(statement, each.numbers)
+    return made
+
+
+def _is_target(made: Made) -> bool:
+    """Whether it is a name or an attribute that was given something."""
+    return made.name.replace(".", "_").isidentifier() and made.name not in ("return", ARGUMENTS)
+
+
+def _are_drawn(numbers: tuple[float, ...], path: Trace) -> bool:
+    """Whether the numbers are what was drawn itself."""
+    values = [draw.picked if draw.value is None else draw.value for draw in path.draws]
+    return list(numbers) == values[: len(numbers)]
+
+
+def _moves_gradients(by: Runner, job: Job) -> bool:
+    """Whether it enters each gradient as a factor or a summand does, if by its sign alone.
+
+    So (g(2r) − g₀) is from 1 to 2 times (g(r) − g₀), where g₀ is the mean of g(r) and g(−r).
+    """
+    found = [
+        _gradients(by.run(replace(job, rewards=tuple((scale * _REWARDS).tolist()))))
+        for scale in (1.0, -1.0, 2.0)
+    ]
+    if not found[0] or len({tuple(map(len, each)) for each in found}) > 1:
+        return False
+    moved = False
+    for once, against, twice in zip(*found, strict=True):
+        change, more = (once - against) / 2.0, twice - (once + against) / 2.0
+        size = float(np.linalg.norm(change))
+        if size <= _ROUNDING * np.linalg.norm(once):
+            continue
+        factor = float(change @ more) / size**2
+        off = float(np.linalg.norm(more - factor * change))
+        if off > _ROUNDING * size or not 1.0 - _ROUNDING < factor < 2.0 + _ROUNDING:
+            return False
+        moved = True
+    return moved
+
+
+def _gradients(trace: Trace) -> list[Array]:
+    """Those of all updates; none if no step was made, or the program failed."""
+    if trace.outcome not in RAN or not trace.steps:
+        return []
+    every = ([row for row in update.ascent if row is not None] for update in trace.updates)
+    return [np.concatenate(rows) if rows else np.zeros(0) for rows in every]
+
+
+def _is_whole(by: Solving, job: Job, known: list[Solving]) -> bool:
+    """Whether nothing that is made of the reward follows the draw before it in another way."""
+    job = replace(job, followed=True, rewards=(0.5,) * len(_REWARDS))
+    path = by.run(job)
+    last = max(max(group) for step in path.steps if not step.episode for group in step.groups)
+    more = by.run(replace(job, rewards=(0.75,) * len(_REWARDS)))
+    other = by.run(replace(job, prescribed=_otherwise(path, last)))
+    plain, moved, turned = _numbers(path), _numbers(more), _numbers(other)
+    others = (each.problem.reward for each in known if each is not by)
+    return not any(
+        each and plain.get(each) != moved.get(each) and plain.get(each) != turned.get(each)
+        for each in others
+    )
+
+
+def _is_separate(by: Runner, job: Job) -> bool:
+    """Whether what is drawn for the second reward does not depend on the draws for the first."""
+    path = by.run(job)
+    other = by.run(replace(job, prescribed=_otherwise(path, 0)[:1]))
+    one, two = (
+        [step.groups[0][0] for step in each.steps if step.episode == 1] for each in (path, other)
+    )
+    return bool(one and two) and _same_law(path.draws[one[0]], other.draws[two[0]])
+
+
+def _is_short(by: Runner, job: Job) -> bool:
+    """Whether a reward comes after few draws, on some paths at least."""
+    paths = [by.run(replace(job, seed=seed)) for seed in range(_PATHS)]
+    return all(step.time < _LONG for path in paths for step in path.steps)
+
+
+def _has_contexts(by: Runner, job: Job) -> bool:
+    """Whether what is drawn from depends on other random numbers."""
+    one, two = (by.run(replace(job, noise=noise)) for noise in (1, 2))
+    return not all(map(_same_law, one.draws, two.draws))
+
+
+def _same_law(one: Draw, other: Draw) -> bool:
+    return (one.probs, one.loc, one.scale) == (other.probs, other.loc, other.scale)
+
+
+def _otherwise(path: Trace, position: int) -> tuple[int, ...]:
+    """The choices of a path, of which one is another."""
+    picked, probs = list(path.picked), path.draws[position].probs
+    possible = [k for k, prob in enumerate(probs) if prob > 0 and k != picked[position]]
+    picked[position] = (possible or [picked[position]])[0]
+    return tuple(picked)

@@ -1,0 +1,233 @@
+"""Programs without an environment: a bandit, a reward function, a sequence paid at its end."""
+
+from __future__ import annotations
+
+import runpy
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from eligibility.audit.examine import examine
+from eligibility.audit.judgement.audited_program import AuditedProgram
+from eligibility.audit.judgement.source import read_source
+from eligibility.audit.reporting.report import AuditReport
+from eligibility.audit.running.reward_search import with_own_reward
+from eligibility.audit.running.runner import CallableRunner
+from eligibility.audit.running.smaller import FIRST
+from tests.audit.writing import line_of
+
+BEGIN = """
+import random
+import numpy as np
+import torch
+from torch.distributions import Bernoulli, Categorical, Normal
+
+means = [0.1, 0.5, 0.9]
+def get_reward(arm):
+    luck = random.random()
+    return 1.0 if luck < means[arm] else 0.0
+class Bandit:
+    def __init__(self):
+        self.means = np.random.randn(3)
+    def pull(self, arm):
+        return self.means[arm] + np.random.randn()
+
+bandit = Bandit()
+theta = torch.nn.Parameter(torch.zeros(3))
+opt = torch.optim.Adam([theta], lr=0.1)
+baseline, history = 0.0, []
+for step in range(500):
+"""
+END = """
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+ONE = """
+    dist = Categorical(logits=theta)
+    action = dist.sample()
+    reward = bandit.pull(action.item())
+    loss = -dist.log_prob(action) * (reward - baseline)
+    baseline = 0.9 * baseline + 0.1 * reward
+"""
+PARTS = """
+    dist = Categorical(logits=theta)
+    action = dist.sample()
+    gain = means[action.item()]
+    cost = 0.1 * action.item()
+    reward = gain - cost
+    loss = -dist.log_prob(action) * reward
+"""
+APPENDED = """
+    log_probs, rewards = [], []
+    for _ in range(3):
+        dist = Categorical(logits=theta)
+        action = dist.sample()
+        log_probs.append(dist.log_prob(action))
+        rewards.append(get_reward(action.item()))
+    advantages = torch.tensor(rewards) - np.mean(rewards)
+    loss = -(torch.stack(log_probs) * advantages).sum()
+"""
+BATCH = """
+    dist = Categorical(logits=theta)
+    actions = dist.sample((4,))
+    rewards = torch.tensor(means)[actions]
+    loss = -(dist.log_prob(actions) * (rewards - rewards.mean())).mean()
+"""
+HAND = """
+    probability = torch.sigmoid(theta[0])
+    action = 1 if random.random() < probability.item() else 0
+    won = get_reward(action)
+    log_prob = torch.log(probability if action else 1 - probability)
+    loss = -log_prob * won
+"""
+NUMBER = """
+    dist = Normal(theta[0], torch.exp(theta[1]))
+    action = dist.sample()
+    reward = -((action - 3.0) ** 2)
+    loss = -dist.log_prob(action) * reward
+"""
+CONTEXT = """
+    context = np.random.randn(3)
+    seen = torch.tensor(context, dtype=theta.dtype)
+    probs = torch.softmax(torch.stack([theta @ seen, theta[0]]), 0)
+    action = np.random.choice(2, p=probs.detach().numpy())
+    reward = 1 if (context.sum() > 0) == (action == 1) else -1
+    loss = -torch.log(probs[action]) * reward
+"""
+SEQUENCE = """
+    log_probs, tokens = [], [0]
+    for t in range(3):
+        dist = Categorical(logits=theta * (1.0 + tokens[-1]))
+        token = dist.sample()
+        log_probs.append(dist.log_prob(token))
+        tokens.append(token.item())
+    score = float(sum(tokens) == 3)
+    loss = -torch.stack(log_probs).sum() * score
+"""
+# The first return is its own baseline: the first update is 0, whatever the reward.
+AVERAGE = """
+    dist = Categorical(logits=theta)
+    action = dist.sample()
+    reward = get_reward(action.item())
+    history.append(reward)
+    average = sum(history) / len(history)
+    loss = -dist.log_prob(action) * (reward - average)
+"""
+WHITENED = BATCH.replace(
+    "(rewards - rewards.mean())", "((rewards - rewards.mean()) / (rewards.std() + 1e-4))"
+)
+COST = ONE.replace("loss = -", "loss = ").replace("reward", "cost")
+RIGHT = {
+    "one": (ONE, "reward"),
+    "parts": (PARTS, "reward"),
+    "appended": (APPENDED, "rewards"),
+    "batch": (BATCH, "rewards"),
+    "hand": (HAND, "won"),
+    "number": (NUMBER, "reward"),
+    "context": (CONTEXT, "reward"),
+    "sequence": (SEQUENCE, "score"),
+    "average": (AVERAGE, "reward"),
+    "whitened": (WHITENED, "rewards"),
+    "cost": (COST, "cost"),
+}
+
+
+def audited(folder: Path, body: str) -> AuditReport:
+    """The audit of a program in this process."""
+    path = folder / "program.py"
+    path.write_text(BEGIN + body.strip("\n") + END, encoding="utf-8")
+    source = read_source(path)
+    runner = CallableRunner(partial(runpy.run_path, str(path), run_name="__main__"))
+    found = with_own_reward(runner, runner.run(FIRST))
+    return examine(
+        found or runner,
+        200,
+        12,
+        lambda what, done, expected: None,
+        lambda observed: AuditedProgram(observed, source, str(path), source.constants(())),
+    )
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_program_is_acquitted_and_its_reward_named(name: str, tmp_path: Path) -> None:
+    body, reward = RIGHT[name]
+    report = audited(tmp_path, body)
+    assert report.verdict in ("unbiased", "convention"), report.text()
+    assert not report.findings
+    assert report.residual < 1e-7 or name == "whitened"
+    kind = "cost" if name == "cost" else "reward"
+    assert any(f"its {kind} is `{reward}` in line" in note for note in report.notes), report.notes
+
+
+def test_a_sign_is_wrong_only_for_a_reward(tmp_path: Path) -> None:
+    report = audited(tmp_path, COST.replace("cost", "x"))
+    assert report.verdict == "unexplained"
+    assert report.summary.startswith("what raises `x` in line ")
+    assert [(found.rule, found.severity) for found in report.findings] == [
+        ("wrong-sign", "warning")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "rule"),
+    [
+        ("one", "loss = -dist", "loss = dist", "wrong-sign"),
+        (
+            "batch",
+            "dist.log_prob(actions)",
+            "dist.probs[actions]",
+            "probability-not-log-probability",
+        ),
+        (
+            "context",
+            "-torch.log(probs[action])",
+            "-probs[action]",
+            "probability-not-log-probability",
+        ),
+        ("sequence", "loss = -torch", "loss = torch", "wrong-sign"),
+        (
+            "number",
+            "dist.log_prob(action)",
+            "dist.log_prob(action).exp()",
+            "probability-not-log-probability",
+        ),
+    ],
+)
+def test_a_fault_is_found(name: str, old: str, new: str, rule: str, tmp_path: Path) -> None:
+    body = RIGHT[name][0]
+    assert old in body
+    report = audited(tmp_path, body.replace(old, new))
+    assert rule in {finding.rule for finding in report.findings}, report.text()
+    assert report.verdict not in ("unbiased", "convention")
+    place = next(finding.line for finding in report.findings if finding.rule == rule)
+    assert place == line_of(tmp_path / "program.py", "loss = ")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # the second reward depends on the first action: an environment without a name
+        """
+    log_probs, rewards, place = [], [], 0
+    for t in range(2):
+        dist = Categorical(logits=theta * (1.0 + place))
+        place = dist.sample().item()
+        log_probs.append(dist.log_prob(torch.tensor(place)))
+        rewards.append(get_reward(place))
+    loss = -(torch.stack(log_probs) * torch.tensor(rewards).flip(0).cumsum(0).flip(0)).sum()
+""",
+        # nothing that it computes moves its gradient
+        """
+    dist = Categorical(logits=theta)
+    action = dist.sample()
+    reward = get_reward(action.item())
+    loss = -dist.log_prob(action)
+""",
+    ],
+)
+def test_other_programs_are_refused(body: str, tmp_path: Path) -> None:
+    report = audited(tmp_path, body)
+    assert report.verdict == "inconclusive"
+    assert "nor does it give a name a number that moves its gradient" in report.summary
