@@ -28,6 +28,7 @@ LAYERS = {unit: layer for layer, units in enumerate(ORDER) for unit in units}
 AUDIT_ORDER = [
     {
         "arrays",
+        "costs",
         "faults",
         "patches",
         "precision",

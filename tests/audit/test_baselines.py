@@ -8,6 +8,7 @@ import pytest
 
 import eligibility as el
 from tests.audit.test_second_update import KEPT, LOSS, audit, line_of
+from tests.audit.writing import LOSS as PLAIN_LOSS
 from tests.audit.writing import PROGRAM, audited
 
 _USED = LOSS.replace("returns)", "(returns - mean))")
@@ -47,7 +48,7 @@ def test_an_average_that_begins_with_the_own_return_leaves_nothing_to_the_first_
 ) -> None:
     used = "    total = sum(rewards)\n" + average + "    loss = -log_probs.sum() * (total - mean)"
     start = ("for episode in", "mean, kept = 0.0, []\nfor episode in")
-    report = audited(tmp_path, start, (f"    {LOSS}", used))
+    report = audited(tmp_path, start, (f"    {PLAIN_LOSS}", used))
     assert report.verdict == "unbiased", report.text()
     assert not report.findings
     assert report.updates == 2
@@ -57,7 +58,7 @@ def test_an_average_that_begins_with_the_own_return_leaves_nothing_to_the_first_
 
 def test_no_update_with_a_gradient_is_a_fault(tmp_path: Path) -> None:
     used = "    mean = sum(rewards)\n    loss = -log_probs.sum() * (sum(rewards) - mean)"
-    report = audited(tmp_path, (f"    {LOSS}", used))
+    report = audited(tmp_path, (f"    {PLAIN_LOSS}", used))
     assert report.verdict == "no-gradient", report.text()
     assert [finding.rule for finding in report.findings] == ["no-gradient"]
 

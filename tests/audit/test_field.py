@@ -981,3 +981,20 @@ def test_what_an_episode_had_left_at_its_end_is_missed_where_updates_cut_episode
     report = audit_here(path, max_paths=60)
     assert report.verdict == "biased", report.text()
     assert [finding.rule for finding in report.faults] == ["last-step-dropped"]
+
+
+def test_nine_numbers_that_are_seen_are_no_square_of_scores(tmp_path: Path) -> None:
+    # of three steps, on the line of log_prob
+    acts = PROGRAM[PROGRAM.index("        dist =") : PROGRAM.index("        obs, reward")]
+    on_one_line = """        board = np.tile(obs, 3)[:9]
+        dist = Categorical(logits=net(torch.as_tensor(board, dtype=torch.float32)))
+        action = dist.sample(); log_probs.append(dist.log_prob(action)); board = list(board)
+"""
+    report = audited(
+        tmp_path,
+        ("torch.nn.Linear(4, 8)", "torch.nn.Linear(9, 8)"),
+        (acts, on_one_line),
+        ("import torch\n", "import numpy as np\nimport torch\n"),
+        (LOSS, "loss = -(log_probs.sum() * rewards[-1])"),
+    )
+    assert [finding.rule for finding in report.findings] == ["unexplained"], report.text()

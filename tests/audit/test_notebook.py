@@ -10,6 +10,7 @@ import pytest
 import eligibility as el
 from eligibility.errors import InvalidValueError
 from eligibility.notebooks import script_of
+from tests.audit.test_own_rewards import BATCH, BEGIN, END
 from tests.audit.writing import LOSS, PROGRAM
 
 
@@ -38,6 +39,16 @@ def test_a_finding_in_a_notebook_names_the_cell_and_its_line(tmp_path: Path) -> 
     assert report.verdict == "wrong-sign"
     assert finding.file == f"{path}#cell-3"
     assert body.splitlines()[finding.line - 1].strip().startswith("loss = ")
+
+
+def test_a_reward_in_a_notebook_is_named_by_its_cell(tmp_path: Path) -> None:
+    body = BEGIN + BATCH.strip("\n").replace("(4,)", "(400,)") + END
+    head, loop = body.split("for step", 1)
+    path = write_notebook(tmp_path / "n.ipynb", [("code", head), ("code", "for step" + loop)])
+    report = el.audit_script(path, max_paths=60, samples=40)
+    line = next(n for n, text in enumerate(loop.splitlines(), 1) if "rewards = " in text)
+    assert any(f"`rewards` in line {line} of cell 2, which" in note for note in report.notes)
+    assert any("400 is 6 at line 3 of cell 2" in note for note in report.notes), report.notes
 
 
 def test_a_file_that_is_no_notebook_is_refused(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ import torch
 from torch.distributions import Categorical
 
 class Corridor:
+    WORDS = ["left", "right"]
+
     def __init__(self):
         self.done = False
         self.reset()
@@ -24,7 +26,7 @@ class Corridor:
         return {first}
 
     def step(self, action):
-        self.place += 1 if action == 1 else -1
+        self.place += {moves}[action]
         self.done = self.place in (0, 4)
         return {after}
 
@@ -42,7 +44,7 @@ for episode in range(500):
         dist = Categorical(logits=net(torch.as_tensor(obs{dtype})))
         action = dist.sample()
         log_probs.append(dist.log_prob(action))
-        {unpacked} = env.step(action.item())
+        {unpacked} = env.step({acted})
         rewards.append(reward)
     returns = [sum(rewards[t:]) for t in range(len(rewards))]
     loss = {loss}
@@ -55,6 +57,8 @@ WRONG = "-torch.stack(log_probs).mean() * sum(returns)"
 EMBEDDED = "torch.nn.Sequential(torch.nn.Embedding(5, 8), torch.nn.Linear(8, 2))"
 LINEAR = "torch.nn.Linear(5, 2)"
 THREE = {
+    "moves": "(-1, 1)",
+    "acted": "action.item()",
     "first": "self.seen()",
     "after": "self.seen(), float(self.place == 4), self.done",
     "seen": "self.place",
@@ -87,6 +91,8 @@ LISTED = {"seen": "[float(self.place), 1.0]", "net": "torch.nn.Linear(2, 2)"}
 LISTED |= {"dtype": ", dtype=torch.float32"}
 TENSOR = {"seen": "torch.nn.functional.one_hot(torch.tensor(self.place), 5).float()"}
 TENSOR |= {"net": LINEAR}
+WORDS = {"moves": "{'left': -1, 'right': 1}", "acted": "Corridor.WORDS[action.item()]"}
+ZERO_OR_ONE = {"after": "self.seen(), 1.0, int(self.done), {}", "unpacked": "obs, reward, done, _"}
 ATTRIBUTE = {"ended": "env.done"}
 FORMS = {
     "a number": {},
@@ -95,6 +101,8 @@ FORMS = {
     "a tuple of numbers": CELLS,
     "a list": LISTED,
     "a tensor": TENSOR,
+    "words as actions": WORDS,
+    "an end that is 0 or 1": ZERO_OR_ONE,
     "an attribute that says the end": ATTRIBUTE,
 }
 

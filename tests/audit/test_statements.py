@@ -15,7 +15,11 @@ from eligibility.audit.interception.statements import follow
 def books(tensors: list[torch.Tensor]) -> Any:
     """What a recorder is to the follower."""
     return SimpleNamespace(
-        made=[], steps=[], running=True, parameters=SimpleNamespace(tensors=tensors)
+        made=[],
+        steps=[],
+        running=True,
+        parameters=SimpleNamespace(tensors=tensors),
+        job=SimpleNamespace(problem=None),
     )
 
 

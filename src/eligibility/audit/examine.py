@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from eligibility.audit.costs import if_a_reward, is_a_cost, may_be_a_cost
+from eligibility.audit.costs import is_a_cost, may_be_a_cost
 from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.diagnosis import diagnose, diagnose_and_match, wants_test
 from eligibility.audit.judgement.discounts import with_measured
@@ -19,6 +19,7 @@ from eligibility.audit.judgement.refusal import inconclusive
 from eligibility.audit.judgement.resolution import has_continuous_draws, resolved, with_other_values
 from eligibility.audit.judgement.second_update import with_second_update
 from eligibility.audit.reporting.report import AuditReport
+from eligibility.audit.reporting.signs import if_a_reward
 from eligibility.audit.running.batch_steps import with_measured_ratio
 from eligibility.audit.running.later import FromSecond
 from eligibility.audit.running.runner import Runner

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -188,7 +189,7 @@ def _with_small_batches(
 
 
 def _in_cells(report: AuditReport, script: Path, notebook: Path) -> AuditReport:
-    """The report of a notebook's script, with each finding on its line of its cell."""
+    """The report of a notebook's script, in which lines are those of its cells."""
     _, places = script_of(notebook)
 
     def moved(finding: Finding) -> Finding:
@@ -197,7 +198,13 @@ def _in_cells(report: AuditReport, script: Path, notebook: Path) -> AuditReport:
         cell, line = places[finding.line - 1]
         return replace(finding, file=f"{notebook}#cell-{cell}", line=line)
 
-    return replace(report, findings=tuple(map(moved, report.findings)))
+    def in_cell(line: re.Match[str]) -> str:
+        return "line {1} of cell {0}".format(*places[int(line[1] or line[2]) - 1])
+
+    name = re.escape(script.name)
+    lines = re.compile(rf"line (\d+) of {name}|{name}:(\d+)")
+    notes = tuple(lines.sub(in_cell, note) for note in report.notes)
+    return replace(report, findings=tuple(map(moved, report.findings)), notes=notes)
 
 
 _RUNS = 10  # runs of another script that may take as long as the one of a language model

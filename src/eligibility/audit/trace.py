@@ -186,13 +186,16 @@ class Score:
     steps_before: int
 
 
+ARGUMENTS = "arguments"
+
+
 @dataclass(frozen=True)
 class Made:
     """What one statement of the user's made.
 
     Attributes:
         place: File and line of the statement.
-        name: What it assigned to or changed, as it is written; "return" for a result, "arguments"
+        name: What it assigned to or changed, as it is written; "return" for a result, ``ARGUMENTS``
             for what it gave to a function of the user's.
         numbers: The numbers in it, flattened; there are not many.
         attached: Whether each number carries a gradient.

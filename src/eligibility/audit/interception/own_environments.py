@@ -8,7 +8,7 @@ from __future__ import annotations
 import builtins
 import copy
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import wraps
 from numbers import Real
@@ -40,15 +40,23 @@ class OwnProbe(Probe):
         own: The program's object.
         first: What its ``reset`` returned.
         steps: What its ``step`` returned, one at least.
+        words: The actions, if they are words.
         books: Those of the run.
     """
 
-    def __init__(self, own: Any, first: Any, steps: list[tuple[Any, ...]], books: Recorder) -> None:
+    def __init__(
+        self,
+        own: Any,
+        first: Any,
+        steps: list[tuple[Any, ...]],
+        words: Sequence[str],
+        books: Recorder,
+    ) -> None:
         name = type(own).__name__
         super().__init__(
             name, spaces.Discrete(STATES + 1), spaces.Discrete(_MOST), books, False, ""
         )
-        self._own, self._tells, self._form = own, _tells(first), steps[0]
+        self._own, self._tells, self._form, self._words = own, _tells(first), steps[0], words
         seen_after = [step[0] for step in steps]
         self._observations, self._put = _observations(_observed(first), seen_after)
 
@@ -61,11 +69,13 @@ class OwnProbe(Probe):
 
     def goes_on(self, action: Any) -> Any:
         """What ``step`` returns."""
-        observation, reward, terminated, truncated, _ = self.step(action)
+        number = self._words.index(action) if self._words else action
+        observation, reward, terminated, truncated, _ = self.step(number)
         ended = terminated or truncated
         self._say(ended)
-        both = len(self._form) > 3 and isinstance(self._form[3], bool | np.bool_)
-        flags = (terminated, truncated) if both else (ended,)
+        both = len(self._form) > 3 and _is_flag(self._form[3])
+        kind = int if type(self._form[2]) is int else bool
+        flags = tuple(map(kind, (terminated, truncated) if both else (ended,)))
         rest: tuple[Any, ...] = ({},) if len(self._form) > 2 + len(flags) else ()
         return (self._put(observation), reward, *flags, *rest)
 
@@ -89,13 +99,13 @@ def replace_plain_classes(patches: Patches, recorder: Recorder) -> None:
             with recorder.looking():
                 first = reset(own, *args, **options)
                 stays = first is None or _has_others(recorder)
-                steps = [] if stays else _steps(own, _observed(first))
+                steps, words = ([], ()) if stays else _steps(own, _observed(first))
         finally:
             looking.pop()
         if not steps:
             known[id(own)] = own, None
             return first
-        probe = OwnProbe(own, first, steps, recorder)
+        probe = OwnProbe(own, first, steps, words, recorder)
         recorder.add_environment(probe)
         recorder.note(f"{OWN_CLASS} {type(own).__name__}")
         known[id(own)] = own, probe
@@ -152,17 +162,38 @@ def _is_being_made(own: Any) -> bool:
     return False
 
 
-def _steps(own: Any, seen: Any) -> list[tuple[Any, ...]]:
-    """What ``step`` returns on a copy; none if that is no transition from what was ``seen``."""
-    found = []
-    for action in range(_TRIED):
+def _steps(own: Any, seen: Any) -> tuple[list[tuple[Any, ...]], Sequence[str]]:
+    """What ``step`` returns for whole numbers, or for words that are given with it.
+
+    None if that is no transition from what was ``seen``.
+    """
+    for words in ((), *_lists_of_words(own)):
+        found = _tried(own, words[:_TRIED] or range(_TRIED))
+        if found and all(_is_transition(each, seen) for each in found):
+            return found, words
+    return [], ()
+
+
+def _lists_of_words(own: Any) -> Iterator[Sequence[str]]:
+    """Lists of different words, and words by which something is found, in reach of ``step``."""
+    for scope in (vars(own), vars(type(own)), type(own).step.__globals__):
+        for value in [*scope.values()]:
+            words = [*value] if isinstance(value, list | tuple | dict) else []
+            if len({*filter(lambda word: isinstance(word, str), words)}) == len(words) > 1:
+                yield words
+
+
+def _tried(own: Any, actions: Sequence[Any]) -> list[Any]:
+    """What ``step`` returns on copies."""
+    found: list[Any] = []
+    for action in actions:
         with suppress(Exception):  # anybody's code, with an action that it may not have
             tried = copy.deepcopy(own)
             for _ in range(_STEPS):
                 found.append(tried.step(action))
                 if any(found[-1][2:4]):
                     break
-    return found if all(_is_transition(each, seen) for each in found) else []
+    return found
 
 
 def _is_transition(found: Any, seen: Any) -> bool:
@@ -171,7 +202,12 @@ def _is_transition(found: Any, seen: Any) -> bool:
         return False
     observes = type(found[0]) is type(seen) and _size(found[0]) == _size(seen)
     earns = isinstance(found[1], Real | np.number)
-    return observes and earns and isinstance(found[2], bool | np.bool_)
+    return observes and earns and _is_flag(found[2])
+
+
+def _is_flag(value: Any) -> bool:
+    """Whether it says that something has ended, perhaps as 0 or 1."""
+    return isinstance(value, bool | np.bool_) or (type(value) is int and value in (0, 1))
 
 
 def _size(value: Any) -> Any:

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from eligibility.audit.interception.recorder import Recorder
-from eligibility.audit.trace import Made
+from eligibility.audit.trace import ARGUMENTS, Made
 from eligibility.audit.user_code import is_user_file
 
 MAX_NUMBERS, MAX_REWARDS = (
@@ -30,7 +30,6 @@ MAX_NUMBERS, MAX_REWARDS = (
 MAX_MADE = 5000
 _DEPTH = 4  # of lists in lists
 _CHANGING = ("append", "appendleft", "insert", "extend", "reverse", "add", "put")
-ARGUMENTS = "arguments"
 _Tracer = Callable[[FrameType, str, Any], Any]
 
 

@@ -127,7 +127,7 @@ def _crossed(story: Story) -> Statement | None:
     single = all(len(step.action) == 1 for step in story.steps)
     for statement in story.statements:
         if count > 2 and len(statement.numbers) == count**2:
-            if single and statement.place in story.scored:
+            if single and statement.attached and statement.place in story.scored:
                 return statement
             square = statement.support.reshape(count, count, -1)
             for rows in (square, square.swapaxes(0, 1)):

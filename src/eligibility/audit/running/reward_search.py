@@ -10,11 +10,10 @@ import numpy as np
 
 from eligibility.audit.arrays import Array
 from eligibility.audit.costs import is_a_cost
-from eligibility.audit.interception.statements import ARGUMENTS
 from eligibility.audit.job import SIZES, Job, OwnProblem, Statement
 from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.survey import RAN
-from eligibility.audit.trace import OPTIMIZERS, Draw, Made, Trace
+from eligibility.audit.trace import ARGUMENTS, OPTIMIZERS, Draw, Made, Trace
 
 _PATHS = 16  # on which a number that follows the draws must differ at least once
 _MOST_DRAWS = 2000  # in two updates
@@ -54,17 +53,17 @@ def with_own_reward(runner: Runner, first: Trace) -> Runner | None:
     count = int(noted[0].removeprefix(OPTIMIZERS)) if noted else 0
     # what is drawn between two optimizers is a network's weights, or an action
     for begins, by_hand in dict.fromkeys(((count, False), (1, False), (count, True))):
-        found = _search(runner, OwnProblem(begins, by_hand)) if begins else None
-        if found is not None:
-            return found
+        plain = Solving(runner, OwnProblem(begins, by_hand))
+        path = plain.run(Job((), SIZES[0]))
+        if begins and path.draws:
+            return _search(runner, plain, len(path.updates))
     return None
 
 
-def _search(runner: Runner, problem: OwnProblem) -> Solving | None:
-    """The search from a known point on."""
-    plain = Solving(runner, problem)
-    # an update more: the first reward may be a baseline's, which leaves nothing to the first one
-    job = Job((), SIZES[0], seed=0, held=max(len(plain.run(Job((), SIZES[0])).updates), 1))
+def _search(runner: Runner, plain: Solving, updates: int) -> Solving | None:
+    """The search in a program that makes so many updates of what it has drawn."""
+    # and one more: the first reward may be a baseline's, which leaves nothing to the first update
+    job = Job((), SIZES[0], seed=0, held=max(updates, 1))
     paths: list[Trace] = []
     for seed in range(_PATHS):
         path = plain.run(replace(job, seed=seed, followed=True))
@@ -72,7 +71,7 @@ def _search(runner: Runner, problem: OwnProblem) -> Solving | None:
             return None
         paths.append(path)
     tried = [
-        Solving(runner, replace(problem, reward=reward, cost=is_a_cost(reward[2])))
+        Solving(runner, replace(plain.problem, reward=reward, cost=is_a_cost(reward[2])))
         for reward in _following(paths)[:_TRIED]
     ]
     known = [each for each in tried if _moves_gradients(each, job)]

@@ -10,7 +10,6 @@ from typing import TypeVar
 
 import torch
 
-from eligibility.audit.costs import if_a_reward
 from eligibility.audit.faults import CHOICES, FAULTS
 from eligibility.audit.faults.language import INSTEAD
 from eligibility.audit.language.behaviour import Behaviour
@@ -19,6 +18,7 @@ from eligibility.audit.language.measured import Measured, measured_of
 from eligibility.audit.language.measurement import Observed
 from eligibility.audit.language.places import Operation, Place, place_of
 from eligibility.audit.reporting.report import AuditReport, Convention, Finding
+from eligibility.audit.reporting.signs import if_a_reward
 from eligibility.audit.trainers.answers import outcomes
 from eligibility.audit.trainers.cut_tokens import with_scored_cuts
 from eligibility.audit.trainers.observed import observed_from
