@@ -56,6 +56,31 @@ def test_an_average_that_begins_with_the_own_return_leaves_nothing_to_the_first_
     assert report.rule.startswith("0.5 × whole episode return"), report.rule
 
 
+@pytest.mark.parametrize("kept_by", ["t", "round(float(obs[0]), 2)"])
+def test_an_average_of_past_returns_at_each_time_or_state_is_a_baseline(
+    kept_by: str, tmp_path: Path
+) -> None:
+    used = """    keys, returns = [KEYS for t, obs in enumerate(seen)], returns.tolist()
+    means = [past[key][0] / max(past[key][1], 1) for key in keys]
+    for key, each in zip(keys, returns):
+        past[key] = past[key][0] + each, past[key][1] + 1
+    loss = -(gamma_t * log_probs * (torch.tensor(returns) - torch.tensor(means))).sum()
+""".replace("KEYS", kept_by)
+    start = (
+        "for episode in",
+        "import collections\npast = collections.defaultdict(lambda: (0.0, 0))\nfor episode in",
+    )
+    begins = (
+        "    log_probs, rewards, done = [], [], False\n",
+        "    log_probs, rewards, done, seen = [], [], False, []\n",
+    )
+    sees = ("        dist =", "        seen.append(obs)\n        dist =")
+    report = audited(tmp_path, start, begins, sees, (f"    {PLAIN_LOSS}\n", used))
+    assert report.verdict == "unbiased", report.text()
+    assert not report.findings
+    assert report.updates == 2
+
+
 def test_no_update_with_a_gradient_is_a_fault(tmp_path: Path) -> None:
     used = "    mean = sum(rewards)\n    loss = -log_probs.sum() * (sum(rewards) - mean)"
     report = audited(tmp_path, (f"    {PLAIN_LOSS}", used))

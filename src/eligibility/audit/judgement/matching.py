@@ -16,9 +16,9 @@ from eligibility.audit.judgement import searches
 from eligibility.audit.judgement.advantage import ACTION_VALUE, Advantage, is_affine
 from eligibility.audit.judgement.catalogue import Candidate, Told, norm_factor
 from eligibility.audit.judgement.constants import Constants
-from eligibility.audit.judgement.critic import Fit, fit_advantage, linear_columns
+from eligibility.audit.judgement.critic import Fit, fit_advantage
 from eligibility.audit.judgement.entropy import entropy_columns
-from eligibility.audit.judgement.evidence import Evidence, joined, remembers
+from eligibility.audit.judgement.evidence import Evidence, remembers
 from eligibility.audit.judgement.match import (
     SHARE,
     Match,
@@ -26,7 +26,6 @@ from eligibility.audit.judgement.match import (
     overdetermined,
     tells_actions_apart,
     tells_states_apart,
-    with_rewards,
 )
 from eligibility.audit.judgement.searches import Search
 from eligibility.audit.judgement.spread import least_left, with_epsilon
@@ -212,39 +211,6 @@ def _borne_out(
     if np.isnan(scale) or abs(match.scale - scale) <= _AGREES * abs(scale):
         return match if scale else None
     return fitted(evidence, line, match.form, match.use, tolerance, scale) if scale else None
-
-
-def same_rule(first: Evidence, second: Evidence, match: Match, tolerance: float) -> bool:
-    """Whether the rule of ``first`` explains ``second`` as well, with the same critic's values.
-
-    The second may have its own constant baseline, and a positive factor if it has no critic.
-    """
-    masks = [dict(uses(each)).get(match.use, each.present) for each in (first, second)]
-    both = joined(first.restricted(masks[0]), second.restricted(masks[1]))
-    both = with_rewards(both, match.rewards, match.added)
-    line, form = timeline(both), match.form
-    later = np.zeros(both.ascent.shape, dtype=bool)
-    later[first.paths :] = True
-    with np.errstate(all="ignore"):
-        if isinstance(form, Advantage):
-            if not is_affine(form):
-                fit = fit_advantage(both, line, form, tolerance)
-                return fit is not None and fit.residual < tolerance
-            columns = linear_columns(both, line, form)
-        else:
-            column = both.gradient(form.weights(line)).ravel()
-            columns = [column, column * later.ravel()]
-        columns += entropy_columns(both, line, form.norm)
-        constant = match.plain.finished(line.present.astype(float), line)
-    columns.append(both.gradient(constant).ravel() * later.ravel())
-    matrix, target = np.array(columns).T, both.ascent.ravel()
-    if not np.isfinite(matrix).all():
-        return False
-    factors = np.linalg.lstsq(matrix, target, rcond=1e-11)[0]
-    left = (target - matrix @ factors).reshape(later.shape)[first.paths :]
-    opposite = not isinstance(form, Advantage) and (factors[0] + factors[1]) * factors[0] <= 0
-    size = float(np.linalg.norm(both.ascent[first.paths :]))
-    return bool(np.linalg.norm(left) < tolerance * max(size, 1e-300)) and not opposite
 
 
 def _few(evidence: Evidence, most: int) -> Booleans:

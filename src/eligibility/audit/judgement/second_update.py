@@ -17,8 +17,9 @@ from eligibility.audit.judgement.evidence import Evidence, gather, joined
 from eligibility.audit.judgement.explained import match_of
 from eligibility.audit.judgement.location import first_error
 from eligibility.audit.judgement.match import Match
-from eligibility.audit.judgement.matching import find_match, same_rule
+from eligibility.audit.judgement.matching import find_match
 from eligibility.audit.judgement.refusal import moved_by_hand
+from eligibility.audit.judgement.same_rule import same_rule
 from eligibility.audit.judgement.timeline import timeline
 from eligibility.audit.judgement.update_findings import facts_of_updates
 from eligibility.audit.reporting.report import AuditReport, Convention, Finding
