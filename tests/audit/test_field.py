@@ -998,3 +998,4 @@ def test_nine_numbers_that_are_seen_are_no_square_of_scores(tmp_path: Path) -> N
         (LOSS, "loss = -(log_probs.sum() * rewards[-1])"),
     )
     assert [finding.rule for finding in report.findings] == ["unexplained"], report.text()
+    assert "only the last reward of an episode moves its weights" in report.findings[0].evidence

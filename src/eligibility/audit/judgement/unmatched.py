@@ -28,6 +28,9 @@ _SHAPES = {
     "reversed-returns", "rewards-so-far", "shifted-rewards", "return-carried-over-episodes",
     "return-carried-over-actors", "immediate-reward-twice",
 }  # fmt: skip
+_LAST_ALONE = (
+    "only the last reward of an episode moves its weights: correct where all the others are 0"
+)
 _ALIKE = 1e-5  # of the factors of decisions
 _FEW = 4  # paths of several episodes that say nothing yet
 
@@ -78,7 +81,20 @@ def unmatched_fault(
         return program.finding(scored.rule, f"{scored.evidence}; {size}")
     outside = effective_weights(evidence)[1]
     off = f"{outside.max():.1%} of the gradient lies outside the span of the executed actions'"
-    return program.finding("unexplained", f"{size}; {off} eligibilities")
+    alone = f"; {_LAST_ALONE}" if _has_last_alone(program) else ""
+    return program.finding("unexplained", f"{size}; {off} eligibilities{alone}")
+
+
+def _has_last_alone(program: AuditedProgram) -> bool:
+    """Whether only the last reward of each episode moves a weight of the replayed path."""
+    if program.measured is None:
+        return False
+    path = program.measured.evidence
+    last = (path.terminated | path.truncated)[0, path.present[0]]
+    moved = np.abs(program.measured.credit).max(axis=0, initial=0.0)
+    if moved.shape != last.shape or last.all() or not last.any():
+        return False
+    return bool(moved[~last].max() <= _ALIKE * moved[last].min())
 
 
 def _has_one_sum(program: AuditedProgram) -> bool:
