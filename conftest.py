@@ -12,6 +12,8 @@ import torch
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
+from tests import slow
+
 # The Triton kernels run under its interpreter, which it decides when it is first imported. On a
 # machine with a GPU, `TRITON_INTERPRET=0 pytest tests/ops/test_triton*.py` tests the compiled ones.
 os.environ.setdefault("TRITON_INTERPRET", "1")
@@ -36,6 +38,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # every time; that took a sixth of the suite's time.
 gc.set_threshold(100_000, 50, 50)
 gc.freeze()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    slow.add_option(parser)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    slow.leave_out(config, items)
 
 
 @pytest.fixture(scope="session", autouse=True)
