@@ -119,6 +119,18 @@ WHITENED = BATCH.replace(
     "(rewards - rewards.mean())", "((rewards - rewards.mean()) / (rewards.std() + 1e-4))"
 )
 COST = ONE.replace("loss = -", "loss = ").replace("reward", "cost")
+BRANCHES = """
+    dist = Categorical(logits=theta)
+    action = dist.sample()
+    if random.random() < means[action.item()]:
+        reward = 1
+    else:
+        reward = -1
+    loss = -dist.log_prob(action) * reward
+"""
+DEFAULT = BRANCHES.replace("    if random", "    reward = 0; luck = None\n    if random").replace(
+    "-1", "0"
+)
 RIGHT = {
     "one": (ONE, "reward"),
     "parts": (PARTS, "reward"),
@@ -131,6 +143,8 @@ RIGHT = {
     "average": (AVERAGE, "reward"),
     "whitened": (WHITENED, "rewards"),
     "cost": (COST, "cost"),
+    "branches": (BRANCHES, "reward"),
+    "default": (DEFAULT, "reward"),
 }
 
 

@@ -58,7 +58,7 @@ class OwnProblem:
 
     begins: int
     by_hand: bool = False
-    reward: Statement | tuple[()] = ()
+    reward: Statement | None = None
     cost: bool = False
     contexts: bool = False
 

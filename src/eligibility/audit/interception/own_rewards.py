@@ -23,10 +23,12 @@ from eligibility.audit.choices import PathComplete
 from eligibility.audit.interception.calls import Group, one_after_another
 from eligibility.audit.interception.probe import TERMINAL, Probe
 from eligibility.audit.interception.recorder import Recorder
+from eligibility.audit.interception.statements import targets_of
 from eligibility.audit.job import OWN_STATES, STATES, OwnProblem
 from eligibility.audit.patches import Patches
 from eligibility.audit.trace import OWN_REWARD
 
+_FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 # Names by which a rewritten statement calls the audit.
 _EARNED, _ASIDE = "__eligibility_earned", "__eligibility_aside"
 
@@ -36,14 +38,15 @@ def replace_rewards(patches: Patches, recorder: Recorder, problem: OwnProblem) -
     rewards = _Rewards(recorder, problem)
     recorder.begin = rewards.begin
     recorder.choices.asked = rewards.stop_if_complete
-    if not problem.reward:
+    if problem.reward is None:
         return
     name, line, target = problem.reward
 
     def compiled(source: Any, filename: Any, mode: str, *args: Any, **options: Any) -> Any:
         if not args and mode == "exec" and os.path.basename(os.fsdecode(filename)) == name:
             tree = stock(source, filename, mode, ast.PyCF_ONLY_AST, dont_inherit=True)
-            source = ast.fix_missing_locations(_Rewriting(line, target).visit(tree))
+            rewritten = _Rewriting(_scope_of(tree, line), target).visit(tree)
+            source = ast.fix_missing_locations(rewritten)
         if len(args) < 2:  # else what this module has from __future__ would be the program's too
             options.setdefault("dont_inherit", True)
         return stock(source, filename, mode, *args, **options)
@@ -55,21 +58,48 @@ def replace_rewards(patches: Patches, recorder: Recorder, problem: OwnProblem) -
 
 
 class _Rewriting(ast.NodeTransformer):
-    """Lets one statement run aside, and then puts the probe's reward in the place of its number."""
+    """Puts the probe's reward in the place of every number that a name is given.
 
-    def __init__(self, line: int, target: str) -> None:
-        self._line, self._target = line, target
+    The statements run aside: what they draw is the reward's luck.
+
+    Args:
+        scope: The function, or the module, that the name belongs to.
+        target: The name.
+    """
+
+    def __init__(self, scope: ast.AST, target: str) -> None:
+        self._scope, self._target = scope, target
+        self._inside = False
 
     def visit(self, node: ast.AST) -> Any:
-        """The statement as two, or any other node as it is."""
-        if not isinstance(node, ast.stmt) or hasattr(node, "body") or node.lineno != self._line:
+        """A statement that gives the name something, as two; any other node as it is."""
+        if node is self._scope:
+            self._inside = True
+            self.generic_visit(node)
+            self._inside = False
+            return node
+        if isinstance(node, _FUNCTIONS) and self._inside:
+            return node
+        if not self._inside or not isinstance(node, ast.Assign | ast.AnnAssign | ast.Expr):
             return self.generic_visit(node)
+        if self._target not in map(ast.unparse, targets_of(node)):
+            return node
         held = self._target + "[-1]" * isinstance(node, ast.Expr)  # of `rewards.append(…)`
         aside = ast.withitem(ast.Call(ast.Name(_ASIDE, ast.Load()), [], []))
         after = ast.parse(f"{held} = {_EARNED}({held})").body[0]
         for inner in ast.walk(after):
             ast.copy_location(inner, node)
         return [ast.copy_location(ast.With([aside], [node]), node), after]
+
+
+def _scope_of(tree: ast.Module, line: int) -> ast.AST:
+    """The innermost function around a line, or the module."""
+    around = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, _FUNCTIONS) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    return max(around, key=lambda node: node.lineno, default=tree)
 
 
 class _Rewards:
@@ -79,6 +109,7 @@ class _Rewards:
         self._recorder, self._problem = recorder, problem
         self._rows: list[Probe] = []  # a place for each of the rewards that are given at once
         self._given = 0
+        self._again: list[float] = []  # the rewards that were given last
 
     def begin(self) -> None:
         """From here on the program acts."""
@@ -98,10 +129,12 @@ class _Rewards:
     def earned(self, value: Any) -> Any:
         """The probe's rewards in the form of ``value``, or it itself if it is no reward."""
         calls, numbers = self._recorder.calls, numbers_in(value)
+        if self._again and not calls.take() and len(numbers) == len(self._rows):
+            return _like(value, self._again)  # the name is given something else for the same draws
         drawn = _in_turn(calls.take(), len(numbers)) if self._rows and numbers else []
         if not drawn or (self._given and len(numbers) != len(self._rows)):
             return value
-        self._recorder.note(f"{OWN_REWARD}{':'.join(map(str, self._problem.reward))}")
+        self._recorder.note(f"{OWN_REWARD}{':'.join(map(str, self._problem.reward or ()))}")
         while len(self._rows) < len(numbers):
             self._recorder.on_reset(self._row())
         start = self._rows[0].start
@@ -116,7 +149,8 @@ class _Rewards:
         self._given += len(numbers)
         self._start()
         sign = -1.0 if self._problem.cost else 1.0
-        return _like(value, [sign * total for total in totals])
+        self._again = [sign * total for total in totals]
+        return _like(value, self._again)
 
     def _row(self) -> Probe:
         """One more."""

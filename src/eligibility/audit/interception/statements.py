@@ -80,7 +80,7 @@ class _Follower:
         statement = self._running.pop(id(frame), None)
         if statement is None or not self._recorder.running:
             return
-        for target in _targets(statement):
+        for target in targets_of(statement):
             self._keep(frame, statement.lineno, ast.unparse(target), _value(frame, target))
 
     def _keep(self, frame: FrameType, line: int, name: str, value: Any) -> None:
@@ -128,7 +128,7 @@ def _statements(file: str) -> dict[int, ast.stmt]:
 
 
 @lru_cache(maxsize=4096)
-def _targets(statement: ast.stmt) -> tuple[ast.expr, ...]:
+def targets_of(statement: ast.stmt) -> tuple[ast.expr, ...]:
     """What a statement changes: names, attributes, and what an element is put into."""
     if isinstance(statement, ast.Assign):
         found: Sequence[ast.expr] = statement.targets

@@ -13,11 +13,12 @@ from eligibility.audit.costs import is_a_cost
 from eligibility.audit.job import SIZES, Job, OwnProblem, Statement
 from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.survey import RAN
-from eligibility.audit.trace import ARGUMENTS, OPTIMIZERS, Draw, Made, Trace
+from eligibility.audit.trace import ARGUMENTS, OPTIMIZERS, Draw, Trace
 
 _PATHS = 16  # on which a number that follows the draws must differ at least once
 _MOST_DRAWS = 2000  # in two updates
 _LONG = 12  # draws for one reward: too many to follow
+_COMPARED = 256  # numbers that a name is given
 _TRIED = 12  # numbers that may be the reward
 _ROUNDING = 1e-6  # relative, also of what runs in single precision
 _REWARDS = np.random.Generator(np.random.PCG64(17)).normal(size=4096).round(3)
@@ -82,38 +83,44 @@ def _search(runner: Runner, plain: Solving, updates: int) -> Solving | None:
 
 
 def _following(paths: list[Trace]) -> list[Statement]:
-    """What gives a name numbers, in the order of the first path, that differ as draws do."""
-    found = [_numbers(path) for path in paths]
-    return [
-        statement
-        for statement, numbers in found[0].items()
-        if any(each.get(statement, numbers) != numbers for each in found)
-        and not all(
-            _are_drawn(each.get(statement, ()), path)
-            for each, path in zip(found, paths, strict=True)
+    """What gives a name numbers that differ as draws do, in the order in which they begin to."""
+    found = [_given(path) for path in paths]
+    begins: dict[Statement, int] = {}
+    for name, given in found[0].items():
+        others = [each[name] for each in found if name in each]
+        differ = [
+            place
+            for place, (number, _, _) in enumerate(given)
+            if any(len(each) <= place or each[place][0] != number for each in others)
+        ]
+        drawn = all(
+            _are_drawn(each.get(name, []), path) for each, path in zip(found, paths, strict=True)
         )
-    ]
+        if differ and not drawn:
+            _, when, line = given[differ[0]]
+            begins[name[0], line, name[1]] = when
+    return sorted(begins, key=lambda statement: begins[statement])
 
 
-def _numbers(path: Trace) -> dict[Statement, tuple[float, ...]]:
-    """What each statement made first, if it has no gradient."""
-    made: dict[Statement, tuple[float, ...]] = {}
-    for each in path.made:
-        if each.numbers and not any(each.attached) and _is_target(each):
-            statement = Path(each.place[0]).name, each.place[1], each.name
-            made.setdefault(statement, each.numbers)
-    return made
+_Given = tuple[float, int, int]  # a number, when it was given in the order of statements, the line
 
 
-def _is_target(made: Made) -> bool:
-    """Whether it is a name or an attribute that was given something."""
-    return made.name.replace(".", "_").isidentifier() and made.name not in ("return", ARGUMENTS)
+def _given(path: Trace) -> dict[tuple[str, str], list[_Given]]:
+    """By file and name, the numbers without a gradient that each name is given."""
+    given: dict[tuple[str, str], list[_Given]] = {}
+    for when, made in enumerate(path.made):
+        named = made.name.replace(".", "_").isidentifier()
+        if named and made.name not in ("return", ARGUMENTS) and not any(made.attached):
+            before = given.setdefault((Path(made.place[0]).name, made.name), [])
+            if len(before) < _COMPARED:
+                before += [(number, when, made.place[1]) for number in made.numbers]
+    return given
 
 
-def _are_drawn(numbers: tuple[float, ...], path: Trace) -> bool:
+def _are_drawn(given: list[_Given], path: Trace) -> bool:
     """Whether the numbers are what was drawn itself."""
     values = [draw.picked if draw.value is None else draw.value for draw in path.draws]
-    return list(numbers) == values[: len(numbers)]
+    return [number for number, _, _ in given] == values[: len(given)]
 
 
 def _moves_gradients(by: Runner, job: Job) -> bool:
@@ -156,12 +163,16 @@ def _is_whole(by: Solving, job: Job, known: list[Solving]) -> bool:
     last = max(max(group) for step in path.steps if not step.episode for group in step.groups)
     more = by.run(replace(job, rewards=(0.75,) * len(_REWARDS)))
     other = by.run(replace(job, prescribed=_otherwise(path, last)))
-    plain, moved, turned = _numbers(path), _numbers(more), _numbers(other)
-    others = (each.problem.reward for each in known if each is not by)
-    return not any(
-        each and plain.get(each) != moved.get(each) and plain.get(each) != turned.get(each)
-        for each in others
-    )
+    plain, moved, turned = map(_given, (path, more, other))
+    others = [each.problem.reward for each in known if each is not by and each.problem.reward]
+    for file, _, name in others:
+        numbers = [
+            [number for number, _, _ in given.get((file, name), [])]
+            for given in (plain, moved, turned)
+        ]
+        if numbers[0] not in numbers[1:]:
+            return False
+    return True
 
 
 def _is_separate(by: Runner, job: Job) -> bool:
