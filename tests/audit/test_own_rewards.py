@@ -131,6 +131,14 @@ BRANCHES = """
 DEFAULT = BRANCHES.replace("    if random", "    reward = 0; luck = None\n    if random").replace(
     "-1", "0"
 )
+# Variational inference by scores: what a draw's density adds to the reward belongs to it.
+ELBO = """
+    q = Normal(theta[0], torch.exp(theta[1]))
+    z = q.sample()
+    log_joint = Normal(z, 1.0).log_prob(torch.tensor([1.0, 2.0])).sum()
+    elbo = (log_joint - q.log_prob(z)).detach()
+    loss = -q.log_prob(z) * elbo
+"""
 RIGHT = {
     "one": (ONE, "reward"),
     "parts": (PARTS, "reward"),
@@ -143,6 +151,7 @@ RIGHT = {
     "average": (AVERAGE, "reward"),
     "whitened": (WHITENED, "rewards"),
     "cost": (COST, "cost"),
+    "elbo": (ELBO, "elbo"),
     "branches": (BRANCHES, "reward"),
     "default": (DEFAULT, "reward"),
 }

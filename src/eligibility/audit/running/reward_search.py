@@ -18,6 +18,7 @@ from eligibility.audit.trace import ARGUMENTS, OPTIMIZERS, Draw, Trace
 _PATHS = 16  # on which a number that follows the draws must differ at least once
 _MOST_DRAWS = 2000  # in two updates
 _LONG = 12  # draws for one reward: too many to follow
+_OUTCOMES = 3  # of a draw, besides its own, after which the reward is looked at
 _COMPARED = 256  # numbers that a name is given
 _TRIED = 12  # numbers that may be the reward
 _ROUNDING = 1e-6  # relative, also of what runs in single precision
@@ -162,15 +163,14 @@ def _is_whole(by: Solving, job: Job, known: list[Solving]) -> bool:
     path = by.run(job)
     last = max(max(group) for step in path.steps if not step.episode for group in step.groups)
     more = by.run(replace(job, rewards=(0.75,) * len(_REWARDS)))
-    other = by.run(replace(job, prescribed=_otherwise(path, last)))
-    plain, moved, turned = map(_given, (path, more, other))
+    turned = [by.run(replace(job, prescribed=picked)) for picked in _otherwise(path, last)]
     others = [each.problem.reward for each in known if each is not by and each.problem.reward]
     for file, _, name in others:
-        numbers = [
-            [number for number, _, _ in given.get((file, name), [])]
-            for given in (plain, moved, turned)
-        ]
-        if numbers[0] not in numbers[1:]:
+        plain, moved, *after = (
+            [number for number, _, _ in _given(each).get((file, name), [])]
+            for each in (path, more, *turned)
+        )
+        if plain != moved and any(each != plain for each in after):
             return False
     return True
 
@@ -178,7 +178,7 @@ def _is_whole(by: Solving, job: Job, known: list[Solving]) -> bool:
 def _is_separate(by: Runner, job: Job) -> bool:
     """Whether what is drawn for the second reward does not depend on the draws for the first."""
     path = by.run(job)
-    other = by.run(replace(job, prescribed=_otherwise(path, 0)[:1]))
+    other = by.run(replace(job, prescribed=_otherwise(path, 0)[0][:1]))
     one, two = (
         [step.groups[0][0] for step in each.steps if step.episode == 1] for each in (path, other)
     )
@@ -201,9 +201,11 @@ def _same_law(one: Draw, other: Draw) -> bool:
     return (one.probs, one.loc, one.scale) == (other.probs, other.loc, other.scale)
 
 
-def _otherwise(path: Trace, position: int) -> tuple[int, ...]:
-    """The choices of a path, of which one is another."""
-    picked, probs = list(path.picked), path.draws[position].probs
+def _otherwise(path: Trace, position: int) -> list[tuple[int, ...]]:
+    """The choices of a path, of which one is another: for some of its other outcomes."""
+    picked, probs = path.picked, path.draws[position].probs
     possible = [k for k, prob in enumerate(probs) if prob > 0 and k != picked[position]]
-    picked[position] = (possible or [picked[position]])[0]
-    return tuple(picked)
+    return [
+        (*picked[:position], k, *picked[position + 1 :])
+        for k in (possible or [picked[position]])[:_OUTCOMES]
+    ]
