@@ -128,7 +128,7 @@ class _Rewards:
 
     def earned(self, value: Any) -> Any:
         """The probe's rewards in the form of ``value``, or it itself if it is no reward."""
-        calls, numbers = self._recorder.calls, numbers_in(value)
+        calls, numbers = self._recorder.calls, _numbers_in(value)
         if self._again and not calls.take() and len(numbers) == len(self._rows):
             return _like(value, self._again)  # the name is given something else for the same draws
         drawn = _in_turn(calls.take(), len(numbers)) if self._rows and numbers else []
@@ -187,14 +187,14 @@ class _Rewards:
         )
 
 
-def numbers_in(value: Any) -> list[float]:
+def _numbers_in(value: Any) -> list[float]:
     """The numbers of a value that has nothing else, and no gradient; none of any other."""
     if isinstance(value, torch.Tensor):
         return [] if value.requires_grad else value.reshape(-1).tolist()
     if isinstance(value, np.ndarray):
         return value.reshape(-1).tolist() if value.dtype.kind in "biuf" else []
     if isinstance(value, list | tuple):
-        parts = [numbers_in(each) for each in value]
+        parts = [_numbers_in(each) for each in value]
         return list(chain.from_iterable(parts)) if all(len(part) == 1 for part in parts) else []
     return [float(value)] if isinstance(value, Real | np.number) else []
 

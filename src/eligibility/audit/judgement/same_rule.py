@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from eligibility.audit.arrays import Booleans
+from eligibility.audit.arrays import Array, Booleans
 from eligibility.audit.judgement.advantage import Advantage, is_affine
 from eligibility.audit.judgement.critic import fit_advantage, linear_columns
 from eligibility.audit.judgement.entropy import entropy_columns
@@ -13,14 +15,15 @@ from eligibility.audit.judgement.match import Match, with_rewards
 from eligibility.audit.judgement.matching import uses
 from eligibility.audit.judgement.timeline import timeline
 
+_SAME = 1e-6  # difference of two factors that is none
 _SITUATIONS = 16  # states at a time, to each of which a baseline may give a number
 
 
 def same_rule(first: Evidence, second: Evidence, match: Match, tolerance: float) -> bool:
     """Whether the rule of ``first`` explains ``second`` as well, with the same critic's values.
 
-    The second may have its own constant baseline; without a critic, one for each state and time,
-    which follows from the first update, and a positive factor.
+    The second may have its own constant baseline and, without a critic, a positive factor; or
+    without a factor a number for each state and time, which follows from the first update.
     """
     masks = [dict(uses(each)).get(match.use, each.present) for each in (first, second)]
     both = joined(first.restricted(masks[0]), second.restricted(masks[1]))
@@ -28,30 +31,40 @@ def same_rule(first: Evidence, second: Evidence, match: Match, tolerance: float)
     line, form = timeline(both), match.form
     later = np.zeros(both.ascent.shape, dtype=bool)
     later[first.paths :] = True
-    situations = [both.present]
     with np.errstate(all="ignore"):
-        if isinstance(form, Advantage):
-            if not is_affine(form):
-                fit = fit_advantage(both, line, form, tolerance)
-                return fit is not None and fit.residual < tolerance
-            columns = linear_columns(both, line, form)
-        else:
+        if not isinstance(form, Advantage):
             column = both.gradient(form.weights(line)).ravel()
             columns = [column, column * later.ravel()]
-            situations = _situations(both, later[:, 0])
+        elif is_affine(form):
+            columns = linear_columns(both, line, form)
+        else:
+            fit = fit_advantage(both, line, form, tolerance)
+            return fit is not None and fit.residual < tolerance
         columns += entropy_columns(both, line, form.norm)
-        columns += [
-            both.gradient(match.plain.finished(here.astype(float), line)).ravel() * later.ravel()
-            for here in situations
-        ]
-    matrix, target = np.array(columns).T, both.ascent.ravel()
-    if not np.isfinite(matrix).all():
-        return False
-    factors = np.linalg.lstsq(matrix, target, rcond=1e-11)[0]
-    left = (target - matrix @ factors).reshape(later.shape)[first.paths :]
-    opposite = not isinstance(form, Advantage) and (factors[0] + factors[1]) * factors[0] <= 0
-    size = float(np.linalg.norm(both.ascent[first.paths :]))
-    return bool(np.linalg.norm(left) < tolerance * max(size, 1e-300)) and not opposite
+
+    def own(baseline: Sequence[Booleans]) -> list[Array]:
+        """The gradients of the second's decisions with a number for each of these."""
+        with np.errstate(all="ignore"):
+            weights = [match.plain.finished(here.astype(float), line) for here in baseline]
+        return [both.gradient(each).ravel() * later.ravel() for each in weights]
+
+    def factor_with(baseline: Sequence[Booleans]) -> float:
+        """The second's factor, relative to the first's; NaN if that does not explain it."""
+        matrix, target = np.array([*columns, *own(baseline)]).T, both.ascent.ravel()
+        if not np.isfinite(matrix).all():
+            return float("nan")
+        factors = np.linalg.lstsq(matrix, target, rcond=1e-11)[0]
+        left = (target - matrix @ factors).reshape(later.shape)[first.paths :]
+        size = float(np.linalg.norm(both.ascent[first.paths :]))
+        if np.linalg.norm(left) >= tolerance * max(size, 1e-300):
+            return float("nan")
+        return 1.0 if isinstance(form, Advantage) else float(1.0 + factors[1] / factors[0])
+
+    if factor_with([both.present]) > 0.0:
+        return True
+    return not isinstance(form, Advantage) and bool(
+        abs(factor_with(_situations(both, later[:, 0])) - 1.0) < _SAME
+    )
 
 
 def _situations(evidence: Evidence, paths: Booleans) -> list[Booleans]:

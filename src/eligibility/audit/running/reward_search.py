@@ -15,7 +15,8 @@ from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.survey import RAN
 from eligibility.audit.trace import ARGUMENTS, OPTIMIZERS, Draw, Trace
 
-_PATHS = 16  # on which a number that follows the draws must differ at least once
+_PATHS = 32  # looked at for numbers that follow the draws
+_SAME_LUCK = 4  # of them have the same other random numbers
 _MOST_DRAWS = 2000  # in two updates
 _LONG = 12  # draws for one reward: too many to follow
 _OUTCOMES = 3  # of a draw, besides its own, after which the reward is looked at
@@ -68,7 +69,7 @@ def _search(runner: Runner, plain: Solving, updates: int) -> Solving | None:
     job = Job((), SIZES[0], seed=0, held=max(updates, 1))
     paths: list[Trace] = []
     for seed in range(_PATHS):
-        path = plain.run(replace(job, seed=seed, followed=True))
+        path = plain.run(replace(job, seed=seed, noise=seed // _SAME_LUCK, followed=True))
         if path.outcome not in RAN or not 0 < len(path.draws) <= _MOST_DRAWS:
             return None
         paths.append(path)
@@ -85,21 +86,18 @@ def _search(runner: Runner, plain: Solving, updates: int) -> Solving | None:
 
 def _following(paths: list[Trace]) -> list[Statement]:
     """What gives a name numbers that differ as draws do, in the order in which they begin to."""
-    found = [_given(path) for path in paths]
     begins: dict[Statement, int] = {}
-    for name, given in found[0].items():
-        others = [each[name] for each in found if name in each]
-        differ = [
-            place
-            for place, (number, _, _) in enumerate(given)
-            if any(len(each) <= place or each[place][0] != number for each in others)
-        ]
-        drawn = all(
-            _are_drawn(each.get(name, []), path) for each, path in zip(found, paths, strict=True)
-        )
-        if differ and not drawn:
-            _, when, line = given[differ[0]]
-            begins[name[0], line, name[1]] = when
+    for start in range(0, len(paths), _SAME_LUCK):
+        first, *others = alike = paths[start : start + _SAME_LUCK]
+        found = [_given(path) for path in others]
+        for name, given in _given(first).items():
+            if all(_are_drawn(_given(path).get(name, []), path) for path in alike):
+                continue
+            numbers = [[each[0] for each in other[name]] for other in found if name in other]
+            for place, (number, when, line) in enumerate(given):
+                if any(each[place : place + 1] != [number] for each in numbers):
+                    begins.setdefault((name[0], line, name[1]), when)
+                    break
     return sorted(begins, key=lambda statement: begins[statement])
 
 
