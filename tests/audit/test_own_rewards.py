@@ -241,6 +241,18 @@ def test_a_fault_is_found(name: str, old: str, new: str, rule: str, tmp_path: Pa
         rewards.append(get_reward(place))
     loss = -(torch.stack(log_probs) * torch.tensor(rewards).flip(0).cumsum(0).flip(0)).sum()
 """,
+        # its returns are no rewards: the second draw depends on the first
+        """
+    log_probs, rewards, place = [], [], 0
+    for t in range(2):
+        dist = Categorical(logits=theta * (1.0 + place))
+        action = dist.sample()
+        log_probs.append(dist.log_prob(action))
+        place, reward = action.item(), get_reward(action.item())
+        rewards.append(reward)
+    returns = [sum(rewards[t:]) for t in range(2)]
+    loss = -sum(l * g for l, g in zip(log_probs, returns))
+""",
         # nothing that it computes moves its gradient
         """
     dist = Categorical(logits=theta)

@@ -174,13 +174,20 @@ def _is_whole(by: Solving, job: Job, known: list[Solving]) -> bool:
 
 
 def _is_separate(by: Runner, job: Job) -> bool:
-    """Whether what is drawn for the second reward does not depend on the draws for the first."""
+    """Whether no other reward's first draw, of the same batch or the next, depends on the first."""
     path = by.run(job)
     other = by.run(replace(job, prescribed=_otherwise(path, 0)[0][:1]))
     one, two = (
-        [step.groups[0][0] for step in each.steps if step.episode == 1] for each in (path, other)
+        {
+            (step.environment, step.episode): each.draws[step.groups[0][0]]
+            for step in each.steps
+            if step.time == 0 and step.episode < 2
+        }
+        for each in (path, other)
     )
-    return bool(one and two) and _same_law(path.draws[one[0]], other.draws[two[0]])
+    first = path.steps[0]
+    later = one.keys() - {(first.environment, first.episode)}
+    return bool(later) and all(key in two and _same_law(one[key], two[key]) for key in later)
 
 
 def _is_short(by: Runner, job: Job) -> bool:
