@@ -8,23 +8,18 @@ from functools import partial
 
 from eligibility.audit.job import Job, ProbeSize
 from eligibility.audit.running.rounds import renumbered
-from eligibility.audit.running.runner import Runner
+from eligibility.audit.running.runner import OtherRunner, Runner
 from eligibility.audit.trace import Step, Trace
 
 _SEED = 1  # of the path to the first update
 
 
-class FromSecond:
+class FromSecond(OtherRunner):
     """Runs a program on one path to its first update; what comes then is all that is told."""
 
     def __init__(self, runner: Runner) -> None:
-        self._runner = runner
+        super().__init__(runner)
         self._known: dict[tuple[ProbeSize, bool], Trace] = {}
-
-    @property
-    def ahead(self) -> int:
-        """As many as of the whole program."""
-        return self._runner.ahead
 
     def start(self, job: Job) -> Callable[[], Trace]:
         """Begin a run."""
@@ -45,10 +40,6 @@ class FromSecond:
         )
         answer = self._runner.start(whole)
         return lambda: _rest(answer(), first)
-
-    def run(self, job: Job) -> Trace:
-        """One run."""
-        return self.start(job)()
 
     def _first(self, job: Job) -> Trace:
         """The path to the first update, of the same problem."""

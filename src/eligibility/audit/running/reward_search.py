@@ -11,7 +11,7 @@ import numpy as np
 from eligibility.audit.arrays import Array
 from eligibility.audit.costs import is_a_cost
 from eligibility.audit.job import SIZES, Job, OwnProblem, Statement
-from eligibility.audit.running.runner import Runner
+from eligibility.audit.running.runner import OtherRunner, Runner
 from eligibility.audit.running.survey import RAN
 from eligibility.audit.trace import ARGUMENTS, OPTIMIZERS, Draw, Trace
 
@@ -26,24 +26,16 @@ _ROUNDING = 1e-6  # relative, also of what runs in single precision
 _REWARDS = np.random.Generator(np.random.PCG64(17)).normal(size=4096).round(3)
 
 
-class Solving:
+class Solving(OtherRunner):
     """Runs a program without an environment on a problem."""
 
     def __init__(self, runner: Runner, problem: OwnProblem) -> None:
-        self._runner, self.problem = runner, problem
-
-    @property
-    def ahead(self) -> int:
-        """As many as of the program as it is."""
-        return self._runner.ahead
+        super().__init__(runner)
+        self.problem = problem
 
     def start(self, job: Job) -> Callable[[], Trace]:
         """Begin a run."""
         return self._runner.start(replace(job, problem=self.problem))
-
-    def run(self, job: Job) -> Trace:
-        """One run."""
-        return self.start(job)()
 
 
 def with_own_reward(runner: Runner, first: Trace) -> Runner | None:

@@ -50,6 +50,26 @@ def run_all(runner: Runner, jobs: Iterable[Job]) -> Iterator[Trace]:
     return in_order((runner.start(job) for job in jobs), lambda: runner.ahead)
 
 
+class OtherRunner:
+    """Runs a program by another runner, which is given other jobs."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    @property
+    def ahead(self) -> int:
+        """As many as of the other."""
+        return self._runner.ahead
+
+    def start(self, job: Job) -> Callable[[], Trace]:
+        """Begin a run."""
+        raise NotImplementedError
+
+    def run(self, job: Job) -> Trace:
+        """One run."""
+        return self.start(job)()
+
+
 class CallableRunner:
     """Runs a Python callable in this process; everything is restored after each run."""
 

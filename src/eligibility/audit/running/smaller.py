@@ -15,7 +15,7 @@ from typing import Any
 
 from eligibility.audit.job import SIZES, Job, SmallNumber, WholeNumber
 from eligibility.audit.running.outside_numbers import read_small
-from eligibility.audit.running.runner import Runner
+from eligibility.audit.running.runner import OtherRunner, Runner
 from eligibility.audit.running.survey import RAN
 from eligibility.audit.trace import NO_ENVIRONMENT, OWN_REWARD, Trace
 
@@ -28,24 +28,16 @@ FIRST = Job((), SIZES[0])
 _NOT_LOADED = re.compile("(ModuleNotFound|Import|Syntax|Indentation|Tab)Error: ")
 
 
-class Smaller:
+class Smaller(OtherRunner):
     """Runs a program with some of its whole numbers small."""
 
     def __init__(self, runner: Runner, numbers: tuple[SmallNumber, ...]) -> None:
-        self._runner, self._numbers = runner, numbers
-
-    @property
-    def ahead(self) -> int:
-        """As many as of the program as it is."""
-        return self._runner.ahead
+        super().__init__(runner)
+        self._numbers = numbers
 
     def start(self, job: Job) -> Callable[[], Trace]:
         """Begin a run."""
         return self._runner.start(replace(job, smaller=self._numbers))
-
-    def run(self, job: Job) -> Trace:
-        """One run."""
-        return self.start(job)()
 
 
 def small_batches(
