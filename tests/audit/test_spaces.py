@@ -16,6 +16,7 @@ from torch.distributions import Multinomial, Normal
 import eligibility as el
 from eligibility.audit.interception.action_numbers import masks_of, numbers_of
 from eligibility.audit.interception.observations import observations_of, shown_space
+from eligibility.audit.interception.probe import known_spaces
 from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.diagnosis import diagnose
 from eligibility.audit.running.runner import CallableRunner
@@ -195,3 +196,12 @@ def test_an_environment_that_the_program_defines_and_makes_itself_is_the_probe()
     report = diagnose(AuditedProgram(observed, None, "own"))
     assert report.verdict == "unbiased", report.text()
     assert vars(gymnasium.Env).get("__init_subclass__") is before
+
+
+def test_a_well_known_environment_has_the_spaces_that_its_arguments_ask_for() -> None:
+    assert known_spaces("LunarLander-v3") == known_spaces("LunarLander-v3", {"continuous": False})
+    _, acted = known_spaces("LunarLander-v3", {"continuous": True})
+    assert acted.shape == (2,)
+    assert known_spaces("FrozenLake-v1", {"map_name": "8x8"}) is None  # it is made, and looked at
+    seen, _ = known_spaces("FrozenLake-v1", {"is_slippery": False})
+    assert seen.n == 16

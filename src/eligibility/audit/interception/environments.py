@@ -90,7 +90,7 @@ def _probe(
     options: dict[str, Any],
 ) -> Probe:
     text = name if isinstance(name, str) else str(getattr(name, "id", name))
-    seen, masked = known_spaces(text), "info" if "Taxi" in text else ""
+    seen, masked = known_spaces(text, options), "info" if "Taxi" in text else ""
     if seen is None:
         with as_it_is():
             real = stock_make(name, **options)

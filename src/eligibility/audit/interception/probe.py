@@ -10,7 +10,8 @@ from __future__ import annotations
 import copy
 import re
 import sys
-from types import FrameType
+from collections.abc import Mapping
+from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
@@ -59,9 +60,18 @@ _KNOWN: dict[str, tuple[tuple[int, ...] | int, int | tuple[int, float]]] = {
 }
 
 
-def known_spaces(name: str) -> tuple[spaces.Space[Any], spaces.Space[Any]] | None:
-    """Observation and action space of a well-known environment, by the start of its name."""
+def known_spaces(
+    name: str, options: Mapping[str, Any] = MappingProxyType({})
+) -> tuple[spaces.Space[Any], spaces.Space[Any]] | None:
+    """Observation and action space of a well-known environment, by the start of its name.
+
+    None of a map of another size, which has to be made.
+    """
     bare = name.split("/")[-1]
+    if options.get("continuous") and bare.startswith("LunarLander"):
+        bare = "LunarLanderContinuous"
+    if {"desc", "map_name"} & options.keys():
+        return None
     for prefix in sorted(_KNOWN, key=len, reverse=True):
         if bare.startswith(prefix):
             seen, acted = _KNOWN[prefix]
