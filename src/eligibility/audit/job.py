@@ -49,11 +49,11 @@ class OwnProblem:
     """What a program without an environment acts for.
 
     Attributes:
-        begins: It acts once it has made so many optimizers.
+        begins: Number of optimizers that it creates before it acts.
         by_hand: Whether its random numbers may be actions drawn by hand; else they are only noise.
         reward: What gives its reward, if it is known.
         cost: Whether that is what a reward costs: the reward times −1.
-        contexts: Whether what it draws from depends on random numbers: there are two sets of them.
+        contexts: Whether its policy sees random numbers; then the probe has two sets of them.
     """
 
     begins: int
@@ -94,7 +94,7 @@ class Job:
         rewards: Rewards of the executed steps, in order; later steps earn the problem's own.
         followed: Note what each statement of the user's makes.
         smaller: Whole numbers from the program's source that are small in this run.
-        problem: That of a program without an environment.
+        problem: What a program without an environment acts for; None: it has an environment.
     """
 
     prescribed: tuple[int, ...]

@@ -22,7 +22,7 @@ from eligibility.audit.running.reward_search import with_own_reward
 from eligibility.audit.running.runner import LanguageScriptError, Runner, ScriptRunner
 from eligibility.audit.running.smaller import FIRST, Smaller, small_batches
 from eligibility.audit.running.survey import Progress, silent
-from eligibility.audit.trace import NO_ENVIRONMENT
+from eligibility.audit.trace import NO_ENVIRONMENT, Trace
 from eligibility.errors import InvalidTypeError, InvalidValueError
 from eligibility.notebooks import is_notebook, script_of
 from eligibility.sandbox import GUARDS, LANDLOCK
@@ -161,7 +161,12 @@ def _in_environment(
             beside = numbers_outside(path.absolute(), text_of.strings(), argv)
             return [*text_of.whole_numbers(), *beside]
 
-        report = _with_small_batches(runner, numbers, examined)
+        first = runner.run(FIRST)
+        found = with_own_reward(runner, first) if first.outcome == NO_ENVIRONMENT else None
+        if found is not None:
+            report = _with_small_batches(found, found.run(FIRST), numbers, examined)
+        else:
+            report = _with_small_batches(runner, first, numbers, examined)
     if is_notebook(path):
         report = _in_cells(report, runner.script, path)
     notes = (*report.notes, GUARDS[runner.guard]) if runner.guard != LANDLOCK else report.notes
@@ -170,14 +175,11 @@ def _in_environment(
 
 def _with_small_batches(
     runner: Runner,
+    first: Trace,
     all_numbers: Callable[[], Sequence[WholeNumber]],
     examined: Callable[[Runner], AuditReport],
 ) -> AuditReport:
     """The report of a program with short batches, where it has long ones and these decide it."""
-    first = runner.run(FIRST)
-    found = with_own_reward(runner, first) if first.outcome == NO_ENVIRONMENT else None
-    if found is not None:
-        runner, first = found, found.run(FIRST)
     numbers = small_batches(runner, first, all_numbers)
     if not numbers:
         return examined(runner)

@@ -14,7 +14,7 @@ Record = TypeVar("Record")
 # How a note begins that names random numbers which the audit could not enumerate.
 UNREAD = "unread:"
 OWN_CLASS = "environment of the program's own:"  # a note begins with it, and has its name
-OWN_REWARD = "reward of the program's own:"  # a note has what it is given to, the line, the file
+OWN_REWARD = "reward of the program's own:"  # a note has the file, the line, and the name
 OPTIMIZERS = "optimizers before the first update:"  # of a run without an environment, their number
 BY_HAND = "moved by hand:"  # and one with the line of a loss whose parameters no optimizer steps
 NO_ENVIRONMENT = "no environment"  # outcome of a run that learned or drew, and made none

@@ -153,7 +153,7 @@ class _Rewards:
         return _like(value, self._again)
 
     def _row(self) -> Probe:
-        """One more."""
+        """A new place."""
         size = spaces.Discrete(STATES)
         probe = Probe("rewards of the program's own", size, size, self._recorder, False, "")
         self._recorder.add_environment(probe)

@@ -56,7 +56,7 @@ def with_own_reward(runner: Runner, first: Trace) -> Runner | None:
 
 
 def _search(runner: Runner, plain: Solving, updates: int) -> Solving | None:
-    """The search in a program that makes so many updates of what it has drawn."""
+    """Search a program that makes ``updates`` optimizer steps on what it has drawn."""
     # and one more: the first reward may be a baseline's, which leaves nothing to the first update
     job = Job((), SIZES[0], seed=0, held=max(updates, 1))
     paths: list[Trace] = []
