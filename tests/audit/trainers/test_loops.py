@@ -297,3 +297,49 @@ def test_the_greedy_answer_s_reward_is_a_baseline(tmp_path: Path) -> None:
     report = audited(tmp_path, critical.replace(" / mask.sum(1)", ""))
     assert report.verdict == "unbiased", report.summary
     assert report.residual < 1e-9
+
+
+DRAWN = """
+import random
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tok = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B", padding_side="left")
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+adam = torch.optim.AdamW(model.parameters(), lr=1e-6)
+random.seed(0)
+
+def score(text):
+    return float(len(text))
+
+for _ in range(100):
+    batch = tok(random.choices(["A tale", "A longer tale"], k=3), return_tensors="pt", padding=True)
+    start = batch["input_ids"].shape[1]
+    rows = model.generate(**batch, do_sample=True, top_k=0, max_new_tokens=9)
+    told = rows[:, start:]
+    ends = (told == tok.eos_token_id).long()
+    mask = (ends.cumsum(1) - ends == 0).long()
+    seen = torch.cat([batch["attention_mask"], mask], 1)
+    logits = model(rows, attention_mask=seen).logits[:, start - 1 : -1]
+    log_probs = (logits.log_softmax(-1).gather(-1, told[..., None]).squeeze(-1) * mask).sum(1)
+    rewards = torch.tensor([score(text) for text in tok.batch_decode(told)])
+    loss = -(LOSS).mean()
+    adam.zero_grad()
+    loss.backward()
+    adam.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("loss", "verdict"),
+    [
+        pytest.param("rewards * log_probs", "unbiased", id="plain"),
+        pytest.param("rewards * log_probs.exp()", "biased", id="probability"),
+    ],
+)
+def test_prompts_that_are_drawn_unevenly_are_read_as_one(
+    loss: str, verdict: str, tmp_path: Path
+) -> None:
+    report = audited(tmp_path, DRAWN.replace("LOSS", loss))
+    assert report.verdict == verdict, report.summary
+    assert any("all of them as the same prompt" in note for note in report.notes)

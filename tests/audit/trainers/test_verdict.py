@@ -57,6 +57,12 @@ REFUSED = {
     "the program loads AutoModelForImageTextToText, and the probe has no images or sound; audit "
     "its loss with audit_token_loss": "from transformers import AutoModelForImageTextToText\n"
     "AutoModelForImageTextToText.from_pretrained('x')",
+    "the program loads AutoModelForSeq2SeqLM, and the probe's model has no encoder; audit its loss "
+    "with audit_token_loss": "from transformers import AutoModelForSeq2SeqLM\n"
+    "AutoModelForSeq2SeqLM.from_pretrained('x')",
+    "the program loads T5ForConditionalGeneration, and the probe's model has no encoder; audit "
+    "its loss with audit_token_loss": "from transformers import T5ForConditionalGeneration\n"
+    "T5ForConditionalGeneration.from_pretrained('x')",
     "the trainer has no reward function": "GRPOTrainer(model='x', reward_funcs=[], "
     "train_dataset=load_dataset('y'))",
     "the program calls tools while it answers, and the probe has only single answers; audit its "

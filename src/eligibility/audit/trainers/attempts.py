@@ -30,11 +30,15 @@ class Attempts:
     def __init__(self, run: Callable[[Record, Sizes, float, bool], None]) -> None:
         self._run = run
         self._early: list[Any] = []
+        self._one_prompt = False
         self._sizes: Sizes = {}
 
     def best(self) -> Record:
         """The record of the script as it is, or of the one with the fewest rows that was found."""
         first = self._attempt({})
+        if first.one_prompt:
+            self._one_prompt = True
+            first = self._attempt({})
         self._early = first.early
         record = first if first.rows <= _FEW_ROWS else self._smaller(first)
         if self._sizes and record.prompts == record.group > 1 and not record.mixed:
@@ -76,7 +80,7 @@ class Attempts:
     ) -> Record:
         way = branch_off()
         if isinstance(way, Branch):
-            record = Record(early=self._early)
+            record = Record(early=self._early, one_prompt=self._one_prompt)
             try:
                 self._run(record, sizes, most_rows, grouping)
             except BaseException as error:  # this process must never go on as its parent would

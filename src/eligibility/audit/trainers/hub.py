@@ -6,6 +6,7 @@ import functools
 import importlib
 import os
 import sys
+from inspect import signature
 from typing import Any
 
 import torch
@@ -71,6 +72,13 @@ def _speaks(kind: type) -> bool:
     return kind.__name__.endswith(("ForCausalLM", "LMHeadModel"))
 
 
+def _has_encoder(kind: type) -> bool:
+    """Whether its answers are not in the rows of its prompts."""
+    forward = getattr(kind, "forward", None)
+    named = "Seq2SeqLM" in kind.__name__
+    return named or (bool(forward) and "decoder_input_ids" in signature(forward).parameters)
+
+
 def _is_stock(kind: type) -> bool:
     return kind.__module__.startswith("transformers.")
 
@@ -107,6 +115,11 @@ class Hub:
             if any(word in cls.__name__ for word in _VISION):
                 raise Refused(
                     f"the program loads {cls.__name__}, and the probe has no images or sound; "
+                    "audit its loss with audit_token_loss"
+                )
+            if _has_encoder(cls):
+                raise Refused(
+                    f"the program loads {cls.__name__}, and the probe's model has no encoder; "
                     "audit its loss with audit_token_loss"
                 )
             if "SequenceClassification" in cls.__name__ or "RewardModel" in cls.__name__:

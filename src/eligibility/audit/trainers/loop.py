@@ -56,6 +56,7 @@ class Loop(Runs):
         seen = sorted(set(prompts), key=len)
         record.prompts, record.group = len(seen), len(prompts) // len(seen)
         if any(prompts.count(prompt) != record.group for prompt in seen):
+            record.one_prompt = True
             raise Refused("the program samples different numbers of answers to its prompts")
         self._order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
         few = longest(record.prompts, record.group)

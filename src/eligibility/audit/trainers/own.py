@@ -26,7 +26,7 @@ from eligibility.audit.trainers.loop import Loop
 from eligibility.audit.trainers.record import Record, run_to_end
 from eligibility.audit.trainers.rewriting import SMALL, Rewriting
 from eligibility.audit.trainers.rows import collate_rows
-from eligibility.audit.trainers.spelling import has_padding, spelling_tokenizer
+from eligibility.audit.trainers.spelling import has_padding, read_as_one, spelling_tokenizer
 from eligibility.audit.trainers.tiny import PAD
 from eligibility.sandbox import Workspace, limit
 
@@ -48,6 +48,12 @@ def _run(program: Program, workspace: Workspace, record: Record, loop: Loop, siz
     rewriting = Rewriting(
         sizes, loop.scores.watched, loop.scores.of_name, lambda before: loop.draws.over(before)
     )
+    if record.one_prompt:
+        read_as_one()
+        record.note(
+            "the program samples different numbers of answers to its prompts; the probe reads all "
+            "of them as the same prompt"
+        )
     _install(record, loop)
     limit(program.seconds, program.megabytes)
     settle_in(program, workspace)

@@ -49,6 +49,7 @@ class Record:
         constants: Whole numbers in its text: file, line, column and value.
         mixed: Whether the rewards of one prompt's answers move the gradients of the other's.
         mixed_elsewhere: Likewise, where a group has another size than there are prompts.
+        one_prompt: Whether all of its texts are to be read as the same prompt.
         early: Where its rewards may come from, if it makes no step unless they differ.
         prompts: Prompts of an update.
         group: Answers to each.
@@ -84,6 +85,7 @@ class Record:
     constants: list[Any] = field(default_factory=list)
     mixed: bool = False
     mixed_elsewhere: bool = False
+    one_prompt: bool = False
     early: list[Any] = field(default_factory=list)
     prompts: int = len(PROMPTS)
     group: int = GROUP

@@ -46,6 +46,11 @@ _NO_ANSWERS = (
     "the program samples no answers with `generate` or torch.multinomial, so there is no policy "
     "gradient to audit"
 )
+_NO_STEP = (
+    "the program ends before its optimizer steps; if it trains only on some answers, let a "
+    "function that takes the answer and returns a number tell which, so that the audit can "
+    "replace its results"
+)
 _MANY = 400  # rows that a program may sample before its optimizer steps
 
 
@@ -373,7 +378,7 @@ class Runs:
         if self.draws.bounded or self._pass.steps or self._tables:
             self._send()
         if self.draws.given:
-            self._send(idle="the program ends before its optimizer steps")
+            self._send(idle=_NO_STEP)
         self._send(idle=_GREEDY if self._greedy_alone else _NO_ANSWERS)
 
     def failed(self, what: str) -> None:

@@ -11,7 +11,6 @@ from eligibility.audit.trainers.tiny import END, PAD, PROMPT_ONLY, SYMBOLS, make
 
 _OTHER = re.compile(f"[^{''.join(SYMBOLS)}]+")
 _PROMPT = re.compile(f"{SYMBOLS[PROMPT_ONLY]}+")
-_LONGEST = 90  # tokens of a prompt
 # Families of models whose tokenizers come without a token for padding.
 _WITHOUT_PADDING = re.compile("gpt2|gpt-neo|opt-|llama|mistral|pythia|tinystories|phi", re.I)
 
@@ -36,6 +35,7 @@ def spelling_tokenizer(name: str, pads: Callable[[], None]) -> Any:
     return tokenizer
 
 
+_lengths = 90  # of prompts, in tokens, before they repeat
 _texts: dict[str, int] = {}  # of the program's own, with how many tokens each is read as
 
 
@@ -54,8 +54,14 @@ def written(text: str) -> str:
     return _PROMPT.sub(lambda found: known.get(len(found[0]), found[0]), text)
 
 
+def read_as_one() -> None:
+    """Read every text of the program as the same prompt, from now on in this process."""
+    global _lengths
+    _lengths = 1
+
+
 def _length(text: str) -> int:
-    return _texts.setdefault(text, 2 + len(_texts) % _LONGEST)
+    return _texts.setdefault(text, 2 + len(_texts) % _lengths)
 
 
 def _class(pads: Callable[[], None]) -> Any:
