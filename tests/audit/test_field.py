@@ -759,6 +759,46 @@ def test_a_number_of_the_next_state_in_each_reward_is_told(
     assert report.updates == 2
 
 
+_SEEN = "        seen.append(round(float(obs[0]), 3))\n        rewards.append("
+
+
+@pytest.mark.parametrize(
+    ("earned", "summed", "named"),
+    [
+        ("reward + 0.1 / seen.count(seen[-1]) ** 0.5", _SUM, {"reward-changed"}),
+        ("reward + 0.1 * len(set(seen))", _SUM, {"reward-changed"}),
+        (
+            "reward",
+            "    rewards = [r + 0.1 * len(set(seen[i:])) for i, r in enumerate(rewards)]\n" + _SUM,
+            set(),
+        ),
+        (
+            "reward + 0.1 / seen.count(seen[-1]) ** 0.5",
+            _SUM.replace("reversed(rewards)", "rewards"),
+            None,
+        ),
+    ],
+    ids=["visits", "states so far", "states to come", "returns reversed"],
+)
+def test_a_bonus_for_what_an_episode_has_seen_seldom_is_told(
+    earned: str, summed: str, named: set[str] | None, tmp_path: Path
+) -> None:
+    """One for what it is going to see is none; and it hides no fault."""
+    text = PROGRAM.replace("        rewards.append(reward", f"{_SEEN}{earned}").replace(
+        _SUM, summed
+    )
+    text = text.replace("    log_probs, rewards, done = [], [], False", _WITH_STATES)
+    report = audited(tmp_path, text=text)
+    if named:
+        assert {convention.name for convention in report.conventions} == named, report.text()
+        assert "a number that depends on the states so far" in report.rule, report.rule
+        assert any("what is added to the rewards there is not known" in n for n in report.notes)
+    elif named is None:
+        assert [finding.rule for finding in report.faults] == ["reversed-returns"], report.text()
+    else:
+        assert report.verdict == "unexplained", report.text()
+
+
 _WITH_STATES = "    log_probs, rewards, seen, done = [], [], [], False"
 _LEARNT = "learnt = critic(torch.stack(seen))[:, 0]\n    values = learnt.detach()"
 _SHAPED = "rewards.append(1.9 - abs(float(obs[0])) / 2.4 - abs(float(obs[2])) / 0.2)"

@@ -222,6 +222,21 @@ def test_a_distribution_whose_draws_are_not_enumerated_is_named(
     assert f"(the program draws from torch.distributions.{family})" in report.summary
 
 
+def test_a_mixture_whose_draws_are_not_enumerated_is_named(tmp_path: Path) -> None:
+    """It draws from all its components: those not chosen are no part of the action."""
+    old = "Categorical(logits=net(torch.as_tensor(obs, dtype=torch.float32)))"
+    new = (
+        "torch.distributions.MixtureSameFamily(Categorical(logits=net(torch.as_tensor(obs, "
+        "dtype=torch.float32))), torch.distributions.Normal(torch.ones(2), torch.ones(2)))"
+    )
+    text = PROGRAM.replace(old, new).replace("action.item()", "int(action.item() > 0.5)")
+    program = tmp_path / "program.py"
+    program.write_text(text, encoding="utf-8")
+    report = audit_here(program, 60)
+    assert report.verdict == "inconclusive"
+    assert "(the program draws from torch.distributions.MixtureSameFamily)" in report.summary
+
+
 def test_a_critic_that_is_moved_by_hand_is_no_matter(tmp_path: Path) -> None:
     by_hand = (
         "critic = torch.zeros(4, requires_grad=True)\ndef fit():\n"

@@ -7,8 +7,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from eligibility.audit.costs import is_a_cost, may_be_a_cost
+from eligibility.audit.faults import CHOICES
 from eligibility.audit.judgement.audited_program import AuditedProgram
-from eligibility.audit.judgement.diagnosis import diagnose, diagnose_and_match, wants_test
+from eligibility.audit.judgement.diagnosis import (
+    diagnose,
+    diagnose_and_match,
+    up_to,
+    wants_test,
+)
 from eligibility.audit.judgement.discounts import with_measured
 from eligibility.audit.judgement.hotelling import EPISODES, RUNS
 from eligibility.audit.judgement.measured import is_stepwise, measure
@@ -18,8 +24,9 @@ from eligibility.audit.judgement.reading import structure
 from eligibility.audit.judgement.refusal import inconclusive
 from eligibility.audit.judgement.resolution import has_continuous_draws, resolved, with_other_values
 from eligibility.audit.judgement.second_update import with_second_update
-from eligibility.audit.reporting.report import AuditReport
+from eligibility.audit.reporting.report import AuditReport, Convention
 from eligibility.audit.reporting.signs import if_a_reward
+from eligibility.audit.running.at_ends import AtEnds
 from eligibility.audit.running.batch_steps import with_measured_ratio
 from eligibility.audit.running.from_second import FromSecond
 from eligibility.audit.running.runner import Runner
@@ -31,6 +38,11 @@ _TESTED_STEPS = 100_000  # more of them would take a quarter of an hour
 _SILENT = (
     "the first update has no gradient, as where the first return is its own baseline; the audit "
     "judges the second one"
+)
+_CUT = "return-cut-at-reward"
+_AT_ENDS = (
+    "the return starts again at every reward that is not 0, so the biases are measured with "
+    "rewards that are 0 except at the end of an episode"
 )
 _THROUGH_ACTIONS = (
     "its policy follows the slope of a critic's values in the action, as SAC, TD3 and DDPG do, and "
@@ -64,6 +76,9 @@ def examine(
         later = _from_second(plain, runner, max_paths, samples, progress, known_of)
         if later is not None:
             return later
+    if [finding.rule for finding in report.faults] == ["immediate-reward"]:
+        cut = _cut_at_rewards(runner, max_paths, samples, progress, known_of)
+        report = cut or report
     report = placed(report, plain, runner, program_of(plain).source)
     report = _if_not_a_cost(report, plain)
     return replace(report, notes=(*report.notes, *_stood_in_for(plain)))
@@ -84,6 +99,34 @@ def _from_second(
     if later.verdict in ("no-gradient", "inconclusive"):
         return None
     return replace(later, updates=2, notes=(*later.notes, _SILENT))
+
+
+def _cut_at_rewards(
+    runner: Runner,
+    max_paths: int,
+    samples: int,
+    progress: Progress,
+    known_of: Callable[[Survey], AuditedProgram],
+) -> AuditReport | None:
+    """The report of a program whose return starts again at every reward but 0; else None.
+
+    Where every step earns something, that is the immediate reward. Where only the last one of an
+    episode does, it is the reward-to-go.
+    """
+    late = AtEnds(runner)
+    seen = with_measured_ratio(survey(late, max_paths, samples, progress), late)
+    report = _examined(seen, late, max_paths, progress, known_of)
+    if report.verdict not in ("unbiased", "convention"):
+        return None
+    cut = Convention(_CUT, CHOICES[_CUT], None)
+    conventions = (*report.conventions, cut)
+    return replace(
+        report,
+        verdict="convention",
+        conventions=conventions,
+        summary=up_to(conventions),
+        notes=(*report.notes, _AT_ENDS),
+    )
 
 
 def _stood_in_for(observed: Survey) -> list[str]:

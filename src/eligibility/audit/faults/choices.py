@@ -41,6 +41,10 @@ CHOICES = {
         "an episode continues after the update, and the rewards it earns then are never credited "
         "to earlier actions; the critic's value of the last state would estimate them"
     ),
+    "return-cut-at-reward": (
+        "the return starts again at every reward that is not 0, which suits games such as Pong, "
+        "where a reward ends a rally: earlier actions get no credit for later rewards"
+    ),
     "gae": (
         "generalised advantage estimation with λ < 1: later rewards are weighted by powers of λ, "
         "and the critic's estimates replace the rest"

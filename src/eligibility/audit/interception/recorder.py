@@ -170,6 +170,8 @@ class Recorder:
         number = sum(step.executed for step in self.steps)
         if number < len(self.job.rewards) and state != TERMINAL:
             reward = self.job.rewards[number]
+        elif self.job.at_ends and not (terminated or truncated):
+            reward = 0.0
         self._width = len(components)
         groups, matches = self._draws_of(environment, index, components)
         self._between_episodes[index] = terminated or truncated

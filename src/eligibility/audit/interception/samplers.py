@@ -22,10 +22,11 @@ from eligibility.audit.patches import Patches, Standing, disguised
 from eligibility.audit.raised import precision_note
 from eligibility.audit.trace import UNREAD
 
-# What torch draws for them by its own samplers.
+# What torch draws for them by its own samplers; a mixture also draws what it does not choose.
 NOT_ENUMERATED = (
     distributions.Binomial, distributions.Dirichlet, distributions.Gamma,
-    distributions.Poisson, distributions.StudentT, distributions.VonMises,
+    distributions.MixtureSameFamily, distributions.Poisson, distributions.StudentT,
+    distributions.VonMises,
 )  # fmt: skip
 
 

@@ -229,9 +229,14 @@ def _verdict(
         if noisy:
             summary += f", but noisier than necessary: {noisy[0].title}"
         return "unbiased", summary
-    names = ", ".join(convention.name for convention in conventions)
     verdict = "convention" if any(map(_matters, conventions)) else "unbiased"
-    return verdict, f"the policy gradient up to a convention: {names}"
+    return verdict, up_to(conventions)
+
+
+def up_to(conventions: Sequence[Convention]) -> str:
+    """The sentence on gradients that conventions explain."""
+    names = ", ".join(convention.name for convention in conventions)
+    return f"the policy gradient up to a convention: {names}"
 
 
 def _chosen(name: str) -> Convention:

@@ -21,6 +21,7 @@ from eligibility.audit.judgement.other_decisions import (
 )
 from eligibility.audit.judgement.other_objectives import (
     with_added_rewards,
+    with_bonuses,
     with_changed_rewards,
     with_constant_term,
     with_end_reward,
@@ -63,6 +64,7 @@ _EXPLANATIONS: tuple[Callable[[AuditedProgram, Evidence], Explained | None], ...
     with_first_decisions,
     with_end_reward,
     with_added_rewards,
+    with_bonuses,
     with_replaced_rewards,
     with_free_scale,
 )

@@ -40,6 +40,7 @@ class Match:
         rewards: The problem's different rewards in order, and what the program makes of them.
         added: [states, 2] what is added to each reward by the state after it, and by whether the
             episode ended there, if anything is.
+        here_only: Whether what is added to the rewards is known of these paths alone.
         beside: [D] the part of every path's gradient outside the composition.
     """
 
@@ -53,6 +54,7 @@ class Match:
     changed: str = ""
     rewards: tuple[Array, Array] | None = None
     added: Array | None = None
+    here_only: bool = False
     beside: Array | None = None
 
     @property

@@ -23,7 +23,7 @@ from eligibility.audit.judgement.constants import Constants
 from eligibility.audit.judgement.credits import CREDITS, Credit
 from eligibility.audit.judgement.critic import linear_columns
 from eligibility.audit.judgement.entropy import entropy_columns
-from eligibility.audit.judgement.evidence import Evidence
+from eligibility.audit.judgement.evidence import Evidence, histories
 from eligibility.audit.judgement.explained import Explained, match_of
 from eligibility.audit.judgement.match import Match, explaining, with_rewards
 from eligibility.audit.judgement.measured import Measured
@@ -36,6 +36,7 @@ _UNMOVED = ("silent", "valued")  # kinds of credit that no reward moves
 _REPLACED = (
     "with a number of unknown sign, which depends on the next state, in place of each reward"
 )
+_BONUS = "with a number that depends on the states so far added to each reward"
 _SAME = 1e-6  # relative to the largest reward
 
 
@@ -169,6 +170,33 @@ def with_added_rewards(program: AuditedProgram, evidence: Evidence) -> Explained
             explained = _with_numbers(program, evidence, None, found, note)
             if explained is not None:
                 return explained
+    return None
+
+
+def with_bonuses(program: AuditedProgram, evidence: Evidence) -> Explained | None:
+    """A number of all that an episode has met so far that is added to each reward.
+
+    As a bonus for what was seen seldom. Under the same conditions, and without a critic, whose
+    values might be such numbers.
+    """
+    told = program.constants.told
+    if evidence.long or told is None or told.credit is None or program.values != "no":
+        return None
+    _, met, count = histories(evidence)
+    steps = [(met == number) & evidence.present for number in range(count)]
+    parts = [replace(evidence, reward=each.astype(float)) for each in steps if each.any()]
+    for form in plain_forms(program.constants, "no"):
+        columns = [linear_columns(part, timeline(part), form)[0] for part in parts]
+        own = linear_columns(evidence, timeline(evidence), form)[0]
+        factors = explaining(evidence, [own, *columns], program.tolerance)
+        if factors is None or factors[0] <= 0.0:
+            continue
+        bonuses = sum(factor * part.reward for factor, part in zip(factors[1:], parts, strict=True))
+        seen = replace(evidence, reward=evidence.reward + bonuses / factors[0])
+        match = match_of(program, seen)
+        if match is not None and not match.form.faults:
+            changed = replace(match, note=_BONUS, changed="reward-changed", here_only=True)
+            return Explained(changed, seen)
     return None
 
 

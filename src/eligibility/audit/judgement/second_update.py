@@ -37,6 +37,10 @@ _OF_FILES = (
 _WITH_GRAPH = ("log", "prob", "value", "entrop", "loss")
 _PASSED = ("unbiased", "convention")
 _OPEN = ("inconclusive", "unexplained")
+_BONUS = (
+    "the gradients of the second update were not compared with a rule, because what is added to "
+    "the rewards there is not known"
+)
 _APART = (
     "the network that acted until the first update shares nothing with the trained network, so "
     "the audit judges the second update"
@@ -79,6 +83,8 @@ def with_second_update(
         if judged.verdict != "inconclusive":
             report = replace(judged, notes=(*judged.notes, _APART))
         return _with_findings(report, found, 2)
+    if match is not None and match.here_only:
+        return _with_findings(replace(report, notes=(*report.notes, _BONUS)), found, 1)
     if match is not None and _follows(program, rounds.second, match):
         return _with_findings(_with_cut(report, rounds), found, 2)
     wrong = _fault_of_both(program, rounds.second) if match is not None else None
