@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from eligibility.audit.costs import is_a_cost, may_be_a_cost
 from eligibility.audit.faults import CHOICES
+from eligibility.audit.job import Job
 from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.diagnosis import (
     diagnose,
@@ -26,12 +27,12 @@ from eligibility.audit.judgement.resolution import has_continuous_draws, resolve
 from eligibility.audit.judgement.second_update import with_second_update
 from eligibility.audit.reporting.report import AuditReport, Convention
 from eligibility.audit.reporting.signs import if_a_reward
-from eligibility.audit.running.at_ends import AtEnds
 from eligibility.audit.running.batch_steps import with_measured_ratio
 from eligibility.audit.running.from_second import FromSecond
 from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.survey import RAN, Progress, Survey, resampled, survey
-from eligibility.audit.trace import OWN_CLASS, OWN_REWARD
+from eligibility.audit.running.with_fields import WithFields
+from eligibility.audit.trace import OWN_CLASS, OWN_REWARD, Trace
 
 _TESTED_STEPS = 100_000  # more of them would take a quarter of an hour
 
@@ -72,8 +73,8 @@ def examine(
             report = told if told.faults else report
     if report.verdict in ("unexplained", "inconclusive") and measured is None:
         report = _of_whole_numbers(report, program_of(plain), runner)
-    if report.verdict == "no-gradient" and not isinstance(runner, FromSecond):
-        later = _from_second(plain, runner, max_paths, samples, progress, known_of)
+    if report.verdict == "no-gradient" and not isinstance(runner, FromSecond | WithFields):
+        later = _of_later_update(plain, runner, max_paths, samples, progress, known_of)
         if later is not None:
             return later
     if [finding.rule for finding in report.faults] == ["immediate-reward"]:
@@ -84,7 +85,7 @@ def examine(
     return replace(report, notes=(*report.notes, *_stood_in_for(plain)))
 
 
-def _from_second(
+def _of_later_update(
     plain: Survey,
     runner: Runner,
     max_paths: int,
@@ -92,13 +93,20 @@ def _from_second(
     progress: Progress,
     known_of: Callable[[Survey], AuditedProgram],
 ) -> AuditReport | None:
-    """The report of a program from its second update on; None if there is no gradient either."""
+    """The report of the first update that moves the policy; None if none is found.
+
+    Those before it are its critic's alone, or the first one says nothing.
+    """
     if not all(trace.outcome in RAN and trace.updates for trace in plain.traces):
         return None
-    later = examine(FromSecond(runner), max_paths, samples, progress, known_of)
+    alone = bool(plain.policy) and not any(plain.policy & _trained(t) for t in plain.traces)
+    other = WithFields(runner, awaited=tuple(plain.policy)) if alone else FromSecond(runner)
+    if alone and not plain.policy & _trained(other.run(Job((), plain.size, raised=plain.raised))):
+        return None
+    later = examine(other, max_paths, samples, progress, known_of)
     if later.verdict in ("no-gradient", "inconclusive"):
         return None
-    return replace(later, updates=2, notes=(*later.notes, _SILENT))
+    return later if alone else replace(later, updates=2, notes=(*later.notes, _SILENT))
 
 
 def _cut_at_rewards(
@@ -113,7 +121,7 @@ def _cut_at_rewards(
     Where every step earns something, that is the immediate reward. Where only the last one of an
     episode does, it is the reward-to-go.
     """
-    late = AtEnds(runner)
+    late = WithFields(runner, at_ends=True)
     seen = with_measured_ratio(survey(late, max_paths, samples, progress), late)
     report = _examined(seen, late, max_paths, progress, known_of)
     if report.verdict not in ("unbiased", "convention"):
@@ -127,6 +135,11 @@ def _cut_at_rewards(
         summary=up_to(conventions),
         notes=(*report.notes, _AT_ENDS),
     )
+
+
+def _trained(trace: Trace) -> set[int]:
+    """The tensors that some update of a path trains."""
+    return {tensor for update in trace.updates for tensor in update.owned}
 
 
 def _stood_in_for(observed: Survey) -> list[str]:

@@ -216,7 +216,9 @@ class Recorder:
             raise PathComplete
 
     def _complete(self) -> bool:
-        own = self.updates[self.job.held :]
+        own, awaited = self.updates[self.job.held :], set(self.job.awaited)
+        if awaited:
+            own = [update for update in own if awaited & set(update.owned)]
         if not own:
             return False
         before = self.updates[self.job.held - 1].steps_before if self.job.held else 0

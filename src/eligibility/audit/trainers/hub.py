@@ -74,9 +74,9 @@ def _speaks(kind: type) -> bool:
 
 def _has_encoder(kind: type) -> bool:
     """Whether its answers are not in the rows of its prompts."""
-    forward = getattr(kind, "forward", None)
-    named = "Seq2SeqLM" in kind.__name__
-    return named or (bool(forward) and "decoder_input_ids" in signature(forward).parameters)
+    forward: Any = getattr(kind, "forward", None)
+    reads = signature(forward).parameters if forward is not None else ()
+    return "Seq2SeqLM" in kind.__name__ or "decoder_input_ids" in reads
 
 
 def _is_stock(kind: type) -> bool:

@@ -1,0 +1,52 @@
+"""Actions drawn by a space of gymnasium, as by a program that explores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from eligibility.audit.interception.numpy_samplers import FEW
+from eligibility.audit.interception.recorder import Recorder
+from eligibility.audit.patches import Patches
+from eligibility.audit.trace import UNREAD
+
+_SEED = 20250101
+
+
+def enumerate_spaces(patches: Patches, recorder: Recorder) -> None:
+    """A few whole numbers are enumerated; what else spaces draw is the same in every run."""
+
+    def discrete(self: Any, mask: Any = None, probability: Any = None) -> Any:
+        weights = np.ones(self.n)
+        for given in (mask, probability):
+            weights = weights if given is None else np.asarray(given, dtype=float)
+        both = mask is not None and probability is not None
+        if not recorder.running or self.n > FEW or both or not _are_weights(weights, self.n):
+            return stock(self, mask, probability)
+        first = len(recorder.choices.draws)
+        picked = recorder.choices.choose((weights / weights.sum()).tolist(), "other")
+        value = self.start + self.dtype.type(picked)
+        recorder.sampled(first, [float(value)])
+        return value
+
+    for kind in (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete):
+        _repeat(patches, recorder, kind)
+    stock: Callable[..., Any] = patches.set(spaces.Discrete, "sample", discrete)
+
+
+def _are_weights(weights: Any, count: int) -> bool:
+    return len(weights) == count and bool((weights >= 0).all()) and bool(weights.any())
+
+
+def _repeat(patches: Patches, recorder: Recorder, kind: type[spaces.Space[Any]]) -> None:
+    def sample(self: Any, *args: Any, **options: Any) -> Any:
+        if recorder.running:
+            recorder.note(f"{UNREAD} `sample` of a {kind.__name__}")
+        if self._np_random is None:
+            self.seed(_SEED)
+        return stock(self, *args, **options)
+
+    stock: Callable[..., Any] = patches.set(kind, "sample", sample)
