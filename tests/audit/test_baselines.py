@@ -208,3 +208,26 @@ def test_rewards_that_are_changed_may_have_a_critic(tmp_path: Path) -> None:
     assert {named.name for named in report.conventions} == {"reward-changed", "baseline"}
     assert report.rule.endswith("with other rewards: -1.32 is -1, 1.14 is 1"), report.rule
     assert report.updates == 2
+
+
+@pytest.mark.parametrize(
+    ("credit", "warned"),
+    [
+        ("torch.tensor(kept).flip(0).cumsum(0).flip(0)[: len(rewards)]", True),
+        ("returns - sum(kept[: -len(rewards)]) / max(len(kept) - len(rewards), 1)", False),
+        ("returns / (1.0 + abs(sum(kept[: -len(rewards)])))", False),
+    ],
+    ids=["added", "a baseline", "a divisor"],
+)
+def test_rewards_that_are_kept_and_added_are_no_bias_and_worth_a_word(
+    credit: str, warned: bool, tmp_path: Path
+) -> None:
+    """Without a discount the sum to the end has all that an action earns, and much besides."""
+    report = audited(
+        tmp_path,
+        ("GAMMA = 0.9", "GAMMA, kept = 1.0, []"),
+        ("rewards.append(reward)", "rewards.append(reward)\n        kept.append(reward)"),
+        (PLAIN_LOSS, f"loss = -(log_probs * ({credit})).sum()"),
+    )
+    assert report.verdict == "unbiased", report.text()
+    assert [(f.rule, f.severity) for f in report.findings] == [("stale-batch", "warning")] * warned

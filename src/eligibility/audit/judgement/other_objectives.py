@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, product
+from itertools import product
 
 import numpy as np
 
@@ -152,15 +152,18 @@ def with_added_rewards(program: AuditedProgram, evidence: Evidence) -> Explained
     told = program.constants.told
     if evidence.long or told is None or told.credit is None:
         return None
-    forms = plain_forms(program.constants, program.values)
+    forms = [(form, False) for form in plain_forms(program.constants, "no")]
+    if program.values != "no":
+        forms += [(form, True) for form in plain_forms(program.constants, program.values)]
     if _WHOLE in told.rules:
         whole = next(credit for credit in CREDITS if credit.rule == _WHOLE)
-        forms = chain(forms, plain_forms(program.constants, "no", whole))
-    for form in forms:
+        valued = program.values != "no"
+        forms += [(form, valued) for form in plain_forms(program.constants, "no", whole)]
+    for form, valued in forms:
         if form.faults:
             continue
         own, *values = linear_columns(evidence, timeline(evidence), form)
-        columns = [own, *(values if program.values != "no" else ())]
+        columns = [own, *(values if valued else ())]
         columns += entropy_columns(evidence, timeline(evidence), form.norm)
         columns += _of_next_states(evidence, form)
         factors = explaining(evidence, columns, program.tolerance)

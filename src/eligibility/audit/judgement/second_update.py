@@ -15,6 +15,7 @@ from eligibility.audit.judgement.conventions import bias_of_cut, describe
 from eligibility.audit.judgement.diagnosis import diagnose
 from eligibility.audit.judgement.evidence import Evidence, gather, joined
 from eligibility.audit.judgement.explained import match_of
+from eligibility.audit.judgement.kept_rewards import with_kept_rewards
 from eligibility.audit.judgement.location import first_error
 from eligibility.audit.judgement.match import Match
 from eligibility.audit.judgement.matching import find_match
@@ -86,7 +87,8 @@ def with_second_update(
     if match is not None and match.here_only:
         return _with_findings(replace(report, notes=(*report.notes, _BONUS)), found, 1)
     if match is not None and _follows(program, rounds.second, match):
-        return _with_findings(_with_cut(report, rounds), found, 2)
+        told = _with_findings(_with_cut(report, rounds), found, 2)
+        return with_kept_rewards(told, program, match, rounds, runner)
     wrong = _fault_of_both(program, rounds.second) if match is not None else None
     if wrong is not None:
         text = "explains every path of two updates"
@@ -96,7 +98,8 @@ def with_second_update(
     later = diagnose(replace(second, critic=False))
     if later.verdict in _PASSED and not _differs(report, later):
         report = _with_conventions(report, later)
-        return _with_findings(_with_cut(report, rounds), found, 2)
+        told = _with_findings(_with_cut(report, rounds), found, 2)
+        return with_kept_rewards(told, program, match, rounds, runner)
     if later.verdict == "inconclusive" or not (later.findings or later.verdict in _PASSED):
         note = f"the second update was not judged: {later.summary}"
         return _with_findings(replace(report, notes=(*report.notes, note)), found, 1)

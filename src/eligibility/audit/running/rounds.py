@@ -96,6 +96,20 @@ def observe_rounds(base: Survey, runner: Runner, paths: bool, progress: Progress
     return Rounds(first, inspected, repeated, alone, both, ends)
 
 
+def of_other_rewards(rounds: Rounds, runner: Runner, added: Sequence[float]) -> Survey:
+    """The longest path of the second update, with these added to the rewards of the first."""
+    assert rounds.second is not None
+    first, base = rounds.first, rounds.second
+    before = first.updates[-1].steps_before
+    earned = [step.reward for step in first.steps[:before] if step.executed]
+    path = max(base.traces, key=lambda trace: len(trace.steps))
+    directions = directions_each(len(first.shapes))
+    job = Job(path.picked, base.size, directions, raised=base.raised, held=rounds.held)
+    jobs = (replace(job, rewards=tuple(reward + more for reward in earned)) for more in added)
+    traces = tuple(_from(trace, first, before) for trace in run_all(runner, jobs))
+    return replace(base, traces=traces, exhaustive=False)
+
+
 def _usable(trace: Trace) -> bool:
     """Whether the first update of a path is complete, finite and not zero."""
     rows = [row for update in trace.updates for row in update.ascent if row is not None]
