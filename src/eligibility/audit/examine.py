@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from eligibility.audit.costs import is_a_cost, may_be_a_cost
 from eligibility.audit.faults import CHOICES
@@ -19,6 +20,7 @@ from eligibility.audit.judgement.diagnosis import (
 from eligibility.audit.judgement.discounts import with_measured
 from eligibility.audit.judgement.hotelling import EPISODES, RUNS
 from eligibility.audit.judgement.measured import is_stepwise, measure
+from eligibility.audit.judgement.moved_critic import depends_on_critic
 from eligibility.audit.judgement.pathwise import is_pathwise
 from eligibility.audit.judgement.places import placed
 from eligibility.audit.judgement.reading import structure
@@ -209,6 +211,10 @@ def _examined(
         observed = with_other_values(observed, runner)
     program = program_of(observed)
     report, match = diagnose_and_match(program)
+    if depends_on_critic(match, program, runner):
+        program_of = partial(_unshaped, program_of)
+        program = program_of(observed)
+        report, match = diagnose_and_match(program)
     if match is None and report.verdict != "unbiased" and is_pathwise(plain, runner):
         return inconclusive(program, _THROUGH_ACTIONS)
     if normal:
@@ -217,6 +223,11 @@ def _examined(
     if not wants_test(program, report):
         return with_second_update(report, match, program, runner, program_of, progress)
     return _tested(observed, runner, progress, program_of)
+
+
+def _unshaped(program_of: Callable[[Survey], AuditedProgram], seen: Survey) -> AuditedProgram:
+    """The program, of which it is known that its rewards are its own."""
+    return replace(program_of(seen), shaped=False)
 
 
 def _tested(

@@ -31,6 +31,7 @@ AT_BATCH_END = "batch-end-told-by-count"  # who terminates at the last step of a
 CUT = "return-cut-at-update"
 BEHIND_BATCH = (CUT, f"{CUT} and {ENDINGS[1]}")
 HERE = "bootstrapped-from-here"  # V(s) in the place of V(s') too: no later reward is in it
+AFTER_RESET = "bootstrapped-from-reset"  # V of the actor's next step, whatever ended before it
 ACTION_VALUE = "action-value"  # Q(s, a) of the critic, and no reward
 AFFINE = ("", "centred", "leave-one-out", "centred-so-far")
 
@@ -44,7 +45,8 @@ class Advantage:
 
     Attributes:
         form: Everything but the values.
-        ending: One of ``ENDINGS``, ``CARRIED``, ``BY_COUNT``, ``AT_BATCH_END`` or ``HERE``; or,
+        ending: One of ``ENDINGS``, ``CARRIED``, ``BY_COUNT``, ``AT_BATCH_END``, ``HERE`` or
+            ``AFTER_RESET``; or,
             without bootstrap, "return": the credit minus V(s), one of ``AFTER_TRANSFORM``, of
             ``CROSSED``, ``ACTION_VALUE``, or one of ``OWN``: minus a share of itself.
         decay: λ.
@@ -74,7 +76,7 @@ class Advantage:
         known = {ending: ending for ending in ENDINGS[1:]}
         known |= dict.fromkeys(OWN, OWN_RETURN) | dict.fromkeys(CROSSED, "broadcast")
         known |= dict.fromkeys(CARRIED, RULE) | {HERE: "immediate-reward"}
-        known[BEHIND_BATCH[1]] = ENDINGS[1]
+        known |= {BEHIND_BATCH[1]: ENDINGS[1], AFTER_RESET: ENDINGS[2]}
         return self.form.faults + ((known[self.ending],) if self.ending in known else ())
 
     @property
@@ -172,13 +174,26 @@ class Advantage:
                 BEHIND_BATCH[1]: evidence.terminated | evidence.truncated | last,
                 "truncation-as-termination": evidence.terminated | evidence.truncated,
                 "bootstrapped-after-termination": np.zeros_like(evidence.terminated),
+                AFTER_RESET: np.zeros_like(evidence.terminated),
             }[self.ending]
-            following = np.where(ended, 0.0, here if self.ending == HERE else values[after])
+            following = here if self.ending == HERE else values[after]
+            if self.ending == AFTER_RESET:
+                following = _of_next_decision(evidence, line, here, following)
+            following = np.where(ended, 0.0, following)
             delta = evidence.reward + self.discount * following - here
             credit = line.accumulated(delta * line.present, self.discount * self.decay)
             credit = credit if self.baseline else credit + here
         present: Array = credit * line.present
         return present
+
+
+def _of_next_decision(evidence: Evidence, line: Timeline, here: Array, there: Array) -> Array:
+    """[P, I] V where the actor acts next: behind an end, where an episode starts.
+
+    An episode that nobody has acted in yet is taken to start where the path does.
+    """
+    started = np.where(evidence.terminated | evidence.truncated, here[:, :1], there)
+    return line.next_of_actor(here, started)
 
 
 def _own_return(line: Timeline, kind: str, credit: Array, discount: float) -> Array:

@@ -29,6 +29,7 @@ class AuditedProgram:
         critic: Whether to look for compositions with the values of a critic.
         measured: The credit on one path, where it could be measured.
         reading: What that credit says, where it could be read.
+        shaped: Whether numbers of the next state may have been added to its rewards.
         shortened: Whether the audit made the program's batches short.
     """
 
@@ -40,6 +41,7 @@ class AuditedProgram:
     critic: bool = True
     measured: Measured | None = None
     reading: Reading | None = None
+    shaped: bool = True
     shortened: bool = False
 
     @property

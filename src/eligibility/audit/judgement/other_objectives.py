@@ -150,7 +150,7 @@ def with_added_rewards(program: AuditedProgram, evidence: Evidence) -> Explained
     Only where the credit was measured, from which such a number drops out, and without a fault.
     """
     told = program.constants.told
-    if evidence.long or told is None or told.credit is None:
+    if evidence.long or not program.shaped or told is None or told.credit is None:
         return None
     forms = [(form, False) for form in plain_forms(program.constants, "no")]
     if program.values != "no":
@@ -211,7 +211,7 @@ def with_replaced_rewards(program: AuditedProgram, evidence: Evidence) -> Explai
     gradients' directions are enough.
     """
     measured = program.measured
-    if evidence.long or measured is None or measured.kind not in _UNMOVED:
+    if evidence.long or measured is None or measured.kind not in _UNMOVED or not program.shaped:
         return None
     line, plain = timeline(evidence), next(plain_forms(program.constants, "no"))
     alone = [*linear_columns(evidence, line, plain)[1:], *entropy_columns(evidence, line, "")]

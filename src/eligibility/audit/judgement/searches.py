@@ -9,6 +9,7 @@ from itertools import chain, product
 from eligibility.audit.judgement.advantage import (
     ACTION_VALUE,
     AFFINE,
+    AFTER_RESET,
     AT_BATCH_END,
     BEHIND_BATCH,
     BY_COUNT,
@@ -98,6 +99,9 @@ def unusual(line: Timeline, constants: Constants) -> Iterator[Advantage]:
             for decay in decays:
                 yield Advantage(form, BY_COUNT, decay)
                 yield Advantage(form, HERE, decay)
+        if form.transform in ("", *_OVER_SPREAD) and not (form.faults or line.single):
+            for decay in decays:
+                yield Advantage(form, AFTER_RESET, decay)
         if form.transform in AFFINE and not form.faults:
             for ending, decay in product(ENDINGS, decays):
                 yield Advantage(form, ending, decay, baseline=False)

@@ -112,6 +112,11 @@ class Timeline:
         """[P, I] x_i = values_i + factor_i · x_j, where j is the next decision of the actor."""
         return self._chained(values, factor, self.following_of_actor)
 
+    def next_of_actor(self, values: Array, last: Array) -> Array:
+        """[P, I] the value of the actor's next decision; behind its last one, ``last`` [P, I]."""
+        after = self.following_of_actor
+        return np.where(after == _NONE, last, self._taken(values, after))
+
     def carried_by_row(self, discount: float) -> Array:
         """[P, I] the same, discounted also for the rows in between whose actions were ignored."""
         return self._from_rows(self._by_row(self.reward, discount, accumulate=True))
