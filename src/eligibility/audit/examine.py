@@ -226,7 +226,7 @@ def _examined(
 
 
 def _unshaped(program_of: Callable[[Survey], AuditedProgram], seen: Survey) -> AuditedProgram:
-    """The program, of which it is known that its rewards are its own."""
+    """The program, which is known not to change its rewards."""
     return replace(program_of(seen), shaped=False)
 
 

@@ -29,7 +29,7 @@ class AuditedProgram:
         critic: Whether to look for compositions with the values of a critic.
         measured: The credit on one path, where it could be measured.
         reading: What that credit says, where it could be read.
-        shaped: Whether numbers of the next state may have been added to its rewards.
+        shaped: Whether it may have changed its rewards.
         shortened: Whether the audit made the program's batches short.
     """
 

@@ -1,6 +1,6 @@
-"""Whether numbers that seem to be added to the rewards stay the same with another critic.
+"""Whether rewards that seem to be changed are the same with another critic.
 
-What a critic says of the next state looks like such a number, whatever is wrong with the way in
+What a critic says of a state looks like a part of the rewards, whatever is wrong with the way in
 which it enters the credits.
 """
 
@@ -21,8 +21,8 @@ _PATHS = 16
 
 
 def depends_on_critic(match: Match | None, program: AuditedProgram, runner: Runner) -> bool:
-    """Whether what a match adds to the rewards, or has in their place, moves with the critic."""
-    if match is None or match.added is None or program.values == "no":
+    """Whether what a match has in the place of the rewards moves with the critic."""
+    if match is None or match.changed != "reward-changed" or program.values == "no":
         return False
     base = program.survey
     critic = sorted({tensor for tensor, _ in base.directions} - base.policy)

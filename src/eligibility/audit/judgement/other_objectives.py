@@ -115,7 +115,8 @@ def with_changed_rewards(program: AuditedProgram, evidence: Evidence) -> Explain
     A larger reward must never become a smaller one, and no fault may be left: a reward that is lost
     on the way is not a changed one, nor is one of which the fraction is lost.
     """
-    if evidence.long or (program.measured is not None and program.measured.kind == "stepwise"):
+    stepwise = program.measured is not None and program.measured.kind == "stepwise"
+    if evidence.long or stepwise or not program.shaped:
         return None
     own = np.unique(evidence.reward[evidence.present].round(9))
     if not 2 <= len(own) <= _MOST:

@@ -102,6 +102,9 @@ def unusual(line: Timeline, constants: Constants) -> Iterator[Advantage]:
         if form.transform in ("", *_OVER_SPREAD) and not (form.faults or line.single):
             for decay in decays:
                 yield Advantage(form, AFTER_RESET, decay)
+        if form.transform in _OVER_SPREAD and not form.faults:
+            for decay in decays:
+                yield Advantage(form, ENDINGS[2], decay)
         if form.transform in AFFINE and not form.faults:
             for ending, decay in product(ENDINGS, decays):
                 yield Advantage(form, ending, decay, baseline=False)
