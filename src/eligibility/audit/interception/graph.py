@@ -1,4 +1,4 @@
-"""Looks into the graph of a loss: ratios of probabilities, and squared errors that chase a target.
+"""Looks into the graph of a loss: ratios, products, and squared errors that chase a target.
 
 Nodes know the line that made them where anomaly detection was on in the forward pass; so a fact
 comes with the line of the operation itself, not with that of ``backward``.
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from eligibility.audit.trace import RATIO, SWAPPED, TARGET, Fact
+from eligibility.audit.trace import PRODUCT, RATIO, SWAPPED, TARGET, Fact
 
 MAX_NODES = 4000
 # Errors between a prediction and its target; a square is one if a difference is squared.
@@ -23,6 +24,8 @@ _COMBINING = (
     "Maximum", "Minimum", "Where", "Sqrt", "Unbind", "Split",
 )  # fmt: skip
 _SUMS = ("SubBackward0", "AddBackward0", "RsubBackward1")
+_PRODUCTS = ("MulBackward", "DotBackward", "MvBackward", "MmBackward", "BmmBackward")
+_MOST_PRODUCTS = 256  # more than a loss has outside its networks
 _PASSED = ("Clamp", "Sum", "Mean")  # of log-ratios, before the exponential
 _LINE = re.compile(r'File "([^"]+)", line (\d+)')
 
@@ -43,6 +46,10 @@ def inspect_graph(root: Any, update: int, trained: Iterable[Any]) -> list[Fact]:
             facts.append(Fact(RATIO, _place(node), distance, update))
         if clips_ratio(node) and _bounds_swapped(node):
             facts.append(Fact(SWAPPED, _place(node), 0.0, update))
+    for node, *alone in _attached_products(root):
+        first, second = (sorted(index[leaf] for leaf in side if leaf in index) for side in alone)
+        if first and second:
+            facts.append(Fact(PRODUCT, _place(node), len(first), update, (*first, *second)))
     for node, sides, leaves in _attached_targets(root):
         tensors = tuple(sorted(index[leaf] for leaf in leaves if leaf in index))
         place = _target_place(*sides) or _place(node)
@@ -132,6 +139,18 @@ def _is_probability(node: Any) -> bool:
         )
         for inner in _through_shapes(node)
     )
+
+
+def _attached_products(root: Any) -> Iterator[tuple[Any, set[int], set[int]]]:
+    """The products of two factors that both carry a gradient; the leaves of each one alone."""
+    products = (
+        node
+        for node in nodes_below(root)
+        if node.name().startswith(_PRODUCTS) and None not in _inputs(node)
+    )
+    for node in islice(products, _MOST_PRODUCTS):
+        first, second = (_parameters(inner) for inner in _inputs(node))
+        yield node, first - second, second - first
 
 
 def _attached_targets(root: Any) -> Iterator[tuple[Any, list[Any], set[int]]]:

@@ -15,10 +15,8 @@ from eligibility.audit.running.runner import Runner
 
 _ROUNDING = 1e-6  # relative size
 _RANK = 1e-5  # relative size below which eligibilities count as dependent
-_TEXT = (
-    "rewards of the first update are added to the weights of the second: no bias, but the variance "
-    "grows with every update"
-)
+ADDED = "rewards of the first update are added to the weights of the second"
+_NO_BIAS = "no bias, but the variance grows with every update"
 
 
 def with_kept_rewards(
@@ -30,21 +28,29 @@ def with_kept_rewards(
 ) -> AuditReport:
     """The report, with a warning if there are any and nothing is wrong.
 
-    What they add follows nothing that the new actions do, so it is no bias. A baseline, which
-    takes past rewards off the weights, is not meant, and neither is what rescales them.
+    Where every weight of an episode gets the same, or the new actions do not change what it gets,
+    this is no bias.
     """
-    if match is None or report.verdict not in ("unbiased", "convention"):
+    right = report.verdict in ("unbiased", "convention")
+    if match is None or not right or not keeps_rewards(match, rounds, runner):
         return report
+    warning = program.finding("stale-batch", f"{ADDED}: {_NO_BIAS}", "warning")
+    return replace(report, findings=(*report.findings, warning))
+
+
+def keeps_rewards(match: Match, rounds: Rounds, runner: Runner) -> bool:
+    """Whether the first update's rewards praise every action of the second.
+
+    A baseline, which takes past rewards off the weights, is not meant, and neither is what rescales
+    them.
+    """
     seen = gather(of_other_rewards(rounds, runner, (0.0, 1.0, 2.0)))
     if seen is None or not np.isfinite(seen.ascent).all():
-        return report
+        return False
     plain, once, twice = seen.ascent
     moved = once - plain
     least = _ROUNDING * max(float(np.linalg.norm(moved)), _ROUNDING * float(np.linalg.norm(plain)))
     basis = seen.eligibility[0][seen.present[0]].T
     added = np.linalg.lstsq(basis, moved, rcond=_RANK)[0]
     left = max(np.linalg.norm(twice - once - moved), np.linalg.norm(moved - basis @ added))
-    if left > least or (added * np.sign(match.scale) <= 0.0).any():
-        return report
-    warning = program.finding("stale-batch", _TEXT, "warning")
-    return replace(report, findings=(*report.findings, warning))
+    return bool(left <= least and (added * np.sign(match.scale) > 0.0).all())

@@ -12,6 +12,7 @@ import numpy as np
 
 from eligibility.audit.arrays import Array
 from eligibility.audit.faults import FAULTS
+from eligibility.audit.job import Job
 from eligibility.audit.judgement.credit_places import (
     backwards,
     carried,
@@ -32,6 +33,7 @@ from eligibility.audit.judgement.story import BROKEN, EPISODES, LONG, Place, Sta
 from eligibility.audit.reporting.report import AuditReport, Finding
 from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.survey import Survey
+from eligibility.audit.trace import PRODUCT
 
 IN_SCORING = (
     "scored-other-action",
@@ -65,7 +67,10 @@ def placed(
         _moved(finding, stories) if finding.rule in BLAME.keys() - settled else finding
         for finding in report.findings
     )
-    return _without_unconfirmed(replace(report, findings=moved), stories.get(LONG))
+    report = replace(report, findings=moved)
+    if _attached(report) is None or _shows_attached(stories.get(LONG)):
+        return report
+    return _multiplied(report, survey, runner)
 
 
 def _settled(survey: Survey) -> set[str]:
@@ -76,23 +81,40 @@ def _settled(survey: Survey) -> set[str]:
     return {scoring.rule} if scoring else set()
 
 
-def _without_unconfirmed(report: AuditReport, story: Story | None) -> AuditReport:
+def _attached(report: AuditReport) -> Finding | None:
+    return next((finding for finding in report.findings if finding.rule == _ATTACHED), None)
+
+
+def _shows_attached(story: Story | None) -> bool:
+    return story is not None and _attached_advantage(story) is not None
+
+
+def _multiplied(report: AuditReport, survey: Survey, runner: Runner) -> AuditReport:
     """The report with an attached advantage as a fault only where two measurements show it.
 
     The critic's gradient also follows the policy where the policy's numbers are what it looks at.
+    Where no statement keeps the advantage, a product of the policy's and the critic's numbers in
+    the graph of a loss shows it.
     """
-    if story is not None and _attached_advantage(story) is not None:
-        return report
-    findings = tuple(
-        replace(finding, severity="warning", evidence=f"{finding.evidence}; {_ALONE}")
-        if finding.rule == _ATTACHED
-        else finding
-        for finding in report.findings
-    )
-    told = replace(report, findings=findings)
+    finding = _attached(report)
+    assert finding is not None
+    job = Job((), survey.size, raised=survey.raised, inspected=True)
+    critic = {tensor for tensor, _ in survey.directions} - survey.policy
+    for fact in runner.run(job).facts:
+        first, second = set(fact.tensors[: int(fact.size)]), set(fact.tensors[int(fact.size) :])
+        sides = (first, second), (second, first)
+        if fact.kind == PRODUCT and any(a <= survey.policy and b <= critic for a, b in sides):
+            seen = replace(finding, file=fact.place[0], line=fact.place[1])
+            return _with(report, finding, seen)
+    text = f"{finding.evidence}; {_ALONE}"
+    told = _with(report, finding, replace(finding, severity="warning", evidence=text))
     if told.faults or not report.faults:
         return told
     return replace(told, verdict="inconclusive", summary=told.findings[0].evidence)
+
+
+def _with(report: AuditReport, known: Finding, other: Finding) -> AuditReport:
+    return replace(report, findings=tuple(other if f is known else f for f in report.findings))
 
 
 def _named(report: AuditReport, stories: Mapping[str, Story | None]) -> AuditReport:

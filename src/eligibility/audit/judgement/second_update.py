@@ -15,7 +15,7 @@ from eligibility.audit.judgement.conventions import bias_of_cut, describe
 from eligibility.audit.judgement.diagnosis import diagnose
 from eligibility.audit.judgement.evidence import Evidence, gather, joined
 from eligibility.audit.judgement.explained import match_of
-from eligibility.audit.judgement.kept_rewards import with_kept_rewards
+from eligibility.audit.judgement.kept_rewards import ADDED, keeps_rewards, with_kept_rewards
 from eligibility.audit.judgement.location import first_error
 from eligibility.audit.judgement.match import Match
 from eligibility.audit.judgement.matching import find_match
@@ -110,6 +110,8 @@ def with_second_update(
     elif match is not None and _adds_first(program, rounds, match):
         text = f"without the first update's gradient, it follows the rule; {_size(later)}"
         named = [second.finding("gradients-not-zeroed", text)]
+    elif match is not None and keeps_rewards(match, rounds, runner):
+        named = [second.finding("stale-batch", f"{ADDED}; {_size(later)}")]
     else:
         named = _named(second, later)
     audited = _with_findings(report, [*found, *named], 2)
