@@ -34,7 +34,7 @@ from eligibility.audit.running.from_second import FromSecond
 from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.survey import RAN, Progress, Survey, resampled, survey
 from eligibility.audit.running.with_fields import WithFields
-from eligibility.audit.trace import OWN_CLASS, OWN_REWARD, Trace
+from eligibility.audit.trace import DENSE, OWN_CLASS, OWN_REWARD, Trace
 
 _TESTED_STEPS = 100_000  # more of them would take a quarter of an hour
 
@@ -79,7 +79,8 @@ def examine(
         later = _of_later_update(plain, runner, max_paths, samples, progress, known_of)
         if later is not None:
             return later
-    if [finding.rule for finding in report.faults] == ["immediate-reward"]:
+    dense = any(DENSE in trace.notes for trace in plain.traces)
+    if not dense and [finding.rule for finding in report.faults] == ["immediate-reward"]:
         cut = _cut_at_rewards(runner, max_paths, samples, progress, known_of)
         report = cut or report
     report = placed(report, plain, runner, program_of(plain).source)
@@ -120,8 +121,8 @@ def _cut_at_rewards(
 ) -> AuditReport | None:
     """The report of a program whose return starts again at every reward but 0; else None.
 
-    Where every step earns something, that is the immediate reward. Where only the last one of an
-    episode does, it is the reward-to-go.
+    Where every step earns something, as in CartPole, that is the immediate reward. Where only the
+    last one of an episode does, it is the reward-to-go.
     """
     late = WithFields(runner, at_ends=True)
     seen = with_measured_ratio(survey(late, max_paths, samples, progress), late)

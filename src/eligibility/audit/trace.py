@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 Record = TypeVar("Record")
 # How a note begins that names random numbers which the audit could not enumerate.
 UNREAD = "unread:"
+DENSE = "dense-rewards"  # a note: a well-known environment whose rewards are hardly ever 0
 OWN_CLASS = "environment of the program's own:"  # a note begins with it, and has its name
 OWN_REWARD = "reward of the program's own:"  # a note has the file, the line, and the name
 OPTIMIZERS = "optimizers before the first update:"  # of a run without an environment, their number

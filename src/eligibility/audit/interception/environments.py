@@ -16,9 +16,16 @@ from eligibility.audit.interception.gym_names import lead_to_gymnasium
 from eligibility.audit.interception.observations import MASK
 from eligibility.audit.interception.old_gym import speak_as_before
 from eligibility.audit.interception.own_environments import replace_plain_classes
-from eligibility.audit.interception.probe import PICKLED, Made, Probe, known_spaces
+from eligibility.audit.interception.probe import (
+    PICKLED,
+    Made,
+    Probe,
+    has_dense_rewards,
+    known_spaces,
+)
 from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.patches import Patches, disguised
+from eligibility.audit.trace import DENSE
 
 _AS_IT_IS: ContextVar[bool] = ContextVar("_AS_IT_IS", default=False)
 
@@ -90,6 +97,8 @@ def _probe(
     options: dict[str, Any],
 ) -> Probe:
     text = name if isinstance(name, str) else str(getattr(name, "id", name))
+    if has_dense_rewards(text):
+        recorder.note(DENSE)
     seen, masked = known_spaces(text, options), "info" if "Taxi" in text else ""
     if seen is None:
         with as_it_is():

@@ -60,6 +60,15 @@ _KNOWN: dict[str, tuple[tuple[int, ...] | int, int | tuple[int, float]]] = {
 }
 
 
+_SPARSE = ("FrozenLake", "Pong")  # of these: those whose rewards are 0 on most steps
+
+
+def has_dense_rewards(name: str) -> bool:
+    """Whether this is a well-known environment whose rewards are hardly ever 0."""
+    bare = name.split("/")[-1]
+    return bare.startswith(tuple(_KNOWN)) and not bare.startswith(_SPARSE)
+
+
 def known_spaces(
     name: str, options: Mapping[str, Any] = MappingProxyType({})
 ) -> tuple[spaces.Space[Any], spaces.Space[Any]] | None:
