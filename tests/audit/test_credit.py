@@ -203,7 +203,8 @@ def test_every_credit_is_read_from_what_the_rewards_move() -> None:
     read = {rule for rule, _ in SHAPES}
     # A factor on the eligibility, no effect of any reward, and steps have no matrix of their own.
     otherwise = {
-        "probability-not-log-probability", "last-step-dropped", "returns-unused", "integer-returns",
+        "probability-not-log-probability", "last-step-dropped", "only-last-step", "returns-unused",
+        "integer-returns",
     }  # fmt: skip
     missing = {credit.rule for credit in CREDITS} - read
     assert missing == otherwise, "add its matrix to SHAPES of judgement/credit_shapes.py"

@@ -257,6 +257,7 @@ APPLIED: dict[str, tuple[str, ...]] = {
     "wrong-sign": (DISCRETE, LOSS, "loss = (log_probs * returns).sum()"),
     "returns-unused": (DISCRETE, LOSS, "loss = -log_probs.sum()"),
     "last-step-dropped": (DISCRETE, LOSS, "loss = -(log_probs[:-1] * returns[:-1]).sum()"),
+    "only-last-step": (DISCRETE, LOSS, "loss = -log_probs[-1] * returns[-1]"),
     "immediate-reward": (DISCRETE, "running = reward + gamma * running", "running = reward"),
     "reversed-returns": (DISCRETE, "returns.insert(0, running)", "returns.append(running)"),
     "shifted-rewards": (

@@ -49,6 +49,7 @@ FAULTS = [
     ("shared", "entropy-sign"),
     ("old_gym", "std-of-one"),
     ("flat", "last-step-dropped"),
+    ("flat", "loss-overwritten"),
     ("agent", "several-updates"),
     ("actor_critic", "advantage-attached"),
     ("bootstrapped", "truncation"),

@@ -302,6 +302,8 @@ MUTATIONS = (
              _swap("torch.as_tensor(~ended)", "torch.ones(1)"), "Gymnasium's vector_a2c tutorial"),
     Mutation("last-step-dropped", ("last-step-dropped",), ("transform",),
              _after("log_probs = torch.cat([log_probs[:-1], 0.0 * log_probs[-1:]])"), ""),
+    Mutation("loss-overwritten", ("only-last-step",), ("transform",),
+             _after("log_probs = torch.cat([0.0 * log_probs[:-1], log_probs[-1:]])"), ""),
     Mutation("several-updates", ("several-updates-without-ratio",), ("backward",),
              _repeated, "ray-project/ray#27314"),
     Mutation("advantage-attached", ("advantage-not-detached",), ("advantage",),

@@ -124,6 +124,19 @@ FAULTS = (
         look=("cat", "log_probs"),
     ),
     Fault(
+        id="only-last-step",
+        title="only the last action is reinforced",
+        means="the loss of each action replaces the one before it, so only the last one counts",
+        fix="loss = -(log_probs * returns).sum()  # over all steps",
+        example=(
+            "for log_prob, ret in zip(log_probs, returns):\n"
+            "    loss = -log_prob * ret            # each time a new one\n"
+            "loss.backward()"
+        ),
+        seen_in="We found no published case.",
+        look=("loss =",),
+    ),
+    Fault(
         id="last-reward-dropped",
         title="the last reward of an episode is dropped",
         means=(

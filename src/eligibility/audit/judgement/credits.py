@@ -87,6 +87,10 @@ CREDITS = (
         lambda line: ~line.last_of_rollout,
         lambda line: line.crowded or not line.gapless,
     ),
+    Credit("only-last-step", _reward_to_go, lambda line: line.last_of_batch),
+    Credit(
+        "only-last-step", _reward_to_go, lambda line: line.time == line.length - 1, differs=_several
+    ),
     Credit(
         "last-reward-dropped",
         lambda line, g: line.accumulated(line.reward * (line.time < line.length - 1), g),

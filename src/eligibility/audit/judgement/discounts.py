@@ -54,6 +54,9 @@ def _constants(program: AuditedProgram, measured: Measured, reading: Reading) ->
     powers, dated = (_snapped(value, known, same) for value in (reading.discount, reading.dated))
     if np.isnan(powers) and dated == 1.0:
         return known
+    size = np.abs(measured.credit)
+    if (size > _NONE * size.max()).sum() == 1:  # one number has no powers
+        return replace(known, discounts=tuple(dict.fromkeys((1.0, *known.discounts))))
     if np.isnan(powers):
         return replace(known, discounts=(dated,), origin=MEASURED)
     misplaced = reading.rule not in _RIGHT or (known.told is not None and known.told.coupled)

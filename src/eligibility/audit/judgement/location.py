@@ -123,6 +123,10 @@ def _entropy_in_loss(program: _Program) -> int:
     return program.source.line_where(_adds_entropy, near=program.loss.taken) or program.loss.built
 
 
+def _shortened(program: _Program) -> int:
+    return source_patterns.shortened_line(program.source, program.loss.built)
+
+
 def _kept_steps(program: _Program) -> int:
     return program.source.kept_list_line() or source_patterns.kept_choice_line(program.source)
 
@@ -177,7 +181,8 @@ _LOOKS: dict[str, _Look] = {
     "baseline-sees-own-return": _moved_baseline,
     "component-not-scored": _element_scored,
     "mask-in-acting-only": _made_without_mask,
-    "last-step-dropped": lambda at: source_patterns.shortened_line(at.source, at.loss.built),
+    "last-step-dropped": _shortened,
+    "only-last-step": _shortened,
     **dict.fromkeys(IN_SCORING, _where_scored),
     "behaviour-not-scored": _where_acted_or_scored,
 }
