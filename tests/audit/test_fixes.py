@@ -379,6 +379,12 @@ APPLIED: dict[str, tuple[str, ...]] = {
         f"    {EPOCH}\n        old_log_probs = log_probs.detach()",
         f"    {{}}\n    {EPOCH}",
     ),
+    "clip-on-the-wrong-side": (
+        CLIPS,
+        "loss = -torch.min(ratio * returns, clipped * returns).sum()",
+        "loss = -torch.max(ratio * returns, clipped * returns).sum()",
+        "advantages = returns\n        {}\n        loss = loss.sum()",
+    ),
     "clip-bounds-swapped": (CLIPS, CLIP, "clipped = torch.clamp(ratio, 1 + eps, 1 - eps)"),
     "action-keeps-its-graph": (GAUSSIAN, "action = dist.sample()", "action = dist.rsample()"),
 }  # fmt: skip
@@ -390,7 +396,7 @@ NOT_APPLIED = {
     "old-log-prob-stale", "return-carried-over-actors", "second-update-differs",
     "second-update-fails", "several-updates-without-ratio", "unexplained",
     # of language models: tests/audit/language
-    "clip-on-the-wrong-side", "first-token-dropped", "prompt-scored", "kl-forward", "kl-sign",
+    "first-token-dropped", "prompt-scored", "kl-forward", "kl-sign",
     "kl-without-gradient", "off-policy-uncorrected", "padding-counted",
     "reward-of-another-answer",
 }  # fmt: skip

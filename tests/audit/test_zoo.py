@@ -61,6 +61,7 @@ FAULTS = [
     ("clipped", "old-log-prob-recomputed"),
     ("clipped", "old-log-prob-stale"),
     ("clipped", "clip-bounds-swapped"),
+    ("clipped", "larger-objective"),
     ("flat", "not-zeroed"),
     ("masked", "kept-lists"),
     ("actor_critic", "loss-carried-over"),

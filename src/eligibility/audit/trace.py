@@ -158,6 +158,7 @@ class Fact:
 LEFT_OVER = "left-over-gradient"  # a gradient that was used before is used again; its share
 RATIO = "ratio"  # π_new/π_old in a loss; its largest distance from 1
 CLIPPED = "clipped-ratio"  # a note: such a ratio is clipped
+SIDE = "clipped-side"  # a loss takes an extreme of a ratio's two objectives; −1: the wrong one
 SWAPPED = "swapped-clip"  # such a clip has its lower bound above its upper one
 PRODUCT = "attached-product"  # two factors with parameters of their own; how many the first has
 TARGET = "attached-target"  # the target of a squared error moves with its prediction

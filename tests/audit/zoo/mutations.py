@@ -336,6 +336,8 @@ MUTATIONS = (
              _after("old_log_probs = log_probs.detach()"), "meta-pytorch/torchforge#571"),
     Mutation("clip-bounds-swapped", ("clip-bounds-swapped",), ("clip",),
              _swap("clamp(0.8, 1.2)", "clamp(1.2, 0.8)"), "GidonPark/RL-Algorithms"),
+    Mutation("larger-objective", ("clip-on-the-wrong-side",), ("clip",),
+             _swap("torch.min(", "torch.max("), ""),
 )  # fmt: skip
 
 RULES = {mutation.name: mutation.expected for mutation in MUTATIONS}

@@ -98,7 +98,7 @@ FAULTS = (
         id="clip-on-the-wrong-side",
         title="the clip is on the wrong side",
         means=(
-            "a token whose ratio is past a bound keeps its gradient where the gradient pushes the "
+            "a ratio that is past a bound keeps its gradient where the gradient pushes the "
             "ratio further, and loses it where the gradient would bring the ratio back"
         ),
         fix="loss = -torch.min(ratio * advantages, ratio.clamp(1 - eps, 1 + eps) * advantages)",

@@ -7,7 +7,8 @@ comes with the line of the operation itself, not with that of ``backward``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -43,16 +44,16 @@ def inspect_graph(root: Any, update: int, trained: Iterable[Any]) -> list[Fact]:
     for node in nodes_below(root):
         distance = _ratio(node)
         if distance is not None:
-            facts.append(Fact(RATIO, _place(node), distance, update))
+            facts.append(Fact(RATIO, place_of_node(node), distance, update))
         if clips_ratio(node) and _bounds_swapped(node):
-            facts.append(Fact(SWAPPED, _place(node), 0.0, update))
+            facts.append(Fact(SWAPPED, place_of_node(node), 0.0, update))
     for node, *alone in _attached_products(root):
         first, second = (sorted(index[leaf] for leaf in side if leaf in index) for side in alone)
         if first and second:
-            facts.append(Fact(PRODUCT, _place(node), len(first), update, (*first, *second)))
+            facts.append(Fact(PRODUCT, place_of_node(node), len(first), update, (*first, *second)))
     for node, sides, leaves in _attached_targets(root):
         tensors = tuple(sorted(index[leaf] for leaf in leaves if leaf in index))
-        place = _target_place(*sides) or _place(node)
+        place = _target_place(*sides) or place_of_node(node)
         facts.append(Fact(TARGET, place, 0.0, update, tensors))
     return facts
 
@@ -107,6 +108,39 @@ def clips_ratio(node: Any) -> bool:
         exponentiated_difference(inner) is not None or divides_by_probabilities(inner)
         for inner in _through_shapes(_inputs(node)[0])
     )
+
+
+def watch_extremes(root: Any, told: Callable[[Any, bool], None]) -> None:
+    """Call ``told`` while a loss is differentiated, at each extreme of a ratio's two objectives.
+
+    With the node, and whether the loss falls with the smaller of the two objectives.
+    """
+    for node in nodes_below(root):
+        extreme = node.name() in ("MinimumBackward0", "MaximumBackward0")
+        if extreme and sum(map(_has_clip, _inputs(node))) == 1:
+            node.register_prehook(partial(_tell_side, node, told))
+
+
+def _tell_side(node: Any, told: Callable[[Any, bool], None], gradients: Sequence[Any]) -> None:
+    slope = float(gradients[0].sum())
+    if slope:
+        told(node, (slope < 0) == (node.name() == "MinimumBackward0"))
+
+
+def _has_clip(node: Any) -> bool:
+    """Whether ``node`` is a clipped ratio, perhaps times something."""
+    below = list(_through_shapes(node))
+    factors = [inner for each in below if each.name().startswith("Mul") for inner in _inputs(each)]
+    return any(map(clips_ratio, below)) or any(map(_has_clip, factors))
+
+
+def place_of_node(node: Any) -> tuple[str, int]:
+    """File and line of the user's statement that made a node."""
+    for text in node.metadata.get("traceback_", []):
+        found = _LINE.search(text)
+        if found:
+            return found.group(1), int(found.group(2))
+    return "", 0
 
 
 def _bounds_swapped(node: Any) -> bool:
@@ -212,17 +246,8 @@ def _target_place(left: Any, right: Any) -> tuple[str, int] | None:
     for side in (left, right):
         for inner in _through_shapes(side):
             if inner.name() in ("AddBackward0", "MulBackward0", "SubBackward0"):
-                return _place(inner)
+                return place_of_node(inner)
     return None
-
-
-def _place(node: Any) -> tuple[str, int]:
-    """File and line of the user's statement that made a node."""
-    for text in node.metadata.get("traceback_", []):
-        found = _LINE.search(text)
-        if found:
-            return found.group(1), int(found.group(2))
-    return "", 0
 
 
 def line_text(file: str, line: int) -> str:

@@ -19,11 +19,13 @@ from eligibility.audit.interception.graph import (
     inspect_graph,
     line_text,
     nodes_below,
+    place_of_node,
+    watch_extremes,
 )
 from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.patches import Patches
 from eligibility.audit.raised import precision_note
-from eligibility.audit.trace import CLIPPED, RATIO
+from eligibility.audit.trace import CLIPPED, RATIO, SIDE, Fact
 from eligibility.audit.user_code import user_place
 
 
@@ -156,6 +158,11 @@ def _backward(patches: Patches, recorder: Recorder) -> None:
                     recorder.facts += inspect_graph(
                         loss.grad_fn, len(recorder.updates), recorder.parameters.tensors
                     )
+                    watch_extremes(loss.grad_fn, tell_side)
+
+    def tell_side(node: Any, right: bool) -> None:
+        fact = Fact(SIDE, place_of_node(node), 1.0 if right else -1.0, len(recorder.updates))
+        recorder.facts.append(fact)
 
     stock = patches.set(torch.Tensor, "backward", backward)
     stock_grad = patches.set(torch.autograd, "grad", grad)

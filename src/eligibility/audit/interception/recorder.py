@@ -26,7 +26,12 @@ from eligibility.audit.interception.other_numbers import OtherNumbers, seed_gene
 from eligibility.audit.interception.parameters import Parameters
 from eligibility.audit.interception.probe import TERMINAL, Probe
 from eligibility.audit.interception.scores import Scores
-from eligibility.audit.interception.updates import AccumulatedGradients, DetachedRatios, HandUpdates
+from eligibility.audit.interception.updates import (
+    AccumulatedGradients,
+    DetachedRatios,
+    HandUpdates,
+    turned,
+)
 from eligibility.audit.job import Job
 from eligibility.audit.noise.numbers import Noise
 from eligibility.audit.raised import precision_note
@@ -294,6 +299,8 @@ class Recorder:
         self.hand_updates.stepped(parameters)
         owned = {id(parameter) for parameter in parameters}
         rises = any(group.get("maximize", False) for group in optimizer.param_groups)
+        if rises:
+            self.facts = [turned(fact, len(self.updates)) for fact in self.facts]
         gradients = self.parameters.gradients(owned)
         for kind in self._others.used() if self._others else ():
             self.note(f"{UNREAD} {kind}")

@@ -8,12 +8,12 @@ of torch. A ratio of probabilities that is only a number, as in V-trace, is in n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from eligibility.audit.choices import UpdatedByHandError
-from eligibility.audit.trace import BY_HAND
+from eligibility.audit.trace import BY_HAND, SIDE, Fact
 
 _ROUNDING = 1e-5  # of log-probabilities in single precision
 
@@ -109,6 +109,11 @@ class HandUpdates:
             known is not leaf and known.shape == leaf.shape and torch.equal(known, leaf)
             for known in self._trained
         )
+
+
+def turned(fact: Fact, update: int) -> Fact:
+    """The fact, for an optimizer that climbs: there the other extreme is the right one."""
+    return replace(fact, size=-fact.size) if (fact.kind, fact.update) == (SIDE, update) else fact
 
 
 class DetachedRatios:

@@ -203,7 +203,8 @@ def _attached_advantage(story: Story) -> Statement | None:
     credits: list[Array] = []
     for statement in story.statements:
         if statement.support.any():
-            if statement.attached and _is_among(statement.slopes, credits):
+            own = statement.attached and not statement.learns  # a ratio's product has the policy's
+            if own and _is_among(statement.slopes, credits):
                 return statement
             if not statement.attached:
                 credits.append(statement.slopes)

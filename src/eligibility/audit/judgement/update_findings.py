@@ -18,7 +18,7 @@ from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.sampling_calls import executing_call
 from eligibility.audit.running.slopes import action_keys
 from eligibility.audit.running.survey import RAN
-from eligibility.audit.trace import CLIPPED, LEFT_OVER, RATIO, SWAPPED, TARGET, Fact, Trace
+from eligibility.audit.trace import CLIPPED, LEFT_OVER, RATIO, SIDE, SWAPPED, TARGET, Fact, Trace
 
 _ROUNDING = 1e-6  # distances of a ratio from 1 that are none
 _LATER = 8  # updates for which an acting copy may stay as it is, with a ratio
@@ -51,6 +51,10 @@ def facts_of_updates(
     if swapped is not None:
         text = "torch.clamp gets a lower bound above its upper one, and returns the upper one"
         yield program.finding("clip-bounds-swapped", text, seen=swapped.place)
+    side = next((fact for fact in seen if fact.kind == SIDE and fact.size < 0), None)
+    if side is not None:
+        text = "the loss falls with the larger of the ratio's two objectives"
+        yield program.finding("clip-on-the-wrong-side", text, seen=side.place)
     yield from _ratios(program, rounds)
     if _of_returns(program, match):
         yield from _critic_first(program, runner)
