@@ -343,3 +343,44 @@ def test_prompts_that_are_drawn_unevenly_are_read_as_one(
     report = audited(tmp_path, DRAWN.replace("LOSS", loss))
     assert report.verdict == verdict, report.summary
     assert any("all of them as the same prompt" in note for note in report.notes)
+
+
+ADVANTAGE = """
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tok = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B", padding_side="left")
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+adam = torch.optim.AdamW(model.parameters(), lr=1e-6)
+
+def score(text):
+    return float(len(text))
+
+for _ in range(100):
+    batch = tok(["A tale", "A longer tale"], return_tensors="pt", padding=True)
+    start = batch["input_ids"].shape[1]
+    rows = model.generate(**batch, num_return_sequences=2, do_sample=True, max_new_tokens=9)
+    told = rows[:, start:]
+    ends = (told == tok.eos_token_id).long()
+    mask = (ends.cumsum(1) - ends == 0).long()
+    seen = torch.cat([batch["attention_mask"].repeat_interleave(2, 0), mask], 1)
+    logits = model(rows, attention_mask=seen).logits[:, start - 1 : -1]
+    log_probs = (logits.log_softmax(-1).gather(-1, told[..., None]).squeeze(-1) * mask).sum(1)
+    rewards = torch.tensor([score(text) for text in tok.batch_decode(told)]).view(-1, 2)
+    adv = (rewards - rewards.mean(0, keepdim=True)).view(-1)
+    loss = -(adv * log_probs).mean()
+    adam.zero_grad()
+    loss.backward()
+    adam.step()
+"""
+
+
+def test_an_advantage_is_not_taken_for_the_reward(tmp_path: Path) -> None:
+    """Where answers at the same place of both prompts are alike, no reward moves this program.
+
+    The answers of one prompt may not be listed without their order: the other's are paired with
+    them. What is subtracted is half the own reward and half that of the other prompt's answer.
+    """
+    report = audited(tmp_path, ADVANTAGE)
+    assert any("the rewards are those of score()" in note for note in report.notes), report.notes
+    assert report.verdict == "unbiased", report.text()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from functools import partial
+from itertools import product
 from typing import Any
 
 import torch
@@ -165,8 +166,10 @@ class Loop(Runs):
         """Find what the rewards are, by their effect."""
         self._enter(0, model, reference)
         scores = self.scores
-        for self._crossed in (False, True):
-            self._try(sources)
+        # a name may be that of an advantage: it counts where nothing else is found in either plan
+        unnamed = [source for source in sources if source.kind != NAME]
+        for listed, self._crossed in product((unnamed, sources), (False, True)):
+            self._try(listed)
             if scores.chosen:
                 break
         self._sign = 1.0
@@ -250,7 +253,8 @@ class Loop(Runs):
     def _is_symmetric(self) -> bool:
         """Whether the order of a prompt's answers does not matter."""
         rows, group, first = self._record.rows, self._record.group, self._spoken()
-        turned = [i // group * group + (i + 1) % group for i in range(rows)]
+        # each prompt's answers by another number of places: some programs pair those of two prompts
+        turned = [i // group * group + (i + 1 + i // group) % group for i in range(rows)]
         # sorted, like answers stand side by side: then groups within a group show as well
         plans = [first] if group < 4 else [first, tuple(sorted(first))]
         if self._crossed:  # rewards are dealt out to other answers: some orders do not show it
