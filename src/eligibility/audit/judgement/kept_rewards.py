@@ -45,8 +45,10 @@ def keeps_rewards(match: Match, rounds: Rounds, runner: Runner) -> bool:
     them.
     """
     seen = gather(of_other_rewards(rounds, runner, (0.0, 1.0, 2.0)))
-    if seen is None or not np.isfinite(seen.ascent).all():
+    if seen is None or not np.isfinite(seen.ascent).all() or not seen.present.any():
         return False
+    if (seen.present != seen.present[0]).any() or (seen.state != seen.state[0]).any():
+        return False  # other rewards led it another way
     plain, once, twice = seen.ascent
     moved = once - plain
     least = _ROUNDING * max(float(np.linalg.norm(moved)), _ROUNDING * float(np.linalg.norm(plain)))
