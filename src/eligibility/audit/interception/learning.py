@@ -140,6 +140,8 @@ def _backward(patches: Patches, recorder: Recorder) -> None:
         recorder.backward_place = user_place()
         recorder.accumulated.before_backward()
         look_into([self])
+        if recorder.job.inspected and self.grad_fn is not None:  # `grad` is of what falls or rises
+            watch_extremes(self.grad_fn, tell_side)
         stock(self, *args, **options)
 
     def grad(outputs: Any, *args: Any, **options: Any) -> Any:
@@ -158,7 +160,6 @@ def _backward(patches: Patches, recorder: Recorder) -> None:
                     recorder.facts += inspect_graph(
                         loss.grad_fn, len(recorder.updates), recorder.parameters.tensors
                     )
-                    watch_extremes(loss.grad_fn, tell_side)
 
     def tell_side(node: Any, right: bool) -> None:
         fact = Fact(SIDE, place_of_node(node), 1.0 if right else -1.0, len(recorder.updates))

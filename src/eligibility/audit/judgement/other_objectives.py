@@ -1,10 +1,9 @@
 """Programs that train on another objective on purpose: other rewards, or an added term.
 
 A constant in the place of what the last action of an episode earns, or added to it; rewards that
-are clipped, reduced to signs, shifted or squashed; a number of the next state that is added to the
-rewards, or takes their place; a penalty of the parameters alone; credits that are divided by a
-number of their batch. What changed is unknown, and the gradients are linear in it; given it, the
-program is judged like any other.
+are clipped, shifted or squashed; a number of the states that is added to them, or takes their
+place; a penalty of the parameters alone; credits over a number of their batch. What changed is
+unknown, and the gradients are linear in it; given it, the program is judged like any other.
 """
 
 from __future__ import annotations
@@ -153,13 +152,11 @@ def with_added_rewards(program: AuditedProgram, evidence: Evidence) -> Explained
     told = program.constants.told
     if evidence.long or not program.shaped or told is None or told.credit is None:
         return None
-    forms = [(form, False) for form in plain_forms(program.constants, "no")]
-    if program.values != "no":
-        forms += [(form, True) for form in plain_forms(program.constants, program.values)]
+    known, critic = program.constants, program.values
+    forms = [(f, kind != "no") for kind in sorted({"no", critic}) for f in plain_forms(known, kind)]
     if _WHOLE in told.rules:
         whole = next(credit for credit in CREDITS if credit.rule == _WHOLE)
-        valued = program.values != "no"
-        forms += [(form, valued) for form in plain_forms(program.constants, "no", whole)]
+        forms += [(form, critic != "no") for form in plain_forms(known, "no", whole)]
     for form, valued in forms:
         if form.faults:
             continue
@@ -178,27 +175,24 @@ def with_added_rewards(program: AuditedProgram, evidence: Evidence) -> Explained
 
 
 def with_bonuses(program: AuditedProgram, evidence: Evidence) -> Explained | None:
-    """A number of all that an episode has met so far that is added to each reward.
+    """A number of all states that an episode has met so far that is added to each reward.
 
-    As a bonus for what was seen seldom. Under the same conditions, and without a critic, whose
-    values might be such numbers.
+    Under the same conditions, and without a critic, whose values might be such numbers.
     """
     told = program.constants.told
     if evidence.long or told is None or told.credit is None or program.values != "no":
         return None
     _, met, count = histories(evidence)
-    steps = [(met == number) & evidence.present for number in range(count)]
-    parts = [replace(evidence, reward=each.astype(float)) for each in steps if each.any()]
+    bonuses = [((met == number) & evidence.present).astype(float) for number in range(count)]
+    parts = [replace(evidence, reward=bonus) for bonus in bonuses if bonus.any()]
     for form in plain_forms(program.constants, "no"):
-        columns = [linear_columns(part, timeline(part), form)[0] for part in parts]
-        own = linear_columns(evidence, timeline(evidence), form)[0]
-        factors = explaining(evidence, [own, *columns], program.tolerance)
+        columns = [linear_columns(part, timeline(part), form)[0] for part in (evidence, *parts)]
+        factors = explaining(evidence, columns, program.tolerance)
         if factors is None or factors[0] <= 0.0:
             continue
-        bonuses = sum(factor * part.reward for factor, part in zip(factors[1:], parts, strict=True))
-        seen = replace(evidence, reward=evidence.reward + bonuses / factors[0])
-        match = match_of(program, seen)
-        if match is not None and not match.form.faults:
+        added = sum(factor * part.reward for factor, part in zip(factors[1:], parts, strict=True))
+        seen = replace(evidence, reward=evidence.reward + added / factors[0])
+        if (match := match_of(program, seen)) is not None and not match.form.faults:
             changed = replace(match, note=_BONUS, changed="reward-changed", here_only=True)
             return Explained(changed, seen)
     return None
