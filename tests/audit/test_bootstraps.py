@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.audit.writing import audit_here, audited, line_of
+from tests.audit.writing import audited, line_of
 
 ROLLOUT = """
 import gymnasium as gym
@@ -89,18 +89,12 @@ def test_values_behind_an_end_are_a_fault_and_no_change_of_the_rewards(
     changes: list[tuple[str, str]], rule: str, tmp_path: Path
 ) -> None:
     """What a critic adds follows the next state alone, as shaped rewards do."""
-    text = ROLLOUT
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    program = tmp_path / "program.py"
-    program.write_text(text, encoding="utf-8")
-    report = audit_here(program, 100)
+    report = audited(tmp_path, *changes, text=ROLLOUT, max_paths=100)
     assert [finding.rule for finding in report.faults] == ([rule] if rule else []), report.text()
     assert report.verdict == ("biased" if rule else "convention")
     if rule:
         changed = DELTA.replace(*UNMASKED)
-        assert report.faults[0].line == line_of(program, changed)
+        assert report.faults[0].line == line_of(tmp_path / "program.py", changed)
 
 
 def test_values_with_the_wrong_sign_are_no_change_of_the_rewards(tmp_path: Path) -> None:

@@ -65,14 +65,16 @@ def audit_here(path: Path, max_paths: int, samples: int = 12) -> AuditReport:
     )
 
 
-def audited(folder: Path, *changes: tuple[str, str], text: str = PROGRAM) -> AuditReport:
+def audited(
+    folder: Path, *changes: tuple[str, str], text: str = PROGRAM, max_paths: int = 60
+) -> AuditReport:
     """The audit of a program after the changes."""
     for old, new in changes:
         assert old in text
         text = text.replace(old, new)
     path = folder / "program.py"
     path.write_text(text, encoding="utf-8")
-    return audit_here(path, 60)
+    return audit_here(path, max_paths)
 
 
 def line_of_source(path: str, text: str) -> int:
