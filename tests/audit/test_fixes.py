@@ -70,6 +70,10 @@ SCORED_LATE = f"""action = torch.stack(actions)
     dist = Categorical(logits=net(torch.stack(observations)))
     log_probs = dist.log_prob(action)
     {LOSS}"""
+NORMALISED_LATE = f"""logits = net(torch.stack(observations))
+    probs = torch.softmax(logits, 1)
+    log_probs = probs.log()[range(len(actions)), torch.stack(actions)]
+    {LOSS}"""
 WITH_ENTROPY = """policy_loss, entropy = -(log_probs * returns).sum(), torch.stack(entropies).sum()
     entropy_coef = 0.05
     loss = policy_loss - entropy_coef * entropy"""
@@ -306,6 +310,11 @@ APPLIED: dict[str, tuple[str, ...]] = {
     ),
     "behaviour-not-scored": (
         DISCRETE, SAMPLED, "action = Categorical(logits=logits / 2).sample()",
+    ),
+    "softmax-over-steps": (
+        changed(DISCRETE, LOSS, NORMALISED_LATE),
+        "probs = torch.softmax(logits, 1)",
+        "probs = torch.softmax(logits, 0)",
     ),
     "mask-in-acting-only": (
         MASKED, "    logits = logits.masked_fill(~mask, -torch.inf)\n", "", "    {}\n",

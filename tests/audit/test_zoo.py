@@ -41,6 +41,7 @@ FAULTS = [
     ("agent", "likeliest-scored"),
     ("old_gym", "argmax-action"),
     ("module", "tempered"),
+    ("actor_critic", "softmax-over-steps"),
     ("masked", "mask-in-acting-only"),
     ("flat", "probs-as-logits"),
     ("gaussian", "probability"),

@@ -160,6 +160,7 @@ RATIO = "ratio"  # π_new/π_old in a loss; its largest distance from 1
 CLIPPED = "clipped-ratio"  # a note: such a ratio is clipped
 SIDE = "clipped-side"  # a loss takes an extreme of a ratio's two objectives; −1: the wrong one
 SWAPPED = "swapped-clip"  # such a clip has its lower bound above its upper one
+SOFTMAX = "softmax-along-rows"  # a softmax whose last dimension has this size runs along another
 PRODUCT = "attached-product"  # two factors with parameters of their own; how many the first has
 TARGET = "attached-target"  # the target of a squared error moves with its prediction
 

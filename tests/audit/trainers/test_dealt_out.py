@@ -67,6 +67,15 @@ def test_rewards_of_other_answers_are_a_fault_where_they_are_whitened(tmp_path: 
     assert "whitened" in {each.name for each in report.conventions}
 
 
+def test_advantages_of_other_answers_have_the_means_of_their_own_groups(tmp_path: Path) -> None:
+    whitened = "((rewards - rewards.mean(1, True)) / (rewards.std(1, keepdim=True) + 1e-3)).T"
+    report = audited(tmp_path, loop("i // 2", whitened))
+    named = [(each.rule, each.severity) for each in report.findings]
+    assert named == [("reward-of-another-answer", "fault")], report.summary
+    assert "each with the mean of its own group" in report.rule
+    assert "group (N − 1) + 1.0e-03" in report.rule
+
+
 def test_rewards_of_a_prompt_s_own_answers_are_read_exactly(tmp_path: Path) -> None:
     report = audited(tmp_path, loop("i // 2"))
     assert (report.verdict, report.findings) == ("unbiased", ()), report.summary

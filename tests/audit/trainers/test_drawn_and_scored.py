@@ -89,3 +89,23 @@ def test_a_nucleus_shows_where_prompts_begin_with_the_same_logits(
     named = [each.rule for each in report.findings]
     assert named == ([] if is_scored else ["behaviour-not-scored"]), report.summary
     assert report.verdict == ("unbiased" if is_scored else "biased")
+
+
+@pytest.mark.parametrize(
+    ("scored", "rule"),
+    [
+        ("gather(-1, ids[:, start - 1 : -1, None])", "scored-other-action"),  # not shifted
+        ("exp().log_softmax(1).gather(-1, said[..., None])", "softmax-over-steps"),
+    ],
+)
+def test_what_is_picked_from_the_logits_is_named(scored: str, rule: str, tmp_path: Path) -> None:
+    text = (
+        LOOP.format(scored="model(ids).logits[:, start - 1 : -1]")
+        .replace(", temperature=0.8", "")
+        .replace("top_p=0.9", "top_k=0")
+        .replace("gather(-1, said[..., None])", scored)
+    )
+    report = audited(tmp_path, text)
+    line = {finding.rule: finding.line for finding in report.findings}[rule]
+    assert scored in text.splitlines()[line - 1]
+    assert report.verdict == "biased"

@@ -96,6 +96,14 @@ def _score(expression: str) -> Change:
     return change
 
 
+def _along_steps(line: str, style: Style) -> str:
+    """Normalise over the rows of [T, A] logits; a batch of several environments has none."""
+    if style.name == "vector":
+        return line
+    logits = "dist.logits.log_softmax(0)"
+    return line.replace("dist.log_prob(actions)", f"{logits}[range(len(actions)), actions]")
+
+
 def _after(statement: str) -> Change:
     """Do something right after the line."""
 
@@ -280,6 +288,7 @@ MUTATIONS = (
              "ray-project/ray#8889"),
     Mutation("argmax-action", ("argmax-action",), ("act",), _argmax, "kengz/SLM-Lab#271"),
     Mutation("tempered", ("behaviour-not-scored",), ("act",), _tempered, "Archon#821"),
+    Mutation("softmax-over-steps", ("softmax-over-steps",), ("rescore",), _along_steps, ""),
     Mutation("mask-in-acting-only", ("mask-in-acting-only",), ("mask",),
              _swap("net(observations).masked_fill(~masks, -1e9)", "net(observations)"),
              "hill-a/stable-baselines#453"),

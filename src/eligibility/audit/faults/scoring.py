@@ -120,6 +120,25 @@ FAULTS = (
         look=("log_prob", "log_softmax"),
     ),
     Fault(
+        id="softmax-over-steps",
+        title="the softmax runs over the steps",
+        means=(
+            "the softmax sums to 1 over the steps of a batch, not over the actions of a state, so "
+            "the numbers that are scored are not the policy's probabilities"
+        ),
+        fix="probs = logits.softmax(-1)  # over the actions",
+        example="probs = torch.softmax(model(states), 0)      # [T, A]: each action over all steps",
+        note=(
+            "A state alone, [A], has one dimension, so the program acts by the right "
+            "probabilities. In a batch of states, [T, A], dimension 0 is the steps. "
+            "`torch.nn.Softmax()` and `torch.softmax` without a dimension take 0 for tensors of "
+            "one and of three dimensions. The audit names it where the distribution that acts is "
+            "not the one that is scored, and the graph of the loss has such a softmax."
+        ),
+        seen_in="We found no thread with this cause.",
+        look=("softmax", "Softmax", "log_softmax"),
+    ),
+    Fault(
         id="mask-in-acting-only",
         title="mask when acting, none when scoring",
         means="illegal actions are excluded when sampling but included when scoring",

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from eligibility.audit.trace import PRODUCT, RATIO, SWAPPED, TARGET, Fact
+from eligibility.audit.trace import PRODUCT, RATIO, SOFTMAX, SWAPPED, TARGET, Fact
 
 MAX_NODES = 4000
 # Errors between a prediction and its target; a square is one if a difference is squared.
@@ -47,6 +47,9 @@ def inspect_graph(root: Any, update: int, trained: Iterable[Any]) -> list[Fact]:
             facts.append(Fact(RATIO, place_of_node(node), distance, update))
         if clips_ratio(node) and _bounds_swapped(node):
             facts.append(Fact(SWAPPED, place_of_node(node), 0.0, update))
+        width = normalised_along_rows(node)
+        if width and sum(size > 1 for size in node._saved_result.shape) == 2:  # steps and actions
+            facts.append(Fact(SOFTMAX, place_of_node(node), width, update))
     for node, *alone in _attached_products(root):
         first, second = (sorted(index[leaf] for leaf in side if leaf in index) for side in alone)
         if first and second:
@@ -56,6 +59,16 @@ def inspect_graph(root: Any, update: int, trained: Iterable[Any]) -> list[Fact]:
         place = _target_place(*sides) or place_of_node(node)
         facts.append(Fact(TARGET, place, 0.0, update, tensors))
     return facts
+
+
+def normalised_along_rows(node: Any) -> int:
+    """Size of the last dimension of a softmax of several rows along another one; 0 for others."""
+    if not node.name().startswith(("SoftmaxBackward", "LogSoftmaxBackward")):
+        return 0
+    shape, dim = node._saved_result.shape, node._saved_dim
+    dim -= 2**64 if dim >= 2**63 else 0  # torch says numbers below 0 without their sign
+    rows = shape[dim] if shape and dim % len(shape) != len(shape) - 1 else 1
+    return int(shape[-1]) if rows > 1 else 0
 
 
 def nodes_below(root: Any, most: float = MAX_NODES) -> Iterator[Any]:

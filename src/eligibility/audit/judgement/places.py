@@ -33,7 +33,7 @@ from eligibility.audit.judgement.story import BROKEN, EPISODES, LONG, Place, Sta
 from eligibility.audit.reporting.report import AuditReport, Finding
 from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.survey import Survey
-from eligibility.audit.trace import PRODUCT
+from eligibility.audit.trace import PRODUCT, SOFTMAX
 
 IN_SCORING = (
     "scored-other-action",
@@ -41,6 +41,8 @@ IN_SCORING = (
     "most-likely-action-scored",
     "behaviour-not-scored",
 )
+# What a softmax along the steps looks like.
+_OTHERWISE_SCORED = ("behaviour-not-scored", "mask-in-acting-only", "unexplained")
 _ATTACHED = "advantage-not-detached"
 _DIFFERENT = 1e-3  # between two weights, of the largest: not the same number for all actions
 _ALONE = "no statement that keeps the graph of an advantage was found"
@@ -67,7 +69,7 @@ def placed(
         _moved(finding, stories) if finding.rule in BLAME.keys() - settled else finding
         for finding in report.findings
     )
-    report = replace(report, findings=moved)
+    report = _softmax_named(replace(report, findings=moved), survey, runner)
     if _attached(report) is None or _shows_attached(stories.get(LONG)):
         return report
     return _multiplied(report, survey, runner)
@@ -79,6 +81,24 @@ def _settled(survey: Survey) -> set[str]:
         return set(IN_SCORING)
     scoring = compare_scoring(survey)  # of two distributions that were seen either may be wrong
     return {scoring.rule} if scoring else set()
+
+
+def _softmax_named(report: AuditReport, survey: Survey, runner: Runner) -> AuditReport:
+    """The report in which another distribution is scored because a softmax runs along the steps."""
+    finding = next((f for f in report.findings if f.rule in _OTHERWISE_SCORED), None)
+    ran = [trace for trace in survey.traces if trace.updates]
+    if finding is None or not ran:
+        return report
+    trace = max(ran, key=lambda trace: len(trace.steps))
+    widths = {len(draw.probs) for draw in trace.draws if draw.loc is None}
+    job = Job(trace.picked, survey.size, raised=survey.raised, inspected=True)
+    facts = runner.run(job).facts
+    fact = next((f for f in facts if f.kind == SOFTMAX and f.size in widths), None)
+    if fact is None:
+        return report
+    named = Finding.of(FAULTS["softmax-over-steps"], finding.evidence, *fact.place)
+    changed = _with(report, finding, named)
+    return replace(changed, verdict="biased", summary=changed.faults[0].means)
 
 
 def _attached(report: AuditReport) -> Finding | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from eligibility.audit.faults.language import FIXES
 from eligibility.audit.language.conventions import convention_of_term, conventions_of
 from eligibility.audit.language.measured import TOLERANCE, Measured
 from eligibility.audit.language.places import NOWHERE, Place, place_of, ratio_of_one
-from eligibility.audit.language.reading import EXACT_IN_SINGLE, pattern_alone
+from eligibility.audit.language.reading import EXACT_IN_SINGLE, Reading, pattern_alone
 from eligibility.audit.language.regularisers import DIRECTION_OF
 from eligibility.audit.reporting.report import AuditReport, Finding
 
@@ -25,6 +26,9 @@ _MAY_BE_EXACT = (
     "broadcast", "padding-counted", "mean-log-prob-times-sum-of-returns",
     "reward-of-another-answer",
 )  # fmt: skip
+# Deviations of rewards, up to the factor between n and n − 1 rows.
+_OF_ROWS = ("group", "batch", "batch of the centred")
+_ROUND = 1e-3  # relative error of a round number that is measured
 _DIVERGENCES = ("kl-reverse", "kl-states", "kl-forward")
 
 
@@ -113,7 +117,7 @@ def _of_reading(measured: Measured) -> Iterator[tuple[str, str]]:
         yield "broadcast", f"answer i of each prompt has a statistic of prompt i {every}"
     if reading.rewards != "its own":
         yield "reward-of-another-answer", f"the rewards are {reading.rewards} {every}"
-    if reading.scored in ("token before", "token after"):
+    if reading.scored.startswith("token "):
         yield "scored-other-action", f"the {reading.scored} is scored {every}"
     if reading.scored == "most likely":
         yield "most-likely-action-scored", f"the likeliest token is scored {every}"
@@ -245,7 +249,8 @@ def _rule(measured: Measured) -> str:
     reading = measured.reading
     if reading is None:
         return ""
-    given = {name: value for name, value in reading.coefficients.items() if value}
+    scale, epsilon, times = _divisor(measured, reading)
+    given = {name: value * times for name, value in reading.coefficients.items() if value}
     names = {
         "own": "reward",
         "group": "mean of the group",
@@ -259,9 +264,9 @@ def _rule(measured: Measured) -> str:
     said = [f"weight of a token = {' '.join(parts)}"]
     if reading.rewards != "its own":
         said.append(f"the rewards {reading.rewards}")
-    if reading.scale != "none":
-        epsilon = f" + {reading.epsilon:.1e}" if reading.epsilon > 1e-12 else ""
-        said.append(f"divided by the deviation of: {reading.scale}{epsilon}")
+    if scale != "none":
+        added = f" + {epsilon:.1e}" if epsilon > 1e-12 else ""
+        said.append(f"divided by the deviation of: {scale}{added}")
     if reading.divisor != "constant":
         said.append(f"divided by: {reading.divisor}")
     if reading.decay != 1.0:
@@ -276,6 +281,28 @@ def _rule(measured: Measured) -> str:
         said += [f"{value:+.4g} × {n}" for n, value in measured.regularisers.coefficients.items()]
         said += [_VALUES[kind]] if (kind := measured.regularisers.baseline) else []
     return ", ".join(said)
+
+
+def _divisor(measured: Measured, reading: Reading) -> tuple[str, float, float]:
+    """The name of what divides, what is added to it, and what the coefficients are multiplied by.
+
+    Deviations of n rows with n and with n − 1 in the denominator differ by a factor. The one of
+    which a round number is added, like 1e-4, is the program's.
+    """
+    language = measured.observed.language
+    rows = language.group_size * (1 if reading.scale == "group" else language.prompts)
+    epsilon = reading.epsilon
+    if reading.scale not in _OF_ROWS or rows < 2 or epsilon <= 0.0 or _is_round(epsilon):
+        return reading.scale, epsilon, 1.0
+    times = math.sqrt(rows / (rows - 1))
+    if not _is_round(epsilon * times):
+        return reading.scale, epsilon, 1.0
+    return f"{reading.scale} (N − 1)", epsilon * times, times
+
+
+def _is_round(value: float) -> bool:
+    """Whether one digit says it."""
+    return abs(float(f"{value:.0e}") - value) <= _ROUND * value
 
 
 def wanted_components(measured: Measured) -> dict[str, float]:

@@ -7,6 +7,7 @@ is decided by fitting all enumerated batches, never by the text of the program.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -165,11 +166,26 @@ def _dealt_out(values: Array, sample: Sample, backwards: bool) -> Array:
     return np.asarray(dealt[:, :: -1 if backwards else 1].reshape(values.shape))
 
 
+def _rearranged(sample: Sample, backwards: bool, with_groups: bool) -> Sample:
+    """The sample in which answers have the rewards of others; or others' advantages as well."""
+    rewards = _dealt_out(sample.rewards, sample, backwards)
+    if not with_groups:
+        return replace(sample, rewards=rewards)
+    number = np.floor(np.arange(rewards.shape[1]) / sample.group_size)
+    return replace(sample, rewards=rewards, groups=_dealt_out(number[None], sample, backwards)[0])
+
+
 # Of which answer a row has the reward.
-REWARDS: dict[str, RowLaw] = {
-    "its own": lambda s: s.rewards,
-    "dealt out by turns": lambda s: _dealt_out(s.rewards, s, backwards=False),
-    "dealt out by turns, backwards": lambda s: _dealt_out(s.rewards, s, backwards=True),
+REWARDS: dict[str, Callable[[Sample], Sample]] = {
+    "its own": lambda s: s,
+    "dealt out by turns": lambda s: _rearranged(s, False, False),
+    "dealt out by turns, backwards": lambda s: _rearranged(s, True, False),
+    "dealt out by turns, each with the mean of its own group": lambda s: _rearranged(
+        s, False, True
+    ),
+    "dealt out by turns, backwards, each with the mean of its own group": lambda s: _rearranged(
+        s, True, True
+    ),
 }
 
 
@@ -255,6 +271,16 @@ RATIOS: dict[str, TokenLaw] = {
 }
 
 
+def _token_before(sample: Sample) -> Array:
+    """[M, B, W, V] as `scores_of` the tokens before; at the first, of a prompt's last token.
+
+    That one is never drawn: its logit does not move.
+    """
+    scores = scores_of(sample, np.roll(sample.tokens, 1, axis=-1))
+    scores[..., 0, :] = -sample.probs[..., 0, :]
+    return scores
+
+
 def scores_of(sample: Sample, tokens: Array) -> Array:
     """[M, B, W, V] ∂ log π(token)/∂logits for these tokens."""
     return np.asarray(np.eye(sample.probs.shape[-1])[tokens] - sample.probs)
@@ -264,6 +290,7 @@ def scores_of(sample: Sample, tokens: Array) -> Array:
 SCORED: dict[str, Callable[[Sample], Array]] = {
     "taken": lambda s: s.scores,
     "token before": lambda s: scores_of(s, np.roll(s.tokens, 1, axis=-1)),
+    "token before it in the text": _token_before,
     "token after": lambda s: scores_of(s, np.roll(s.tokens, -1, axis=-1)),
     "most likely": lambda s: scores_of(s, s.probs.argmax(-1)),
 }

@@ -77,7 +77,7 @@ def read(sample: Sample, off_policy: bool = False, exact: float = EXACT) -> Read
     weights = {name: project(few, SCORED[name](few))[0] for name in {s.scored for s in shapes}}
     # baselines weighted by length last: with them a divisor can pass for another one
     for rewards, by_length in itertools.product(arrangements(sample), (False, True)):
-        arranged = _arranged(few, rewards)
+        arranged = REWARDS[rewards](few)
         bases = baseline_columns(arranged, by_length)
         for shape in shapes:
             shape = replace(shape, rewards=rewards)
@@ -134,7 +134,7 @@ def pattern_alone(sample: Sample) -> str:
 
 def _fitted(sample: Sample, shape: Reading, by_length: bool) -> Reading:
     """A composition with the coefficients and the ε that fit best."""
-    sample = _arranged(sample, shape.rewards)
+    sample = REWARDS[shape.rewards](sample)
     weights, _ = project(sample, SCORED[shape.scored](sample))
     return _fit(sample, shape, weights, baseline_columns(sample, by_length))
 
@@ -168,12 +168,6 @@ def _fit(sample: Sample, shape: Reading, weights: Array, bases: Mapping[str, Arr
             break
         epsilon = max(epsilon + change, 0.0)
     return found
-
-
-def _arranged(sample: Sample, rewards: str) -> Sample:
-    """The sample with the reward that each row has."""
-    own = rewards == "its own"
-    return sample if own else replace(sample, rewards=REWARDS[rewards](sample))
 
 
 def _law(sample: Sample, reading: Reading) -> Array:
@@ -227,7 +221,7 @@ def project(sample: Sample, scores: Array) -> tuple[Array, float]:
 
 def predicted(sample: Sample, reading: Reading) -> Array:
     """[M, B, W, V] the gradients that a reading stands for."""
-    sample = _arranged(sample, reading.rewards)
+    sample = REWARDS[reading.rewards](sample)
     law = _law(sample, reading)
     bases = baseline_columns(sample)
     advantage = np.asarray(sum(v * bases[name] for name, v in reading.coefficients.items()))

@@ -29,6 +29,7 @@ class Sample:
         states: [M, B, W] integers: of which world, prompt and earlier tokens each was drawn.
         group_size: Answers to a prompt.
         slice_rows: Rows of a micro-batch.
+        groups: [B] the group that each row's reward belongs to; None: that of the row.
     """
 
     outcomes: Integers
@@ -48,6 +49,7 @@ class Sample:
     rewards: Array
     group_size: int
     slice_rows: int
+    groups: Array | None = None
 
     @property
     def size(self) -> float:
@@ -66,7 +68,10 @@ class Sample:
 
     def by_group(self, values: Array) -> Array:
         """[M, B] mean over each group, at each of its rows."""
-        return _block_mean(values, self.group_size)
+        if self.groups is None:
+            return _block_mean(values, self.group_size)
+        same = self.groups[:, None] == self.groups
+        return np.asarray(values @ (same / same.sum(0)))
 
     def crossed(self, values: Array) -> Array:
         """[M, B] what groups [P] are where they are broadcast along [P, P] the wrong way."""
@@ -85,7 +90,8 @@ class Sample:
     def take(self, index: Integers) -> Sample:
         """The sample of some of the batches."""
         kept: dict[str, Any] = {
-            field.name: value[index] if isinstance(value := getattr(self, field.name), np.ndarray)
+            field.name: value[index]
+            if isinstance(value := getattr(self, field.name), np.ndarray) and field.name != "groups"
             else value
             for field in fields(self)
         }  # fmt: skip

@@ -120,6 +120,17 @@ class Draws:
         return before is not None and self.count - before == 1 and whole, self.count
 
 
+def calls_without_a_part(found: dict[str, Any]) -> int:
+    """How many first calls are made where no answer is ever trained on, as an evaluation's are."""
+    starts = [first for first, _ in found["calls"]]
+    ends = [*starts[1:], len(found["prompts"])]
+    scored = set(found["scored"])
+    parts = [any(row in scored for row in range(a, b)) for a, b in zip(starts, ends, strict=True)]
+    places = [tuple(place) for _, place in found["calls"]]
+    used = {place for place, has in zip(places, parts, strict=True) if has}
+    return next((i for i, place in enumerate(places) if place in used), 0)
+
+
 def with_a_certain_end(logits: Tensor, scored: Scored) -> Tensor:
     """[N, T, V] the logits of a policy that says nothing but the end once it has said it.
 

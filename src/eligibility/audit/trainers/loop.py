@@ -15,7 +15,7 @@ import torch
 
 from eligibility.audit.side_by_side import in_order
 from eligibility.audit.trainers.answers import MOST, Tokens, answers, longest, outcomes
-from eligibility.audit.trainers.draws import Draws
+from eligibility.audit.trainers.draws import Draws, calls_without_a_part
 from eligibility.audit.trainers.gradients import AtStates, StateWeights
 from eligibility.audit.trainers.operations import Recorder
 from eligibility.audit.trainers.record import Policies, Table
@@ -38,7 +38,7 @@ class Loop(Runs):
 
     def _lead(self) -> None:
         found = self._explored()
-        if unused := _calls_without_a_part(found):
+        if unused := calls_without_a_part(found):
             self._skipped += unused
             self._options, self._sampling = {}, None
             return
@@ -96,6 +96,7 @@ class Loop(Runs):
             record.ordered = not symmetric
             if symmetric or len(answers(record.length)) ** record.rows <= MOST:
                 self._record_operations()
+                self._follow()
                 self._enumerate(model, reference)
         raise Refused(
             "the order of a prompt's answers changes the gradient, and there are too many "
@@ -275,6 +276,12 @@ class Loop(Runs):
             both.append(found.get("recorded"))
         self._record.operations = both if all(both) else []
 
+    def _follow(self) -> None:
+        """Let a branch go on to its next step: does it still have the gradients of this one?"""
+        self._following = True
+        found = self._go(Draws(self._in_program(self._spoken()), self._record.length))
+        self._following, self._record.kept = False, found.get("kept") or []
+
     def _in_program(self, chosen: Tokens) -> Tokens:
         """The plan in the program's order of rows, of one prompt by prompt."""
         plan = [0] * len(chosen)
@@ -381,17 +388,6 @@ class Loop(Runs):
             values.append(self._go_on(self._spoken()).get("value", 0.0))
         if abs(values[0] - values[1]) > _EXACT * max(map(abs, values)):
             self._record.kl_coefficient = 1.0
-
-
-def _calls_without_a_part(found: dict[str, Any]) -> int:
-    """How many first calls are made where no answer is ever trained on, as an evaluation's are."""
-    starts = [first for first, _ in found["calls"]]
-    ends = [*starts[1:], len(found["prompts"])]
-    scored = set(found["scored"])
-    parts = [any(row in scored for row in range(a, b)) for a, b in zip(starts, ends, strict=True)]
-    places = [tuple(place) for _, place in found["calls"]]
-    used = {place for place, has in zip(places, parts, strict=True) if has}
-    return next((i for i, place in enumerate(places) if place in used), 0)
 
 
 def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:

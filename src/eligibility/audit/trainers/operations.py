@@ -17,10 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eligibility.audit.interception.graph import nodes_below
+from eligibility.audit.interception.graph import nodes_below, normalised_along_rows
 from eligibility.audit.language.places import Operation, tensors_in
 from eligibility.audit.trainers.answers import Tokens, parsed
 from eligibility.audit.trainers.scored import Scored
+from eligibility.audit.trainers.tiny import SYMBOLS
 from eligibility.audit.user_code import user_place
 
 POLICY = ("logits", "sequence_logits")
@@ -79,6 +80,7 @@ class Recorder:
         self._rows: list[tuple[Scored, int]] = []  # of each of them, with its first column
         self._temperature = 1.0
         self._attached = 0.0
+        self._along_rows: list[Any] = []  # file and line of a softmax over positions
 
     def given(self, tensor: Any, tags: Iterable[str]) -> None:
         """A tensor that the audit gives to the program."""
@@ -106,6 +108,9 @@ class Recorder:
         read = list(tensors_in((args, options)))
         if getattr(func, "__name__", "") in _NORMALISING and self._logits:
             self._temperature = _temperature(read[0], self._logits) or self._temperature
+            node = getattr(result, "grad_fn", None)
+            if node is not None and normalised_along_rows(node) == len(SYMBOLS):
+                self._along_rows = self._along_rows or [*user_place()]
         made = args[0] if func is torch.Tensor.__setitem__ else result
         for tensor in tensors_in(made):
             self._note(getattr(func, "__name__", ""), tensor, read, ())
@@ -156,6 +161,7 @@ class Recorder:
             "losses": self._losses,
             "temperature": self._temperature,
             "attached": self._attached,
+            "along_rows": self._along_rows,
         }
 
     def _token(self, given: list[Tokens], place: tuple[int, int, int]) -> Any:

@@ -70,6 +70,7 @@ class Record:
         drift: By how much log π(token) may differ when it trains on them again; 0: it does not.
         seconds: Duration of the training in seconds.
         operations: What the loss of a program's own loop does, with rewards of both signs.
+        kept: File and line of a step whose gradients are still there when the next ones are added.
         supposed: What stands for the rewards without being called one; it may be a cost.
         notes: What was set aside.
     """
@@ -105,6 +106,7 @@ class Record:
     drift: float = 0.0
     seconds: float = 0.0
     operations: list[Any] = field(default_factory=list)
+    kept: list[Any] = field(default_factory=list)
     supposed: str = ""
     notes: list[str] = field(default_factory=list)
 

@@ -24,19 +24,21 @@ from eligibility.audit.trainers.draws import (
 )
 from eligibility.audit.trainers.gradients import AtStates, Pass, StateWeights
 from eligibility.audit.trainers.gumbel import Noise
+from eligibility.audit.trainers.kept_gradients import KeptGradients
 from eligibility.audit.trainers.models import Models, is_without_adapters
 from eligibility.audit.trainers.operations import BEHAVIOUR, POLICY, REFERENCE, SAMPLED, Recorder
 from eligibility.audit.trainers.record import Record
 from eligibility.audit.trainers.refused import Refused
 from eligibility.audit.trainers.sampling import (
+    as_asked_for,
     asked_for,
     masks_padding,
     one_token_probabilities,
     padded,
-    with_logits,
+    with_likeliest,
 )
 from eligibility.audit.trainers.scores import Scores
-from eligibility.audit.trainers.tiny import END, LENGTH, NAME, PAD
+from eligibility.audit.trainers.tiny import LENGTH, NAME
 from eligibility.audit.trainers.trl import generic_reward
 from eligibility.audit.user_code import user_place
 
@@ -107,6 +109,8 @@ class Runs:
         self._trained, self._place = 0, ("", 0)
         self._leak = self._prompt_share = 0.0
         self._recorder: Recorder | None = None
+        self._following = False  # whether branches go on to the optimizer's next step
+        self._kept: KeptGradients | None = None
         self._inside = False  # whether a model runs
         register_optimizer_step_pre_hook(self._before_step)
 
@@ -197,29 +201,15 @@ class Runs:
         sequences = padded(ids, chosen, pad)
         if self._recorder is not None:
             self._recorder.given(sequences, SAMPLED)
-        return self._returned(model, sequences, ids.shape[1], given)
-
-    def _returned(self, model: Any, sequences: Tensor, start: int, options: Any) -> Any:
-        """What `generate` returns."""
-        settings = options.get("generation_config")
-        if not options.get(
-            "return_dict_in_generate", getattr(settings, "return_dict_in_generate", 0)
-        ):
-            return sequences
-        return with_logits(model, sequences, start, options)
+        return as_asked_for(model, sequences, ids.shape[1], given)
 
     def _greedy(self, model: Any, ids: Tensor, options: Any) -> Any:
         """The likeliest tokens: nothing is drawn, so no answer of the outcome is given."""
         self._greedy_alone = not self.draws.given
-        rows, self._busy = ids, True
-        with torch.no_grad():
-            for _ in range(LENGTH):
-                mask = torch.cat([(ids != PAD).long(), torch.ones_like(rows[:, ids.shape[1] :])], 1)
-                likeliest = model(input_ids=rows, attention_mask=mask).logits[:, -1].argmax(-1)
-                ended = (rows[:, ids.shape[1] :] == END).any(1)
-                rows = torch.cat([rows, likeliest.masked_fill(ended, END)[:, None]], 1)
+        self._busy = True
+        rows = with_likeliest(model, ids)
         self._busy = False
-        return self._returned(model, rows, ids.shape[1], options)
+        return as_asked_for(model, rows, ids.shape[1], options)
 
     def _note_probabilities(self, model: Any, options: dict[str, Any]) -> None:
         draws = self.draws
@@ -292,6 +282,7 @@ class Runs:
             self.branch, self.draws, self._recorder = way, draws, recorder
             self._latest = self._sampling  # the audit itself may have run a reference since
             self._pass, self._tables, self._values = Pass(), [], []
+            self._kept = KeptGradients() if self._following else None
             self.models.forget()
             raise _InBranch
         return partial(_found, way)
@@ -302,7 +293,11 @@ class Runs:
         trained = self.models.of_parameters(parameters)
         if trained is None:
             return
-        if self.branch is not None and self.draws.given:
+        if self._kept is not None and self.branch is not None:
+            if self._kept.marked:
+                self._send(kept=[*user_place()] if self._kept.kept else [])
+            self._kept.about_to_step(parameters)
+        elif self.branch is not None and self.draws.given:
             self._read(trained, -1.0 if optimizer.param_groups[0].get("maximize") else 1.0)
         for parameter in parameters:
             parameter.grad = None

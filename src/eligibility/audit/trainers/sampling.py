@@ -19,7 +19,7 @@ from eligibility.audit.trainers.answers import Tokens, answers, outcomes, parsed
 from eligibility.audit.trainers.gradients import Rows, StateWeights, prompt_share
 from eligibility.audit.trainers.record import Policies, Record
 from eligibility.audit.trainers.refused import Finished, Refused
-from eligibility.audit.trainers.tiny import END, GROUP, PAD, PROMPTS, VOCABULARY
+from eligibility.audit.trainers.tiny import END, GROUP, LENGTH, PAD, PROMPTS, VOCABULARY
 from eligibility.audit.user_code import is_user_file
 
 OWN_LOOP = (
@@ -227,8 +227,23 @@ _ONE_TOKEN = {
 }
 
 
-def with_logits(model: Any, sequences: torch.Tensor, start: int, options: Any) -> Any:
-    """What `generate` returns as a dictionary: the rows, the logits that they were drawn from."""
+def with_likeliest(model: Any, ids: Tensor) -> Tensor:
+    """[N, P + W] the rows of prompts with the likeliest tokens behind them."""
+    rows = ids
+    with torch.no_grad():
+        for _ in range(LENGTH):
+            mask = torch.cat([(ids != PAD).long(), torch.ones_like(rows[:, ids.shape[1] :])], 1)
+            likeliest = model(input_ids=rows, attention_mask=mask).logits[:, -1].argmax(-1)
+            ended = (rows[:, ids.shape[1] :] == END).any(1)
+            rows = torch.cat([rows, likeliest.masked_fill(ended, END)[:, None]], 1)
+    return rows
+
+
+def as_asked_for(model: Any, sequences: Tensor, start: int, options: Any) -> Any:
+    """What `generate` returns: the rows alone, or with the logits that they were drawn from."""
+    settings = options.get("generation_config")
+    if not options.get("return_dict_in_generate", getattr(settings, "return_dict_in_generate", 0)):
+        return sequences
     utils: Any = importlib.import_module("transformers.generation.utils")
     first = (sequences != model.generation_config.pad_token_id).long().argmax(1)
     mask = (torch.arange(sequences.shape[1]) >= first[:, None]).long()

@@ -51,6 +51,13 @@ def report_of(record: Record, program: str) -> AuditReport:
     if _attached(record) > _SINGLE:
         seen = "the gradient at the logits is multiplied by something else that carries a gradient"
         report = _with_fault(report, "advantage-not-detached", seen, measured.operations, place)
+    along_rows = next((found["along_rows"] for found in record.operations), None)
+    if along_rows and measured.reading is None:
+        seen = "log-probabilities are normalised over positions, not over tokens"
+        report = _with_fault(report, "softmax-over-steps", seen, (), tuple(along_rows))
+    if record.kept:
+        seen = "what the step has used is still there when the next gradient is added to it"
+        report = _with_fault(report, "gradients-not-zeroed", seen, (), tuple(record.kept))
     if record.supposed:
         report = if_a_reward(report, record.supposed)
     return replace(
