@@ -97,6 +97,30 @@ def test_values_behind_an_end_are_a_fault_and_no_change_of_the_rewards(
         assert report.faults[0].line == line_of(tmp_path / "program.py", changed)
 
 
+# An end at the very step of the time limit counts as the limit's, whichever it was.
+COUNTED = [
+    ("_ = env.reset()\nfor", "_ = env.reset()\ncount, limit = 0, env.spec.max_episode_steps\nfor"),
+    ("        state = torch", "        count += 1\n        state = torch"),
+    ("float(terminated))", "float((terminated or truncated) and count != limit))"),
+    (
+        "            obs, _ = env.reset()\n",
+        "            obs, _ = env.reset()\n            count = 0\n",
+    ),
+]
+
+
+@pytest.mark.parametrize("whitened", [True, False])
+def test_a_limit_told_by_counting_steps_is_a_choice_under_a_deviation(
+    whitened: bool, tmp_path: Path
+) -> None:
+    changes = COUNTED if whitened else [*COUNTED, BARE]
+    report = audited(tmp_path, *changes, text=ROLLOUT, max_paths=100)
+    assert report.verdict == "convention", report.text()
+    names = {convention.name for convention in report.conventions}
+    assert {"gae", "limit-told-by-count"} <= names
+    assert ("whitened" in names) == whitened
+
+
 def test_values_with_the_wrong_sign_are_no_change_of_the_rewards(tmp_path: Path) -> None:
     report = audited(tmp_path, ADDED, BARE, text=ROLLOUT)
     assert report.verdict == "unexplained", report.text()

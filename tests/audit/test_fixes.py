@@ -264,6 +264,13 @@ APPLIED: dict[str, tuple[str, ...]] = {
     "only-last-step": (DISCRETE, LOSS, "loss = -log_probs[-1] * returns[-1]"),
     "immediate-reward": (DISCRETE, "running = reward + gamma * running", "running = reward"),
     "reversed-returns": (DISCRETE, "returns.insert(0, running)", "returns.append(running)"),
+    "rewards-centred": (
+        UNDISCOUNTED,
+        "returns = rewards.flip(0).cumsum(0).flip(0)",
+        "rewards = (rewards - rewards.mean()) / (rewards.std(correction=0) + 1e-8)\n"
+        "    returns = rewards.flip(0).cumsum(0).flip(0)",
+        "returns = rewards.flip(0).cumsum(0).flip(0)\n    {}",
+    ),
     "shifted-rewards": (
         changed(DISCRETE, "[], False\n", "[], False\n    reward = 0.0\n"),
         f"{STEPPED}\n        rewards.append(reward)",

@@ -34,6 +34,7 @@ FAULTS = [
     ("clipped", "resampled"),
     ("flat", "past-rewards"),
     ("gaussian", "shifted-rewards"),
+    ("flat", "rewards-centred"),
     ("masked", "integer-returns"),
     ("batch", "carried-over-episodes"),
     ("agent", "detached"),

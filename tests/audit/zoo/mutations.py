@@ -244,6 +244,7 @@ def _lasting(style: Style) -> str:
 
 
 # Their rewards are not one list of one episode.
+_TOGETHER = ("masked", "next_step")  # the rewards of several episodes stand in one list
 _BATCHES = ("batch", "vector", "buffer", "sb3", "token_level")
 
 MUTATIONS = (
@@ -267,6 +268,11 @@ MUTATIONS = (
     Mutation("past-rewards", ("rewards-so-far",), ("tensor",),
              lambda line, style: line if style.name in _BATCHES else _after(
                  "returns = torch.tensor([sum(rewards[: t + 1]) for t in range(len(rewards))])"
+             )(line, style), ""),
+    Mutation("rewards-centred", ("rewards-centred",), ("tensor",),
+             lambda line, style: line if style.name in (*_BATCHES, *_TOGETHER) else _after(
+                 "returns = torch.tensor([sum({g}**k * (r - sum(rewards) / len(rewards))"
+                 " for k, r in enumerate(rewards[t:])) for t in range(len(rewards))])"
              )(line, style), ""),
     Mutation("shifted-rewards", ("shifted-rewards",), ("tensor",),
              _after("returns = torch.cat([returns[1:], torch.zeros_like(returns[:1])])"),

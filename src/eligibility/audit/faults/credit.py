@@ -40,6 +40,29 @@ FAULTS = (
         ),
     ),
     Fault(
+        id="rewards-centred",
+        title="the mean reward is subtracted before the rewards are summed",
+        means=(
+            "the mean of the batch's rewards is subtracted from each reward, and the rest is "
+            "summed, so every later step of an episode is charged for that mean, and how long an "
+            "episode lasts no longer counts for what it earns"
+        ),
+        fix="returns = (returns - returns.mean()) / (returns.std(correction=0) + 1e-8)  # not rewards",
+        example=(
+            "rewards = (rewards - rewards.mean()) / (rewards.std() + 1e-8)      # before the sum\n"
+            "returns = rewards.flip(0).cumsum(0).flip(0)"
+        ),
+        note=(
+            "In CartPole every reward is 1, and nothing is left. Schulman's advice in 'The Nuts "
+            "and Bolts of Deep Reinforcement Learning Research' (2016) is to divide rewards by "
+            "their deviation and not to shift their mean, which changes how much it pays to stay "
+            "alive. Where all episodes have the same length, what is subtracted is a baseline, and "
+            "the audit names no fault."
+        ),
+        seen_in="We found no thread with this cause.",
+        look=("rewards.mean", "rewards", "std"),
+    ),
+    Fault(
         id="immediate-reward",
         title="immediate reward instead of the return",
         means="an action is reinforced only by its immediate reward, as if it had no later "

@@ -31,6 +31,7 @@ TRANSFORMS = (
     "", "centred", "whitened", "whitened-biased", "scaled", "scaled-biased", "leave-one-out",
     "centred-so-far", "whitened-of-several", "whitened-biased-of-several",
 )  # fmt: skip
+_OF_REWARDS = ("scaled-of-rewards", "scaled-of-rewards-biased")  # before they are summed
 _SEVERAL = "-of-several"  # what is alone in its scope stays as it is
 # Those that need several episodes.
 _OTHERS = (
@@ -228,6 +229,7 @@ def _shifted(credit: Array, transform: str, scope: str, line: Timeline) -> Array
 
 def _spread(credit: Array, transform: str, scope: str, line: Timeline) -> Array:
     """[P, I] the standard deviation of the credits of a scope; 0 where it is rounding."""
+    credit = line.reward if transform in _OF_REWARDS else credit
     centred, count = _centred(credit, scope, line)
     square = line.total(_counting(centred * centred, scope, line), _counted(scope))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -319,7 +321,7 @@ def candidates(
     scopes = SCOPES[:1] if line.single else SCOPES
     norms = NORMS[:2] if line.single else NORMS
     several_episodes = () if line.single else (*_OTHERS, *_OTHERS_LATE)
-    transforms = (*TRANSFORMS, *_LATE, *several_episodes)
+    transforms = (*TRANSFORMS, *_LATE, *several_episodes, *_OF_REWARDS)
     at_times = () if line.single or (line.count(_TIME) == 1).all() else _AT_TIMES
     ends_early = bool((line.returns != line.count(_TIME))[line.present].any())
     credits = [credit for credit in CREDITS if credit.differs(line)]
@@ -329,6 +331,8 @@ def candidates(
             if sum(unusual) != involved or norm not in norms:
                 continue
             if transform.endswith(_SEVERAL) and (line.length > 1).all():
+                continue
+            if transform in _OF_REWARDS and credit.rule not in ("", "rewards-centred"):
                 continue
             if told is not None and not told.allows(credit, transform, coupling):
                 continue
@@ -358,6 +362,8 @@ def candidates(
 def transform_names(transform: str) -> list[str]:
     """The conventions in a transform, without the details that tell its variants apart."""
     endings = (
+        "-of-rewards-biased",
+        "-of-rewards",
         "-biased-late",
         "-biased" + _SEVERAL,
         _SEVERAL,

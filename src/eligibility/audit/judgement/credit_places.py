@@ -10,6 +10,8 @@ import numpy as np
 from eligibility.audit.arrays import Array, Booleans
 from eligibility.audit.judgement.story import Place, Statement, Story
 
+_SHIFTED = 1e-3  # share of a slope that is rounding
+
 
 def carried(story: Story) -> Statement | None:
     """Where a number follows rewards of two episodes, unequally; rather when learning begins."""
@@ -86,6 +88,16 @@ def backwards(story: Story) -> Statement | None:
     """Where the first decision gets the last return, or the last sum of rewards so far."""
     for statement, follows, wanted in _matrices(story):
         if any(np.array_equal(follows, rows[::-1]) for rows in (wanted, wanted.T)):
+            return statement
+    return None
+
+
+def without_mean(story: Story) -> Statement | None:
+    """Where each number follows all rewards of a batch or an episode, and no shift of them all."""
+    for statement in (found[0] for found in _matrices(story)):
+        slopes = statement.slopes
+        size = np.abs(slopes).max()
+        if len(slopes) > 1 and np.abs(slopes.sum(axis=1)).max() < _SHIFTED * size:
             return statement
     return None
 

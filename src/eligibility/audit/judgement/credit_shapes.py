@@ -165,6 +165,17 @@ def _of_batch(p: Places, g: Array) -> Array:
     return np.broadcast_to(base.sum(axis=1, keepdims=True), base.shape)
 
 
+def _mean(kept: Booleans) -> Array:
+    """[I, I] what takes of each row the mean of those that are kept [I, I]; none if none is."""
+    return np.asarray(kept / np.maximum(kept.sum(axis=1, keepdims=True), 1))
+
+
+def _of_centred(p: Places, g: Array, together: Booleans) -> Array:
+    """The reward-to-go of rewards less the mean of those that are ``together`` [N, N] with them."""
+    base = rewards_to_go(p, g)
+    return base - base @ _mean(together)
+
+
 # The right ones first: of several that explain M, the first is taken.
 SHAPES: tuple[tuple[str, Shape], ...] = (
     ("", rewards_to_go),
@@ -185,6 +196,8 @@ SHAPES: tuple[tuple[str, Shape], ...] = (
     ("shifted-rewards", lambda p, g: _of_rows(p, g, p.time - 1)),
     ("shifted-rewards", _next_of_batch),
     ("last-reward-dropped", lambda p, g: rewards_to_go(p, g) * (p.left > 0)[None, :]),
+    ("rewards-centred", lambda p, g: _of_centred(p, g, np.ones_like(p.same))),
+    ("rewards-centred", lambda p, g: _of_centred(p, g, p.same)),
     ("return-carried-over-episodes", _carried),
     ("return-carried-over-episodes", _carried_over_limits),
     ("return-carried-over-episodes", _without_last(_carried)),
@@ -194,11 +207,6 @@ SHAPES: tuple[tuple[str, Shape], ...] = (
     ("", _of_batch),
     ("", lambda p, g: p.same @ rewards_to_go(p, g)),
 )
-
-
-def _mean(kept: Booleans) -> Array:
-    """[I, I] what takes of each row the mean of those that are kept [I, I]; none if none is."""
-    return np.asarray(kept / np.maximum(kept.sum(axis=1, keepdims=True), 1))
 
 
 def _others(p: Places, alike: Booleans) -> Array:

@@ -48,9 +48,24 @@ def _reward_to_go(line: Timeline, discount: float) -> Array:
     return line.discounted(discount)
 
 
+def _of_lengths(line: Timeline) -> bool:
+    """Whether episodes have several lengths: else what each step is charged is a baseline."""
+    return bool(np.ptp(line.length[line.present]) > 0)
+
+
 CREDITS = (
     Credit("", _reward_to_go),
     Credit("whole-episode-return", lambda line, g: line.episode_return(g)),
+    Credit(
+        "rewards-centred",
+        lambda line, g: line.accumulated(line.reward - line.mean(line.reward, "batch"), g),
+        differs=_of_lengths,
+    ),
+    Credit(
+        "rewards-centred",
+        lambda line, g: line.accumulated(line.reward - line.mean(line.reward, "episode"), g),
+        differs=lambda line: _several(line) and _of_lengths(line),
+    ),
     Credit("immediate-reward", lambda line, g: line.reward * line.present),
     Credit("reversed-returns", lambda line, g: line.mirrored(line.discounted(g))),
     Credit(

@@ -25,6 +25,7 @@ from eligibility.audit.judgement.credit_places import (
     shifted,
     so_far,
     squared,
+    without_mean,
 )
 from eligibility.audit.judgement.scoring import compare_scoring
 from eligibility.audit.judgement.source import Source
@@ -292,6 +293,7 @@ BLAME: dict[str, Callable[[Story], Statement | None]] = {
     "last-reward-dropped": cleared,
     "rewards-so-far": so_far,
     "immediate-reward": immediate,
+    "rewards-centred": without_mean,
     "integer-returns": _cut_to_integers,
     **dict.fromkeys(IN_SCORING, _scored),
     "std-of-one-element": _not_finite,

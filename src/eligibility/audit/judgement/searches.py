@@ -103,8 +103,8 @@ def unusual(line: Timeline, constants: Constants) -> Iterator[Advantage]:
             for decay in decays:
                 yield Advantage(form, AFTER_RESET, decay)
         if form.transform in _OVER_SPREAD and not form.faults:
-            for decay in decays:
-                yield Advantage(form, ENDINGS[2], decay)
+            for ending, decay in product((ENDINGS[2], BY_COUNT), decays):
+                yield Advantage(form, ending, decay)
         if form.transform in AFFINE and not form.faults:
             for ending, decay in product(ENDINGS, decays):
                 yield Advantage(form, ending, decay, baseline=False)
