@@ -34,7 +34,7 @@ from eligibility.audit.running.from_second import FromSecond
 from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.survey import RAN, Progress, Survey, resampled, survey
 from eligibility.audit.running.with_fields import WithFields
-from eligibility.audit.trace import DENSE, OWN_CLASS, OWN_REWARD, Trace
+from eligibility.audit.trace import DENSE, LATE, OWN_CLASS, OWN_REWARD, Trace
 
 _TESTED_STEPS = 100_000  # more of them would take a quarter of an hour
 
@@ -67,18 +67,22 @@ def examine(
     def program_of(observed: Survey) -> AuditedProgram:
         return with_measured(known_of(observed), measured)
 
+    def again(other: Runner) -> AuditReport:
+        return examine(other, max_paths, samples, progress, known_of)
+
     report = _examined(plain, runner, max_paths, progress, program_of)
     if report.verdict == "unexplained" and measured is not None:
-        other = with_measured(known_of(plain), measure(plain, runner, measured))
-        if _tells_more(other, program_of(plain)):
-            told = diagnose(other)
+        elsewhere = with_measured(known_of(plain), measure(plain, runner, measured))
+        if _tells_more(elsewhere, program_of(plain)):
+            told = diagnose(elsewhere)
             report = told if told.faults else report
     if report.verdict in ("unexplained", "inconclusive") and measured is None:
         report = _of_whole_numbers(report, program_of(plain), runner)
-    if report.verdict == "no-gradient" and not isinstance(runner, FromSecond | WithFields):
-        later = _of_later_update(plain, runner, max_paths, samples, progress, known_of)
-        if later is not None:
-            return later
+    look = {"no-gradient": _of_later_update, "inconclusive": _with_late_optimizer}
+    if report.verdict in look and not isinstance(runner, FromSecond | WithFields):
+        other = look[report.verdict](plain, runner, again)
+        if other is not None:
+            return other
     dense = any(DENSE in trace.notes for trace in plain.traces)
     if not dense and [finding.rule for finding in report.faults] == ["immediate-reward"]:
         cut = _cut_at_rewards(runner, max_paths, samples, progress, known_of)
@@ -89,12 +93,7 @@ def examine(
 
 
 def _of_later_update(
-    plain: Survey,
-    runner: Runner,
-    max_paths: int,
-    samples: int,
-    progress: Progress,
-    known_of: Callable[[Survey], AuditedProgram],
+    plain: Survey, runner: Runner, again: Callable[[Runner], AuditReport]
 ) -> AuditReport | None:
     """The report of the first update that moves the policy; None if none is found.
 
@@ -106,10 +105,24 @@ def _of_later_update(
     other = WithFields(runner, awaited=tuple(plain.policy)) if alone else FromSecond(runner)
     if alone and not plain.policy & _trained(other.run(Job((), plain.size, raised=plain.raised))):
         return None
-    later = examine(other, max_paths, samples, progress, known_of)
+    later = again(other)
     if later.verdict in ("no-gradient", "inconclusive"):
         return None
     return later if alone else replace(later, updates=2, notes=(*later.notes, _SILENT))
+
+
+def _with_late_optimizer(
+    plain: Survey, runner: Runner, again: Callable[[Runner], AuditReport]
+) -> AuditReport | None:
+    """The report of a program that makes its optimizer after it has acted; else None.
+
+    What it will train is known from its first run.
+    """
+    late = _noted(plain, LATE)
+    if len(late) != 1:
+        return None
+    report = again(WithFields(runner, trained=tuple(map(int, late[0].split(",")))))
+    return None if report.verdict == "inconclusive" else report
 
 
 def _cut_at_rewards(

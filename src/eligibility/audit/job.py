@@ -93,6 +93,8 @@ class Job:
         other_end: Show another observation where an episode is "terminated" or "truncated".
         rewards: Rewards of the executed steps, in order; later steps earn the problem's own.
         awaited: The run does not end before an update of one of these tensors, if any are named.
+        trained: Numbers, among the parameters of all modules, of those that an optimizer will train
+            which the program makes only after it has acted.
         at_ends: The problem's own are 0 but for the last step of an episode.
         followed: Note what each statement of the user's makes.
         smaller: Whole numbers from the program's source that are small in this run.
@@ -122,6 +124,7 @@ class Job:
     other_end: str = ""
     rewards: tuple[float, ...] = ()
     awaited: tuple[int, ...] = ()
+    trained: tuple[int, ...] = ()
     at_ends: bool = False
     followed: bool = False
     smaller: tuple[SmallNumber, ...] = ()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim import Optimizer
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
@@ -66,7 +67,26 @@ def _registration(patches: Patches, recorder: Recorder) -> None:
         stock(self, params, *args, **options)
         recorder.has_optimizer([p for group in self.param_groups for p in group["params"]])
 
+    def keep(self: torch.nn.Module, name: str, parameter: torch.nn.Parameter | None) -> None:
+        stock_keep(self, name, parameter)
+        if parameter is not None:
+            recorder.parameters.of_modules.append(parameter)
+
     stock = patches.set(Optimizer, "__init__", initialise)
+    stock_keep = patches.set(torch.nn.Module, "register_parameter", keep)
+    if recorder.job.trained:
+        patches.later(register_module_forward_pre_hook(_before_acting(recorder)).remove)
+
+
+def _before_acting(recorder: Recorder) -> Callable[..., None]:
+    """What is called before a module runs: the parameters of a later optimizer are known to it."""
+
+    def hook(*_: Any) -> None:
+        made, wanted = recorder.parameters.of_modules, recorder.job.trained
+        if not recorder.parameters.tensors and len(made) > max(wanted):
+            recorder.register([made[number] for number in wanted])
+
+    return hook
 
 
 def _copying(patches: Patches, recorder: Recorder) -> None:

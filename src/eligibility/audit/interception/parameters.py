@@ -35,6 +35,7 @@ class Parameters:
     def __init__(self, job: Job) -> None:
         self._job = job
         self.tensors: list[torch.Tensor] = []
+        self.of_modules: list[torch.Tensor] = []  # trained or not, in the order of their making
         self._copies: list[tuple[int, torch.Tensor]] = []  # and where in memory it was copied from
         self._moved: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []  # how, and to where
 

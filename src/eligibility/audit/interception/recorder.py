@@ -36,6 +36,7 @@ from eligibility.audit.job import Job
 from eligibility.audit.noise.numbers import Noise
 from eligibility.audit.raised import precision_note
 from eligibility.audit.trace import (
+    LATE,
     LEFT_OVER,
     RATIO,
     UNREAD,
@@ -284,6 +285,10 @@ class Recorder:
 
     def has_optimizer(self, parameters: Sequence[torch.Tensor]) -> None:
         """The program has made one, of these parameters."""
+        if self.choices.draws and not self.parameters.tensors:
+            numbers = {id(one): number for number, one in enumerate(self.parameters.of_modules)}
+            if all(id(parameter) in numbers for parameter in parameters):
+                self.note(LATE + ",".join(str(numbers[id(p)]) for p in parameters))
         self.register(parameters)
         self.optimizers += not self.updates
         problem = self.job.problem
