@@ -121,6 +121,16 @@ def test_a_limit_told_by_counting_steps_is_a_choice_under_a_deviation(
     assert ("whitened" in names) == whitened
 
 
+def test_a_sum_that_runs_on_is_told_from_one_path_where_there_are_too_many(tmp_path: Path) -> None:
+    """What it adds of the critic is no rule's, so nothing else can be said of the sample."""
+    changes = ("(1 - dones[t]) * last", "last"), ("following[t] *", "following[t] * values[t] *")
+    report = audited(tmp_path, *changes, BARE, text=ROLLOUT, max_paths=20)
+    named = [(finding.rule, finding.severity) for finding in report.findings]
+    assert named == [("return-carried-over-episodes", "warning")], report.text()
+    assert "one path" in report.findings[0].evidence
+    assert report.verdict == "inconclusive"
+
+
 def test_values_with_the_wrong_sign_are_no_change_of_the_rewards(tmp_path: Path) -> None:
     report = audited(tmp_path, ADDED, BARE, text=ROLLOUT)
     assert report.verdict == "unexplained", report.text()

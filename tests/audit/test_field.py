@@ -191,7 +191,7 @@ def test_probabilities_that_sum_to_one_over_time_are_not_the_ones_that_acted(
         ("    log_probs = torch.stack(log_probs)\n", ""),
     )  # fmt: skip
     report = audited(tmp_path, *changes)
-    assert [finding.rule for finding in report.findings] == ["behaviour-not-scored"], report.text()
+    assert [finding.rule for finding in report.findings] == ["softmax-over-steps"], report.text()
     right = audited(tmp_path, *changes[1:], (LOSS, scored.replace("), 0)", "), -1)")))
     assert right.verdict == "convention", right.text()
 
@@ -965,7 +965,7 @@ def test_probabilities_that_a_cross_entropy_takes_for_logits_are_not_scored(
 
 
 @pytest.mark.parametrize(
-    ("over", "rules"), [("0", ["behaviour-not-scored"]), ("1", ["unexplained"])]
+    ("over", "rules"), [("0", ["softmax-over-steps"]), ("1", ["unexplained"])]
 )
 def test_probabilities_over_the_steps_of_a_batch_are_not_those_that_acted(
     over: str, rules: list[str], tmp_path: Path

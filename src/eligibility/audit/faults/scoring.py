@@ -135,7 +135,12 @@ FAULTS = (
             "one and of three dimensions. The audit names it where the distribution that acts is "
             "not the one that is scored, and the graph of the loss has such a softmax."
         ),
-        seen_in="We found no thread with this cause.",
+        seen_in=(
+            "We found no thread with this cause. Among the field tests' programs it is in "
+            "[Robin-ML/rl-policy-gradient](https://github.com/Robin-ML/rl-policy-gradient/blob/"
+            "4227b5e20ee6d8d4d15688a6e13c7b15d9291288/reinforce/model.py#L22): `softmax` without a "
+            "dimension, of [T, 1, 2]."
+        ),
         look=("softmax", "Softmax", "log_softmax"),
     ),
     Fault(

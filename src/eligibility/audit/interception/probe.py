@@ -133,6 +133,9 @@ class Probe(gymnasium.Env[Any, Any]):
         self.state = self.start = self.time = 0
         if four_tuple:  # what gym had before 0.22; the probe draws nothing from it
             vars(self)["_np_random"] = np.random.RandomState(0)
+            for space in (observation_space, action_space):
+                if isinstance(space, spaces.Discrete):
+                    vars(space)["n"] = int(space.n)  # torch.nn.LSTM takes no int64 of numpy's
         if masked == "method":
             self.action_masks = lambda: masks_of(action_space, self.state)
         self._started = False

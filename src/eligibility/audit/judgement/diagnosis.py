@@ -36,7 +36,7 @@ from eligibility.audit.judgement.matching import RUNNING, uses
 from eligibility.audit.judgement.refusal import evidence_or_refusal, inconclusive, precision_of
 from eligibility.audit.judgement.symptoms import mostly_fails, symptoms, without_rare_equals
 from eligibility.audit.judgement.timeline import Timeline, timeline
-from eligibility.audit.judgement.unmatched import unmatched_fault
+from eligibility.audit.judgement.unmatched import seen_on_one_path, unmatched_fault
 from eligibility.audit.judgement.weight_rows import credit_of, weight_rows
 from eligibility.audit.reporting.report import AuditReport, Convention, Finding
 from eligibility.audit.running.batch_steps import has_steps_of_parts, repeated_steps
@@ -170,7 +170,7 @@ def _conclude(
     else:
         other = unmatched_fault(program, evidence, line, measured, warnings)
         if other is None:
-            return _tested(program, evidence, line, warnings)
+            return _tested(program, evidence, line, (*warnings, *seen_on_one_path(program)))
         faults = [other]
         verdict = "biased" if other.severity == "fault" else "unexplained"
         summary = other.means
@@ -255,7 +255,7 @@ def _tested(
 ) -> AuditReport:
     """The verdict of the statistical test, where nothing exact can be said."""
     if line.episodes.sum() < EPISODES or evidence.paths < RUNS:
-        return inconclusive(program, _TOO_MANY)
+        return replace(inconclusive(program, _TOO_MANY), findings=tuple(warnings))
     test = best_test(evidence, line, program.constants.discounts)
     words = (
         f"Hotelling's T² = {test.statistic:.4g} with {test.degrees} degrees of freedom on "
@@ -265,11 +265,11 @@ def _tested(
         other = program.finding("unexplained", words)
         report = _report(program, "unexplained", other.means, (other, *warnings))
     elif test.visible > VISIBLE:
-        return inconclusive(
-            program,
+        reason = (
             f"no bias was detected, but a bias below {test.visible:.0%} of the gradient would not "
-            f"have been: {words}",
+            f"have been: {words}"
         )
+        return replace(inconclusive(program, reason), findings=tuple(warnings))
     elif test.scale < 0:
         wrong = program.finding("wrong-sign", words)
         report = _report(program, "wrong-sign", wrong.means, (wrong, *warnings))

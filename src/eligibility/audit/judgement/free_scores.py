@@ -23,6 +23,10 @@ from eligibility.audit.running.survey import RAN, Survey, has_critic
 from eligibility.audit.trace import Step, Trace
 
 _AGREES = 1e-3  # shares up to which a factor is that of a rule; programs add small numbers to logs
+_OPPOSITE = Scoring(
+    "scored-other-action",
+    "each action is scored as the other one of the two, as with its label flipped",
+)
 _PROBABILITY = Scoring(
     "probability-not-log-probability",
     "each eligibility is multiplied by the probability of its action",
@@ -285,9 +289,14 @@ def _named(groups: _Groups, free: Array) -> Scoring | None:
     off = float(np.linalg.norm(free - factor[:, None] * groups.eligibility))
     if off > _AGREES * float(np.linalg.norm(free)):
         return _of_distribution(groups, free) or _of_logits(groups, free)
-    same_sign = (factor > 0).all() or (factor < 0).all()
-    left = np.log(np.abs(factor)) - groups.log_prob if same_sign else np.array([0.0, 1.0])
-    return _PROBABILITY if float(np.ptp(left)) < _AGREES else None
+    if not ((factor > 0).all() or (factor < 0).all()):
+        return None
+    size, log_prob = np.log(np.abs(factor)), groups.log_prob
+    if float(np.ptp(size - log_prob)) < _AGREES:
+        return _PROBABILITY
+    # of two actions, the other one's eligibility is −π/(1 − π) times that of the one taken
+    odds = log_prob - np.log1p(-np.exp(log_prob))
+    return _OPPOSITE if (factor < 0).all() and float(np.ptp(size - odds)) < _AGREES else None
 
 
 def _of_logits(groups: _Groups, free: Array) -> Scoring | None:

@@ -31,6 +31,7 @@ _SHAPES = {
 _LAST_ALONE = (
     "only the last reward of an episode moves its weights: correct where all the others are 0"
 )
+_INFERRED = "inferred from the rewards' effect on the weights of one path"
 _ALIKE = 1e-5  # of the factors of decisions
 _FEW = 4  # paths of several episodes that say nothing yet
 
@@ -60,17 +61,9 @@ def unmatched_fault(
         alike = _alike(part, program.tolerance)
         if alike:
             return program.finding("broadcast", f"{alike}; {size}")
-    shape = program.reading.rule if program.reading is not None else ""
-    if _has_one_sum(program):
-        shape = _ONE_SUM
-    elif program.measured is not None and shape not in _SHAPES:
-        shape = structure(program.measured)
-    if shape in _SHAPES:
-        seen = (
-            "inferred from the rewards' effect on the weights of one path; no composition "
-            "explains all paths"
-        )
-        return program.finding(shape, f"{seen}; {size}")
+    shape = _shape(program)
+    if shape:
+        return program.finding(shape, f"{_INFERRED}; no composition explains all paths; {size}")
     limits = program.constants, program.tolerance, _credited(program.reading)
     scored = (
         None  # another credit is not another score
@@ -83,6 +76,24 @@ def unmatched_fault(
     off = f"{outside.max():.1%} of the gradient lies outside the span of the executed actions'"
     alone = f"; {_LAST_ALONE}" if _has_last_alone(program) else ""
     return program.finding("unexplained", f"{size}; {off} eligibilities{alone}")
+
+
+def seen_on_one_path(program: AuditedProgram) -> tuple[Finding, ...]:
+    """The fault that explains the credit of one path, where there are too many to run them all."""
+    if program.reading is None or program.reading.rule not in _SHAPES:
+        return ()
+    text = f"{_INFERRED}; how far the expected gradient is off is not known"
+    return (program.finding(program.reading.rule, text, "warning"),)
+
+
+def _shape(program: AuditedProgram) -> str:
+    """The fault in the credit of the replayed path; empty if it shows none."""
+    shape = program.reading.rule if program.reading is not None else ""
+    if _has_one_sum(program):
+        shape = _ONE_SUM
+    elif program.measured is not None and shape not in _SHAPES:
+        shape = structure(program.measured)
+    return shape if shape in _SHAPES else ""
 
 
 def _has_last_alone(program: AuditedProgram) -> bool:
