@@ -964,9 +964,7 @@ def test_probabilities_that_a_cross_entropy_takes_for_logits_are_not_scored(
     assert [finding.rule for finding in report.findings] == rules, report.text()
 
 
-@pytest.mark.parametrize(
-    ("over", "rules"), [("0", ["softmax-over-steps"]), ("1", ["unexplained"])]
-)
+@pytest.mark.parametrize(("over", "rules"), [("0", ["softmax-over-steps"]), ("1", ["unexplained"])])
 def test_probabilities_over_the_steps_of_a_batch_are_not_those_that_acted(
     over: str, rules: list[str], tmp_path: Path
 ) -> None:
