@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 import eligibility as el
+from eligibility.audit.judgement.source import read_source
 from eligibility.audit.running.runner import ScriptRunner
+from eligibility.audit.running.smaller import FIRST, small_batches
 from tests.audit.writing import PROGRAM
 
 # As a parser of dataclasses needs it, an annotation is a type.
@@ -196,3 +198,41 @@ def test_a_program_that_leaves_tells_what_it_caught(tmp_path: Path) -> None:
     summary = el.audit_script(script).summary
     assert "(line 3)" in summary
     assert "exit status 3 after ValueError: invalid literal for int()" in summary
+
+
+_PARTS = """
+import gymnasium as gym
+import torch
+from torch.distributions import Categorical
+
+env = gym.make("CartPole-v1")
+net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+opt = torch.optim.Adam(net.parameters(), lr=1e-2)
+for episode in range(1000):
+    obs, _ = env.reset()
+    states, actions, rewards, done = [], [], [], False
+    while not done:
+        states.append(torch.as_tensor(obs))
+        actions.append(Categorical(logits=net(states[-1])).sample())
+        obs, reward, terminated, truncated, _ = env.step(actions[-1].item())
+        rewards.append(reward)
+        done = terminated or truncated
+    returns = torch.tensor(rewards).flip(0).cumsum(0).flip(0)
+    for part in range(len(states) // 30):  # an episode of fewer steps teaches nothing
+        kept = slice(30 * part, 30 * part + 30)
+        scores = Categorical(logits=net(torch.stack(states[kept]))).log_prob(
+            torch.stack(actions[kept])
+        )
+        loss = -(scores * returns[kept]).sum()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+""".replace("30", "ROWS")
+
+
+def test_parts_of_an_episode_are_shorter_than_the_probe_s(tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(f"ROWS = 30\n{_PARTS}", encoding="utf-8")
+    with ScriptRunner(path, (), 100.0, 2048, False) as runner:
+        numbers = small_batches(runner, runner.run(FIRST), read_source(path).whole_numbers)
+    assert [number[3:] for number in numbers] == [(30, 2)]

@@ -71,7 +71,8 @@ def small_batches(
         steps = steps_with(())
     others = [number for number in known if (*number, _FEW) not in chosen]
     promising, refused = _by_promise(steps, steps / actors, others)[:_TRIALS], False
-    for number in promising:
+    tiny = [(*number[:4], _FEW) for number in promising]  # for what takes parts of one episode
+    for number in (*promising, *(tiny if steps == float("inf") else ())):
         if steps <= _SHORT:
             break
         found = steps_with([number])
