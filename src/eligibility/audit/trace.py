@@ -14,9 +14,7 @@ Record = TypeVar("Record")
 # How a note begins that names random numbers which the audit could not enumerate.
 UNREAD = "unread:"
 DENSE = "dense-rewards"  # a note: a well-known environment whose rewards are hardly ever 0
-LATE = (
-    "optimizer-after-acting:"  # likewise, with the numbers of its parameters among all of modules
-)
+LATE = "optimizer-after-acting:"  # a note has the numbers of its parameters, by their making
 OWN_CLASS = "environment of the program's own:"  # a note begins with it, and has its name
 OWN_REWARD = "reward of the program's own:"  # a note has the file, the line, and the name
 OPTIMIZERS = "optimizers before the first update:"  # of a run without an environment, their number

@@ -43,7 +43,7 @@ IN_SCORING = (
     "behaviour-not-scored",
 )
 # What a softmax along the steps looks like.
-_OTHERWISE_SCORED = ("behaviour-not-scored", "mask-in-acting-only", "unexplained")
+_OTHERWISE_SCORED = ("behaviour-not-scored", "mask-in-acting-only")
 _ATTACHED = "advantage-not-detached"
 _DIFFERENT = 1e-3  # between two weights, of the largest: not the same number for all actions
 _ALONE = "no statement that keeps the graph of an advantage was found"
