@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from eligibility.audit.costs import is_a_cost
 from eligibility.audit.examine import examine
 from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.source import read_source
@@ -182,6 +183,11 @@ def test_a_right_program_is_acquitted_and_its_reward_named(name: str, tmp_path: 
     assert report.residual < 1e-7 or name == "whitened"
     kind = "cost" if name == "cost" else "reward"
     assert any(f"its {kind} is `{reward}` in line" in note for note in report.notes), report.notes
+
+
+def test_names_tell_costs_from_rewards() -> None:
+    assert all(map(is_a_cost, ("dists", "dist", "tour_length", "makespan", "cost")))
+    assert not any(map(is_a_cost, ("distribution", "reward", "minus_cost_as_reward", "x")))
 
 
 def test_a_sign_is_wrong_only_for_a_reward(tmp_path: Path) -> None:

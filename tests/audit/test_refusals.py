@@ -118,6 +118,8 @@ def test_what_stands_for_a_package_has_none_of_the_protocols_of_others() -> None
         assert not hasattr(Inert(), name)
     assert not hasattr(_InertModule("wandb"), "__path__")
     assert os.path.join(Inert().dir, "model.pt") == "./model.pt"
+    width = Inert().get_width()
+    assert all(isinstance(each, Inert) for each in (width + 5, 5 - width // 2, -width * 2.0))
     assert not hasattr(_Postponed("torch._dynamo"), "__wrapped__")
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 _REWARDS = re.compile("reward|score|return|gain|payoff|profit|win|won|acc", re.IGNORECASE)
-_COSTS = re.compile("cost|loss|error|distance|length|penalt|regret|energy", re.IGNORECASE)
+_COSTS = re.compile(
+    "cost|loss|error|distance|dists?$|length|penalt|regret|energy|makespan|latency", re.IGNORECASE
+)
 
 
 def is_a_cost(name: str) -> bool:

@@ -55,6 +55,13 @@ class Inert:
     def __getitem__(self, key: Any) -> Inert:
         return Inert()
 
+    def _unchanged(self, *others: Any) -> Inert:
+        return self
+
+    # such as the width of a drawn text, to which a program adds a margin
+    __add__ = __radd__ = __sub__ = __rsub__ = __neg__ = _unchanged
+    __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = _unchanged
+
     def __fspath__(self) -> str:
         return "."  # the folder of a run that nobody keeps
 
