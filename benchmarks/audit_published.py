@@ -50,6 +50,7 @@ TITLES = {
     7: "A seventh field test",
     8: "An eighth field test",
     9: "A ninth field test",
+    10: "A tenth field test",
 }
 
 
