@@ -44,4 +44,4 @@ def test_a_flipped_label_scores_the_other_action(label: str, verdict: str, tmp_p
     assert rules == (["scored-other-action"] if verdict == "biased" else [])
     if rules:
         assert "label flipped" in report.findings[0].evidence
-        assert report.findings[0].line == line_of(tmp_path / "program.py", "torch.cat(shares)")
+        assert report.findings[0].line == line_of(tmp_path / "program.py", "share = ")

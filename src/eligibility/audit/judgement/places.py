@@ -197,19 +197,9 @@ def place_of(rule: str, story: Story) -> Place | None:
 
 
 def _scored(story: Story) -> Statement | None:
-    """Where there is first one number for each decision that carries the policy's gradient.
-
-    A number between 0 and 1 while the program acts is what a Bernoulli action is drawn with.
-    """
+    """Where there is first one number for each decision that carries the policy's gradient."""
     return next(
-        (
-            s
-            for s in story.statements
-            if s.learns
-            and len(s.numbers) == _due(s, story)
-            and not (s.steps_before < story.transitions and 0.0 < s.numbers[0] < 1.0)
-        ),
-        None,
+        (s for s in story.statements if s.learns and len(s.numbers) == _due(s, story)), None
     )
 
 
