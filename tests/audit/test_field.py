@@ -660,7 +660,7 @@ def test_a_policy_is_no_critics_where_an_episodes_only_reward_is_replaced(tmp_pa
         (LOSS, loss),
     )
     report = audited(tmp_path, *changes)
-    assert [finding.rule for finding in report.faults] == ["behaviour-not-scored"], report.text()
+    assert [finding.rule for finding in report.faults] == ["softmax-over-steps"], report.text()
 
 
 def test_a_policy_that_weighs_its_actions_by_values_alone_is_judged(tmp_path: Path) -> None:
