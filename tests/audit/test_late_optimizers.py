@@ -20,7 +20,7 @@ adam = None
 
 def learn(states, actions, returns):
     global adam
-    if adam is None or ANEW:
+    if adam is None or EACH_TIME:
         adam = torch.optim.Adam(policy.parameters(), lr=1e-2)
     log_probs = Categorical(logits=policy(states)).log_prob(actions)
     loss = -(log_probs * returns).sum()
@@ -45,12 +45,12 @@ for episode in range(100):
 """
 
 
-@pytest.mark.parametrize("anew", ["True", "False"])
+@pytest.mark.parametrize("each_time", ["True", "False"])
 @pytest.mark.parametrize("sign", ["-", ""])
 def test_what_an_optimizer_will_train_is_known_while_the_policy_acts(
-    anew: str, sign: str, tmp_path: Path
+    each_time: str, sign: str, tmp_path: Path
 ) -> None:
-    changes = ("ANEW", anew), ("loss = -(", f"loss = {sign}(")
+    changes = ("EACH_TIME", each_time), ("loss = -(", f"loss = {sign}(")
     report = audited(tmp_path, *changes, text=TEXT)
     assert report.verdict == ("unbiased" if sign else "wrong-sign"), report.summary
     assert [finding.rule for finding in report.findings] == ([] if sign else ["wrong-sign"])
