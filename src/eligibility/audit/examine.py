@@ -30,7 +30,7 @@ from eligibility.audit.judgement.second_update import with_second_update
 from eligibility.audit.reporting.report import AuditReport, Convention
 from eligibility.audit.reporting.signs import if_a_reward
 from eligibility.audit.running.batch_steps import with_measured_ratio
-from eligibility.audit.running.from_second import FromSecond
+from eligibility.audit.running.later_part import FromSecond
 from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.survey import RAN, Progress, Survey, resampled, survey
 from eligibility.audit.running.with_fields import WithFields

@@ -130,6 +130,21 @@ class Job:
     smaller: tuple[SmallNumber, ...] = ()
     problem: OwnProblem | None = None
 
+    def plain(self) -> Job:
+        """The first path of the same program and problem, with nothing moved or looked into."""
+        return Job(
+            (),
+            self.size,
+            self.directions,
+            raised=self.raised,
+            nodes=self.nodes,
+            awaited=self.awaited,
+            trained=self.trained,
+            at_ends=self.at_ends,
+            smaller=self.smaller,
+            problem=self.problem,
+        )
+
 
 def mixture_of(columns: Sequence[int]) -> Array:
     """How far the job ``everywhere`` moves along each of the directions, numbered over all."""

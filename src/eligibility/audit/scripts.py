@@ -17,6 +17,7 @@ from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.constants import GIVEN
 from eligibility.audit.judgement.source import read_source
 from eligibility.audit.reporting.report import AuditReport, Finding
+from eligibility.audit.running.later_part import from_training
 from eligibility.audit.running.outside_numbers import numbers_outside, place_of
 from eligibility.audit.running.reward_search import with_own_reward
 from eligibility.audit.running.runner import LanguageScriptError, Runner, ScriptRunner
@@ -166,11 +167,26 @@ def _in_environment(
         if found is not None:
             report = _with_small_batches(found, found.run(FIRST), numbers, examined)
         else:
-            report = _with_small_batches(runner, first, numbers, examined)
+            report = _from_training(runner, first, numbers, examined)
     if is_notebook(path):
         report = _in_cells(report, runner.script, path)
     notes = (*report.notes, GUARDS[runner.guard]) if runner.guard != LANDLOCK else report.notes
     return replace(report, notes=notes, guard=runner.guard)
+
+
+def _from_training(
+    runner: Runner,
+    first: Trace,
+    numbers: Callable[[], Sequence[WholeNumber]],
+    examined: Callable[[Runner], AuditReport],
+) -> AuditReport:
+    """The report of a program without what it plays before it trains."""
+    later, played = from_training(runner, first)
+    if not played:
+        return _with_small_batches(runner, first, numbers, examined)
+    report = _with_small_batches(later, later.run(FIRST), numbers, examined)
+    note = f"left out: the {played} steps that it plays before it trains; they move no gradient"
+    return replace(report, notes=(*report.notes, note))
 
 
 def _with_small_batches(

@@ -20,6 +20,7 @@ class Scores:
     def __init__(self, steps: Callable[[], int]) -> None:
         self._steps = steps
         self._scores: list[Score] = []
+        self._attached = 0
         self._tables: list[Score] = []
 
     def __len__(self) -> int:
@@ -28,11 +29,13 @@ class Scores:
     def add(self, dist: torch.distributions.Distribution, value: Any, result: Any) -> None:
         """The program has computed a log-probability."""
         if isinstance(result, torch.Tensor) and self._room(result):
+            self._attached += result.requires_grad
             self._scores.append(score_of(dist, value, result, self._steps()))
 
     def add_table(self, probs: torch.Tensor) -> None:
         """The program has computed the log-probabilities of all actions, by hand."""
         if self._room(probs):
+            self._attached += probs.requires_grad
             self._scores.append(score_of_table(probs, self._steps(), scored=True))
 
     def add_probabilities(self, probs: torch.Tensor) -> None:
@@ -46,7 +49,9 @@ class Scores:
         return tuple(self._scores or late or self._tables)
 
     def _room(self, result: torch.Tensor) -> bool:
-        return len(self._scores) < _MAX_SCORES and has_numbers(result)
+        """Whether one more is kept; those with a graph are, after an evaluation without one."""
+        known = self._attached if result.requires_grad else len(self._scores)
+        return known < _MAX_SCORES and has_numbers(result)
 
 
 def score_of(

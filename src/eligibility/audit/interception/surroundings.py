@@ -28,7 +28,9 @@ _INERT = {
 }  # fmt: skip
 # Packages that programs use for their tables and plots: inert if they are not installed.
 _INERT_IF_MISSING = {"pandas", "psutil", "tqdm"}
-_INERT_PARTS = ("torch.utils.tensorboard", "tqdm.notebook")  # of packages that are not inert
+_INERT_PARTS = (  # of packages that are not inert
+    "torch.utils.tensorboard", "tqdm.notebook", "gym.wrappers.monitoring",
+)  # fmt: skip
 _SEED = 20250101
 _ANSWERS = 3  # that a program gets at the keyboard
 # Of torch.cuda: what programs call to set one up or to ask about it.

@@ -1,0 +1,165 @@
+"""A program whose run begins with something to leave out: what comes then is all that is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from eligibility.audit.job import SIZES, Job
+from eligibility.audit.running.rounds import renumbered
+from eligibility.audit.running.runner import OtherRunner, Runner
+from eligibility.audit.trace import Step, Trace
+
+_SEED = 1  # of the path through the beginning
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """What comes before the part of a run that is told: so many of each.
+
+    Attributes:
+        updates: Optimizer steps.
+        steps: Transitions.
+        draws: Random choices.
+        scores: Calls of ``log_prob``.
+    """
+
+    updates: int = 0
+    steps: int = 0
+    draws: int = 0
+    scores: int = 0
+
+
+class LaterPart(OtherRunner):
+    """Runs a program on one path through its beginning, and tells what comes after it.
+
+    Args:
+        runner: Runs the whole program.
+        beginning_of: The beginning of a run.
+    """
+
+    def __init__(self, runner: Runner, beginning_of: Callable[[Trace], Beginning]) -> None:
+        super().__init__(runner)
+        self._beginning_of = beginning_of
+        self._known: dict[Job, Trace] = {}
+
+    def start(self, job: Job) -> Callable[[], Trace]:
+        """Begin a run."""
+        first = self._first(job)
+        left = self._beginning_of(first)
+        given = first.picked[: left.draws]
+        earned = tuple(step.reward for step in first.steps[: left.steps] if step.executed)
+        whole = replace(
+            job,
+            prescribed=given + job.prescribed,
+            stop_after=None if job.stop_after is None else len(given) + job.stop_after,
+            moved_after=job.moved_after and left.updates + job.moved_after,
+            held=left.updates + job.held,
+            perturbed=tuple(left.updates + step for step in job.perturbed),
+            rewards=earned + job.rewards if job.rewards else (),
+        )
+        answer = self._runner.start(whole)
+        return lambda: _rest(answer(), left)
+
+    def _first(self, job: Job) -> Trace:
+        """The path through the beginning, of the same problem."""
+        plain = replace(job.plain(), seed=_SEED)
+        if plain not in self._known:
+            self._known[plain] = self._runner.run(plain)
+        return self._known[plain]
+
+
+class FromSecond(LaterPart):
+    """A program whose first update says nothing, from its second update on."""
+
+    def __init__(self, runner: Runner) -> None:
+        super().__init__(runner, _first_update)
+
+
+def from_training(runner: Runner, first: Trace) -> tuple[Runner, int]:
+    """The program without the episodes that it plays before it trains, and how many steps they had.
+
+    An agent that is evaluated, or plays at random, before its first episode of training does so
+    without a graph, and what it earns there moves no gradient.
+    """
+    left = _played(first)
+    if not left.steps:
+        return runner, 0
+    others = tuple(step.reward + 1.0 + number for number, step in enumerate(first.steps))
+    moved = runner.run(replace(Job((), SIZES[0]), rewards=others[: left.steps]))
+    if [update.ascent for update in moved.updates] != [update.ascent for update in first.updates]:
+        return runner, 0
+    return LaterPart(runner, _played), left.steps
+
+
+def _first_update(trace: Trace) -> Beginning:
+    if not trace.updates:
+        return Beginning()
+    last = trace.updates[-1]
+    return Beginning(len(trace.updates), last.steps_before, last.draws_before, last.scores_before)
+
+
+def _played(trace: Trace) -> Beginning:
+    """Whole episodes before the first log-probability that has a graph, if it is of a later one."""
+    attached = [number for number, score in enumerate(trace.scores) if score.differentiable]
+    if not attached or not trace.updates:
+        return Beginning()
+    made = trace.scores[attached[0]].steps_before
+    for start in (made - 1, made):  # an action is scored after its step, or before
+        if 0 < start < trace.updates[0].steps_before and _begins(trace.steps, start):
+            draws = [draw for group in trace.steps[start].groups for draw in group]
+            first = min(draws, default=0)
+            if first and trace.draws[first - 1].source == "environment":
+                first -= 1  # where the episode starts
+            return Beginning(0, start, first, attached[0]) if first else Beginning()
+    return Beginning()
+
+
+def _begins(steps: Sequence[Step], number: int) -> bool:
+    """Whether an episode begins with a step."""
+    step = steps[number]
+    return all(
+        (step.environment, step.episode) != (before.environment, before.episode)
+        for before in steps[:number]
+    )
+
+
+def _rest(trace: Trace, left: Beginning) -> Trace:
+    """What a run did after its beginning, counted from there."""
+    held, steps, draws, scores = left.updates, left.steps, left.draws, left.scores
+    return replace(
+        trace,
+        draws=trace.draws[draws:],
+        known=max(trace.known - draws, 0),
+        given=max(trace.given - draws, 0),
+        steps=renumbered(
+            [
+                replace(step, groups=tuple(tuple(d - draws for d in g) for g in step.groups))
+                for step in trace.steps[steps:]
+            ]
+        ),
+        updates=tuple(
+            replace(
+                update,
+                steps_before=update.steps_before - steps,
+                draws_before=update.draws_before - draws,
+                scores_before=update.scores_before - scores,
+            )
+            for update in trace.updates[held:]
+        ),
+        scores=tuple(
+            replace(score, steps_before=score.steps_before - steps)
+            for score in trace.scores[scores:]
+        ),
+        facts=tuple(
+            replace(fact, update=fact.update - held) for fact in trace.facts if fact.update >= held
+        ),
+        made=tuple(
+            replace(made, steps_before=made.steps_before - steps)
+            for made in trace.made
+            if made.steps_before >= steps
+        ),
+        slopes=tuple(
+            replace(slope, draw=slope.draw - draws) for slope in trace.slopes if slope.draw >= draws
+        ),
+    )
