@@ -9,6 +9,7 @@ from types import ModuleType
 import pytest
 
 import eligibility as el
+from eligibility.audit.interception.threads import run_threads_here
 from eligibility.audit.running.preloading import installed
 from tests.audit.writing import PROGRAM
 
@@ -23,17 +24,19 @@ def test_packages_that_hold_something_of_the_interception_are_not_kept(
         monkeypatch.setitem(sys.modules, name, made)
         return made
 
+    ours = el.audit_script  # which loads what it needs
     before = set(sys.modules)
     module("plain")
     module("plain.part", number=3)
-    module("players", make=el.audit_script)  # a function of ours, as if it stood for gym's
+    module("players", make=ours)  # a function of ours, as if it stood for gym's
     user = module("users")
     user.play = sys.modules["players"]  # type: ignore[attr-defined]
     old = module("old")
     old.gym = ModuleType("gym.envs")  # type: ignore[attr-defined]
     # loaded late, as by accelerate: what torch has loaded before has torch's own function as well
-    module("torch._late", load=el.audit_script)
-    assert installed(before) == ["plain", "plain.part", "torch._late"]
+    module("torch._late", load=ours)
+    module("tables", Lock=run_threads_here)  # as pandas and scipy keep threading's
+    assert installed(before) == ["plain", "plain.part", "torch._late", "tables"]
 
 
 def test_a_program_writes_where_its_own_modules_lie_and_only_in_the_copy(tmp_path: Path) -> None:

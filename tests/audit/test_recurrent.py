@@ -79,3 +79,50 @@ def test_one_sum_of_advantages_for_all_actions_is_named(tmp_path: Path) -> None:
     report = audit_here(path, 100)
     rules = [finding.rule for finding in report.faults]
     assert rules == ["mean-log-prob-times-sum-of-returns"], report.text()
+
+
+GAUSSIAN = """
+import gymnasium as gym
+import torch
+from torch.distributions import Normal
+
+env = gym.make("Pendulum-v1")
+memory, mean = torch.nn.GRU(3, 3, batch_first=True), torch.nn.Linear(3, 1)
+recall, critic = torch.nn.GRU(3, 3, batch_first=True), torch.nn.Linear(3, 1)
+opt = torch.optim.Adam(torch.nn.ModuleList([memory, mean, recall, critic]).parameters())
+while True:
+    obs, _ = env.reset()
+    hidden = recalled = None
+    log_probs, values, rewards, done = [], [], [], False
+    while not done:
+        state = torch.as_tensor(obs, dtype=torch.float32)[None, None]
+        out, hidden = memory(state, hidden)
+        law = Normal(mean(out)[0, 0], 0.5)
+        action = law.sample()
+        obs, reward, terminated, truncated, _ = env.step(action.numpy())
+        out, recalled = recall(state, recalled)
+        log_probs.append(law.log_prob(action).sum())
+        values.append(critic(out)[0, 0, 0])
+        rewards.append(float(reward))
+        done = terminated or truncated
+    advantages, carried, after = [], 0.0, 0.0
+    for reward, value in zip(reversed(rewards), reversed(values)):
+        carried = reward + 0.9 * after - value.item() + 0.9 * 0.8 * carried
+        after = value.item()
+        advantages.insert(0, carried)
+    advantages = torch.tensor(advantages)
+    returns = advantages + torch.stack(values).detach()
+    loss = -(torch.stack(log_probs) * advantages).sum()
+    loss = loss + (torch.stack(values) - returns).pow(2).sum()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+
+def test_a_recurrent_gaussian_with_a_recurrent_critic_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(GAUSSIAN, encoding="utf-8")
+    report = audit_here(path, 100)
+    assert [finding.rule for finding in report.faults] == ["truncation-as-termination"]
+    assert "generalised advantage (λ = 0.8) (γ = 0.9)" in report.rule

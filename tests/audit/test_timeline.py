@@ -44,6 +44,7 @@ def batches() -> Evidence:
             "row": row,
             "rows": np.array([9, 4]),
             "scored": True,
+            "remembers": False,
         }
     )
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from eligibility.audit.arrays import Array, Booleans, Integers
 from eligibility.audit.job import OWN_STATES, STATES
 from eligibility.audit.running.sampling_calls import executed_draws, executing_call
-from eligibility.audit.running.slopes import Slope, key_of
+from eligibility.audit.running.slopes import Key, Slope, key_of
 from eligibility.audit.running.survey import RAN, Survey
 from eligibility.audit.trace import Draw, Step, Trace
 
@@ -54,6 +54,7 @@ class Evidence:
         truncated: [P, I].
         log_prob: [P, I] ln π(a|s).
         scored: Whether every action was drawn from a distribution that the parameters move.
+        remembers: Whether the policy follows more than the state: it has several laws in one.
     """
 
     probability: Array
@@ -75,6 +76,7 @@ class Evidence:
     truncated: Booleans
     log_prob: Array
     scored: bool
+    remembers: bool = False
 
     @property
     def paths(self) -> int:
@@ -125,10 +127,10 @@ class Evidence:
 
     def where(self, keep: Booleans) -> Evidence:
         """The paths of ``keep`` [P]."""
-        cut = {
+        cut: dict[str, Any] = {
             name: value[keep] for name, value in vars(self).items() if isinstance(value, np.ndarray)
         }
-        return Evidence(**cut, scored=self.scored)
+        return replace(self, **cut)
 
 
 @lru_cache(maxsize=16)
@@ -183,7 +185,11 @@ def joined(first: Evidence, second: Evidence) -> Evidence:
             pair = [value, getattr(second, name)]
             decisions = value.ndim > 1 and name != "ascent"
             both[name] = np.concatenate([padded(each) for each in pair] if decisions else pair)
-    return Evidence(**both, scored=first.scored and second.scored)
+    return Evidence(
+        **both,
+        scored=first.scored and second.scored,
+        remembers=first.remembers or second.remembers,
+    )
 
 
 def gather(survey: Survey, ignored: bool = False, component: int | None = None) -> Evidence | None:
@@ -212,6 +218,7 @@ def gather(survey: Survey, ignored: bool = False, component: int | None = None) 
     entropy = np.zeros_like(eligibility)
     log_prob = np.zeros(shape)
     scored = True
+    laws: set[Key] = set()
     for p, trace in enumerate(traces):
         for i, step in enumerate(trace.steps):
             draws = executed_draws(step, call)
@@ -220,7 +227,9 @@ def gather(survey: Survey, ignored: bool = False, component: int | None = None) 
                 if component not in (None, number):
                     continue
                 draw = trace.draws[position]
-                slope = survey.slopes.get(key_of(draw, step.state, number))
+                key = key_of(draw, step.state, number)
+                laws.add(key)
+                slope = survey.slopes.get(key)
                 if slope is None:
                     scored = False
                     continue
@@ -245,6 +254,7 @@ def gather(survey: Survey, ignored: bool = False, component: int | None = None) 
         action=_padded(traces, longest, lambda s: taken.setdefault(s.action, len(taken)), int),
         log_prob=log_prob,
         scored=scored,
+        remembers=len(laws) > len({(state, number) for state, number, *_ in laws}),
         **columns_of,
     )
 
@@ -326,10 +336,3 @@ def ascents(trace: Trace, survey: Survey) -> Array:
             if row is not None:
                 rows[number, column] = row[direction]
     return rows
-
-
-def remembers(evidence: Evidence) -> bool:
-    """Whether the policy follows more than the state: the same action has other probabilities."""
-    own = evidence.present
-    rows = np.stack([evidence.state[own], evidence.action[own], evidence.log_prob[own].round(9)])
-    return len(np.unique(rows, axis=1).T) > len(np.unique(rows[:2], axis=1).T)

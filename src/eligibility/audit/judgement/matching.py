@@ -18,7 +18,7 @@ from eligibility.audit.judgement.catalogue import Candidate, Told, norm_factor
 from eligibility.audit.judgement.constants import Constants
 from eligibility.audit.judgement.critic import Fit, fit_advantage
 from eligibility.audit.judgement.entropy import entropy_columns
-from eligibility.audit.judgement.evidence import Evidence, remembers
+from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.match import (
     SHARE,
     Match,
@@ -72,7 +72,7 @@ def find_match(
             values = (*values, searches.cut_batches)
     elif critic == "fitted" and not long:
         values = (*values, searches.fitted_critics, searches.crossed)
-    noisy = critic != "no" and not long and remembers(evidence)
+    noisy = critic != "no" and not long and evidence.remembers
     memory = (searches.noisy_critics,) if noisy else ()
     plain = () if critic == "fitted" else (searches.plain,)
     refused: dict[str, set[Candidate | Advantage]] = defaultdict(set)

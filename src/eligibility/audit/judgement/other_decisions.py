@@ -9,6 +9,7 @@ the same in every run.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -106,14 +107,12 @@ def minibatches(survey: Survey, evidence: Evidence) -> Evidence | None:
         )
         for number, part in enumerate(parts)
     ]
-    return Evidence(
-        **{
-            name: np.concatenate([getattr(row, name) for row in rows])
-            for name, value in vars(evidence).items()
-            if isinstance(value, np.ndarray)
-        },
-        scored=evidence.scored,
-    )
+    joined: dict[str, Any] = {
+        name: np.concatenate([getattr(row, name) for row in rows])
+        for name, value in vars(evidence).items()
+        if isinstance(value, np.ndarray)
+    }
+    return replace(evidence, **joined)
 
 
 def _first_pass(of_steps: Array, evidence: Evidence) -> list[Booleans] | None:

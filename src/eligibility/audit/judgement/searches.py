@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import chain, product
+from itertools import product
 
 from eligibility.audit.judgement.advantage import (
     ACTION_VALUE,
@@ -165,6 +165,7 @@ def noisy_critics(line: Timeline, constants: Constants) -> Iterator[Advantage]:
 
 
 def _with_values_of(what: str, line: Timeline, constants: Constants) -> Iterator[Advantage]:
-    for form in chain(baselines(line, constants), advantages(line, constants)):
-        if not form.faults:
-            yield replace(form, of=what)
+    """Advantages without a fault, then those that treat an episode's end wrongly."""
+    forms = [*baselines(line, constants), *advantages(line, constants)]
+    for faults in ((), *((ending,) for ending in ENDINGS[1:])):
+        yield from (replace(form, of=what) for form in forms if form.faults == faults)

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
+from eligibility.audit.interception import threads
+
 # Of programs that train language models: what loading takes longest, once for all audits.
 LANGUAGE_LIBRARIES = (
     "transformers.models.llama.modeling_llama", "transformers.models.auto.modeling_auto",
@@ -30,6 +32,7 @@ _LIBRARIES = (
 _LOADED = {"torch"}  # most of it before any run: so a part that comes later may be kept as well
 _INSTALLED = {"site-packages", "dist-packages"}
 _OWN = str(Path(__file__).parents[2])
+_LOCKS = threads.__file__  # a library may keep the usual locks: its threads are no actors
 
 
 def shared_libraries(path: Path) -> tuple[str, ...]:
@@ -101,7 +104,8 @@ def _is_of(value: Any, packages: set[str]) -> bool:
 
 
 def _is_ours(value: Any) -> bool:
-    return isinstance(value, FunctionType) and value.__code__.co_filename.startswith(_OWN)
+    file = value.__code__.co_filename if isinstance(value, FunctionType) else ""
+    return file.startswith(_OWN) and file != _LOCKS
 
 
 def _parts(text: str) -> list[str]:
