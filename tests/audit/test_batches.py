@@ -20,7 +20,8 @@ critic = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
 opt = torch.optim.Adam(net.parameters(), lr=1e-2)
 critic_opt = torch.optim.Adam(critic.parameters(), lr=1e-2)
 for batch in range(1000):
-    log_probs, entropy, observations, returns, totals, lengths = [], [], [], [], [], []
+    log_probs, entropy, observations, returns = [], [], [], []
+    totals, sums, lengths = [], [], []
     for episode in range(EPISODES):
         obs, _ = env.reset()
         rewards, done = [], False
@@ -40,6 +41,7 @@ for batch in range(1000):
             back.insert(0, running)
         returns += back
         totals.append(back[0])
+        sums.append(sum(rewards))
         lengths.append(len(back))
     returns, totals = torch.tensor(returns), torch.tensor(totals)
     log_probs, entropy = torch.stack(log_probs), torch.stack(entropy)
@@ -95,6 +97,7 @@ _LINEAR = """features = torch.cat([observations, observations**2], 1)
         (f"advantages = returns\n    {_SEVERAL}", 1, 0.05, {"whitened", "entropy-bonus"}),
         (_SCALED, 1, 0.01, {"baseline", "whitened", "entropy-bonus"}),
         ("advantages = returns - totals.mean()", 3, 0.0, {"centred"}),
+        ("advantages = returns - sum(sums) / len(sums)", 3, 0.0, {"centred"}),
         (_OTHERS, 3, 0.0, {"leave-one-out"}),
         (_GENERALISED, 3, 0.01, {"gae", "entropy-bonus"}),
         (_SCALED_DELTAS, 1, 0.01, {"gae", "whitened", "entropy-bonus"}),

@@ -8,7 +8,7 @@ and what the sum is divided by.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import product
 
@@ -50,6 +50,7 @@ _TIME = "time"  # a scope of these: the decisions of all episodes at one time
 _AT_TIMES = ("centred", "whitened", "whitened-biased")
 _TIME_OF_ALL = "time-of-all"  # the same, where an episode that has ended counts with 0
 _RETURNS = "returns"  # a scope: of the batch's episodes, each counts once, not once for each step
+_SUMS = "sums"  # a scope: of the episodes' returns without discount
 _EQUAL = 1e-12  # share of the largest number below which a deviation is rounding
 
 
@@ -63,7 +64,7 @@ class Candidate:
         time_discount: Whether γ^t multiplies it.
         transform: What is done to the credits before they are used.
         scope: Over what: the batch's steps, each episode's, each time's (of those that are there,
-            or of all episodes), or the batch's returns.
+            or of all episodes), or the batch's returns, discounted or not.
         coupling: Which log-probability meets which credit.
         norm: What the sum is divided by.
         epsilon: Added to a standard deviation before dividing by it; fitted, see `spread.py`.
@@ -229,7 +230,7 @@ def _shifted(credit: Array, transform: str, scope: str, line: Timeline) -> Array
 
 def _spread(credit: Array, transform: str, scope: str, line: Timeline) -> Array:
     """[P, I] the standard deviation of the credits of a scope; 0 where it is rounding."""
-    credit = line.reward if transform in _OF_REWARDS else credit
+    credit = line.reward if transform in _OF_REWARDS else _numbers(credit, scope, line)
     centred, count = _centred(credit, scope, line)
     square = line.total(_counting(centred * centred, scope, line), _counted(scope))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -240,23 +241,28 @@ def _spread(credit: Array, transform: str, scope: str, line: Timeline) -> Array:
 
 def _centred(credit: Array, scope: str, line: Timeline) -> tuple[Array, Array]:
     """[P, I] credits without their mean, and how many they are."""
-    count = _members(scope, line)
-    total = line.total(_counting(credit, scope, line), _counted(scope))
+    count, of = _members(scope, line), _numbers(credit, scope, line)
+    total = line.total(_counting(of, scope, line), _counted(scope))
     return credit - total / np.maximum(count, 1.0), count
+
+
+def _numbers(credit: Array, scope: str, line: Timeline) -> Array:
+    """[P, I] of which numbers a scope is: of the credits themselves, or of whole episodes' sums."""
+    return line.episode_return(1.0) if scope == _SUMS else credit
 
 
 def _counting(values: Array, scope: str, line: Timeline) -> Array:
     """[P, I] each value by how much it counts in a scope."""
-    return values * line.firsts if scope == _RETURNS else values
+    return values * line.firsts if scope in (_RETURNS, _SUMS) else values
 
 
 def _members(scope: str, line: Timeline) -> Array:
     """[P, I] how many numbers a scope has."""
-    return line.returns if scope in (_RETURNS, _TIME_OF_ALL) else line.count(scope)
+    return line.returns if scope in (_RETURNS, _SUMS, _TIME_OF_ALL) else line.count(scope)
 
 
 def _counted(scope: str) -> str:
-    return {_RETURNS: "batch", _TIME_OF_ALL: _TIME}.get(scope, scope)
+    return {_RETURNS: "batch", _SUMS: "batch", _TIME_OF_ALL: _TIME}.get(scope, scope)
 
 
 def _mean_of_others(credit: Array, line: Timeline, what: str) -> Array:
@@ -357,6 +363,15 @@ def candidates(
                         yield Candidate(
                             credit, discount, time_discount, transform, scope, coupling, norm
                         )
+
+
+def compared_with_sums(
+    line: Timeline, discounts: Sequence[float], told: Told | None = None
+) -> Iterator[Candidate]:
+    """Discounted returns that are compared with the mean of undiscounted ones."""
+    for form in candidates(line, discounts, 2, told):
+        if form.scope == _RETURNS and form.transform in _AT_TIMES and form.discount != 1.0:
+            yield replace(form, scope=_SUMS)
 
 
 def transform_names(transform: str) -> list[str]:

@@ -40,6 +40,7 @@ _OVER = {
     "time": " at each time",
     "time-of-all": " at each time, with 0 for episodes that have ended",
     "returns": " over the returns",
+    "sums": " over the undiscounted returns",
 }
 _RUNS = 20  # of which a standard error can be taken
 # Without bias whatever the problem, or outside of what the audit looks at.

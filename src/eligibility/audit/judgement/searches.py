@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import product
+from itertools import chain, product
 
 from eligibility.audit.judgement.advantage import (
     ACTION_VALUE,
@@ -20,7 +20,12 @@ from eligibility.audit.judgement.advantage import (
     Advantage,
 )
 from eligibility.audit.judgement.carried import CARRIED, RULE
-from eligibility.audit.judgement.catalogue import TRANSFORMS, Candidate, candidates
+from eligibility.audit.judgement.catalogue import (
+    TRANSFORMS,
+    Candidate,
+    candidates,
+    compared_with_sums,
+)
 from eligibility.audit.judgement.constants import Constants
 from eligibility.audit.judgement.timeline import Timeline
 
@@ -33,7 +38,8 @@ _OVER_SPREAD = (
 
 def plain(line: Timeline, constants: Constants) -> Iterator[Candidate]:
     """Compositions without values."""
-    return candidates(line, constants.discounts, 2 if line.long else 3, constants.told)
+    yield from candidates(line, constants.discounts, 2 if line.long else 3, constants.told)
+    yield from compared_with_sums(line, constants.discounts, constants.told)
 
 
 def without_faults(search: Search) -> Search:
@@ -160,12 +166,14 @@ def fitted_critics(line: Timeline, constants: Constants) -> Iterator[Candidate |
 
 def noisy_critics(line: Timeline, constants: Constants) -> Iterator[Advantage]:
     """A critic with dropout has other values at each step; a recurrent one in each history."""
-    yield from _with_values_of("time", line, constants)
-    yield from _with_values_of("history", line, constants)
+    for faults in ((), ENDINGS[1:2]):
+        for what in ("time", "history"):
+            yield from _with_values_of(what, line, constants, faults)
 
 
-def _with_values_of(what: str, line: Timeline, constants: Constants) -> Iterator[Advantage]:
-    """Advantages without a fault, then those that treat an episode's end wrongly."""
-    forms = [*baselines(line, constants), *advantages(line, constants)]
-    for faults in ((), *((ending,) for ending in ENDINGS[1:])):
-        yield from (replace(form, of=what) for form in forms if form.faults == faults)
+def _with_values_of(
+    what: str, line: Timeline, constants: Constants, faults: tuple[str, ...] = ()
+) -> Iterator[Advantage]:
+    for form in chain(baselines(line, constants), advantages(line, constants)):
+        if form.faults == faults:
+            yield replace(form, of=what)
