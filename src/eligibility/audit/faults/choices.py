@@ -83,6 +83,10 @@ CHOICES = {
         "the advantages are divided by the standard deviation of the whole batch, all prompts "
         "together"
     ),
+    "selected-answers": (
+        "only the best answers are trained on, as in RAFT and ReST: the gradient is that of a "
+        "different objective"
+    ),
     "truncated-masked": "answers truncated at the maximum length do not count",
     "kl-in-reward": (
         "a divergence from the reference is subtracted from the reward: with log π − log ref, "

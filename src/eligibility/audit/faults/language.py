@@ -182,6 +182,7 @@ INSTEAD = {
     "leave-one-out": "a choice without a bias",
     "constant-scale": "a choice without a bias: the factor only rescales the learning rate",
     "groups-mixed": "subtract the mean of the answers to the same prompt",
+    "selected-answers": "train on all answers, each with its reward minus the group's mean",
     "truncated-masked": "keep truncated answers, with the reward that they deserve",
     "kl-in-reward": "a choice: without it, the objective is E[R] alone",
     "kl-per-token": (

@@ -83,6 +83,8 @@ def _of_reading(measured: Measured) -> Iterator[tuple[str, float | None]]:
     parts = [part for part in reading.divisor.split(", ") if part in _OF_DIVISOR]
     for part in parts:
         yield _OF_DIVISOR[part], _bias(measured, replace(plain, divisor=part_alone(part)))
+    if reading.selected:
+        yield "selected-answers", _bias(measured, plain)
     if reading.divisor.startswith("ended"):
         yield "truncated-masked", _bias(measured, replace(plain, divisor="ended"))
     if reading.scale != "none":

@@ -11,6 +11,7 @@ import numpy as np
 from eligibility.audit.faults import FAULTS
 from eligibility.audit.faults.language import FIXES
 from eligibility.audit.language.conventions import convention_of_term, conventions_of
+from eligibility.audit.language.laws import BOUND
 from eligibility.audit.language.measured import TOLERANCE, Measured
 from eligibility.audit.language.places import NOWHERE, Place, place_of, ratio_of_one
 from eligibility.audit.language.reading import EXACT_IN_SINGLE, Reading, pattern_alone
@@ -262,6 +263,9 @@ def _rule(measured: Measured) -> str:
     }
     parts = [f"{value:+.4g} × {names[name]}" for name, value in given.items()]
     said = [f"weight of a token = {' '.join(parts)}"]
+    if reading.selected:
+        bound = f" of {reading.bound:.4g}" if BOUND in reading.selected else ""
+        said = [f"only some answers are trained on: {reading.selected}{bound}"]
     if reading.rewards != "its own":
         said.append(f"the rewards {reading.rewards}")
     if scale != "none":

@@ -229,6 +229,46 @@ def baseline_columns(sample: Sample, by_length: bool = True) -> dict[str, Array]
     return columns
 
 
+BOUND = "rewards above a bound"
+
+
+def _above(values: Array) -> Array:
+    return np.asarray(values > 0, dtype=float)
+
+
+def _best(sample: Sample, bound: float) -> Array:
+    """[M, B] 1.0 for the first of the highest rewards of each group."""
+    groups = sample.rewards.reshape(len(sample.rewards), -1, sample.group_size)
+    first: Array = np.eye(sample.group_size)[groups.argmax(-1)]
+    return first.reshape(sample.rewards.shape)
+
+
+_Kept = Callable[[Sample, float], Array]
+_KEPT: dict[str, _Kept] = {
+    "the best of each group": _best,
+    "rewards above their group's mean": lambda s, _: _above(s.rewards - s.by_group(s.rewards)),
+    "positive advantages": lambda s, _: np.maximum(s.rewards - s.by_group(s.rewards), 0.0),
+    BOUND: lambda s, bound: _above(s.rewards - bound),
+}
+
+
+def _mean_of_kept(kept: _Kept, by_tokens: bool) -> _Kept:
+    def weights(sample: Sample, bound: float) -> Array:
+        own = kept(sample, bound)
+        count = _above(own) * (sample.lengths if by_tokens else 1.0)
+        return np.asarray(own * _per(count.sum(1, keepdims=True)))
+
+    return weights
+
+
+# The weight of each answer [M, B] where only some are trained on, given the bound.
+SELECTED: dict[str, _Kept] = {
+    **_KEPT,
+    **{f"{name}, a mean of these": _mean_of_kept(kept, False) for name, kept in _KEPT.items()},
+    **{f"{name}, a mean of their tokens": _mean_of_kept(k, True) for name, k in _KEPT.items()},
+}
+
+
 def _all(sample: Sample) -> Array:
     return np.ones(sample.mask.shape)
 

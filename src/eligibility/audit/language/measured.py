@@ -34,6 +34,7 @@ from eligibility.audit.language.regularisers import (
     read_regularisers,
 )
 from eligibility.audit.language.sample import Sample, sample_of
+from eligibility.audit.language.selected import read_selected
 from eligibility.audit.language.token_batch import TokenBatch
 from eligibility.audit.language.whitened import read_whitened
 from eligibility.audit.reporting.report import Credit
@@ -189,12 +190,16 @@ def _read(observed: Observed, micro_batch: int | None) -> _Read:
     other = replace(whole, ascent=sample_of(observed, observed.even, None).ascent)
     regularised = other.size > TOLERANCE * whole.size
     off_policy = not observed.outcomes.worlds[0].behaviour.on_policy
+    both = sample_of(observed, observed.ascent, micro_batch, negated=True)
+    if regularised and not off_policy:
+        some = _first(lambda exact: read_selected(both, exact))
+        if some is not None:
+            return _Read(some, None, False, np.zeros_like(observed.ascent))
     reading = _first(lambda exact: read(rewarded, off_policy, exact))
     terms = _first(lambda exact: read_regularisers(other, reading, exact)) if regularised else None
     found = _Read(reading, terms, regularised, observed.even)
     if off_policy or not regularised or (reading is not None and terms is not None):
         return found
-    both = sample_of(observed, observed.ascent, micro_batch, negated=True)
     together = _first(lambda exact: read_whitened(both, exact))
     return found if together is None else _Read(*together, regularised, observed.even)
 

@@ -19,6 +19,7 @@ from eligibility.audit.language.laws import (
     REWARDS,
     SCALES,
     SCORED,
+    SELECTED,
     arrangements,
     baseline_columns,
 )
@@ -45,6 +46,8 @@ class Reading:
         decay: γλ: by how much a reward counts less for each token earlier.
         gate: What becomes of ratios beyond bounds.
         rewards: Key of `REWARDS`.
+        selected: Key of `SELECTED` where only some answers are trained on, else "".
+        bound: Of the rewards of these answers.
         residual: ‖what is not explained‖ / ‖weights‖ over every batch.
     """
 
@@ -58,6 +61,8 @@ class Reading:
     decay: float = 1.0
     gate: Gate = NO_GATE
     rewards: str = "its own"
+    selected: str = ""
+    bound: float = 0.0
     residual: float = 1.0
 
 
@@ -170,6 +175,18 @@ def _fit(sample: Sample, shape: Reading, weights: Array, bases: Mapping[str, Arr
     return found
 
 
+def fitted_to(sample: Sample, shape: Reading, weights: Array) -> Reading:
+    """A composition of selected answers with the coefficient and the ε that fit best."""
+    return _fit(sample, shape, weights, _bases(sample, shape))
+
+
+def _bases(sample: Sample, reading: Reading) -> Mapping[str, Array]:
+    """What an advantage is a sum of."""
+    if reading.selected:
+        return {"own": SELECTED[reading.selected](sample, reading.bound)}
+    return baseline_columns(sample)
+
+
 def _law(sample: Sample, reading: Reading) -> Array:
     """[M, B, W] what an advantage is multiplied by, at each token."""
     law = DIVISORS[reading.divisor](sample)[..., None] * PATTERNS[reading.pattern](sample)
@@ -223,7 +240,7 @@ def predicted(sample: Sample, reading: Reading) -> Array:
     """[M, B, W, V] the gradients that a reading stands for."""
     sample = REWARDS[reading.rewards](sample)
     law = _law(sample, reading)
-    bases = baseline_columns(sample)
+    bases = _bases(sample, reading)
     advantage = np.asarray(sum(v * bases[name] for name, v in reading.coefficients.items()))
     if reading.scale != "none":
         advantage = advantage * _inverse(SCALES[reading.scale](sample), reading.epsilon)
