@@ -49,11 +49,25 @@ for _ in range(100):
     loss.backward()
     optimizer.step()
 """
+# The same, where the batch's actions are scored together, by states that were kept.
+TOGETHER = (
+    ("action = dist.sample()", "action, before = dist.sample(), torch.as_tensor(obs)"),
+    ("dist.log_prob(action)", "(before, action)"),
+    ("    log_probs, rewards =", "    with torch.no_grad():\n        batch, rewards ="),
+    ("torch.stack(log_probs)", "Categorical(logits=policy(states)).log_prob(actions)"),
+    (
+        "    returns =",
+        "    states, actions = (torch.stack(part) for part in zip(*batch))\n    returns =",
+    ),
+)
 
 
-def report_of(folder: Path, play: str, weight: str) -> AuditReport:
-    path = folder / "program.py"
-    path.write_text(TEXT.replace("PLAY", play).replace("WEIGHT", weight))
+def report_of(folder: Path, play: str, weight: str, *changes: tuple[str, str]) -> AuditReport:
+    path, text = folder / "program.py", TEXT.replace("PLAY", play).replace("WEIGHT", weight)
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    path.write_text(text)
     return el.audit_script(path)
 
 
@@ -77,3 +91,9 @@ def test_what_is_played_before_the_training_is_left_out(
 def test_what_is_played_first_counts_where_its_rewards_move_the_gradient(tmp_path: Path) -> None:
     report = report_of(tmp_path, "kept.append(episode()[1])", "(returns - sum(kept[0]))")
     assert not left_out(report)
+
+
+def test_it_is_left_out_where_the_actions_of_a_batch_are_scored_together(tmp_path: Path) -> None:
+    report = report_of(tmp_path, "episode()", "returns.sum()[None]", *TOGETHER)
+    assert [finding.rule for finding in report.findings] == ["broadcast"], report.text()
+    assert left_out(report)

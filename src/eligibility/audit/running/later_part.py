@@ -100,18 +100,22 @@ def _first_update(trace: Trace) -> Beginning:
 
 
 def _played(trace: Trace) -> Beginning:
-    """Whole episodes before the first log-probability that has a graph, if it is of a later one."""
+    """Whole episodes before those that the first log-probabilities with a graph are of."""
     attached = [number for number, score in enumerate(trace.scores) if score.differentiable]
     if not attached or not trace.updates:
         return Beginning()
-    made = trace.scores[attached[0]].steps_before
-    for start in (made - 1, made):  # an action is scored after its step, or before
+    first = trace.scores[attached[0]]
+    made = first.steps_before
+    starts: tuple[int, ...] = (made - 1, made)  # an action is scored after its step, or before
+    if made == trace.updates[0].steps_before and first.value_shape:  # or all of a batch together
+        starts = (made - first.value_shape[0],)
+    for start in starts:
         if 0 < start < trace.updates[0].steps_before and _begins(trace.steps, start):
             draws = [draw for group in trace.steps[start].groups for draw in group]
-            first = min(draws, default=0)
-            if first and trace.draws[first - 1].source == "environment":
-                first -= 1  # where the episode starts
-            return Beginning(0, start, first, attached[0]) if first else Beginning()
+            known = min(draws, default=0)
+            if known and trace.draws[known - 1].source == "environment":
+                known -= 1  # where the episode starts
+            return Beginning(0, start, known, attached[0]) if known else Beginning()
     return Beginning()
 
 
