@@ -69,6 +69,13 @@ def test_a_cost_that_is_made_less_likely_is_no_wrong_sign(tmp_path: Path) -> Non
     assert "correct if it is a cost" in report.summary
 
 
+def test_an_advantage_is_no_reward_but_made_of_some(tmp_path: Path) -> None:
+    text = _TOKENS.replace("SIGN", "-").replace("DIVISOR", "1.0").replace("reward", "advantage")
+    report = audited(tmp_path, _START + text)
+    assert report.verdict == "inconclusive", report.text()
+    assert "found no reward" in report.summary
+
+
 def test_what_the_loss_is_divided_by_is_no_reward(tmp_path: Path) -> None:
     """It comes before the reward and turns the sign of the gradient as that does."""
     text = _TOKENS.replace("SIGN", "-").replace("DIVISOR", "length")

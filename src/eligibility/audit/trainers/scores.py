@@ -27,6 +27,9 @@ from eligibility.audit.user_code import user_place
 _DEPTH = 4
 FUNCTION, TENSOR, ITEM, MODEL, NAME = "function", "tensor", "item", "model", "name"
 
+# How names begin of what is made of rewards: in its place, nothing of how it is made would be seen.
+_MADE_OF_REWARDS = ("adv", "baseline")
+
 
 @dataclass(frozen=True)
 class Source:
@@ -162,7 +165,8 @@ class Scores:
 
     def of_name(self, value: Any, name: str, file: str, line: int) -> Any:
         """What the program assigns to a name, made of the answers."""
-        known = None if isinstance(value, bool) else _as_numbers(value)
+        made = isinstance(value, bool) or name.lower().startswith(_MADE_OF_REWARDS)
+        known = None if made else _as_numbers(value)
         listed, last = self._given()
         rows = next((rows for rows in (last, listed) if known and len(rows) == len(known[0])), None)
         if known is None or not rows:
