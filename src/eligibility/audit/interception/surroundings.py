@@ -26,8 +26,8 @@ _INERT = {
     "comet_ml", "mlflow", "swanlab", "trackio", "aim", "clearml", "IPython", "ipywidgets", "pygame",
     "imageio", "pyvirtualdisplay", "progressbar", "neptune", "moviepy", "tkinter",
 }  # fmt: skip
-# Packages that programs use for their tables and plots: inert if they are not installed.
-_INERT_IF_MISSING = {"pandas", "psutil", "tqdm"}
+# Packages that programs use for their tables, films and plots: inert if they are not installed.
+_INERT_IF_MISSING = {"cv2", "pandas", "psutil", "tqdm"}
 _INERT_PARTS = (  # of packages that are not inert
     "torch.utils.tensorboard", "tqdm.notebook", "gym.wrappers.monitoring",
 )  # fmt: skip

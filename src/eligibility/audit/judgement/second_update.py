@@ -27,7 +27,7 @@ from eligibility.audit.reporting.report import AuditReport, Convention, Finding
 from eligibility.audit.running.rounds import Rounds, observe_rounds
 from eligibility.audit.running.runner import Runner
 from eligibility.audit.running.survey import RAN, Progress, Survey
-from eligibility.audit.trace import Trace
+from eligibility.audit.trace import RATIO, Trace
 
 _SAID_BY_TORCH = ("a second time", "modified by an inplace operation")
 _OF_FILES = (
@@ -130,13 +130,15 @@ def _unjudged(
         stopped = _error(program, "graph-used-twice", half)
         known = (finding for finding in report.findings if finding.rule != "unexplained")
         return replace(report, verdict="biased", summary=stopped.means, findings=(*known, stopped))
+    ratio = any(RATIO in trace.notes for trace in updated)
     if match is not None and match.use.endswith("-decisions"):
-        note = (
-            "the second update was not judged, because it begins with decisions from the first "
-            "rollout"
-        )
-        return replace(report, notes=(*report.notes, note))
-    return None
+        note = "it begins with decisions from the first rollout"
+    elif match is not None and match.use == "first-episodes" and ratio:
+        note = "it trains, with a ratio, on episodes that were played before the first one"
+    else:
+        return None
+    note = f"the second update was not judged, because {note}"
+    return replace(report, notes=(*report.notes, note))
 
 
 def _follows(program: AuditedProgram, later: Survey, match: Match) -> bool:

@@ -73,8 +73,10 @@ def _non_finite(program: AuditedProgram, evidence: Evidence, finite: Booleans) -
     share = f"NaN or infinite on {int((~finite).sum())} of {len(finite)} paths"
     if (steps[~finite] == 1).all():
         return [program.finding("std-of-one-element", f"{share}, all with one step", "warning")]
-    if (_has_episode_of_one_step(evidence) != finite).all():
-        text = f"{share}: those with an episode of one step"
+    alone = _has_episode_of_one_step(evidence)
+    if alone[~finite].all() and not alone.all():  # a batch may leave the last episode to the next
+        which = "those" if not alone[finite].any() else "some of those"
+        text = f"{share}: {which} with an episode of one step"
         return [program.finding("std-of-one-element", text, "warning")]
     return [program.finding("non-finite-gradient", share)]
 
