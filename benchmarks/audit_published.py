@@ -51,6 +51,7 @@ TITLES = {
     8: "An eighth field test",
     9: "A ninth field test",
     10: "A tenth field test",
+    11: "An eleventh field test",
 }
 
 
