@@ -49,6 +49,6 @@ def test_episodes_of_the_policy_before_are_no_fault_with_a_ratio(tmp_path: Path)
     """As in asynchronous training, which learns from a batch while the next one is played."""
     report = audited(tmp_path, text=DELAYED)
     assert (report.verdict, report.findings) == ("unbiased", ()), report.text()
-    assert any("with a ratio, on episodes that were played before" in n for n in report.notes)
+    assert any("with a ratio, on episodes from before the first update" in n for n in report.notes)
     clipped = "torch.min(ratio * returns, ratio.clamp(0.8, 1.2) * returns)"
     assert audited(tmp_path, (clipped, "(new * returns)"), text=DELAYED).faults

@@ -134,7 +134,7 @@ def _unjudged(
     if match is not None and match.use.endswith("-decisions"):
         note = "it begins with decisions from the first rollout"
     elif match is not None and match.use == "first-episodes" and ratio:
-        note = "it trains, with a ratio, on episodes that were played before the first one"
+        note = "it trains, with a ratio, on episodes from before the first update"
     else:
         return None
     note = f"the second update was not judged, because {note}"

@@ -73,10 +73,9 @@ def _non_finite(program: AuditedProgram, evidence: Evidence, finite: Booleans) -
     share = f"NaN or infinite on {int((~finite).sum())} of {len(finite)} paths"
     if (steps[~finite] == 1).all():
         return [program.finding("std-of-one-element", f"{share}, all with one step", "warning")]
-    alone = _has_episode_of_one_step(evidence)
-    if alone[~finite].all() and not alone.all():  # a batch may leave the last episode to the next
-        which = "those" if not alone[finite].any() else "some of those"
-        text = f"{share}: {which} with an episode of one step"
+    first = evidence.restricted(evidence.episode == 0)  # a batch may leave the others to the next
+    if any((_has_episode_of_one_step(seen) != finite).all() for seen in (evidence, first)):
+        text = f"{share}: those with an episode of one step"
         return [program.finding("std-of-one-element", text, "warning")]
     return [program.finding("non-finite-gradient", share)]
 
@@ -120,7 +119,7 @@ def _all_equal(evidence: Evidence, match: Match) -> bool:
 
 
 def _has_episode_of_one_step(evidence: Evidence) -> Booleans:
-    """[P] whether some episode of the path has a single decision."""
+    """[P] whether some episode of the path has a single decision that is present."""
     episodes = evidence.environment * (evidence.episode.max(initial=0) + 1) + evidence.episode
     lengths = (
         np.unique(row[present], return_counts=True)[1]
