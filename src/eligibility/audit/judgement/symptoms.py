@@ -119,7 +119,7 @@ def _all_equal(evidence: Evidence, match: Match) -> bool:
 
 
 def _has_episode_of_one_step(evidence: Evidence) -> Booleans:
-    """[P] whether some episode of the path has a single decision that is present."""
+    """[P] whether some episode of the path has a single decision."""
     episodes = evidence.environment * (evidence.episode.max(initial=0) + 1) + evidence.episode
     lengths = (
         np.unique(row[present], return_counts=True)[1]

@@ -1,4 +1,4 @@
-"""A program whose run begins with something to leave out: what comes then is all that is told."""
+"""A program whose run begins with something to leave out: only the rest is reported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SEED = 1  # of the path through the beginning
 
 @dataclass(frozen=True)
 class Beginning:
-    """What comes before the part of a run that is told: so many of each.
+    """How much of a run comes before the part that is reported.
 
     Attributes:
         updates: Optimizer steps.
@@ -31,7 +31,7 @@ class Beginning:
 
 
 class LaterPart(OtherRunner):
-    """Runs a program on one path through its beginning, and tells what comes after it.
+    """Runs a program on one path through its beginning, and reports what comes after it.
 
     Args:
         runner: Runs the whole program.
@@ -93,6 +93,7 @@ def from_training(runner: Runner, first: Trace) -> tuple[Runner, int]:
 
 
 def _first_update(trace: Trace) -> Beginning:
+    """Everything up to the last optimizer step of the first update."""
     if not trace.updates:
         return Beginning()
     last = trace.updates[-1]
