@@ -24,6 +24,10 @@ CHOICES = {
     ),
     "leave-one-out": "the mean of the other returns is subtracted",
     "entropy-bonus": "the gradient of the entropy is added",
+    "offset-logarithm": (
+        "a small constant is added to the probability before its logarithm: rare actions are "
+        "reinforced a little less"
+    ),
     "constant-scale": "the gradient is multiplied by a constant",
     "baseline": "a function of the state is subtracted: no bias",
     "gradient-clipping": (

@@ -21,7 +21,7 @@ from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.catalogue import transform_names
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.exact import Bias, policy_gradient, policy_terms
-from eligibility.audit.judgement.match import Match
+from eligibility.audit.judgement.match import Match, with_offset
 from eligibility.audit.judgement.timeline import Timeline, timeline
 from eligibility.audit.reporting.report import Convention
 
@@ -63,6 +63,8 @@ def conventions_of(
             named["rollout-cut"] = _UNKNOWN
         if match.changed:
             named[match.changed] = _UNKNOWN
+        if match.offset and program.survey.exhaustive:
+            named[match.changed] = _Size(_bias_of_offset(evidence, line, match))
         if match.entropy > program.tolerance:
             named["entropy-bonus"] = _Size(_bias_of_entropy(evidence, line, match))
         if abs(match.scale - 1.0) > max(1e-6, program.tolerance) and not match.plain.norm:
@@ -132,6 +134,12 @@ def _bias_of_entropy(evidence: Evidence, line: Timeline, match: Match) -> float:
     true = policy_gradient(evidence, line, match.form.discount)
     bonus = evidence.probability @ np.einsum("pi,pid->pd", line.present, evidence.entropy)
     return float(np.linalg.norm(match.entropy * bonus) / np.linalg.norm(true))
+
+
+def _bias_of_offset(evidence: Evidence, line: Timeline, match: Match) -> float:
+    smaller = with_offset(evidence, match.offset)
+    pair = (policy_gradient(each, line, match.form.discount) for each in (smaller, evidence))
+    return as_multiple(*pair)[1]
 
 
 def bias_of_cut(evidence: Evidence, first: int, discount: float) -> float:

@@ -12,7 +12,9 @@ from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.endings import with_blind_ending, with_true_ending
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.explained import Explained, match_of
+from eligibility.audit.judgement.match import with_offset
 from eligibility.audit.judgement.matching import RUNNING, find_match
+from eligibility.audit.judgement.offset_logarithm import with_offset_logarithm
 from eligibility.audit.judgement.other_decisions import (
     in_minibatches,
     with_first_decisions,
@@ -55,6 +57,7 @@ def _fitted_critic(program: AuditedProgram, evidence: Evidence) -> Explained | N
 
 _EXPLANATIONS: tuple[Callable[[AuditedProgram, Evidence], Explained | None], ...] = (
     in_minibatches,
+    with_offset_logarithm,
     _plain,
     with_changed_rewards,
     with_constant_term,
@@ -72,7 +75,8 @@ _EXPLANATIONS: tuple[Callable[[AuditedProgram, Evidence], Explained | None], ...
 
 def _with_known_ending(program: AuditedProgram, explained: Explained) -> Explained:
     """The same, with what runs of other observations told of the end of an episode."""
-    match, evidence = explained.match, explained.evidence
+    match = explained.match
+    evidence = with_offset(explained.evidence, match.offset)
     if program.survey.beyond:
         match = with_true_ending(evidence, match, program.tolerance)
     if program.survey.blind:

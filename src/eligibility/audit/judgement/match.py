@@ -41,6 +41,7 @@ class Match:
         added: [states, 2] what is added to each reward by the state after it, and by whether the
             episode ended there, if anything is.
         here_only: Whether what is added to the rewards is known of these paths alone.
+        offset: What is added to each probability before its logarithm.
         beside: [D] the part of every path's gradient outside the composition.
     """
 
@@ -55,6 +56,7 @@ class Match:
     rewards: tuple[Array, Array] | None = None
     added: Array | None = None
     here_only: bool = False
+    offset: float = 0.0
     beside: Array | None = None
 
     @property
@@ -85,6 +87,12 @@ def with_rewards(
         ended = (evidence.terminated | evidence.truncated).astype(int)
         used = used + np.where(evidence.present, added[evidence.next_state, ended], 0.0)
     return replace(evidence, reward=used)
+
+
+def with_offset(evidence: Evidence, offset: float) -> Evidence:
+    """The paths with the slopes of ln(π + ``offset``) as eligibilities: π/(π + offset) of them."""
+    factor = 1.0 / (1.0 + offset * np.exp(-evidence.log_prob))
+    return replace(evidence, eligibility=evidence.eligibility * factor[..., None])
 
 
 def determined(evidence: Evidence, line: Timeline, match: Match, measured: bool) -> bool:

@@ -39,6 +39,7 @@ _Accept = Callable[["Match", Timeline], bool]
 _SAMPLE, _SAMPLED_STEPS, _EQUATIONS = 16, 1000, 48
 _LARGER_SAMPLE = 64  # where only directions are compared, which tells less
 _SAME_FACTOR = 1e-12  # relative difference below which two are one
+_BONUS = 1e-6  # share of the gradient that an entropy's must have
 _AGREES = 1e-3  # share of the measured credit that may be another one's
 # Searches in which only what is overdetermined counts.
 _LOOSE = (
@@ -174,7 +175,7 @@ def _plainest(
         match = fitted(evidence, all_, form, use, tolerance)
         if match is not None and not use:
             match = _borne_out(evidence, all_, match, constants, tolerance)
-        if match is None or not accept(match, all_):
+        if match is None or not accept(match, all_) or _only_rounding(evidence, all_, match):
             continue
         if not determined(evidence, all_, match, measured):
             continue
@@ -182,6 +183,13 @@ def _plainest(
             return match
         best = best or match
     return best
+
+
+def _only_rounding(evidence: Evidence, line: Timeline, match: Match) -> bool:
+    """Whether its entropy is too small for a bonus, as what makes up for another rule is."""
+    columns = entropy_columns(evidence, line, match.plain.norm)
+    size = abs(match.entropy * match.scale) * max(map(np.linalg.norm, columns), default=0.0)
+    return bool(0.0 < size < _BONUS * np.linalg.norm(evidence.ascent))
 
 
 def _alike(form: Candidate | Advantage, line: Timeline) -> Candidate | Advantage:

@@ -11,7 +11,7 @@ from eligibility.audit.judgement.advantage import Advantage, is_affine
 from eligibility.audit.judgement.critic import fit_advantage, linear_columns
 from eligibility.audit.judgement.entropy import entropy_columns
 from eligibility.audit.judgement.evidence import Evidence, joined
-from eligibility.audit.judgement.match import Match, with_rewards
+from eligibility.audit.judgement.match import Match, with_offset, with_rewards
 from eligibility.audit.judgement.matching import uses
 from eligibility.audit.judgement.timeline import timeline
 
@@ -27,7 +27,7 @@ def same_rule(first: Evidence, second: Evidence, match: Match, tolerance: float)
     """
     masks = [dict(uses(each)).get(match.use, each.present) for each in (first, second)]
     both = joined(first.restricted(masks[0]), second.restricted(masks[1]))
-    both = with_rewards(both, match.rewards, match.added)
+    both = with_offset(with_rewards(both, match.rewards, match.added), match.offset)
     line, form = timeline(both), match.form
     later = np.zeros(both.ascent.shape, dtype=bool)
     later[first.paths :] = True
