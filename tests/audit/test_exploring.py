@@ -35,6 +35,23 @@ def test_what_a_space_draws_is_a_choice_of_its_own(
     assert report.verdict == ("unbiased" if mixed else "biased"), report.text()
 
 
+@pytest.mark.parametrize(
+    "drawn",
+    ["random.randrange(2)", "random.randint(0, 1)", "random.choice([0, 1])", "np.random.randint(2)",
+     "int(torch.randint(2, (1,)))", "env.action_space.sample()"],
+)  # fmt: skip
+def test_every_way_to_explore_is_part_of_the_policy(drawn: str, tmp_path: Path) -> None:
+    """Without γ^t only each path tells that it is right: the ways to an action are one path."""
+    explores = EXPLORES.replace("DIST", "own").replace("env.action_space.sample()", drawn)
+    report = audited(
+        tmp_path,
+        ("import torch\n", "import random\nimport numpy as np\nimport torch\n"),
+        (SAMPLED, "        own = dist\n" + explores),
+        ("gamma_t * ", ""),
+    )
+    assert (report.verdict, report.findings) == ("convention", ()), report.text()
+
+
 def test_numbers_of_a_box_are_the_same_in_every_run(tmp_path: Path) -> None:
     start = (
         'shift = float(gym.spaces.Box(0.0, 1.0, (1,)).sample()[0])\nenv = gym.make("CartPole-v1")'

@@ -1,4 +1,4 @@
-"""A critic with dropout has other values at each step, so that any value would fit a time limit."""
+"""Time limits that are hard to tell: by a critic's noise, or by a number in the program's text."""
 
 from __future__ import annotations
 
@@ -58,3 +58,42 @@ def test_a_value_at_the_limit_is_missed_by_what_is_seen_there(
     found = [finding.rule for finding in report.findings if finding.severity == "fault"]
     assert found == faults * ["truncation-as-termination"]
     assert report.verdict == ("biased" if faults else "convention")
+
+
+_COUNTED = """
+import gymnasium as gym
+import torch
+from torch import nn
+from torch.distributions import Categorical
+
+env = gym.make("CartPole-v0")
+actor, critic = nn.Linear(4, 2), nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+optimizer = torch.optim.Adam([*actor.parameters(), *critic.parameters()])
+for episode in range(1000):
+    state, done, steps = torch.as_tensor(env.reset()[0]), False, 0
+    while not done:
+        policy = Categorical(logits=actor(state))
+        action = policy.sample()
+        after, reward, terminated, truncated, _ = env.step(action.item())
+        after, done, steps = torch.as_tensor(after), terminated or truncated, steps + 1
+        goes_on = not done or steps == LIMIT
+        with torch.no_grad():
+            target = reward + 0.99 * goes_on * critic(after)
+        error = target - critic(state)
+        loss = (error**2 - policy.log_prob(action) * error.detach()).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        state = after
+"""
+
+
+@pytest.mark.parametrize(("limit", "verdict"), [("200", "convention"), ("150", "biased")])
+def test_a_count_of_steps_is_compared_with_the_limit_of_its_own_environment(
+    limit: str, verdict: str, tmp_path: Path
+) -> None:
+    """That of CartPole-v0 is 200 steps; the probe's is another one."""
+    (tmp_path / "train.py").write_text(_COUNTED.replace("LIMIT", limit), encoding="utf-8")
+    report = el.audit_script(tmp_path / "train.py")
+    assert report.verdict == verdict, report.text()
+    assert any("200 is 3 at train.py:17" in note for note in report.notes) == (limit == "200")

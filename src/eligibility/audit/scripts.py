@@ -13,6 +13,7 @@ from pathlib import Path
 from eligibility.audit.examine import examine
 from eligibility.audit.interception.language import imports_trainers
 from eligibility.audit.job import WholeNumber
+from eligibility.audit.judgement.advantage import BY_COUNT
 from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.constants import GIVEN
 from eligibility.audit.judgement.source import read_source
@@ -21,7 +22,7 @@ from eligibility.audit.running.later_part import from_training
 from eligibility.audit.running.outside_numbers import numbers_outside, place_of
 from eligibility.audit.running.reward_search import with_own_reward
 from eligibility.audit.running.runner import LanguageScriptError, Runner, ScriptRunner
-from eligibility.audit.running.smaller import FIRST, Smaller, small_batches
+from eligibility.audit.running.smaller import FIRST, Smaller, limits_in_probe, small_batches
 from eligibility.audit.running.survey import Progress, silent
 from eligibility.audit.trace import NO_ENVIRONMENT, Trace
 from eligibility.errors import InvalidTypeError, InvalidValueError
@@ -148,7 +149,7 @@ def _in_environment(
             constants = replace(constants, discounts=(discount,), origin=GIVEN)
         text_of = replace(source, path=runner.script)
 
-        def examined(by: Runner) -> AuditReport:
+        def judged(by: Runner) -> AuditReport:
             known = partial(
                 AuditedProgram,
                 source=text_of,
@@ -161,6 +162,9 @@ def _in_environment(
         def numbers() -> list[WholeNumber]:
             beside = numbers_outside(path.absolute(), text_of.strings(), argv)
             return [*text_of.whole_numbers(), *beside]
+
+        def examined(by: Runner) -> AuditReport:
+            return _with_known_limits(by, first, numbers, judged)
 
         first = runner.run(FIRST)
         found = with_own_reward(runner, first) if first.outcome == NO_ENVIRONMENT else None
@@ -206,6 +210,27 @@ def _with_small_batches(
     return short if short.verdict != "inconclusive" else examined(runner)
 
 
+def _with_known_limits(
+    runner: Runner,
+    first: Trace,
+    numbers: Callable[[], Sequence[WholeNumber]],
+    judged: Callable[[Runner], AuditReport],
+) -> AuditReport:
+    """The report of a program; if it tells a time limit by a number, of one with the probe's."""
+    report = judged(runner)
+    if not any(finding.rule == _LIMIT_MISSED for finding in report.faults):
+        return report
+    limits = limits_in_probe(first, numbers())
+    if not limits:
+        return report
+    other = judged(Smaller(runner, limits))
+    if other.faults or BY_COUNT not in [each.name for each in other.conventions]:
+        return report
+    said = (f"{number[3]} is {number[4]} {place_of(number[:4])}" for number in limits)
+    note = f"the environment's time limit, which is the probe's in the audit: {', '.join(said)}"
+    return replace(other, notes=(*other.notes, note))
+
+
 def _in_cells(report: AuditReport, script: Path, notebook: Path) -> AuditReport:
     """The report of a notebook's script, in which lines are those of its cells."""
     _, places = script_of(notebook)
@@ -225,6 +250,7 @@ def _in_cells(report: AuditReport, script: Path, notebook: Path) -> AuditReport:
     return replace(report, findings=tuple(map(moved, report.findings)), notes=notes)
 
 
+_LIMIT_MISSED = "truncation-as-termination"
 _RUNS = 10  # runs of another script that may take as long as the one of a language model
 
 

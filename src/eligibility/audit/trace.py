@@ -16,6 +16,7 @@ UNREAD = "unread:"
 DENSE = "dense-rewards"  # a note: a well-known environment whose rewards are hardly ever 0
 LATE = "optimizer-after-acting:"  # a note has the numbers of its parameters, by their making
 OWN_CLASS = "environment of the program's own:"  # a note begins with it, and has its name
+TIME_LIMIT = "time limit:"  # a note has that of an environment of this name, in steps
 OWN_REWARD = "reward of the program's own:"  # a note has the file, the line, and the name
 OPTIMIZERS = "optimizers before the first update:"  # of a run without an environment, their number
 BY_HAND = "moved by hand:"  # and one with the line of a loss whose parameters no optimizer steps

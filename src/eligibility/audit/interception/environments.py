@@ -22,10 +22,11 @@ from eligibility.audit.interception.probe import (
     Probe,
     has_dense_rewards,
     known_spaces,
+    registered_limit,
 )
 from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.patches import Patches, disguised
-from eligibility.audit.trace import DENSE
+from eligibility.audit.trace import DENSE, TIME_LIMIT
 
 _AS_IT_IS: ContextVar[bool] = ContextVar("_AS_IT_IS", default=False)
 
@@ -99,6 +100,8 @@ def _probe(
     text = name if isinstance(name, str) else str(getattr(name, "id", name))
     if has_dense_rewards(text):
         recorder.note(DENSE)
+    if limit := registered_limit(text):
+        recorder.note(f"{TIME_LIMIT} {limit}")
     seen, masked = known_spaces(text, options), "info" if "Taxi" in text else ""
     if seen is None:
         with as_it_is():

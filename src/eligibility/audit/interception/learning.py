@@ -29,6 +29,8 @@ from eligibility.audit.raised import precision_note
 from eligibility.audit.trace import CLIPPED, RATIO, SIDE, Fact
 from eligibility.audit.user_code import user_place
 
+_SMALL = 2.0**-40  # of a gradient's size: without rounding, and nobody clips it
+
 
 def watch_optimizers(patches: Patches, recorder: Recorder) -> None:
     """Note every parameter, every ``backward`` or ``grad``; keep the parameters still."""
@@ -224,6 +226,23 @@ def _clipping(patches: Patches, recorder: Recorder) -> None:
     def clip_value(parameters: Any, clip_value: float, *args: Any, **options: Any) -> None:
         recorder.note("gradient-clipping")
 
+    def register_hook(tensor: torch.Tensor, hook: Callable[[Any], Any]) -> Any:
+        if not tensor.is_leaf:
+            return stock_hook(tensor, hook)
+
+        def unclipped(gradient: torch.Tensor) -> Any:
+            given = hook(gradient)
+            if given is None or torch.equal(given, gradient):
+                return given
+            small = gradient * _SMALL
+            if not torch.equal(hook(small), small):
+                return given
+            recorder.note("gradient-clipping")
+            return None
+
+        return stock_hook(tensor, unclipped)
+
+    stock_hook: Callable[..., Any] = patches.set(torch.Tensor, "register_hook", register_hook)
     for module in (torch.nn.utils, torch.nn.utils.clip_grad):
         patches.set(module, "clip_grad_norm_", clip_norm)
         patches.set(module, "clip_grad_value_", clip_value)

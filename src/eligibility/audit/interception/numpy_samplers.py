@@ -141,7 +141,11 @@ def _choosing(recorder: Recorder) -> dict[str, Callable[..., Any]]:
         first, end = (0, low) if high is None else (low, high)
         known = np.ndim(first) == 0 and first == 0 and not options.get("endpoint")
         rows = recorder.rows(end, size) if known else None
-        return NotImplemented if rows is None else rows
+        if rows is not None:
+            return rows
+        past = end + 1 if options.get("endpoint") else end
+        found = None if size is not None or args else whole_number(recorder, first, past)
+        return NotImplemented if found is None else found
 
     def permutation(x: Any, axis: int = 0) -> Any:
         recorder.note("identity-shuffle")
@@ -159,6 +163,16 @@ def _choosing(recorder: Recorder) -> dict[str, Callable[..., Any]]:
         "permutation": permutation,
         "shuffle": shuffle,
     }
+
+
+def whole_number(recorder: Recorder, low: Any, end: Any) -> int | None:
+    """One of the whole numbers from ``low`` to ``end``, without it; None if they are not few."""
+    if not recorder.running or np.ndim(low) or np.ndim(end) or not 0 < end - low <= FEW:
+        return None
+    count, first = int(end - low), len(recorder.choices.draws)
+    value = int(low) + recorder.choices.choose([1.0 / count] * count, "other")
+    recorder.sampled(first, [float(value)])
+    return value
 
 
 def floats(values: Any) -> list[float]:

@@ -288,6 +288,14 @@ def _unpickled(number: int) -> Probe:
     return copy.deepcopy(PICKLED[number])
 
 
+def registered_limit(name: str) -> int | None:
+    """The time limit of an environment; that of another version where this one is not known."""
+    specs, of = gymnasium.registry, name.rpartition("-v")[0]
+    others = (spec for key, spec in specs.items() if of and key.startswith(f"{of}-v"))
+    known = specs.get(name) or next(others, None)
+    return known.max_episode_steps if known else None
+
+
 def _spec(name: str, horizon: int) -> EnvSpec:
     """What gymnasium knows of an environment, with the probe's horizon and no goal to stop at."""
     known = gymnasium.registry.get(name)

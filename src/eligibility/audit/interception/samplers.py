@@ -14,7 +14,7 @@ from torch import distributions
 
 from eligibility.audit.choices import MAX_TOKENS, NoEnvironmentError
 from eligibility.audit.interception.continuous import enumerate_beta, enumerate_gaussian
-from eligibility.audit.interception.numpy_samplers import enumerate_numpy, floats
+from eligibility.audit.interception.numpy_samplers import enumerate_numpy, floats, whole_number
 from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.interception.scores import has_numbers
 from eligibility.audit.noise.numpy_numbers import PYTHON, drawing
@@ -63,7 +63,14 @@ def enumerate_torch(patches: Patches, recorder: Recorder) -> None:
         bounds += [options[name] for name in ("low", "high") if name in options]
         low, high = (0, *bounds)[-2:]
         rows = recorder.rows(high, tuple(size)) if low == 0 else None
-        return integers(*args, **options) if rows is None else torch.as_tensor(rows)
+        if rows is not None:
+            return torch.as_tensor(rows)
+        found = whole_number(recorder, low, high) if math.prod(size) == 1 else None
+        return (
+            integers(*args, **options)
+            if found is None
+            else torch.full(tuple(size), found, dtype=options.get("dtype"))
+        )
 
     integers = patches.set(torch, "randint", randint)
 
@@ -285,6 +292,8 @@ def _random(patches: Patches, recorder: Recorder) -> None:
             return stock_sample(population, k, **options)
         return [population[row] for row in rows]
 
+    for name, function in _whole_numbers(recorder, random).items():
+        patches.set(random, name, function)
     stock_choices: Callable[..., list[Any]] = patches.set(random, "choices", choices)
     stock_sample: Callable[..., list[Any]] = patches.set(random, "sample", sample)
     stock_shuffle = patches.set(random, "shuffle", shuffle)
@@ -295,7 +304,7 @@ def _random(patches: Patches, recorder: Recorder) -> None:
 
         def __init__(self, seed: Any = None) -> None:
             super().__init__(seed)
-            vars(self).update(choices=choices, shuffle=shuffle)
+            vars(self).update(choices=choices, shuffle=shuffle, **_whole_numbers(recorder, self))
             for name in PYTHON:
                 stock = getattr(self, name)
                 vars(self)[name] = drawing(name, stock, recorder.noise, lambda: recorder.running)
@@ -309,3 +318,22 @@ def _random(patches: Patches, recorder: Recorder) -> None:
             return stock_random, (), self.getstate()
 
     patches.set(random, "Random", disguised(Own, stock_random))
+
+
+def _whole_numbers(recorder: Recorder, generator: Any) -> dict[str, Callable[..., Any]]:
+    """What draws whole numbers from Python's ``generator``, or the ``random`` module."""
+    stock_range, stock_choice = generator.randrange, generator.choice
+
+    def randrange(start: Any, stop: Any = None, step: Any = 1) -> Any:
+        low, end = (0, start) if stop is None else (start, stop)
+        found = whole_number(recorder, low, end) if step == 1 else None
+        return stock_range(start, stop, step) if found is None else found
+
+    def randint(a: Any, b: Any) -> Any:
+        return randrange(a, b + 1)
+
+    def choice(seq: Any) -> Any:
+        found = whole_number(recorder, 0, len(seq))
+        return stock_choice(seq) if found is None else seq[found]
+
+    return {"randrange": randrange, "randint": randint, "choice": choice}

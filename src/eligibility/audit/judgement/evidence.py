@@ -125,8 +125,8 @@ class Evidence:
         """The paths whose gradients are finite."""
         return self.where(np.asarray(np.isfinite(self.ascent).all(axis=1)))
 
-    def where(self, keep: Booleans) -> Evidence:
-        """The paths of ``keep`` [P]."""
+    def where(self, keep: Booleans | Integers) -> Evidence:
+        """The paths of ``keep`` [P], or those of these numbers."""
         cut: dict[str, Any] = {
             name: value[keep] for name, value in vars(self).items() if isinstance(value, np.ndarray)
         }
@@ -169,6 +169,36 @@ def histories(evidence: Evidence) -> tuple[Integers, Integers, int]:
             longer = (*own, int(evidence.next_state[p, i]))
             after[p, i] = numbers.setdefault(longer, len(numbers))
     return before, after, max(len(numbers), 1)
+
+
+def merged(evidence: Evidence) -> Evidence:
+    """The paths, where those that have the same steps by other random numbers are one.
+
+    A program that explores with probability ε draws whether it does, and then the action: the
+    action's eligibility is the mean of those of all ways to it (Rao and Blackwell).
+    """
+    columns = ("environment", "episode", "time", "state", "action", "reward", "next_state",
+               "terminated", "truncated", "present")  # fmt: skip
+    steps = np.concatenate([getattr(evidence, name).astype(float) for name in columns], axis=1)
+    _, first, of = np.unique(steps, axis=0, return_index=True, return_inverse=True)
+    if len(first) == evidence.paths:
+        return evidence
+    share = np.zeros((len(first), evidence.paths))
+    share[of.ravel(), np.arange(evidence.paths)] = evidence.probability
+    total = share.sum(axis=1)
+    share /= total[:, None]
+
+    def mean(values: Array) -> Array:
+        return np.asarray(np.einsum("mp,p...->m...", share, values))
+
+    return replace(
+        evidence.where(first),
+        probability=total,
+        ascent=mean(evidence.ascent),
+        eligibility=mean(evidence.eligibility),
+        entropy=mean(evidence.entropy),
+        log_prob=mean(evidence.log_prob),
+    )
 
 
 def joined(first: Evidence, second: Evidence) -> Evidence:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.endings import with_blind_ending, with_true_ending
-from eligibility.audit.judgement.evidence import Evidence
+from eligibility.audit.judgement.evidence import Evidence, merged
 from eligibility.audit.judgement.explained import Explained, match_of
 from eligibility.audit.judgement.match import with_offset
 from eligibility.audit.judgement.matching import RUNNING, find_match
@@ -47,6 +47,15 @@ def _plain(program: AuditedProgram, evidence: Evidence) -> Explained | None:
     return None if match is None else Explained(match, evidence)
 
 
+def _of_merged_paths(program: AuditedProgram, evidence: Evidence) -> Explained | None:
+    """A composition without a fault, where a program also draws what decides how it acts."""
+    as_one = merged(evidence) if program.survey.exhaustive else evidence
+    match = match_of(program, as_one) if as_one.paths < evidence.paths else None
+    if match is None or not match.faultless:
+        return None
+    return Explained(replace(match, merged=True), as_one)
+
+
 def _fitted_critic(program: AuditedProgram, evidence: Evidence) -> Explained | None:
     """The values of a critic that is fitted without an optimizer."""
     if not program.critic or program.values != "no":
@@ -59,6 +68,7 @@ _EXPLANATIONS: tuple[Callable[[AuditedProgram, Evidence], Explained | None], ...
     in_minibatches,
     with_offset_logarithm,
     _plain,
+    _of_merged_paths,
     with_changed_rewards,
     with_constant_term,
     _fitted_critic,

@@ -41,6 +41,7 @@ class Match:
         added: [states, 2] what is added to each reward by the state after it, and by whether the
             episode ended there, if anything is.
         here_only: Whether what is added to the rewards is known of these paths alone.
+        merged: Whether paths of the same steps count as one.
         offset: What is added to each probability before its logarithm.
         beside: [D] the part of every path's gradient outside the composition.
     """
@@ -56,6 +57,7 @@ class Match:
     rewards: tuple[Array, Array] | None = None
     added: Array | None = None
     here_only: bool = False
+    merged: bool = False
     offset: float = 0.0
     beside: Array | None = None
 

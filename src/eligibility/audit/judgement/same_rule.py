@@ -10,7 +10,7 @@ from eligibility.audit.arrays import Array, Booleans
 from eligibility.audit.judgement.advantage import Advantage, is_affine
 from eligibility.audit.judgement.critic import fit_advantage, linear_columns
 from eligibility.audit.judgement.entropy import entropy_columns
-from eligibility.audit.judgement.evidence import Evidence, joined
+from eligibility.audit.judgement.evidence import Evidence, joined, merged
 from eligibility.audit.judgement.match import Match, with_offset, with_rewards
 from eligibility.audit.judgement.matching import uses
 from eligibility.audit.judgement.timeline import timeline
@@ -25,6 +25,8 @@ def same_rule(first: Evidence, second: Evidence, match: Match, tolerance: float)
     The second may have its own constant baseline and, without a critic, a positive factor; or
     without a factor a number for each state and time, which follows from the first update.
     """
+    if match.merged:
+        first, second = merged(first), merged(second)
     masks = [dict(uses(each)).get(match.use, each.present) for each in (first, second)]
     both = joined(first.restricted(masks[0]), second.restricted(masks[1]))
     both = with_offset(with_rewards(both, match.rewards, match.added), match.offset)

@@ -17,7 +17,7 @@ from eligibility.audit.job import SIZES, Job, SmallNumber, WholeNumber
 from eligibility.audit.running.outside_numbers import read_small
 from eligibility.audit.running.runner import OtherRunner, Runner
 from eligibility.audit.running.survey import RAN
-from eligibility.audit.trace import NO_ENVIRONMENT, OWN_REWARD, Trace
+from eligibility.audit.trace import NO_ENVIRONMENT, OWN_REWARD, TIME_LIMIT, Trace
 
 _SMALL = 6  # two episodes of the probe
 _FEW = 2  # environments, where a program has more
@@ -37,7 +37,7 @@ class Smaller(OtherRunner):
 
     def start(self, job: Job) -> Callable[[], Trace]:
         """Begin a run."""
-        return self._runner.start(replace(job, smaller=self._numbers))
+        return self._runner.start(replace(job, smaller=(*self._numbers, *job.smaller)))
 
 
 def small_batches(
@@ -117,6 +117,17 @@ def _fewest_of(
         if others and steps_with(others) <= _SHORT:
             needed = others
     return tuple(needed)
+
+
+def limits_in_probe(first: Trace, numbers: Sequence[WholeNumber]) -> tuple[SmallNumber, ...]:
+    """The numbers that may be the time limit that a run met, or its last step, as in the probe.
+
+    `done and steps != 200` is right for CartPole-v0; the probe has a limit of its own.
+    """
+    met = (note for note in first.notes if note.startswith(TIME_LIMIT))
+    limits = [int(note.removeprefix(TIME_LIMIT)) for note in met]
+    meant = {limit - less: SIZES[0].horizon - less for limit in limits for less in (1, 0)}
+    return tuple((*number, meant[number[3]]) for number in numbers if number[3] in meant)
 
 
 def shrink(numbers: Sequence[SmallNumber]) -> None:
