@@ -27,7 +27,7 @@ def audited(folder: Path, text: str) -> AuditReport:
     """
     script = folder / "train.py"
     script.write_text(text, encoding="utf-8")
-    record = train_once(script, (), 100.0, 4096, lambda done, expected: None)
+    record = train_once(script, script, (), 100.0, 4096, lambda done, expected: None)
     return report_of(record, "train.py")
 
 

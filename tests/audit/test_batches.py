@@ -146,3 +146,50 @@ def test_batches_of_one_step_have_no_deviation(tmp_path: Path) -> None:
     report = audit_here(path, 60)
     assert not report.faults, report.text()
     assert "whitened" not in report.rule
+
+
+_STEP_EACH = """
+import gymnasium as gym
+import torch
+from torch.distributions import Categorical
+
+env = gym.make("CartPole-v1")
+net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+opt = torch.optim.Adam(net.parameters(), lr=1e-2)
+for batch in range(1000):
+    episodes = []
+    for _ in range(2):
+        obs, done, episode = torch.as_tensor(env.reset()[0]), False, []
+        while not done:
+            with torch.no_grad():
+                action = Categorical(logits=net(obs)).sample()
+            after, reward, terminated, truncated, _ = env.step(action.item())
+            episode.append((obs, action, reward))
+            obs, done = torch.as_tensor(after), terminated or truncated
+        episodes.append(episode)
+    for episode in EPISODES:
+        states, actions, rewards = zip(*episode)
+        returns = torch.tensor(rewards).flip(0).cumsum(0).flip(0)
+        log_probs = Categorical(logits=net(torch.stack(states))).log_prob(torch.stack(actions))
+        loss = -(log_probs * returns).sum()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("episodes", "verdict"), [("episodes", "convention"), ("episodes * 2", "biased")]
+)
+def test_a_step_for_each_episode_is_no_second_step_on_the_same_data(
+    episodes: str, verdict: str, tmp_path: Path
+) -> None:
+    """On some paths the two episodes are alike, and so are their gradients."""
+    path = tmp_path / "program.py"
+    path.write_text(_STEP_EACH.replace("EPISODES", episodes), encoding="utf-8")
+    report = audit_here(path, 60)
+    assert report.verdict == verdict, report.text()
+    assert "step-per-action" in [choice.name for choice in report.conventions]
+    assert [finding.rule for finding in report.faults] == (
+        ["several-updates-without-ratio"] if verdict == "biased" else []
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -112,20 +113,21 @@ def _with_language_model(
     from eligibility.audit.trainers.child import train_once
     from eligibility.audit.trainers.verdict import report_of
 
-    if is_notebook(path):
-        return AuditReport(
-            str(path),
-            "inconclusive",
-            "a notebook that trains a language model; export it as a script, and audit that",
+    with tempfile.TemporaryDirectory(prefix="eligibility-audit-") as folder:
+        script = path.absolute()
+        if is_notebook(path):
+            script = Path(folder, f"{path.stem}_cells.py")
+            script.write_text(script_of(path)[0], encoding="utf-8")
+        record = train_once(
+            script,
+            path.absolute(),
+            argv,
+            _RUNS * time_limit,
+            2 * memory_limit,
+            lambda done, expected: progress("groups of answers", done, expected),
         )
-    record = train_once(
-        path.absolute(),
-        argv,
-        _RUNS * time_limit,
-        2 * memory_limit,
-        lambda done, expected: progress("groups of answers", done, expected),
-    )
-    return report_of(record, str(path))
+        report = report_of(record, str(path))
+    return _in_cells(report, script, path) if is_notebook(path) else report
 
 
 def _in_environment(

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+import eligibility as el
 from eligibility.audit.trainers.rewriting import made_of_answers
 from tests.audit.loop_runs import audited
+from tests.audit.test_notebook import write_notebook
 
 _START = """
 import torch
@@ -125,3 +127,21 @@ def test_what_is_made_of_an_answer_is_followed_through_names() -> None:
     )
     names = [ast.unparse(each.targets[0]) for each in made_of_answers(ast.parse(text))]
     assert names == ["ids", "texts", "reward"]
+
+
+def test_a_notebook_is_audited_as_a_script_is(tmp_path: Path) -> None:
+    """Its findings are in its cells; a checkpoint that is not there leaves the weights."""
+    weights = 'model.load_state_dict(torch.load("tuned.pt")["model"])\n'
+    cells = ["%pip install transformers", _START + weights, _TOKENS.replace("DIVISOR", "20")]
+    book = tmp_path / "lesson.ipynb"
+
+    def audit_of(sign: str) -> el.AuditReport:
+        texts = [cell.replace("SIGN", sign) for cell in cells]
+        return el.audit_script(write_notebook(book, [("code", text) for text in texts]))
+
+    report = audit_of("-")
+    assert report.verdict in ("unbiased", "convention"), report.text()
+    assert any("tuned.pt does not exist" in note for note in report.notes)
+    wrong = audit_of("")
+    assert wrong.verdict == "wrong-sign", wrong.text()
+    assert [finding.file for finding in wrong.faults] == [f"{book}#cell-3"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch.utils.data import DataLoader
 
 from eligibility.audit.trainers.record import Record
@@ -60,3 +61,14 @@ def test_a_function_of_a_batch_that_fails_leaves_the_rows() -> None:
 def test_a_function_of_a_batch_that_makes_other_rows_leaves_them() -> None:
     data = AnyRows(Record()).map(lambda batch: {"block": [1, 2]}, batched=True)
     assert data.column_names == []
+
+
+def test_what_a_program_maps_is_stored_as_lists_until_it_asks_for_tensors() -> None:
+    def counted(batch: dict[str, list[str]]) -> dict[str, torch.Tensor]:
+        return {"ids": torch.arange(2 * len(batch["question"])).reshape(-1, 2)}
+
+    data = AnyRows(Record(), split=True).map(counted, batched=True)
+    assert data["ids"][1] == [2, 3]
+    data.set_format(type="torch")
+    assert torch.equal(data[1]["ids"], torch.tensor([2, 3]))
+    assert data.with_format("torch")[1]["question"] == AnyRows(Record())[1]["question"]

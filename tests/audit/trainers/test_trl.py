@@ -42,7 +42,7 @@ trainer.train()
 def trained(folder: Path, kind: str, options: str) -> Record:
     script = folder / "grpo.py"
     script.write_text(SCRIPT.format(kind=kind, options=options), encoding="utf-8")
-    record = train_once(script, (), 200.0, 4096, lambda done, expected: None)
+    record = train_once(script, script, (), 200.0, 4096, lambda done, expected: None)
     assert record.outcome == "measured", record.detail
     return record
 

@@ -40,12 +40,16 @@ class _Step:
 
 
 def repeated_steps(survey: Survey) -> int:
-    """How many steps used the same gradient on the same data, without a ratio; 1: none did."""
+    """How many steps used the same gradient on the same data, without a ratio; 1: none did.
+
+    On every path: two episodes that happen to be alike are not the same data.
+    """
     used = (
         Counter((step.before, step.rows) for step in steps)
         for steps in _steps_without_ratio(survey)
+        if steps
     )
-    return max((count for counts in used for count in counts.values()), default=1)
+    return min((max(counts.values()) for counts in used), default=1)
 
 
 def has_steps_of_parts(survey: Survey) -> bool:

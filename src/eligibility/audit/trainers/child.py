@@ -18,13 +18,17 @@ _MODULE = "eligibility.audit.trainers.worker"
 
 
 def train_once(
-    path: Path,
+    script: Path,
+    origin: Path,
     arguments: Sequence[str],
     seconds: float,
     megabytes: int,
     progress: Callable[[int, int], None],
 ) -> Record:
-    """Run the script in a separate process, up to the end of one training."""
+    """Run the script in a separate process, up to the end of one training.
+
+    Its ``origin`` is the user's own file: another one than the script for a notebook.
+    """
     from eligibility.audit.trainers.own import trains_with_trl  # and with it torch
 
     with tempfile.TemporaryDirectory(
@@ -32,9 +36,10 @@ def train_once(
     ) as folder:
         scratch = Path(folder)
         program = Program(
-            str(path), str(path), tuple(arguments), folder, guard_here(), seconds, megabytes, False
-        )
-        libraries = TRAINER_LIBRARIES if trains_with_trl(path) else LANGUAGE_LIBRARIES
+            str(script), str(origin), tuple(arguments), folder, guard_here(), seconds, megabytes,
+            False,
+        )  # fmt: skip
+        libraries = TRAINER_LIBRARIES if trains_with_trl(script) else LANGUAGE_LIBRARIES
         with closing(start_worker(_MODULE, scratch, libraries)) as worker:
             worker.send(settings_line(program))
             last = ""

@@ -88,6 +88,19 @@ def _extends_another(kind: type) -> bool:
     return not _is_stock(kind) and any(_speaks(base) and _is_stock(base) for base in kind.__mro__)
 
 
+class _NoWeights(dict[Any, Any]):
+    """What is in a file that does not exist: of every name the same."""
+
+    def __missing__(self, name: Any) -> _NoWeights:
+        return _NoWeights()
+
+
+def _fits(model: Any, state_dict: Any) -> bool:
+    """Whether weights are those of a model of this shape."""
+    own = {name: value.shape for name, value in model.state_dict().items()}
+    return own == {name: getattr(value, "shape", None) for name, value in state_dict.items()}
+
+
 class Hub:
     """Replaces every ``from_pretrained`` and ``load_dataset``."""
 
@@ -166,24 +179,24 @@ class Hub:
     def _replace_weights(self) -> None:
         """The probe's models keep their weights, whatever is loaded; a missing file has none."""
         transformers: Any = importlib.import_module("transformers")
-        llama, stock_load = transformers.LlamaForCausalLM, torch.load
-        put = llama.load_state_dict
+        tiny, stock_load = transformers.LlamaPreTrainedModel, torch.load
+        put = torch.nn.Module.load_state_dict
 
         def load(f: Any, *args: Any, **options: Any) -> Any:
             if isinstance(f, str | os.PathLike) and not os.path.exists(f):
                 self._record.note(f"{os.fspath(f)} does not exist; it holds no weights here")
-                return {}
+                return _NoWeights()
             with torch._C.DisableTorchFunction():  # it makes tensors of the type in the file
                 return stock_load(f, *args, **options)
 
         def load_state_dict(model: Any, state_dict: Any, *args: Any, **options: Any) -> Any:
-            own = {name: value.shape for name, value in model.state_dict().items()}
-            if own != {name: value.shape for name, value in state_dict.items()}:
+            of_probe = any(isinstance(part, tiny) for part in model.modules())
+            if isinstance(state_dict, _NoWeights) or (of_probe and not _fits(model, state_dict)):
                 state_dict = model.state_dict()
             return put(model, state_dict, *args, **options)
 
         torch.load = load
-        llama.load_state_dict = load_state_dict
+        setattr(torch.nn.Module, "load_state_dict", load_state_dict)  # noqa: B010  # a method, to mypy
 
     def _replace_configured(self, load: Any) -> None:
         """Language models that a program makes of a configuration are the tiny one as well."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, cast
 
+import numpy as np
+import torch
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 from eligibility.audit.trainers.record import Record
@@ -57,6 +60,21 @@ class _Row(dict[str, Any]):
         if key in _CONVERSATIONS:
             return [_message("user", question), _message("assistant", f"#### {4 * n + 4}")]
         return AnyText(f"{question} #### {4 * n + 4}")
+
+
+def _stored(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns as a data set keeps them: numbers are no tensors."""
+    return {
+        name: value.tolist() if isinstance(value, torch.Tensor | np.ndarray) else value
+        for name, value in columns.items()
+    }
+
+
+def _tensor(value: Any) -> Any:
+    """Numbers, or lists of them, as a tensor; anything else as it is."""
+    with suppress(TypeError, ValueError):
+        return value if isinstance(value, str | torch.Tensor) else torch.tensor(value)
+    return value
 
 
 def _message(role: str, text: str) -> dict[str, str]:
@@ -116,7 +134,7 @@ class AnyRows:
             try:
                 copied = _row(row, index)
                 given = (copied, index) if options.get("with_indices") else (copied,)
-                made.append({**row, **(function(*given, **extra) or {})})
+                made.append({**row, **_stored(function(*given, **extra) or {})})
             except Exception as error:  # the user's function, on rows that it never saw
                 self._record.note(f"a function mapped on the data failed: {type(error).__name__}")
                 made.append(dict(row))
@@ -128,7 +146,7 @@ class AnyRows:
         """The columns that ``function`` returns for all rows at once, if each has as many."""
         indices = (list(range(len(self._rows))),) if with_indices else ()
         try:
-            columns = dict(function(_batch(self._rows), *indices, **extra) or {})
+            columns = _stored(function(_batch(self._rows), *indices, **extra) or {})
             cells = zip(*columns.values(), strict=True)
             added = [dict(zip(columns, row, strict=True)) for row in cells]
         except Exception as error:  # the user's function, on rows that it never saw
@@ -138,6 +156,17 @@ class AnyRows:
             return self
         made = [{**row, **new} for row, new in zip(self._rows, added, strict=True)]
         return AnyRows(self._record, made, split=self._split)
+
+    def with_format(self, type: Any = None, *args: Any, **options: Any) -> AnyRows:
+        """For "torch", numbers are tensors."""
+        if type not in ("torch", "pt"):
+            return self
+        made = [{name: _tensor(value) for name, value in row.items()} for row in self._rows]
+        return AnyRows(self._record, made, split=self._split)
+
+    def set_format(self, type: Any = None, *args: Any, **options: Any) -> None:
+        """The same, of these rows themselves."""
+        self._rows = self.with_format(type)._rows
 
     def __getitem__(self, key: Any) -> Any:
         """A split, a row, or a column."""
