@@ -71,3 +71,56 @@ def test_what_is_done_to_each_minibatch_is_read_from_its_own_step(
     assert [finding.rule for finding in report.faults] == faults
     assert "whitened" in report.rule
     assert report.rule.endswith("in each minibatch")
+
+
+_OF_EPISODES = """
+import gymnasium as gym
+import torch
+from torch import nn
+from torch.distributions import Categorical
+
+env = gym.make("CartPole-v1")
+net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+opt = torch.optim.Adam(net.parameters(), lr=1e-2)
+for batch in range(1000):
+    observations, actions, returns = [], [], []
+    for episode in range(2):
+        obs, done, rewards = torch.as_tensor(env.reset()[0]), False, []
+        while not done:
+            with torch.no_grad():
+                action = Categorical(logits=net(obs)).sample()
+            observations.append(obs)
+            actions.append(action)
+            obs, reward, terminated, truncated, _ = env.step(action.item())
+            obs, done = torch.as_tensor(obs), terminated or truncated
+            rewards.append(reward)
+        returns += torch.tensor(rewards).flip(0).cumsum(0).flip(0).tolist()[::ORDER]
+    observations, actions = torch.stack(observations), torch.stack(actions)
+    returns = torch.tensor(returns)
+    with torch.no_grad():
+        old = Categorical(logits=net(observations)).log_prob(actions)
+    for epoch in range(2):
+        for part in torch.randperm(len(actions)).split(4):
+            dist = Categorical(logits=net(observations[part]))
+            ratio = (dist.log_prob(actions[part]) - old[part]).exp()
+            loss = -(ratio * returns[part]).mean()
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+"""
+
+
+@pytest.mark.parametrize(("order", "verdict"), [("1", "convention"), ("-1", "biased")])
+def test_minibatches_of_whole_episodes_are_pieces_of_several_lengths(
+    order: str, verdict: str, tmp_path: Path
+) -> None:
+    """The mean over a last piece of one step counts that step as much as four others."""
+    text = _OF_EPISODES.replace("ORDER", order)
+    path = tmp_path / "program.py"
+    path.write_text(text, encoding="utf-8")
+    report = audit_here(path, 60)
+    assert report.verdict == verdict, report.text()
+    assert "mean over time, in each minibatch" in report.rule
+    assert [finding.rule for finding in report.faults] == (
+        ["reversed-returns"] if verdict == "biased" else []
+    )

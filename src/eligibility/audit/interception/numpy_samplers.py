@@ -11,7 +11,7 @@ import torch
 from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.noise.numpy_numbers import GENERATOR, LEGACY, drawing
 from eligibility.audit.patches import Patches, Standing, disguised
-from eligibility.audit.trace import UNREAD
+from eligibility.audit.trace import SHUFFLED, UNREAD
 
 # Uniform integers and trials are enumerated when there are so few; larger ones pick minibatches.
 FEW = 8
@@ -148,11 +148,11 @@ def _choosing(recorder: Recorder) -> dict[str, Callable[..., Any]]:
         return NotImplemented if found is None else found
 
     def permutation(x: Any, axis: int = 0) -> Any:
-        recorder.note("identity-shuffle")
+        recorder.note(SHUFFLED)
         return np.arange(x) if np.ndim(x) == 0 else np.asarray(x).copy()
 
     def shuffle(x: Any, axis: int = 0) -> None:
-        recorder.note("identity-shuffle")
+        recorder.note(SHUFFLED)
 
     return {
         "choice": choice,

@@ -39,6 +39,7 @@ from eligibility.audit.trace import (
     LATE,
     LEFT_OVER,
     RATIO,
+    SHUFFLED,
     UNREAD,
     Differentiated,
     Fact,
@@ -354,7 +355,7 @@ class Recorder:
     def rows(self, count: Any, size: Any) -> Integers | None:
         """[size] rows of the program's batch of ``count`` in turn; None if it has no such batch."""
         rows = self._minibatches.rows(count, size) if self.running else None
-        self.note("" if rows is None else "identity-shuffle")
+        self.note("" if rows is None else SHUFFLED)
         return rows
 
     def own_numbers(self) -> AbstractContextManager[None]:

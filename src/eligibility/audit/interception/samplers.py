@@ -20,7 +20,7 @@ from eligibility.audit.interception.scores import has_numbers
 from eligibility.audit.noise.numpy_numbers import PYTHON, drawing
 from eligibility.audit.patches import Patches, Standing, disguised
 from eligibility.audit.raised import precision_note
-from eligibility.audit.trace import UNREAD
+from eligibility.audit.trace import SHUFFLED, UNREAD
 
 # What torch draws for them by its own samplers; a mixture also draws what it does not choose.
 NOT_ENUMERATED = (
@@ -53,7 +53,7 @@ def enumerate_torch(patches: Patches, recorder: Recorder) -> None:
     def randperm(n: int, *args: Any, **options: Any) -> Any:
         if not recorder.running:
             return permute(n, *args, **options)
-        recorder.note("identity-shuffle")
+        recorder.note(SHUFFLED)
         return torch.arange(n)
 
     patches.set(torch, "randperm", randperm)
@@ -281,7 +281,7 @@ def _random(patches: Patches, recorder: Recorder) -> None:
 
     def shuffle(values: Any) -> None:
         if recorder.running:
-            recorder.note("identity-shuffle")
+            recorder.note(SHUFFLED)
         else:
             stock_shuffle(values)
 

@@ -8,20 +8,23 @@ the same in every run.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from eligibility.audit.arrays import Array, Booleans
+from eligibility.audit.arrays import Array, Booleans, Integers
 from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.evidence import Evidence, ascents, gather, own_columns
 from eligibility.audit.judgement.explained import Explained, match_of
 from eligibility.audit.judgement.reading import used_decisions
 from eligibility.audit.running.sampling_calls import executed_draws, executing_call
 from eligibility.audit.running.survey import RAN, Survey
+from eligibility.audit.trace import SHUFFLED
 
 _RANK = 1e-6  # relative size below which gradients count as dependent
+_PAIR = 2  # numbers that over their deviation are 1 and -1, whatever they are
 _LEFT = 1e-6  # share of the gradients beyond which a decision counts as missing
 
 
@@ -30,13 +33,14 @@ def in_minibatches(program: AuditedProgram, evidence: Evidence) -> Explained | N
 
     None where nothing is done to a part as a whole: then the sum of the steps tells as much.
     """
-    parts = minibatches(program.survey, evidence)
-    if parts is None:
-        return None
-    match = match_of(program.untold, parts)
-    if match is None or not match.plain.crosses_episodes:
-        return None
-    return Explained(replace(match, note="in each minibatch"), parts)
+    for parts in minibatches(program.survey, evidence):
+        match = match_of(program.untold, parts)
+        sizes = parts.used.sum(axis=1)
+        if match is None or (match.plain.divides and sizes.max() <= _PAIR):
+            continue
+        if match.plain.crosses_episodes or (match.plain.norm and np.ptp(sizes) > 0):
+            return Explained(replace(match, note="in each minibatch"), parts)
+    return None
 
 
 def with_ignored_actions(program: AuditedProgram, evidence: Evidence) -> Explained | None:
@@ -78,41 +82,65 @@ def with_first_decisions(program: AuditedProgram, evidence: Evidence) -> Explain
     return None
 
 
-def minibatches(survey: Survey, evidence: Evidence) -> Evidence | None:
-    """A row for each path and each part of its batch; None if no such parts can be read.
+def minibatches(survey: Survey, evidence: Evidence) -> Iterator[Evidence]:
+    """A row for each path and each part of its batch, in every way in which it may be cut.
 
     Args:
-        survey: Whose paths all have batches of the same length.
+        survey: All paths.
         evidence: The same, gathered.
     """
     traces = [trace for trace in survey.traces if trace.outcome in RAN and trace.steps]
     columns = own_columns(survey)
     steps = [ascents(trace, survey)[:, columns] for trace in traces]
-    if len(traces) != evidence.paths or len({len(each) for each in steps}) != 1:
-        return None
-    of_steps = np.array(steps)  # [P, U, D]
-    of_steps = of_steps[:, of_steps.any(axis=(0, 2))]  # without a critic's
-    if of_steps.shape[1] < 2 or not evidence.present.all() or not np.isfinite(of_steps).all():
-        return None
-    parts = _first_pass(of_steps, evidence)
-    if parts is None:
-        return None
-    rows = [
-        replace(
-            evidence,
-            ascent=of_steps[:, number],
-            used=np.broadcast_to(part, evidence.present.shape),
-            eligibility=evidence.eligibility * part[:, None],
-            entropy=evidence.entropy * part[:, None],
+    if len(traces) != evidence.paths or not all(np.isfinite(each).all() for each in steps):
+        return
+    if not evidence.present.all():
+        if any(SHUFFLED in trace.notes for trace in traces):
+            for parts in _pieces(np.array([len(each) for each in steps]), evidence):
+                yield _of_parts(parts, steps, evidence)
+    elif len({len(each) for each in steps}) == 1:
+        of_steps = np.array(steps)  # [P, U, D]
+        of_steps = of_steps[:, of_steps.any(axis=(0, 2))]  # without a critic's
+        found = _first_pass(of_steps, evidence) if of_steps.shape[1] > 1 else None
+        if found is not None:
+            yield _of_parts(found, list(of_steps), evidence)
+
+
+def _of_parts(parts: list[Booleans], steps: list[Array], evidence: Evidence) -> Evidence:
+    """The rows of each part [I], with the gradients of its step of every path [U, D]."""
+    rows = []
+    for number, part in enumerate(parts):
+        here: Booleans = np.asarray((evidence.present & part).any(axis=1))
+        cut = evidence.where(here)
+        used = cut.present & part
+        taken = [each[number] for each, has in zip(steps, here, strict=True) if has]
+        row = replace(
+            cut,
+            ascent=np.array(taken),
+            used=used,
+            eligibility=cut.eligibility * used[..., None],
+            entropy=cut.entropy * used[..., None],
         )
-        for number, part in enumerate(parts)
-    ]
+        rows.append(row)
     joined: dict[str, Any] = {
         name: np.concatenate([getattr(row, name) for row in rows])
         for name, value in vars(evidence).items()
         if isinstance(value, np.ndarray)
     }
     return replace(evidence, **joined)
+
+
+def _pieces(counts: Integers, evidence: Evidence) -> Iterator[list[Booleans]]:
+    """Parts of batches of several lengths, whose paths took so many steps [P]: equal but the last.
+
+    Shuffled rows are in their order here, so that each part is a piece of the batch. How long it
+    may be follows from the steps: every pass over a batch has one for each of its pieces.
+    """
+    lengths, rows = evidence.present.sum(axis=1), np.arange(evidence.present.shape[1])
+    for size in range(1, len(rows)):
+        passes = counts / -(-lengths // size)
+        if np.ptp(passes) == 0.0 and float(passes[0]).is_integer():
+            yield [np.asarray(rows // size == n) for n in range(rows[-1] // size + 1)]
 
 
 def _first_pass(of_steps: Array, evidence: Evidence) -> list[Booleans] | None:
