@@ -195,7 +195,7 @@ for step in range(1001):
     policy = torch.distributions.Categorical(logits=net(torch.as_tensor(state)))
     action = policy.sample()
     state, reward, terminated, truncated, _ = env.step(action.item())
-    terms.append(torch.randint(0, 2, ()) * reward * policy.log_prob(action))
+    terms.append(torch.randint(0, 100, ()) * reward * policy.log_prob(action))
     if terminated or truncated:
         state, _ = env.reset()
 (-torch.stack(terms).sum()).backward()

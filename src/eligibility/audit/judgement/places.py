@@ -27,6 +27,8 @@ from eligibility.audit.judgement.credit_places import (
     squared,
     without_mean,
 )
+from eligibility.audit.judgement.evidence import gather
+from eligibility.audit.judgement.matching import effective_weights
 from eligibility.audit.judgement.scoring import compare_scoring
 from eligibility.audit.judgement.source import Source
 from eligibility.audit.judgement.source_patterns import written
@@ -44,6 +46,7 @@ IN_SCORING = (
 )
 # What a softmax along the steps looks like.
 _OTHERWISE_SCORED = ("behaviour-not-scored", "mask-in-acting-only")
+_OUTSIDE = 0.1  # share of a gradient that is not rounding, nor an entropy's
 _ATTACHED = "advantage-not-detached"
 _DIFFERENT = 1e-3  # between two weights, of the largest: not the same number for all actions
 _ALONE = "no statement that keeps the graph of an advantage was found"
@@ -87,6 +90,8 @@ def _settled(survey: Survey) -> set[str]:
 def _softmax_named(report: AuditReport, survey: Survey, runner: Runner) -> AuditReport:
     """The report in which another distribution is scored because a softmax runs along the steps."""
     finding = next((f for f in report.findings if f.rule in _OTHERWISE_SCORED), None)
+    if finding is None and _scores_others(survey):
+        finding = next((f for f in report.findings if f.rule == "unexplained"), None)
     ran = [trace for trace in survey.traces if trace.updates]
     if finding is None or not ran:
         return report
@@ -100,6 +105,14 @@ def _softmax_named(report: AuditReport, survey: Survey, runner: Runner) -> Audit
     named = Finding.of(FAULTS["softmax-over-steps"], finding.evidence, *fact.place)
     changed = _with(report, finding, named)
     return replace(changed, verdict="biased", summary=changed.faults[0].means)
+
+
+def _scores_others(survey: Survey) -> bool:
+    """Whether much of the gradients is along no eligibility of an executed action."""
+    evidence = gather(survey)
+    if evidence is None or not evidence.scored or not np.isfinite(evidence.ascent).all():
+        return False
+    return bool(effective_weights(evidence)[1].max(initial=0.0) > _OUTSIDE)
 
 
 def _attached(report: AuditReport) -> Finding | None:

@@ -16,8 +16,6 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-from eligibility.audit.interception import threads
-
 # Of programs that train language models: what loading takes longest, once for all audits.
 LANGUAGE_LIBRARIES = (
     "transformers.models.llama.modeling_llama", "transformers.models.auto.modeling_auto",
@@ -32,7 +30,8 @@ _LIBRARIES = (
 _LOADED = {"torch"}  # most of it before any run: so a part that comes later may be kept as well
 _INSTALLED = {"site-packages", "dist-packages"}
 _OWN = str(Path(__file__).parents[2])
-_LOCKS = threads.__file__  # a library may keep the usual locks: its threads are no actors
+# A library may keep the usual locks: its threads are no actors. This process must not load torch.
+_LOCKS = str(Path(__file__).parents[1] / "interception" / "threads.py")
 
 
 def shared_libraries(path: Path) -> tuple[str, ...]:

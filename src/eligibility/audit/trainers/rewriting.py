@@ -12,7 +12,8 @@ import importlib.util
 import os
 import runpy
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,6 +27,9 @@ BEGINS, GOES_ON = "_eligibility_begins", "_eligibility_goes_on"
 SMALL = 2
 # Methods and functions whose results are tokens or text that the model has given.
 _SAMPLING = frozenset(("generate", "multinomial", "sample", "decode", "batch_decode"))
+
+# Functions whose results are log-probabilities.
+_SCORING = frozenset(("log_softmax", "log_prob", "cross_entropy", "CrossEntropyLoss", "nll_loss"))
 
 
 class Rewriting:
@@ -194,23 +198,32 @@ class _Finder:
 def made_of_answers(tree: ast.Module) -> list[ast.Assign]:
     """The assignments to one name whose value depends on an answer, by the text alone.
 
-    Names count in the whole module: one in a function is the same as one outside of it.
+    Names count in the whole module: one in a function is the same as one outside of it. What
+    depends on log-probabilities as well is made of rewards at best, as advantages are.
     """
     flows = [flow for node in ast.walk(tree) for flow in _flows(node)]
-    names: set[str] = set()
-    while True:
-        more = {name for into, value in flows if _depends(value, names) for name in into}
-        if more <= names:
-            break
-        names |= more
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    scoring = {each.name for each in functions if _depends(each, set(), _SCORING)}
+    names, scored = _reached(flows, _SAMPLING), _reached(flows, _SCORING | scoring)
     return [
         node
         for node in ast.walk(tree)
         if isinstance(node, ast.Assign)
         and isinstance(node.targets[0], ast.Name)
         and len(node.targets) == 1
-        and _depends(node.value, names)
+        and _depends(node.value, names, _SAMPLING)
+        and node.targets[0].id not in scored
     ]
+
+
+def _reached(flows: Sequence[tuple[set[str], ast.expr]], calls: AbstractSet[str]) -> set[str]:
+    """The names that get something of a call of one of these functions."""
+    names: set[str] = set()
+    while True:
+        more = {name for into, value in flows if _depends(value, names, calls) for name in into}
+        if more <= names:
+            return names
+        names |= more
 
 
 def _flows(node: ast.AST) -> Iterator[tuple[set[str], ast.expr]]:
@@ -232,11 +245,11 @@ def _names(node: ast.expr) -> set[str]:
     return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
 
 
-def _depends(value: ast.expr, names: set[str]) -> bool:
+def _depends(value: ast.AST, names: set[str], calls: AbstractSet[str]) -> bool:
     for node in ast.walk(value):
         if isinstance(node, ast.Name) and node.id in names:
             return True
-        if isinstance(node, ast.Call) and _last_name(node.func) in _SAMPLING:
+        if isinstance(node, ast.Call) and _last_name(node.func) in calls:
             return True
     return False
 
