@@ -52,6 +52,7 @@ TITLES = {
     9: "A ninth field test",
     10: "A tenth field test",
     11: "An eleventh field test",
+    12: "A twelfth field test",
 }
 
 

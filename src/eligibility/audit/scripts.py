@@ -218,7 +218,7 @@ def _with_known_limits(
     numbers: Callable[[], Sequence[WholeNumber]],
     judged: Callable[[Runner], AuditReport],
 ) -> AuditReport:
-    """The report of a program; if it tells a time limit by a number, of one with the probe's."""
+    """The report, with the probe's time limit where the program writes its own as a number."""
     report = judged(runner)
     if not any(finding.rule == _LIMIT_MISSED for finding in report.faults):
         return report

@@ -66,11 +66,9 @@ def enumerate_torch(patches: Patches, recorder: Recorder) -> None:
         if rows is not None:
             return torch.as_tensor(rows)
         found = whole_number(recorder, low, high) if math.prod(size) == 1 else None
-        return (
-            integers(*args, **options)
-            if found is None
-            else torch.full(tuple(size), found, dtype=options.get("dtype"))
-        )
+        if found is None:
+            return integers(*args, **options)
+        return torch.full(tuple(size), found, dtype=options.get("dtype"))
 
     integers = patches.set(torch, "randint", randint)
 
