@@ -186,3 +186,11 @@ def test_a_place_is_relative_and_comes_with_its_line(
     (tmp_path / "n.ipynb").write_text(json.dumps({"cells": cells}), encoding="utf-8")
     assert replace(FINDING, file="n.ipynb#cell-1", line=2).code == "b = 2"
     assert replace(FINDING, file="gone.py").code == ""
+
+
+@pytest.mark.parametrize(
+    ("bias", "shown"),
+    [(0.0, "0.0%"), (2.3e-5, "0.002%"), (6e-4, "0.1%"), (0.576, "57.6%"), (None, "-")],
+)
+def test_a_bias_that_is_not_0_is_shown_to_be_not(bias: float | None, shown: str) -> None:
+    assert Convention("offset-logarithm", "ln(π + ε)", bias).size == shown

@@ -16,6 +16,7 @@ from eligibility.files import relative_to_here
 from eligibility.notebooks import script_of
 
 FAULTY = ("biased", "wrong-sign", "no-gradient")
+_SMALL_BIAS = 5e-4  # of which one decimal of a percentage would show nothing
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,10 @@ class Convention:
         """The bias as it is shown."""
         if self.bias is None:
             return "-"
-        return f"{self.bias:.1%}" + (f" ± {self.error:.1%}" if self.error else "")
+        if self.error:
+            return f"{self.bias:.1%} ± {self.error:.1%}"
+        small = 0.0 < self.bias < _SMALL_BIAS  # it is not 0, and is shown to be not
+        return f"{100 * self.bias:.1g}%" if small else f"{self.bias:.1%}"
 
 
 @dataclass(frozen=True)
