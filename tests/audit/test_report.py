@@ -192,5 +192,5 @@ def test_a_place_is_relative_and_comes_with_its_line(
     ("bias", "shown"),
     [(0.0, "0.0%"), (2.3e-5, "0.002%"), (6e-4, "0.1%"), (0.576, "57.6%"), (None, "-")],
 )
-def test_a_bias_that_is_not_0_is_shown_to_be_not(bias: float | None, shown: str) -> None:
+def test_a_small_bias_is_not_shown_as_0(bias: float | None, shown: str) -> None:
     assert Convention("offset-logarithm", "ln(π + ε)", bias).size == shown

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from eligibility.audit.examine import examine
 from eligibility.audit.interception.language import imports_trainers
@@ -18,7 +19,7 @@ from eligibility.audit.judgement.advantage import BY_COUNT
 from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.constants import GIVEN
 from eligibility.audit.judgement.source import read_source
-from eligibility.audit.reporting.report import AuditReport, Finding
+from eligibility.audit.reporting.report import AuditReport, Convention, Finding
 from eligibility.audit.running.later_part import from_training
 from eligibility.audit.running.outside_numbers import numbers_outside, place_of
 from eligibility.audit.running.reward_search import with_own_reward
@@ -30,6 +31,8 @@ from eligibility.errors import InvalidTypeError, InvalidValueError
 from eligibility.notebooks import is_notebook, script_of
 from eligibility.sandbox import GUARDS, LANDLOCK
 from eligibility.scalars import check_numbers, check_path, described, is_number, not_a_number
+
+_Said = TypeVar("_Said", Finding, Convention)
 
 
 def audit_script(
@@ -237,11 +240,11 @@ def _in_cells(report: AuditReport, script: Path, notebook: Path) -> AuditReport:
     """The report of a notebook's script, in which lines are those of its cells."""
     _, places = script_of(notebook)
 
-    def moved(finding: Finding) -> Finding:
-        if finding.file != str(script) or not 0 < finding.line <= len(places):
-            return finding
-        cell, line = places[finding.line - 1]
-        return replace(finding, file=f"{notebook}#cell-{cell}", line=line)
+    def moved(said: _Said) -> _Said:
+        if said.file != str(script) or not 0 < said.line <= len(places):
+            return said
+        cell, line = places[said.line - 1]
+        return replace(said, file=f"{notebook}#cell-{cell}", line=line)
 
     def in_cell(line: re.Match[str]) -> str:
         return "line {1} of cell {0}".format(*places[int(line[1] or line[2]) - 1])
@@ -249,7 +252,12 @@ def _in_cells(report: AuditReport, script: Path, notebook: Path) -> AuditReport:
     name = re.escape(script.name)
     lines = re.compile(rf"line (\d+) of {name}|{name}:(\d+)")
     notes = tuple(lines.sub(in_cell, note) for note in report.notes)
-    return replace(report, findings=tuple(map(moved, report.findings)), notes=notes)
+    return replace(
+        report,
+        findings=tuple(map(moved, report.findings)),
+        conventions=tuple(map(moved, report.conventions)),
+        notes=notes,
+    )
 
 
 _LIMIT_MISSED = "truncation-as-termination"

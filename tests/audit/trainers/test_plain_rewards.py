@@ -161,3 +161,5 @@ def test_a_notebook_is_audited_as_a_script_is(tmp_path: Path) -> None:
     wrong = audit_of("")
     assert wrong.verdict == "wrong-sign", wrong.text()
     assert [finding.file for finding in wrong.faults] == [f"{book}#cell-3"]
+    assert {choice.file for choice in wrong.conventions} == {f"{book}#cell-3"}
+    assert any("`reward` in line 11 of cell 3" in note for note in wrong.notes), wrong.text()

@@ -172,10 +172,10 @@ def histories(evidence: Evidence) -> tuple[Integers, Integers, int]:
 
 
 def merged(evidence: Evidence) -> Evidence:
-    """The paths, where those that have the same steps by other random numbers are one.
+    """The paths, with those merged into one whose steps are the same.
 
-    A program that explores with probability ε draws whether it does, and then the action: the
-    action's eligibility is the mean of those of all ways to it (Rao and Blackwell).
+    A program that explores with probability ε first draws whether it explores, and then the action.
+    The action's eligibility is the mean over all ways in which it can be drawn (Rao and Blackwell).
     """
     columns = ("environment", "episode", "time", "state", "action", "reward", "next_state",
                "terminated", "truncated", "present")  # fmt: skip

@@ -48,7 +48,7 @@ def _plain(program: AuditedProgram, evidence: Evidence) -> Explained | None:
 
 
 def _of_merged_paths(program: AuditedProgram, evidence: Evidence) -> Explained | None:
-    """A composition without a fault, where a program also draws what decides how it acts."""
+    """A composition without a fault, of a program that first draws how it will draw its action."""
     as_one = merged(evidence) if program.survey.exhaustive else evidence
     match = match_of(program, as_one) if as_one.paths < evidence.paths else None
     if match is None or not match.faultless:

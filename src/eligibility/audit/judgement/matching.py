@@ -186,7 +186,7 @@ def _plainest(
 
 
 def _only_rounding(evidence: Evidence, line: Timeline, match: Match) -> bool:
-    """Whether its entropy is too small for a bonus, as what makes up for another rule is."""
+    """Whether its entropy is too small to be a bonus; it can make up for what the rule lacks."""
     columns = entropy_columns(evidence, line, match.plain.norm)
     size = abs(match.entropy * match.scale) * max(map(np.linalg.norm, columns), default=0.0)
     return bool(0.0 < size < _BONUS * np.linalg.norm(evidence.ascent))

@@ -16,12 +16,12 @@ from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.explained import Explained, match_of
 from eligibility.audit.judgement.match import with_offset
 
-NAME = "offset-logarithm"
-_OFF = 1e-2  # share of the change by ε that the line may leave
+_NAME = "offset-logarithm"
+_OFF = 1e-2  # share of the effect of ε that the straight line may leave
 
 
 def with_offset_logarithm(program: AuditedProgram, evidence: Evidence) -> Explained | None:
-    """Eligibilities that a constant next to the probability makes smaller, the rare ones most."""
+    """A constant added to each probability: it makes the eligibilities of rare actions smaller."""
     offset = _offset(program)
     if offset is None:
         return None
@@ -33,7 +33,7 @@ def with_offset_logarithm(program: AuditedProgram, evidence: Evidence) -> Explai
     if match is None:
         return None
     note = f"scored by ln(π + {offset:.2g}) in place of ln π"
-    named = replace(match, note=note, changed=NAME, offset=offset)
+    named = replace(match, note=note, changed=_NAME, offset=offset)
     return Explained(named, evidence)
 
 

@@ -131,10 +131,14 @@ def _of_parts(parts: list[Booleans], steps: list[Array], evidence: Evidence) -> 
 
 
 def _pieces(counts: Integers, evidence: Evidence) -> Iterator[list[Booleans]]:
-    """Parts of batches of several lengths, whose paths took so many steps [P]: equal but the last.
+    """The parts of batches of several lengths: all have the same length but the last.
 
-    Shuffled rows are in their order here, so that each part is a piece of the batch. How long it
-    may be follows from the steps: every pass over a batch has one for each of its pieces.
+    Shuffled rows keep their order in the audit, so that each part is a piece of the batch. Its
+    length follows from the number of steps: every pass over a batch has one for each piece.
+
+    Args:
+        counts: [P] optimizer steps of each path.
+        evidence: The same paths.
     """
     lengths, rows = evidence.present.sum(axis=1), np.arange(evidence.present.shape[1])
     for size in range(1, len(rows)):

@@ -103,7 +103,7 @@ class Convention:
             return "-"
         if self.error:
             return f"{self.bias:.1%} ± {self.error:.1%}"
-        small = 0.0 < self.bias < _SMALL_BIAS  # it is not 0, and is shown to be not
+        small = 0.0 < self.bias < _SMALL_BIAS  # it must not be shown as 0
         return f"{100 * self.bias:.1g}%" if small else f"{self.bias:.1%}"
 
 

@@ -120,9 +120,9 @@ def _fewest_of(
 
 
 def limits_in_probe(first: Trace, numbers: Sequence[WholeNumber]) -> tuple[SmallNumber, ...]:
-    """The numbers that may be the time limit that a run met, or its last step, as in the probe.
+    """The numbers that may be an environment's time limit, or its last step, with the probe's.
 
-    `done and steps != 200` is right for CartPole-v0; the probe has a limit of its own.
+    `done and steps != 200` is right for CartPole-v0, whose limit is 200; the probe's is not.
     """
     met = (note for note in first.notes if note.startswith(TIME_LIMIT))
     limits = [int(note.removeprefix(TIME_LIMIT)) for note in met]

@@ -89,7 +89,7 @@ def _extends_another(kind: type) -> bool:
 
 
 class _NoWeights(dict[Any, Any]):
-    """What is in a file that does not exist: of every name the same."""
+    """What a file that does not exist holds: every entry of it is empty, too."""
 
     def __missing__(self, name: Any) -> _NoWeights:
         return _NoWeights()

@@ -199,7 +199,7 @@ def made_of_answers(tree: ast.Module) -> list[ast.Assign]:
     """The assignments to one name whose value depends on an answer, by the text alone.
 
     Names count in the whole module: one in a function is the same as one outside of it. What
-    depends on log-probabilities as well is made of rewards at best, as advantages are.
+    also depends on log-probabilities is no reward: at best it is made of one, as advantages are.
     """
     flows = [flow for node in ast.walk(tree) for flow in _flows(node)]
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
@@ -217,7 +217,7 @@ def made_of_answers(tree: ast.Module) -> list[ast.Assign]:
 
 
 def _reached(flows: Sequence[tuple[set[str], ast.expr]], calls: AbstractSet[str]) -> set[str]:
-    """The names that get something of a call of one of these functions."""
+    """The names whose values depend on a call of one of these functions."""
     names: set[str] = set()
     while True:
         more = {name for into, value in flows if _depends(value, names, calls) for name in into}

@@ -12,6 +12,7 @@ import functools
 import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -67,9 +68,10 @@ class Source:
             return f"{self.name}()"
         if self.kind == MODEL:
             return "the reward model"
+        place = f"line {self.line} of {Path(self.file).name}"
         if self.kind == NAME:
-            return f"`{self.name}` in line {self.line}"
-        return f"the numbers that line {self.line} puts into a tensor"
+            return f"`{self.name}` in {place}"
+        return f"the numbers that {place} puts into a tensor"
 
 
 class Scores:
