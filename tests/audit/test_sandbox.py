@@ -23,6 +23,8 @@ START = "import gymnasium as gym\nenv = gym.make('CartPole-v1')\nenv.reset()\n"
         ("data = []\nwhile True: data.append(bytearray(1 << 26))", "MemoryError"),
         ("import os; os._exit(3)", "os._exit, status 3"),
         ("import os; os.fork()", "may not start or signal processes"),
+        ("import subprocess; subprocess.run(['true'])", "starts processes without"),
+        ("import subprocess; subprocess.run(['not-there'])", "file `not-there`, which does not"),
         ("import ctypes; ctypes.string_at(0)", "ended by SIGSEGV"),
         ("import socket; socket.create_connection(('127.0.0.1', 9))", "has no network"),
         ("import gym_that_is_not_there", "No module named 'gym_that_is_not_there'"),

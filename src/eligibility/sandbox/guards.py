@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -178,6 +180,8 @@ def explain_refusals(scratch: Path, program: str, *, alone: bool) -> None:
                 refuse_outside("write", path, True)
         elif event in _NETWORK:
             raise PermissionError(f"{program} has no network")
+        elif event == "subprocess.Popen" and not shutil.which(os.fsdecode(args[0])):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), args[0])
         elif event in _PROCESSES and not (event == "os.fork" and _forking):
             raise PermissionError(f"{program} may not start or signal processes")
         elif event == "os.mkdir" and os.path.isdir(args[0]):
