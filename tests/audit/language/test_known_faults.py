@@ -128,3 +128,17 @@ def test_a_dropped_token_is_seen_where_nothing_else_is_explained() -> None:
     report = el.audit_token_loss(loss, max_paths=FEW)
     assert [f.rule for f in report.findings] == ["first-token-dropped"], report.summary
     assert report.verdict == "biased"
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_ratio_to_the_reference_is_none_to_the_policy_that_drew(whole: bool) -> None:
+    def loss(batch: TokenBatch) -> Tensor:
+        log_ratio = (batch.log_probs - batch.ref_log_probs) * batch.mask
+        ratio = log_ratio.sum(1).exp() if whole else (log_ratio.exp() * batch.mask).sum(1)
+        return -(ratio * leave_one_out(batch.rewards, batch.group_size)).mean()
+
+    report = el.audit_token_loss(loss, max_paths=FEW)
+    assert report.verdict == "biased"
+    (finding,) = report.findings
+    assert finding.rule == "old-log-prob-stale"
+    assert finding.line == loss.__code__.co_firstlineno + 3

@@ -161,6 +161,7 @@ FIXES = {
     "returns-unused": "loss = -(log_probs * advantages * mask).sum()",
     "wrong-sign": "loss = -(log_probs * advantages * mask).sum()  # optimizers minimise",
     "advantage-not-detached": "advantages = (rewards - beta * kl.detach()) - baseline",
+    "old-log-prob-stale": "ratio = (log_probs - old_log_probs).exp()  # not those of the reference",
     "ratio-always-one": "ratio = (log_probs - old_log_probs).exp()  # those of the policy that "
     "sampled the answers",
     "entropy-sign": "loss = pg_loss - entropy_coef * entropy",

@@ -191,12 +191,14 @@ FAULTS = (
             "scored. So the ratio must be 1 at the first step of that update, as it was in the "
             "first. It is not. This does not apply to a program that deliberately acts by an "
             "older policy and corrects by the ratio: there the moved policy does not draw the "
-            "actions."
+            "actions. Of a language model, the weights show a ratio to the reference in place of the "
+            "policy that drew the answers."
         ),
         seen_in=(
             "[CarperAI/trlx#107](https://github.com/CarperAI/trlx/issues/107) shows the same "
             "symptom, a ratio that is not 1 at the first step, with a different cause, a missing "
-            "attention mask."
+            "attention mask; [gbhasin0828/grpo-lite](https://github.com/gbhasin0828/grpo-lite/blob/"
+            "5fb6704f5cb9ba9fb6e7edadd5f2d3f543173b02/main.py#L321) divides by the reference."
         ),
         look=("old_log_probs", "old_log_prob", "exp"),
     ),

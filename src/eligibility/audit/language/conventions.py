@@ -147,7 +147,7 @@ def _leaves_one_out(measured: Measured, plain: Reading) -> bool:
 def _of_regularisers(measured: Measured) -> Iterator[tuple[str, float | None]]:
     if measured.regularisers is None:
         return
-    if measured.regularisers.baseline == "value":
+    if measured.regularisers.baseline == "value" or measured.has_constant_baseline:
         yield "baseline", 0.0
     for term, coefficient in measured.regularisers.coefficients.items():
         name = convention_of_term(term, coefficient)

@@ -11,7 +11,7 @@ import numpy as np
 from eligibility.audit.faults import FAULTS
 from eligibility.audit.faults.language import FIXES
 from eligibility.audit.language.conventions import convention_of_term, conventions_of
-from eligibility.audit.language.laws import BOUND
+from eligibility.audit.language.laws import BOUND, RATIOS
 from eligibility.audit.language.measured import TOLERANCE, Measured
 from eligibility.audit.language.places import NOWHERE, Place, place_of, ratio_of_one
 from eligibility.audit.language.reading import EXACT_IN_SINGLE, Reading, pattern_alone
@@ -124,6 +124,8 @@ def _of_reading(measured: Measured) -> Iterator[tuple[str, str]]:
         yield "most-likely-action-scored", f"the likeliest token is scored {every}"
     if reading.factor.startswith("probability"):
         yield "probability-not-log-probability", f"the weights have the {reading.factor} {every}"
+    if reading.factor.startswith("ratio "):
+        yield "old-log-prob-stale", f"the weights have the {reading.factor} {every}"
     if reading.scored == "taken":
         yield from _dropped(reading.pattern, every)
     if reading.pattern == "last-only":
@@ -131,7 +133,8 @@ def _of_reading(measured: Measured) -> Iterator[tuple[str, str]]:
     if reading.gate.kind == "wrong side":
         yield "clip-on-the-wrong-side", str(reading.gate)
     behaviour = measured.observed.outcomes.worlds[0].behaviour
-    if reading.factor == "one" and not behaviour.on_policy and measured.residual > TOLERANCE:
+    drawn_otherwise = not behaviour.on_policy and measured.residual > TOLERANCE
+    if reading.factor not in RATIOS and drawn_otherwise:
         yield _uncorrected(measured), f"{_drawn_and_scored(measured)}; the weights contain no ratio"
 
 
@@ -262,6 +265,9 @@ def _rule(measured: Measured) -> str:
         "wrong group": "mean of the group whose number is the answer's",
     }
     parts = [f"{value:+.4g} × {names[name]}" for name, value in given.items()]
+    terms = _terms(measured)
+    if measured.has_constant_baseline:
+        parts.append(f"{-terms.pop('k1'):+.4g}")
     said = [f"weight of a token = {' '.join(parts)}"]
     if reading.selected:
         bound = f" of {reading.bound:.4g}" if BOUND in reading.selected else ""
@@ -282,7 +288,7 @@ def _rule(measured: Measured) -> str:
     if reading.pattern != "all":
         said.append(reading.pattern)
     if measured.regularisers is not None:
-        said += [f"{value:+.4g} × {n}" for n, value in measured.regularisers.coefficients.items()]
+        said += [f"{value:+.4g} × {name}" for name, value in terms.items()]
         said += [_VALUES[kind]] if (kind := measured.regularisers.baseline) else []
     return ", ".join(said)
 

@@ -302,6 +302,8 @@ FACTORS: dict[str, TokenLaw] = {
     "one": _all,
     "probability": lambda s: np.exp(s.log_probs),
     "probability of the answer": lambda s: np.exp(_of_answer(np.where(s.mask, s.log_probs, 0.0))),
+    "ratio to the reference": lambda s: np.exp(s.log_ratio_to_ref),
+    "ratio of the answer to the reference": lambda s: np.exp(_of_answer(s.log_ratio_to_ref)),
 }
 RATIOS: dict[str, TokenLaw] = {
     "token-ratio": lambda s: np.exp(s.log_ratio),

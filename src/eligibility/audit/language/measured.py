@@ -98,6 +98,12 @@ class Measured:
         """Whether every part of the gradient was read."""
         return self.reading is not None and (self.regularisers is not None or not self.regularised)
 
+    @property
+    def has_constant_baseline(self) -> bool:
+        """Whether every token has a weight that is no divergence's, as there is no reference."""
+        terms = self.regularisers.coefficients if self.regularisers is not None else {}
+        return "k1" in terms and not self.reference_in_value
+
 
 def measure(bound: BoundLoss, outcomes: Outcomes) -> Measured:
     """Everything that the judgement needs, of one loss."""

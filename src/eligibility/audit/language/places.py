@@ -317,6 +317,7 @@ _TESTS: dict[str, tuple[Test, ...]] = {
     "masked-importance": (_bounds, _weighs),
     "soft-clipped": (_both(_named("sigmoid"), _weighs), _weighs),
     "ratio-always-one": (ratio_of_one,),
+    "old-log-prob-stale": (_scores_rewards,),
     "kl-in-reward": (_compares,),
     "kl-per-token": (_compares,),
     "total-variation": (_compares,),
