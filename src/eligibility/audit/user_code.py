@@ -6,6 +6,7 @@ import os
 import sys
 import sysconfig
 import traceback
+from collections.abc import Iterator
 from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,12 +20,20 @@ _BUILT = ("torch", "numpy", "gymnasium")
 
 def user_place() -> tuple[str, int]:
     """File and line of the innermost frame in the user's own code."""
+    return next(_user_frames(), ("", 0))
+
+
+def user_stack() -> list[tuple[str, int]]:
+    """File and line of every frame in the user's own code, the innermost first."""
+    return list(_user_frames())
+
+
+def _user_frames() -> Iterator[tuple[str, int]]:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if is_user_file(frame.f_code.co_filename):
-            return frame.f_code.co_filename, frame.f_lineno
+            yield frame.f_code.co_filename, frame.f_lineno
         frame = frame.f_back
-    return "", 0
 
 
 def raised_at(error: BaseException) -> tuple[str, int]:

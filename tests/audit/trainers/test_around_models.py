@@ -28,7 +28,7 @@ question = tok("Name a fruit.", return_tensors="pt").input_ids
 start = question.shape[1]
 for _ in range(100):
     with torch.no_grad():
-        ids = model.generate(question, do_sample=True, num_return_sequences={group},
+        ids = model.generate(question, do_sample=True, top_k=0, num_return_sequences={group},
                              max_new_tokens=9, temperature={temperature},
                              pad_token_id=tok.pad_token_id)
     said = ids[:, start:]
@@ -184,7 +184,8 @@ class Reinforce(Trainer):
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         asked = inputs["input_ids"]
         with torch.no_grad():
-            ids = model.generate(asked, do_sample=True, num_return_sequences=2, max_new_tokens=9)
+            ids = model.generate(asked, do_sample=True, top_k=0, num_return_sequences=2,
+                                 max_new_tokens=9)
         said = ids[:, asked.shape[1]:]
         mask = (said != tok.pad_token_id).double()
         rewards = torch.tensor(score(tok.batch_decode(said, skip_special_tokens=True)))
@@ -224,7 +225,7 @@ for step in range(100):
     prompt = tok("Once upon a time", return_tensors="pt").input_ids
     start = prompt.shape[1]
     with torch.no_grad():
-        ids = model.generate(input_ids=prompt, do_sample=True, num_return_sequences=2)
+        ids = model.generate(input_ids=prompt, do_sample=True, top_k=0, num_return_sequences=2)
         with model.disable_adapter():
             reference = log_probs(ids, start)
     answers = ids[:, start:]

@@ -23,7 +23,8 @@ question = tok("Name a fruit.", return_tensors="pt")
 start = question.input_ids.shape[1]
 for _ in range(100):
     with torch.no_grad():
-        ids = model.generate(**question, do_sample=True, max_new_tokens=9, num_return_sequences=2)
+        ids = model.generate(**question, do_sample=True, top_k=0, max_new_tokens=9,
+                             num_return_sequences=2)
     answers = tok.batch_decode(ids[:, start:], skip_special_tokens=True)
     rewards = torch.tensor([score(answer) for answer in answers])
     advantages = rewards - rewards.flip(0)

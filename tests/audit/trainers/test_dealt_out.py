@@ -22,8 +22,8 @@ questions = tok(["Name a fruit.", "Name another one."], return_tensors="pt", pad
 start = questions.input_ids.shape[1]
 for _ in range(100):
     with torch.no_grad():
-        ids = model.generate(**questions, do_sample=True, num_return_sequences=2, max_new_tokens=9,
-                             pad_token_id=tok.pad_token_id)
+        ids = model.generate(**questions, do_sample=True, top_k=0, num_return_sequences=2,
+                             max_new_tokens=9, pad_token_id=tok.pad_token_id)
     mask = (ids != tok.pad_token_id)[:, 1:].double()
     mask[:, :start - 1] = 0
     groups = [[], []]

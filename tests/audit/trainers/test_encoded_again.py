@@ -27,7 +27,7 @@ for _ in range(100):
     answers = []
     for _ in range(2):
         with torch.no_grad():
-            ids = model.generate(**tok(question, return_tensors="pt"), do_sample=True,
+            ids = model.generate(**tok(question, return_tensors="pt"), do_sample=True, top_k=0,
                                  max_new_tokens=9, pad_token_id=tok.pad_token_id)
         answers.append(tok.decode(ids[0, start:], skip_special_tokens=True))
     rewards = torch.tensor([score(answer) for answer in answers])

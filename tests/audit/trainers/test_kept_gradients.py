@@ -23,7 +23,8 @@ start = question.shape[1]
 for _ in range(100):
     {first}
     with torch.no_grad():
-        ids = model.generate(question, do_sample=True, num_return_sequences=2, max_new_tokens=9,
+        ids = model.generate(question, do_sample=True, top_k=0, num_return_sequences=2,
+                             max_new_tokens=9,
                              pad_token_id=tok.pad_token_id)
     said = ids[:, start:]
     mask = said != tok.pad_token_id

@@ -39,7 +39,8 @@ def up_to_the_end(answers):
 def update():
     batch = tok(PROMPTS, return_tensors="pt", padding=True)
     with torch.no_grad():
-        ids = policy.generate(**batch, do_sample=True, max_new_tokens=50, num_return_sequences=G)
+        ids = policy.generate(**batch, do_sample=True, top_k=0, max_new_tokens=50,
+                              num_return_sequences=G)
     answers = ids[:, batch["input_ids"].shape[1] :]
     mask = up_to_the_end(answers)
     seen = torch.cat([batch["attention_mask"].repeat_interleave(G, 0), mask], 1)
@@ -103,7 +104,7 @@ def judge(text: str) -> float:
 
 def rollout():
     ids = tokenizer("Name a fruit.", return_tensors="pt").input_ids
-    said = model.generate(ids, do_sample=True, max_new_tokens=8)[0]
+    said = model.generate(ids, do_sample=True, top_k=0, max_new_tokens=8)[0]
     return said, ids.shape[1], judge(tokenizer.decode(said[ids.shape[1] :]))
 
 def objective(group):
@@ -155,7 +156,7 @@ def log_probs(ids):
 
 while True:
     asked = tokenizer(["Tell me a story"], padding=True, return_tensors="pt")["input_ids"]
-    ids = model.generate(asked.repeat(2, 1), do_sample=True, max_new_tokens=256)
+    ids = model.generate(asked.repeat(2, 1), do_sample=True, top_k=0, max_new_tokens=256)
     kept = (ids != tokenizer.pad_token_id)[:, 1:].float()
     kept[:, : asked.shape[1] - 1] = 0
     r = torch.tensor([reward("", t) for t in tokenizer.batch_decode(ids[:, asked.shape[1] :])])
@@ -199,7 +200,8 @@ def per_token(model, ids):
 
 for step in range(300):
     prompt = tokenizer("Who wrote Hamlet?", return_tensors="pt").input_ids
-    ids = policy.generate(prompt, do_sample=True, num_return_sequences=2, max_new_tokens=80)
+    ids = policy.generate(prompt, do_sample=True, top_k=0, num_return_sequences=2,
+                          max_new_tokens=80)
     n = prompt.shape[1]
     said = tokenizer.batch_decode(ids[:, n:], skip_special_tokens=True)
     rewards = torch.tensor([brevity(answer) for answer in said])
@@ -359,7 +361,8 @@ def score(text):
 for _ in range(100):
     batch = tok(["A tale", "A longer tale"], return_tensors="pt", padding=True)
     start = batch["input_ids"].shape[1]
-    rows = model.generate(**batch, num_return_sequences=2, do_sample=True, max_new_tokens=9)
+    rows = model.generate(**batch, num_return_sequences=2, do_sample=True, top_k=0,
+                          max_new_tokens=9)
     told = rows[:, start:]
     ends = (told == tok.eos_token_id).long()
     mask = (ends.cumsum(1) - ends == 0).long()

@@ -39,7 +39,8 @@ def token_log_probs(ids, mask):
 for step in range(100):
     inputs = tokenizer(["Is water wet?"], return_tensors="pt")
     with torch.no_grad():
-        ids = model.generate(**inputs, max_new_tokens=64, do_sample=True, num_return_sequences=G)
+        ids = model.generate(**inputs, max_new_tokens=64, do_sample=True, top_k=0,
+                             num_return_sequences=G)
     start, ids = inputs["input_ids"].shape[1], ids.clone()
     answers = ids[:, start:]
     texts = tokenizer.batch_decode(answers, skip_special_tokens=True)
@@ -110,7 +111,7 @@ def log_probs_of(policy, ids, mask):
 
 prompt = tokenizer("Write:", return_tensors="pt")["input_ids"].repeat(K, 1)
 while True:
-    out = model.generate(prompt, do_sample=True, temperature=1.0, max_new_tokens=32)
+    out = model.generate(prompt, do_sample=True, top_k=0, temperature=1.0, max_new_tokens=32)
     start = prompt.shape[1]
     scores = torch.zeros(K)
     for i, text in enumerate(tokenizer.batch_decode(out[:, start:], skip_special_tokens=True)):
@@ -363,7 +364,10 @@ REFUSED = {
     ),
     "`generate` is called without sampling, so no answer has a probability": GRPO.format(
         **(GRPO_PARTS | {"group": "1"})
-    ).replace("do_sample=True, num_return_sequences=G", "do_sample=False"),
+    ).replace(
+        "do_sample=True, top_k=0,\n                             num_return_sequences=G",
+        "do_sample=False",
+    ),
     "the audit found no reward": GRPO.format(**GRPO_PARTS).replace(
         "torch.tensor([reward_fn(text) for text in texts], dtype=torch.float32)", "torch.ones(G)"
     ),
@@ -390,7 +394,8 @@ REFUSED = {
         "Small(small).generate(torch.ones(2, 3).long())"
     ),
     "the program writes its prompts as numbers of tokens": (
-        HEAD.format(name="gpt2") + "model.generate(torch.ones(2, 3).long(), do_sample=True)"
+        HEAD.format(name="gpt2")
+        + "model.generate(torch.ones(2, 3).long(), do_sample=True, top_k=0)"
     ),
     "the program gives the model token 50256, and the probe's tokenizer has 4 tokens": (
         HEAD.format(name="gpt2") + "model(torch.full((2, 3), 50256))"

@@ -124,25 +124,13 @@ def test_what_is_made_of_an_answer_is_followed_through_names() -> None:
         "reward = max(scores)\n"
         "rate = 0.1\n"
         "a, b = scores\n"
+        "table[0] += reward\n"
     )
-    names = [ast.unparse(each.targets[0]) for each in made_of_answers(ast.parse(text))]
-    assert names == ["ids", "texts", "reward"]
-
-
-def test_what_is_made_of_log_probabilities_too_is_no_reward() -> None:
-    """An error of temporal differences, in its place, would hide how the advantages are made."""
-    text = """
-def scored(logits, ids):
-    return logits.log_softmax(-1).gather(-1, ids[..., None])[..., 0]
-
-ids = model.generate(**inputs)
-length = float(ids.shape[1])
-kl = scored(model(ids).logits, ids) - reference
-paid = length - 0.1 * kl
-delta = paid + following - values
-"""
-    names = [ast.unparse(each.targets[0]) for each in made_of_answers(ast.parse(text))]
-    assert names == ["ids", "length"]
+    found = [ast.unparse(each) for each in made_of_answers(ast.parse(text))]
+    assert found == [
+        "ids = model.generate(prompt)", "texts = tokenizer.batch_decode(ids)",
+        "reward = max(scores)", "table[0] += reward", "scores.append(len(t))",
+    ]  # fmt: skip
 
 
 def test_a_notebook_is_audited_as_a_script_is(tmp_path: Path) -> None:

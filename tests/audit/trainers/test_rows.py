@@ -72,3 +72,12 @@ def test_what_a_program_maps_is_stored_as_lists_until_it_asks_for_tensors() -> N
     data.set_format(type="torch")
     assert torch.equal(data[1]["ids"], torch.tensor([2, 3]))
     assert data.with_format("torch")[1]["question"] == AnyRows(Record())[1]["question"]
+
+
+def test_as_many_rows_as_are_selected_and_every_column() -> None:
+    data = AnyRows(Record(), split=True)
+    assert len(data) >= 1000
+    assert "problem" in data.column_names
+    assert len(data.select(range(3))) == len(list(data.take(3))) == 3
+    assert len(data.select(range(300))) == 300
+    assert data.select(range(300)).map(lambda row: {"asked": row["question"]})[299]["asked"]

@@ -189,3 +189,11 @@ def test_what_a_program_turns_on_after_the_check_is_set_aside_too(tmp_path: Path
     assert report.components["kl-reverse"] == pytest.approx(-0.05, rel=1e-3)
     raised = "beta=0.001 is raised to 0.05 here, to exceed the rounding of single precision"
     assert raised in report.notes
+
+
+def test_the_likeliest_tokens_alone_are_not_the_policy(tmp_path: Path) -> None:
+    """TRL draws from all tokens unless it is asked otherwise, and scores among all."""
+    report = report_of(trained(tmp_path, "GRPO", "top_k=50"), "grpo.py")
+    (finding,) = report.findings
+    assert (report.verdict, finding.rule) == ("biased", "behaviour-not-scored")
+    assert "50 likeliest tokens" in finding.evidence

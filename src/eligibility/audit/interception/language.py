@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib.machinery import ModuleSpec, PathFinder
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from eligibility.audit.user_code import is_user_file
+from eligibility.sandbox.workspace import repository_root
 
 # A program that imports it trains a language model; one that imports `datasets` only reads data.
 _LIBRARY = "trl"
 _LOADERS = ("transformers", "datasets")
+_LOADS_MODELS = re.compile(r"^\s*(from|import) transformers\b", re.M)
+_FILES = 500  # of a program that are looked at
 
 
 class LanguageProgram(BaseException):
@@ -48,10 +53,27 @@ class _Finder:
 
         def load(module: ModuleType) -> None:
             stock(module)
+            if hasattr(module, "load_dataset"):
+                vars(module)["load_dataset"] = self._reading(module.load_dataset)
             _watch()
 
         loader.exec_module = load
         return found
+
+    def _reading(self, stock: Callable[..., Any]) -> Callable[..., Any]:
+        """What loads data, which may be for a model that is loaded after them."""
+
+        def load_dataset(*args: Any, **options: Any) -> Any:
+            try:
+                return stock(*args, **options)
+            except OSError:  # there is no network
+                root = repository_root(self._folder) or self._folder
+                own = islice(root.rglob("*.py"), _FILES)
+                if any(_LOADS_MODELS.search(p.read_text("utf-8", "replace")) for p in own):
+                    raise LanguageProgram from None
+                raise
+
+        return load_dataset
 
 
 def imports_trainers(script: Path) -> bool:

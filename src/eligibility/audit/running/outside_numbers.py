@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from eligibility.audit.job import COMMAND_LINE, WholeNumber
+from eligibility.sandbox.workspace import repository_root
 
 _CONFIGURATIONS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg")
 _WHOLE = re.compile(r"(?<![\w.+-])(?:0|[1-9]\d*)(?![\w.+-])")
@@ -25,7 +26,9 @@ def numbers_outside(
     """The whole numbers on a program's command line, and in configuration files that it names."""
     named = {Path(string.rpartition("=")[2]).name for string in (*strings, *arguments)}
     found = list(_numbers_in(arguments, COMMAND_LINE))
-    for path in chain(script.parent.glob("*.*"), script.parent.glob("*/*.*")):
+    folders = dict.fromkeys((script.parent, repository_root(script.parent) or script.parent))
+    around = (folder.glob(pattern) for folder in folders for pattern in ("*.*", "*/*.*"))
+    for path in chain.from_iterable(around):
         if path.suffix in _CONFIGURATIONS and named & {path.name, path.stem}:
             with suppress(OSError, ValueError):
                 found += _numbers_in(path.read_text(encoding="utf-8").split("\n"), path.name)

@@ -60,13 +60,15 @@ def longest(prompts: int, group: int) -> int:
 def parsed(row: Sequence[int], length: int = LENGTH) -> tuple[Tokens, Tokens, int]:
     """The prompt and the answer in a padded row of tokens, and where the answer begins.
 
-    A prompt's last token is one that no answer has; what follows the first end is padding.
+    A prompt's last token is one that no answer has; what follows the first end is padding. Prompts
+    that are padded on the right have their padding before the answer.
     """
-    start = len(row) - row[::-1].index(PROMPT_ONLY) if PROMPT_ONLY in row else 0
+    stop = start = len(row) - row[::-1].index(PROMPT_ONLY) if PROMPT_ONLY in row else 0
     first = next((i for i, token in enumerate(row) if token not in (END, PAD)), 0)
+    start += next((i for i, token in enumerate(row[start:]) if token != PAD), 0)
     answer = row[start : start + length]
     if END in answer:
         answer = answer[: answer.index(END) + 1]
     if PAD in answer:
         answer = answer[: answer.index(PAD)]
-    return tuple(row[first:start]), tuple(answer), start
+    return tuple(row[first:stop]), tuple(answer), start

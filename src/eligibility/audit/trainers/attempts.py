@@ -15,7 +15,9 @@ from eligibility.audit.trainers.record import Record, record_from
 from eligibility.audit.trainers.rewriting import SMALL
 
 Sizes = dict[WholeNumber, int]
-_TRIALS, _PAIRS = 24, 2  # the second: others that a number may have to go with
+_TRIALS = 32
+_PAIRS = 3  # others that a number may have to go with
+_TOGETHER = 3  # numbers that are made small at a time
 _FEW_ROWS = 4  # with more answers a program is first tried with smaller numbers in its text
 
 
@@ -29,37 +31,56 @@ class Attempts:
 
     def __init__(self, run: Callable[[Record, Sizes, float, bool], None]) -> None:
         self._run = run
-        self._early: list[Any] = []
-        self._one_prompt = False
+        self._known: dict[str, Any] = {}  # of the program, by fields of the record
         self._sizes: Sizes = {}
 
     def best(self) -> Record:
         """The record of the script as it is, or of the one with the fewest rows that was found."""
         first = self._attempt({})
-        if first.one_prompt:
-            self._one_prompt = True
-            first = self._attempt({})
-        self._early = first.early
-        record = first if first.rows <= _FEW_ROWS else self._smaller(first)
+        for labels in (2, 3, 5):  # such as negative, neutral and positive
+            if first.classifies and not first.rows:
+                first = self._again(first, labels=labels)
+        record = self._with_few_rows(first)
+        if first.one_prompt | record.one_prompt and record.outcome != "measured":
+            self._sizes = {}
+            record = self._with_few_rows(self._again(first, one_prompt=True))
         if self._sizes and record.prompts == record.group > 1 and not record.mixed:
             record.mixed_elsewhere = self._mixes_where_unequal()
         return record
 
+    def _with_few_rows(self, first: Record) -> Record:
+        self._known["early"] = first.early
+        return first if first.rows <= _FEW_ROWS else self._smaller(first)
+
+    def _again(self, first: Record, **known: Any) -> Record:
+        """The record of what more is known, if the program comes at least as far with it."""
+        before, self._known = self._known, self._known | known
+        record = self._attempt({})
+        if record.rows or not first.rows:
+            return record
+        self._known = before
+        return first
+
     def _smaller(self, least: Record) -> Record:
-        promising = deque([each] for each in _by_promise(least.rows, least.constants))
+        listed = _by_promise(least)
+        promising = deque(([each], "") for each in listed)
+        values = dict.fromkeys(each[3] for each in listed)  # of a batch and of all of its answers
+        promising.extend(([n for n in listed if n[3] == value], "") for value in values)
         for _ in range(_TRIALS):
             if not promising:
                 break
-            constants = promising.popleft()
+            constants, failure = promising.popleft()
             sizes = self._sizes | dict.fromkeys(constants, SMALL)
             trial = self._attempt(sizes)
             if trial.outcome == "measured" and trial.rows < least.rows:
                 self._sizes, least = sizes, trial
                 if trial.rows <= _FEW_ROWS:
                     return trial
-            elif trial.outcome != "measured" and len(constants) == 1:
-                near = sorted(promising, key=lambda each: _distance(constants[0], each[0]))
-                promising.extendleft([*constants, *each] for each in reversed(near[:_PAIRS]))
+            elif _stopped(trial) and trial.detail != failure:
+                others = [each for each in listed if each not in sizes]
+                near = sorted(others, key=lambda each: _distance(constants[0], each))
+                more = [([*constants, each], trial.detail) for each in near[:_PAIRS]]
+                promising.extendleft(reversed(more if len(constants) < _TOGETHER else []))
         return self._attempt(self._sizes, math.inf)
 
     def _mixes_where_unequal(self) -> bool:
@@ -80,7 +101,7 @@ class Attempts:
     ) -> Record:
         way = branch_off()
         if isinstance(way, Branch):
-            record = Record(early=self._early, one_prompt=self._one_prompt)
+            record = Record(**self._known)
             try:
                 self._run(record, sizes, most_rows, grouping)
             except BaseException as error:  # this process must never go on as its parent would
@@ -94,12 +115,18 @@ class Attempts:
         return made
 
 
-def _by_promise(rows: int, listed: list[Any]) -> list[WholeNumber]:
+def _stopped(record: Record) -> bool:
+    """Whether the program itself stopped, as where two of its numbers must fit each other."""
+    return record.outcome == "error" or record.detail.startswith("the program stopped")
+
+
+def _by_promise(record: Record) -> list[WholeNumber]:
     """Whole numbers of a program, those first that can be how many answers it samples."""
-    fitting = [tuple(each) for each in listed if each[3] <= rows and rows % each[3] == 0]
-    return sorted(fitting, key=lambda each: -each[3])
+    rows, named = record.rows, (record.rows, record.group, record.prompts)
+    fitting = [tuple(each) for each in record.constants if each[3] <= rows and rows % each[3] == 0]
+    return sorted(fitting, key=lambda each: (each[3] not in named, -each[3]))
 
 
-def _distance(one: WholeNumber, other: WholeNumber) -> tuple[bool, int]:
-    """How far apart two numbers stand in the program's text."""
-    return one[0] != other[0], abs(one[1] - other[1])
+def _distance(one: WholeNumber, other: WholeNumber) -> tuple[bool, bool, int]:
+    """How far apart two numbers are: the same one first, then those that stand near."""
+    return one[3] != other[3], one[0] != other[0], abs(one[1] - other[1])

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 import json
 import os
+import random
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NoReturn
 
 from eligibility.audit.side_by_side import die_with_parent
+from eligibility.audit.trainers.refused import Refused
 from eligibility.sandbox import forking
 
 
@@ -36,9 +38,11 @@ def branch_off() -> Branch | Callable[[], dict[str, Any]]:
     """
     reading, writing = os.pipe()
     gc.freeze()  # what is there is there in every branch: no collector needs to look at it
+    drawn = random.getstate()
     with forking():
         child = os.fork()
     if child == 0:
+        random.setstate(drawn)  # Python gives a new process other numbers
         die_with_parent()
         os.close(reading)
         return Branch(writing)
@@ -51,4 +55,14 @@ def _received(child: int, reading: int) -> dict[str, Any]:
         text = pipe.read()
     os.waitpid(child, 0)
     found: dict[str, Any] = json.loads(text) if text else {}
+    return found
+
+
+def found_by(answer: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What a branch has found; it may have found that the program cannot be audited."""
+    found = answer()
+    if found.get("refused"):
+        raise Refused(found["refused"])
+    if "prompts" not in found and "error" not in found:
+        raise Refused("the program ends its process before its optimizer steps")
     return found

@@ -16,7 +16,7 @@ from eligibility.audit.trainers.record import Record
 
 _SHORTER = (torch.float32, torch.bfloat16, torch.float16)
 _CASTS = {torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16}
-_HIGHEST = {torch.topk, torch.Tensor.topk}
+HIGHEST = {torch.topk, torch.Tensor.topk}
 _LEGACY = ("FloatTensor", "HalfTensor", "BFloat16Tensor")
 GENERAL = (
     "one core, double precision; trackers, saving, compilation, dropout, gradient clipping, the "
@@ -49,7 +49,7 @@ class InDouble(TorchFunctionMode):
         if func is torch.Tensor.backward:
             self._backward(args[0])
         given = tuple(map(_long, args))
-        if func in _HIGHEST:  # a program asks for 50 tokens, and the probe has four
+        if func in HIGHEST:  # a program asks for 50 tokens, and the probe has four
             given, options = _within(given, options)
         return self._met(func, given, options, func(*given, **options))
 

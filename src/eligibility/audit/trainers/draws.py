@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +13,7 @@ from eligibility.audit.trainers.answers import Tokens, answers, parsed
 from eligibility.audit.trainers.refused import Refused
 from eligibility.audit.trainers.scored import Scored
 from eligibility.audit.trainers.tiny import END, PAD, PROMPT_ONLY, SYMBOLS, VOCABULARY, WORD
-from eligibility.audit.user_code import user_place
+from eligibility.audit.user_code import user_stack
 
 _NEVER = -1000.0  # a logit
 
@@ -39,7 +40,7 @@ class Draws:
         called: How many of them the last call gave.
         probabilities: With which the program drew tokens itself, by prompt and tokens before.
         count: Calls that drew tokens.
-        calls: First row of each call, and the line of the program that asked for it.
+        calls: First row of each call, and the lines of the program that led to it.
         goes_on: Whether tokens were drawn when every row had ended, as for answers of one length.
     """
 
@@ -51,7 +52,7 @@ class Draws:
     called: int = 0
     probabilities: dict[tuple[Tokens, Tokens], list[float]] = field(default_factory=dict)
     count: int = 0
-    calls: list[tuple[int, tuple[str, int]]] = field(default_factory=list)
+    calls: list[tuple[int, list[tuple[str, int]]]] = field(default_factory=list)
     goes_on: bool = False
     _episode: _Episode | None = None
 
@@ -77,7 +78,7 @@ class Draws:
         self.prompts += prompts
         self.given += chosen
         self.called = len(chosen)
-        self.calls.append((start, user_place()))
+        self.calls.append((start, user_stack()))
         return chosen
 
     def tokens(self, last: Scored, probs: Tensor) -> Tensor:
@@ -121,14 +122,22 @@ class Draws:
 
 
 def calls_without_a_part(found: dict[str, Any]) -> int:
-    """How many first calls are made where no answer is ever trained on, as an evaluation's are."""
+    """How many first calls are made where no answer is ever trained on, as an evaluation's are.
+
+    Of the same answers to the same prompt the last ones count as those that are trained on.
+    """
     starts = [first for first, _ in found["calls"]]
     ends = [*starts[1:], len(found["prompts"])]
-    scored = set(found["scored"])
+    rows = [str(row) for row in zip(found["prompts"], found["given"], strict=True)]
+    left, scored = Counter(rows[row] for row in found["scored"]), set()
+    for number in reversed(range(len(rows))):
+        if left[rows[number]]:
+            left[rows[number]] -= 1
+            scored.add(number)
     parts = [any(row in scored for row in range(a, b)) for a, b in zip(starts, ends, strict=True)]
-    places = [tuple(place) for _, place in found["calls"]]
-    used = {place for place, has in zip(places, parts, strict=True) if has}
-    return next((i for i, place in enumerate(places) if place in used), 0)
+    ways = [tuple(map(tuple, way)) for _, way in found["calls"]]
+    used = {way for way, has in zip(ways, parts, strict=True) if has}
+    return next((i for i, way in enumerate(ways) if way in used), 0)
 
 
 def with_a_certain_end(logits: Tensor, scored: Scored) -> Tensor:

@@ -41,8 +41,12 @@ class _AnyLabel(str):
 
 def _with_score(model: Any) -> Any:
     """A model without a head, and with the score of a conversation that reward models add to it."""
-    model.get_score = lambda tokenizer, conversation: _score(str(conversation))
+    model.get_score = _score_of
     return model
+
+
+def _score_of(tokenizer: Any, conversation: Any) -> float:
+    return _score(str(conversation))
 
 
 class _Classifier:
@@ -72,6 +76,11 @@ def _speaks(kind: type) -> bool:
     return kind.__name__.endswith(("ForCausalLM", "LMHeadModel"))
 
 
+def _is_headless(kind: type) -> bool:
+    """Whether models of a class of transformers' return hidden states alone."""
+    return _is_stock(kind) and kind.__name__.endswith("Model") and not _speaks(kind)
+
+
 def _has_encoder(kind: type) -> bool:
     """Whether its answers are not in the rows of its prompts."""
     forward: Any = getattr(kind, "forward", None)
@@ -89,10 +98,13 @@ def _extends_another(kind: type) -> bool:
 
 
 class _NoWeights(dict[Any, Any]):
-    """What a file that does not exist holds: every entry of it is empty, too."""
+    """What a file that does not exist holds: every entry of it is empty, too, or such a file."""
 
     def __missing__(self, name: Any) -> _NoWeights:
         return _NoWeights()
+
+    def __fspath__(self) -> str:
+        return "missing"
 
 
 def _fits(model: Any, state_dict: Any) -> bool:
@@ -138,7 +150,7 @@ class Hub:
             if "SequenceClassification" in cls.__name__ or "RewardModel" in cls.__name__:
                 return self.reward_model()
             made = self.model(*args, **options)
-            return _with_score(made.model) if cls.__name__ == "AutoModel" else made
+            return _with_score(made.model) if _is_headless(cls) else made
 
         def tokenizer(cls: Any, *args: Any, **options: Any) -> Any:
             return self.tokenizer(*args, **options)
@@ -163,17 +175,18 @@ class Hub:
             classifies = task == "sentiment-analysis" or "classification" in str(task)
             return _Classifier(options) if classifies else stock(task, *args, **options)
 
-        transformers.pipeline = pipeline
+        transformers.pipeline = transformers.pipelines.pipeline = pipeline
 
     def tokenizer(self, *args: Any, **options: Any) -> Any:
         """The probe's, whatever the name."""
         return make_tokenizer()
 
     def reward_model(self) -> Any:
-        """A classifier of one label, for a program that loads a reward model."""
+        """A classifier, for a program that loads a reward model."""
         transformers: Any = importlib.import_module("transformers")
         config = make_model(POLICY_SEED).config
-        config.num_labels = 1
+        config.num_labels = self._record.labels
+        self._record.classifies = True
         return transformers.LlamaForSequenceClassification(config).double()
 
     def _replace_weights(self) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 from functools import partial
-from itertools import product
 from typing import Any
 
 import torch
@@ -20,20 +19,23 @@ from eligibility.audit.trainers.gradients import AtStates, StateWeights
 from eligibility.audit.trainers.operations import Recorder
 from eligibility.audit.trainers.record import Policies, Table
 from eligibility.audit.trainers.refused import Finished, Refused
-from eligibility.audit.trainers.runs import PATTERN, Runs
-from eligibility.audit.trainers.sampling import note_policy, nucleus_of, temperature_of
-from eligibility.audit.trainers.scores import FUNCTION, MODEL, NAME, Source
-from eligibility.audit.trainers.tiny import LENGTH, VOCABULARY
+from eligibility.audit.trainers.reward_choice import RewardChoice, alike
+from eligibility.audit.trainers.runs import PATTERN
+from eligibility.audit.trainers.sampling import note_policy, nucleus_of, temperature_of, tokens_kept
+from eligibility.audit.trainers.scores import FUNCTION, Source
+from eligibility.audit.trainers.tiny import LENGTH
 from eligibility.audit.trainers.trl import WithoutAdapter, wake_adapters
+from eligibility.audit.user_code import user_place
 
 _FEW = 60  # outcomes with which there is time for a second policy
 _EXACT = 1e-9
 _OTHERWISE = 1e-5  # difference of probabilities that is more than rounding
 _PLANS = 6  # more groups of answers whose order is turned
+_MOST_STOP = 0.5  # share of the groups of answers on which a program may stop with an error
 _DRIFT = 1.1  # by how much a later policy's log π(token) differs, past a ratio's usual bounds
 
 
-class Loop(Runs):
+class Loop(RewardChoice):
     """Leads one program: it stands where the first token is sampled, and never goes on."""
 
     def _lead(self) -> None:
@@ -42,7 +44,7 @@ class Loop(Runs):
             self._skipped += unused
             self._options, self._sampling = {}, None
             return
-        prompts = [tuple(prompt) for prompt in found["prompts"]]
+        prompts = self._prompts = [tuple(prompt) for prompt in found["prompts"]]
         record, model = self._record, self.models.by_id(found["trained"])
         if model is None:
             raise Refused(
@@ -54,6 +56,7 @@ class Loop(Runs):
         self._twice = found["steps"] if found["again"] else 0
         record.drift = _DRIFT if found["again"] else 0.0
         record.file, record.line = found["place"]
+        record.drawn_at = [*user_place()] if self._options else []
         seen = sorted(set(prompts), key=len)
         record.prompts, record.group = len(seen), len(prompts) // len(seen)
         if any(prompts.count(prompt) != record.group for prompt in seen):
@@ -77,6 +80,7 @@ class Loop(Runs):
                 "end token with probability 1"
             )
         wake_adapters(model)
+        self._note_tokens_kept(model, prompts[0], found["cuts"])
         reference = self._reference(found, model)
         sources = self._known(found)
         for length in range(record.length, 1, -1):
@@ -85,9 +89,9 @@ class Loop(Runs):
             record.parameters = self._states.parameters
             record.policies.clear()
             record.later.clear()
-            if not self.scores.chosen:
-                self._choose(sources, model, reference)
             self._enter(0, model, reference)
+            if not self.scores.chosen:
+                self._choose(sources)
             if self._may_mix:
                 self._look_at_the_other_prompt()
             if self._grouping_alone:
@@ -112,8 +116,9 @@ class Loop(Runs):
         if self._record.early or (found.get("idle") and found["sources"]):
             if found:
                 known = self._known(found)
-                functions = [source for source in known if source.kind == FUNCTION]
-                self._record.early = [vars(source) for source in functions or known]
+                functions = [s for s in known if s.kind == FUNCTION and not s.doubtful]
+                early = [s for s in functions or known if not s.whole] or functions
+                self._record.early = [vars(source) for source in early]
             early = [Source(**listed) for listed in self._record.early]
             self.scores.chosen = {source.place: source for source in early}
             self.scores.found |= self.scores.chosen
@@ -125,20 +130,6 @@ class Loop(Runs):
         if found.get("idle"):
             raise Refused(found["idle"])
         return found
-
-    def _go_on(
-        self, plan: Tokens, length: int = 0, recorder: Recorder | None = None
-    ) -> dict[str, Any]:
-        """What a branch finds with the answers of a plan and no others."""
-        return self._go(self._plan(plan, length), recorder)
-
-    def _plan(self, plan: Tokens, length: int = 0) -> Draws:
-        return Draws(plan, length or self._record.length, bounded=True)
-
-    def _gradient(self, plan: Tokens, length: int = 0) -> torch.Tensor:
-        """[B, W, V] of a plan; 0 where the program makes no step."""
-        found = self._go_on(self._in_program(plan), length)
-        return torch.tensor(found.get("table") or self._no_gradient())
 
     @property
     def _may_mix(self) -> bool:
@@ -155,71 +146,7 @@ class Loop(Runs):
         for self._raised in (frozenset(), others):
             tables.append(self._gradient(tuple(plan), LENGTH)[:group])
         self._raised = frozenset()
-        self._record.mixed = not _alike(*tables)
-
-    def _known(self, found: dict[str, Any]) -> list[Source]:
-        """What may be the rewards, as a branch has found."""
-        sources = [Source(**listed) for listed in found["sources"]]
-        self.scores.found.update({source.place: source for source in sources})
-        return sources
-
-    def _choose(self, sources: list[Source], model: Any, reference: Any) -> None:
-        """Find what the rewards are, by their effect."""
-        self._enter(0, model, reference)
-        scores = self.scores
-        # a name may be that of an advantage: it counts where nothing else is found in either plan
-        unnamed = [source for source in sources if source.kind != NAME]
-        for listed, self._crossed in product((unnamed, sources), (False, True)):
-            self._try(listed)
-            if scores.chosen:
-                break
-        self._sign = 1.0
-        if not scores.chosen:
-            raise Refused(
-                "the audit found no reward, because nothing that the program computes from an "
-                "answer changes the gradient as a reward would; audit its loss with "
-                "audit_token_loss"
-            )
-        main = next(iter(scores.chosen.values()))
-        self._record.supposed = main.described() if main.may_be_a_cost else ""
-        named = " + ".join(source.described() for source in scores.chosen.values())
-        self._record.note(f"the rewards are those of {named}: called, then replaced by the probe's")
-        if scores.silent:
-            others = " and ".join(source.described() for source in scores.silent.values())
-            self._record.note(f"what {others} adds to them is 0 here")
-
-    def _try(self, sources: list[Source]) -> None:
-        """Choose those that move the gradient as rewards do."""
-        scores, known = self.scores, torch.zeros(0)
-        for source in sources:
-            first = not scores.chosen
-            if not first and source.kind not in (FUNCTION, MODEL):
-                continue
-            (scores.chosen if first else scores.silent)[source.place] = source
-            try:
-                pair = self._with_sign(1.0), self._with_sign(-1.0)
-            except Refused:  # the program cannot go on with other numbers there: no rewards
-                (scores.chosen if first else scores.silent).pop(source.place)
-                continue
-            moves = not _alike(*pair)
-            if first and moves and source.kind == NAME:
-                doubled = self._with_sign(2.0)
-                # a reward enters as a factor or a summand: what a loss is divided by does not
-                moves = _alike(doubled - pair[0], (pair[0] - pair[1]) / 2.0)
-            if first and not moves:
-                del scores.chosen[source.place]
-            elif first:
-                known = pair[0]
-            elif not moves or _alike(pair[0], known):  # it has no part, or has the rewards in it
-                del scores.silent[source.place]
-            else:
-                known = pair[0]
-
-    def _with_sign(self, sign: float) -> torch.Tensor:
-        """The gradient of a plan, in the program's order, with the rewards times ``sign``."""
-        self._sign = sign
-        found = self._go_on(self._spoken())
-        return torch.tensor(found.get("table") or self._no_gradient()).nan_to_num()
+        self._record.mixed = not alike(*tables)
 
     def _enumerate(self, model: Any, reference: Any) -> None:
         record = self._record
@@ -229,27 +156,14 @@ class Loop(Runs):
             self._enter(world, model, reference)
             branches = (self._start(self._plan(self._in_program(chosen))) for chosen, _ in every)
             for number, found in enumerate(in_order(branches)):
-                self._keep(found)
+                self._keep(self._of_same_prompts(found))
                 self._announce(world * len(every) + number + 1, 2 * pairs * len(every))
             self._complete(world)
+        if len(record.stopped) > _MOST_STOP * len(record.gradients):
+            raise Refused(f"the program stopped at {record.stopped[0]}")
         if reference is not None:
             self._compare_references(reference)
         raise Finished
-
-    def _no_gradient(self) -> Any:
-        return torch.zeros(self._record.rows, self._record.length, VOCABULARY).tolist()
-
-    def _spoken(self) -> Tokens:
-        """A plan in which answers of a prompt differ, and each has a word.
-
-        In the second one, of two prompts, those at the same place differ as well: a program may
-        deal out the rewards to the answers at the same place.
-        """
-        rows, group = self._record.rows, self._record.group
-        count = len(answers(self._record.length)) - 1
-        turn = group if group > 1 else rows  # from which row on the pattern begins later
-        later = 2 if self._crossed and (turn + 1) % count == 0 else 1
-        return tuple(1 + (i + later * (i // turn)) % count for i in range(rows))
 
     def _is_symmetric(self) -> bool:
         """Whether the order of a prompt's answers does not matter."""
@@ -282,13 +196,6 @@ class Loop(Runs):
         found = self._go(Draws(self._in_program(self._spoken()), self._record.length))
         self._following, self._record.kept = False, found.get("kept") or []
 
-    def _in_program(self, chosen: Tokens) -> Tokens:
-        """The plan in the program's order of rows, of one prompt by prompt."""
-        plan = [0] * len(chosen)
-        for number, row in enumerate(self._order):
-            plan[row] = chosen[number]
-        return tuple(plan)
-
     def _enter(self, world: int, model: Any, reference: Any) -> None:
         """The next policy, or the same with the rewards of the other sign."""
         self._sign = -1.0 if world % 2 else 1.0
@@ -315,17 +222,17 @@ class Loop(Runs):
     def _keep(self, found: dict[str, Any]) -> None:
         record = self._record
         if found.get("error"):
-            raise Refused(f"the program stopped at {found['error']}")
+            record.stopped.append(found["error"])
         zeros = self._no_gradient()
         record.gradients.append(found.get("table") or zeros)
-        record.without_step.append(not found["table"])
+        record.without_step.append(not found.get("table"))
         if record.drift:
             record.gradients_again.append(found.get("table_again") or zeros)
         record.leak = max(record.leak, found.get("leak", 0.0))
         record.prompt_share = max(record.prompt_share, found.get("prompt_share", 0.0))
-        for prompt, state, share in found["probabilities"]:
+        for prompt, state, share in found.get("probabilities", ()):
             self.draws.probabilities[tuple(prompt), tuple(state)] = share
-        for known, listed in zip(self._logits, found["logits"], strict=True):
+        for known, listed in zip(self._logits, found.get("logits", ([], [])), strict=True):
             known.update({(tuple(prompt), tuple(state)): said for prompt, state, said in listed})
 
     def _complete(self, world: int) -> None:
@@ -362,7 +269,20 @@ class Loop(Runs):
             "where the answers are scored the model gives other probabilities than where they are "
             "drawn, as without an attention mask for the padding before a prompt"
         )
+        self._record.scored_otherwise = True
         return table
+
+    def _note_tokens_kept(self, model: Any, prompt: Tokens, cuts: bool) -> None:
+        """The probe's tokens are too few for it to show in what is drawn.
+
+        Where the program looks for the likeliest tokens too, or asks for the scores that were drawn
+        from, it may score them so.
+        """
+        if self._options and not cuts and not self._options.get("output_scores"):
+            assert self.generate is not None
+            self._busy = True
+            self._record.top_k = tokens_kept(self.generate, model, prompt, self._options)
+            self._busy = False
 
     def _reference(self, found: dict[str, Any], model: Any) -> Any:
         """The other model that scores the answers, or the model without its adapters."""
@@ -388,8 +308,3 @@ class Loop(Runs):
             values.append(self._go_on(self._spoken()).get("value", 0.0))
         if abs(values[0] - values[1]) > _EXACT * max(map(abs, values)):
             self._record.kl_coefficient = 1.0
-
-
-def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two gradients are the same up to rounding."""
-    return one.shape == other.shape and float((one - other).norm()) <= _EXACT * float(one.norm())

@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakValueDictionary
 
+import torch
+from torch.optim import Optimizer
+
 from eligibility.audit.trainers.gradients import Rows
+
+_PERTURBATION = 0.1  # standard deviation of what is added to a parameter
 
 
 class Models:
@@ -14,6 +19,8 @@ class Models:
     def __init__(self) -> None:
         self._known: dict[int, tuple[Any, Rows]] = {}
         self._made: WeakValueDictionary[int, Any] = WeakValueDictionary()
+        self._groups: list[Any] = []  # of parameters, that optimizers were given
+        self._perturbs = False
 
     def watch(self, kind: Any) -> None:
         """Note every model of a class when it is made, by its constructor or as a copy."""
@@ -26,6 +33,23 @@ class Models:
             return model
 
         kind.__new__ = staticmethod(make)
+
+    def watch_optimizers(self) -> None:
+        """Note every parameter that an optimizer is given."""
+        stock = Optimizer.add_param_group
+
+        def add(optimizer: Any, group: dict[str, Any]) -> None:
+            stock(optimizer, group)
+            self._groups.append(optimizer.param_groups[-1])
+            if self._perturbs:
+                _perturb(self._groups[-1:])
+
+        Optimizer.add_param_group = add  # type: ignore[assignment, method-assign]
+
+    def perturb(self) -> None:
+        """Give all trained parameters other values, also those that are yet to be trained."""
+        self._perturbs = True
+        _perturb(self._groups)
 
     def follow(self, model: Any) -> None:
         """Remember what it scores from now on."""
@@ -52,6 +76,13 @@ class Models:
         """The model that a branch has told of; None: it was not there before the branch."""
         known = self._known.get(which)
         return known[0] if known is not None else self._made.get(which)
+
+
+def _perturb(groups: list[Any]) -> None:
+    draw = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in (parameter for group in groups for parameter in group["params"]):
+            parameter.add_(_PERTURBATION * torch.randn(parameter.shape, generator=draw))
 
 
 def is_without_adapters(model: Any) -> bool:

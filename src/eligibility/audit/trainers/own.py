@@ -96,7 +96,8 @@ class _LoopHub(Hub):
 
     def tokenizer(self, *args: Any, **options: Any) -> Any:
         """One that tells the program's own texts from each other."""
-        return spelling_tokenizer(_name(args, options), self._come_with_padding)
+        side = options.get("padding_side")
+        return spelling_tokenizer(_name(args, options), side, self._come_with_padding)
 
     def _come_with_padding(self) -> None:
         self._pads = True
@@ -114,7 +115,9 @@ class _LoopHub(Hub):
 
         def forward(input_ids: Any = None, *args: Any, **options: Any) -> Any:
             output = stock(input_ids, *args, **options)
-            output.logits = scores.of_model(input_ids)
+            said = scores.of_model(input_ids)
+            others = torch.zeros(len(said), self._record.labels - 1)
+            output.logits = torch.cat([others, said], 1)
             return output
 
         model.forward = forward
@@ -142,6 +145,7 @@ def _install(record: Record, loop: Loop) -> None:
     _LoopHub(record, loop).install()
     llama: Any = importlib.import_module("transformers.models.llama.modeling_llama")
     loop.models.watch(llama.LlamaForCausalLM)
+    loop.models.watch_optimizers()
     stock = llama.LlamaForCausalLM.forward
 
     @functools.wraps(stock)  # its parameters tell transformers which columns of the data it reads
@@ -151,10 +155,17 @@ def _install(record: Record, loop: Loop) -> None:
         loop.has_run(model, output)
         return output
 
+    within = llama.LlamaModel.forward
+
+    @functools.wraps(within)
+    def forward_within(model: Any, *args: Any, **options: Any) -> Any:
+        loop.scores.passes += 1
+        return within(model, *args, **options)
+
     def generate(model: Any, *args: Any, **options: Any) -> Any:
         return loop.generated(model, args, options)
 
-    llama.LlamaForCausalLM.forward = forward
+    llama.LlamaForCausalLM.forward, llama.LlamaModel.forward = forward, forward_within
     generation.GenerationMixin.generate = generate
 
 

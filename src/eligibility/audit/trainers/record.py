@@ -50,6 +50,8 @@ class Record:
         mixed: Whether the rewards of one prompt's answers move the gradients of the other's.
         mixed_elsewhere: Likewise, where a group has another size than there are prompts.
         one_prompt: Whether all of its texts are to be read as the same prompt.
+        classifies: Whether it loads a classifier of texts.
+        labels: Of how many labels that is.
         early: Where its rewards may come from, if it makes no step unless they differ.
         prompts: Prompts of an update.
         group: Answers to each.
@@ -57,6 +59,7 @@ class Record:
         ordered: Whether groups were run in every order of their answers.
         gradients: [N, B, W, V] of the loss at the logits of each row's positions, block by block.
         without_step: [N] after which of them the program has made no step, but sampled again.
+        stopped: Where the program stopped with an error, and with which one.
         later: The policies after some steps, if a group of answers is trained on again.
         gradients_again: As ``gradients``, of those policies.
         leak: Largest relative part of a parameters' gradient that ``gradients`` do not explain.
@@ -64,6 +67,10 @@ class Record:
         temperature: That the program's configuration names; 1 otherwise.
         kl_coefficient: Likewise; for a program's own loop, 1 if the reference changes its loss;
             else 0.
+        top_k: How many of the likeliest tokens it draws from, where the loss scores them among all;
+            0: all.
+        drawn_at: File and line where it calls `generate`; empty if it draws token by token.
+        scored_otherwise: Whether the model itself gives other probabilities where they are scored.
         micro_batches: Into how many an update is split.
         parameters: Trained numbers.
         steps: Optimizer steps on each group of answers, each time that it is trained on.
@@ -87,6 +94,8 @@ class Record:
     mixed: bool = False
     mixed_elsewhere: bool = False
     one_prompt: bool = False
+    classifies: bool = False
+    labels: int = 1
     early: list[Any] = field(default_factory=list)
     prompts: int = len(PROMPTS)
     group: int = GROUP
@@ -94,12 +103,16 @@ class Record:
     ordered: bool = False
     gradients: Any = field(default_factory=list)
     without_step: list[bool] = field(default_factory=list)
+    stopped: list[str] = field(default_factory=list)
     later: list[Policies] = field(default_factory=list)
     gradients_again: Any = field(default_factory=list)
     leak: float = 0.0
     prompt_share: float = 0.0
     temperature: float = 1.0
     kl_coefficient: float = 0.0
+    top_k: int = 0
+    drawn_at: list[Any] = field(default_factory=list)
+    scored_otherwise: bool = False
     micro_batches: int = 1
     parameters: int = 0
     steps: int = 1

@@ -12,8 +12,7 @@ import importlib.util
 import os
 import runpy
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -27,9 +26,6 @@ BEGINS, GOES_ON = "_eligibility_begins", "_eligibility_goes_on"
 SMALL = 2
 # Methods and functions whose results are tokens or text that the model has given.
 _SAMPLING = frozenset(("generate", "multinomial", "sample", "decode", "batch_decode"))
-
-# Functions whose results are log-probabilities.
-_SCORING = frozenset(("log_softmax", "log_prob", "cross_entropy", "CrossEntropyLoss", "nll_loss"))
 
 
 class Rewriting:
@@ -138,11 +134,18 @@ def _watch(node: ast.AST) -> None:
         node.decorator_list.append(ast.copy_location(ast.Name(WATCHED, ast.Load()), node))
 
 
-def _let_assign(node: ast.Assign, file: str) -> None:
-    name = ast.unparse(node.targets[0])
-    about = [ast.Constant(value) for value in (name, file, node.lineno)]
-    called = ast.Call(ast.Name(ASSIGNED, ast.Load()), [node.value, *about], [])
-    node.value = ast.copy_location(called, node.value)
+def _let_assign(node: ast.Assign | ast.AugAssign | ast.Call, file: str) -> None:
+    match node:
+        case ast.Assign(targets=[target], value=value) | ast.AugAssign(target=target, value=value):
+            pass
+        case ast.Call(func=ast.Attribute(value=target), args=[value]):
+            pass
+    about = [ast.Constant(said) for said in (ast.unparse(target), file, node.lineno)]
+    called = ast.copy_location(ast.Call(ast.Name(ASSIGNED, ast.Load()), [value, *about], []), value)
+    if isinstance(node, ast.Call):
+        node.args = [called]
+    else:
+        node.value = called
 
 
 def _let_pass(node: ast.AST) -> None:
@@ -195,35 +198,28 @@ class _Finder:
         )
 
 
-def made_of_answers(tree: ast.Module) -> list[ast.Assign]:
-    """The assignments to one name whose value depends on an answer, by the text alone.
+def made_of_answers(tree: ast.Module) -> list[ast.Assign | ast.AugAssign | ast.Call]:
+    """The assignments whose value depends on an answer, by the text alone; or what is appended.
 
-    Names count in the whole module: one in a function is the same as one outside of it. What
-    also depends on log-probabilities is no reward: at best it is made of one, as advantages are.
+    Names count in the whole module: one in a function is the same as one outside of it.
     """
     flows = [flow for node in ast.walk(tree) for flow in _flows(node)]
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    scoring = {each.name for each in functions if _depends(each, set(), _SCORING)}
-    names, scored = _reached(flows, _SAMPLING), _reached(flows, _SCORING | scoring)
-    return [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign)
-        and isinstance(node.targets[0], ast.Name)
-        and len(node.targets) == 1
-        and _depends(node.value, names, _SAMPLING)
-        and node.targets[0].id not in scored
-    ]
-
-
-def _reached(flows: Sequence[tuple[set[str], ast.expr]], calls: AbstractSet[str]) -> set[str]:
-    """The names whose values depend on a call of one of these functions."""
     names: set[str] = set()
     while True:
-        more = {name for into, value in flows if _depends(value, names, calls) for name in into}
+        more = {name for into, value in flows if _depends(value, names) for name in into}
         if more <= names:
-            return names
+            break
         names |= more
+    found: list[ast.Assign | ast.AugAssign | ast.Call] = []
+    for node in ast.walk(tree):
+        match node:
+            case (
+                ast.Assign(targets=[ast.Name() | ast.Attribute() | ast.Subscript()], value=value)
+                | ast.AugAssign(target=ast.Subscript(), value=value)
+                | ast.Call(func=ast.Attribute(attr="append"), args=[value], keywords=[])
+            ) if _depends(value, names):
+                found.append(node)
+    return found
 
 
 def _flows(node: ast.AST) -> Iterator[tuple[set[str], ast.expr]]:
@@ -245,11 +241,12 @@ def _names(node: ast.expr) -> set[str]:
     return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
 
 
-def _depends(value: ast.AST, names: set[str], calls: AbstractSet[str]) -> bool:
+def _depends(value: ast.AST, names: set[str]) -> bool:
+    """Whether a value has one of the names in it, or something that a model has sampled."""
     for node in ast.walk(value):
         if isinstance(node, ast.Name) and node.id in names:
             return True
-        if isinstance(node, ast.Call) and _last_name(node.func) in calls:
+        if isinstance(node, ast.Call) and _last_name(node.func) in _SAMPLING:
             return True
     return False
 

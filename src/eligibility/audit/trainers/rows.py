@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, cast
 
@@ -15,6 +15,7 @@ from eligibility.audit.trainers.record import Record
 
 _CONVERSATIONS = ("conversations", "messages")  # columns that hold lists of messages
 _MANY = 128  # rows: a program may draw several at once, or set a hundredth of them apart
+_SAID = 1000  # as how many they count: a program may ask for some hundreds of them
 
 
 class AnyText(str):
@@ -109,6 +110,15 @@ def collate_rows() -> None:
     default_collate_fn_map[_Row] = collate
 
 
+class _AnyColumns(list[str]):
+    """Names of columns, next to which every other name is one."""
+
+    __slots__ = ()
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
 class AnyRows:
     """Rows of different texts, with every column; what a program maps on it is kept.
 
@@ -116,12 +126,18 @@ class AnyRows:
         record: Where failures of the program's own functions are noted.
         rows: The columns that are known already.
         split: Whether it is one split, so that a name is that of a column.
+        length: How many rows it says it has; some are the same.
     """
 
     def __init__(
-        self, record: Record, rows: list[dict[str, Any]] | None = None, *, split: bool = False
+        self,
+        record: Record,
+        rows: list[dict[str, Any]] | None = None,
+        *,
+        split: bool = False,
+        length: int = _SAID,
     ) -> None:
-        self._record, self._split = record, split
+        self._record, self._split, self._length = record, split, length
         self._rows = [_row(row, k) for k, row in enumerate(rows or [{}] * _MANY)]
 
     def map(self, function: Callable[..., Any], *args: Any, **options: Any) -> AnyRows:
@@ -138,7 +154,7 @@ class AnyRows:
             except Exception as error:  # the user's function, on rows that it never saw
                 self._record.note(f"a function mapped on the data failed: {type(error).__name__}")
                 made.append(dict(row))
-        return AnyRows(self._record, made, split=self._split)
+        return self._with(made)
 
     def _map_batch(
         self, function: Callable[..., Any], extra: dict[str, Any], with_indices: bool
@@ -155,14 +171,14 @@ class AnyRows:
         if len(added) != len(self._rows):
             return self
         made = [{**row, **new} for row, new in zip(self._rows, added, strict=True)]
-        return AnyRows(self._record, made, split=self._split)
+        return self._with(made)
 
     def with_format(self, type: Any = None, *args: Any, **options: Any) -> AnyRows:
         """For "torch", numbers are tensors."""
         if type not in ("torch", "pt"):
             return self
         made = [{name: _tensor(value) for name, value in row.items()} for row in self._rows]
-        return AnyRows(self._record, made, split=self._split)
+        return self._with(made)
 
     def set_format(self, type: Any = None, *args: Any, **options: Any) -> None:
         """The same, of these rows themselves."""
@@ -175,22 +191,35 @@ class AnyRows:
         if isinstance(key, str):
             if self._split or any(key in row for row in self._rows):
                 return [row[key] for row in self._rows]
-            return AnyRows(self._record, list(self._rows), split=True)
+            return AnyRows(self._record, list(self._rows), split=True, length=self._length)
         return self
+
+    def _with(self, rows: list[dict[str, Any]]) -> AnyRows:
+        return AnyRows(self._record, rows, split=self._split, length=self._length)
+
+    def select(self, indices: Iterable[int], *args: Any, **options: Any) -> AnyRows:
+        """As many rows as there are indices, if there are any."""
+        count = len(list(indices)) or self._length
+        rows: list[dict[str, Any]] = list(self._rows[:count])
+        return AnyRows(self._record, rows, split=self._split, length=count)
+
+    def take(self, count: int) -> AnyRows:
+        """The first ones."""
+        return self.select(range(count))
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._rows)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return self._length
 
     def __contains__(self, key: object) -> bool:
         return True
 
     @property
     def column_names(self) -> list[str]:
-        """The columns that the program made."""
-        return list(self._rows[0])
+        """The columns that the program made; each other one is there too."""
+        return _AnyColumns(self._rows[0])
 
     @property
     def features(self) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from eligibility.audit.trainers.answers import Tokens
-from eligibility.audit.trainers.branch import Branch, branch_off
+from eligibility.audit.trainers.branch import Branch, branch_off, found_by
+from eligibility.audit.trainers.doubles import HIGHEST
 from eligibility.audit.trainers.draws import (
     Draws,
     drawn_before,
@@ -38,7 +39,8 @@ from eligibility.audit.trainers.sampling import (
     with_likeliest,
 )
 from eligibility.audit.trainers.scores import Scores
-from eligibility.audit.trainers.tiny import LENGTH, NAME
+from eligibility.audit.trainers.spelling import pad_on_the_usual_side
+from eligibility.audit.trainers.tiny import LENGTH, NAME, SYMBOLS
 from eligibility.audit.trainers.trl import generic_reward
 from eligibility.audit.user_code import user_place
 
@@ -53,7 +55,7 @@ _NO_STEP = (
     "function that takes the answer and returns a number tell which, so that the audit can "
     "replace its results"
 )
-_MANY = 400  # rows that a program may sample before its optimizer steps
+_MANY = 1024  # rows that a program may sample before its optimizer steps
 
 
 class _InBranch(BaseException):
@@ -81,21 +83,22 @@ class Runs:
         self._most_rows, self._grouping_alone = most_rows, grouping
         self.branch: Branch | None = None
         self.draws = Draws(PATTERN, LENGTH)
-        self.scores = Scores(self._reward, self._given, lambda: self._passes)
+        self.scores = Scores(self._reward, self._given)
         self.generate: Callable[..., Any] | None = None  # transformers' own
         self.models = Models()
-        self._passes = 0
         self._latest: Any = None  # the model that ran last
         self._sampling: Any = None
         self._greedy_alone = False  # whether answers were given, and none of them was sampled
         self._busy = False  # whether the audit itself asks transformers for a token
         self._unmasked = False  # whether `generate` has read the padding before a prompt
         self._certain_end = False  # whether models say nothing but the end after an end
+        self._cuts = False  # whether the program itself looks for the likeliest tokens
         self._again = False  # whether the answers are trained on twice
         self._options: dict[str, Any] = {}
         self._used: dict[int, bool] = {}  # models after sampling: whether without adapters
         self._sign, self._moved = 1.0, 0.0  # of rewards; of logits where there are no adapters
         self._raised: frozenset[Tokens] = frozenset()  # answers with other rewards
+        self._perturbed = False  # whether branches begin with other trained parameters
         self._crossed = False  # whether answers at the same place of two prompts must differ
         self._order: list[int] = []  # rows of the program, prompt by prompt
         self._states: StateWeights | None = None
@@ -122,6 +125,8 @@ class Runs:
             return self._drawn(args[0] if args else options["input"], result)
         if self.branch is not None:
             self._noise.met(func, args, result)
+        if func in HIGHEST and args:
+            self._cuts |= args[0].shape[-1:] == (len(SYMBOLS),)
         if func in (torch.argmax, torch.Tensor.argmax):
             logits = self._noise.logits(args[0] if args else None)
             if logits is not None:
@@ -144,7 +149,6 @@ class Runs:
 
     def forwards(self, model: Any) -> None:
         """A model of the probe's is about to run."""
-        self._passes += 1
         self._latest = model
         self.models.follow(model)
         if self.branch is None and self._sampling is None and not self._busy:
@@ -261,6 +265,7 @@ class Runs:
         if len(draws.calls) < self._skipped or not draws.between_calls:
             return
         self._options, self._sampling = options, self._latest
+        pad_on_the_usual_side()
         with suppress(_InBranch):
             self._lead()
 
@@ -284,8 +289,11 @@ class Runs:
             self._pass, self._tables, self._values = Pass(), [], []
             self._kept = KeptGradients() if self._following else None
             self.models.forget()
+            self.scores.said = {}
+            if self._perturbed:
+                self.models.perturb()
             raise _InBranch
-        return partial(_found, way)
+        return partial(found_by, way)
 
     def _before_step(self, optimizer: Any, args: Any, options: Any) -> None:
         """Read the gradient; without one, no optimizer moves a parameter."""
@@ -346,18 +354,21 @@ class Runs:
         self.branch.send(
             **more,
             prompts=self.draws.prompts,
+            given=self.draws.given,
             calls=self.draws.calls,
             goes_on=self.draws.goes_on,
             by_token=self.draws.count > 0,
             scored=scored,
             steps=steps,
             again=self._again,
+            cuts=self._cuts,
             table=self._tables[0] if self._tables else None,
             table_again=self._tables[1] if len(self._tables) > 1 else None,
             trained=self._trained,
             place=self._place,
             used=list(self._used.items()),
             sources=[vars(source) for source in self.scores.candidates()],
+            said=[[*place, values] for place, values in self.scores.said.items()],
             logits=[[(*key, said) for key, said in each.items()] for each in self._logits],
             probabilities=[(*key, share) for key, share in self.draws.probabilities.items()],
             leak=self._leak,
@@ -383,12 +394,3 @@ class Runs:
         if self._pass.steps or self._tables:
             self._send()
         self.branch.send(error=what)
-
-
-def _found(answer: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    found = answer()
-    if found.get("refused"):
-        raise Refused(found["refused"])
-    if "prompts" not in found and "error" not in found:
-        raise Refused("the program ends its process before its optimizer steps")
-    return found

@@ -129,6 +129,9 @@ class Sampler:
                 StateWeights(reference, self._prompts).fit(seed=world + 1)
             self._states.fit(seed=world, drift=self.record.drift)
         assert self.generate is not None
+        if not self.record.policies:
+            asked = self._prompts[0], self._options
+            self.record.top_k = tokens_kept(self.generate, model, *asked)
         draw = partial(one_token_probabilities, self.generate, model, options=self._options)
         made = Policies(
             drawn=self._states.table(draw),
@@ -214,6 +217,28 @@ def one_token_probabilities(
         )
     probabilities: list[float] = torch.softmax(made.scores[0][0].double(), -1).tolist()
     return probabilities[:VOCABULARY]
+
+
+def tokens_kept(
+    generate: Callable[..., Any], model: Any, tokens: Tokens, options: dict[str, Any]
+) -> int:
+    """How many of the likeliest tokens transformers draws from; 0: from all of them."""
+    utils: Any = importlib.import_module("transformers.generation.utils")
+    stock, kept = utils.TopKLogitsWarper, [0]
+
+    class Watched(stock):  # type: ignore[misc, valid-type]
+        """Tells how many it keeps."""
+
+        def __init__(self, top_k: int, *args: Any, **options: Any) -> None:
+            kept.append(top_k)
+            super().__init__(top_k, *args, **options)
+
+    utils.TopKLogitsWarper = Watched
+    try:
+        one_token_probabilities(generate, model, tokens, options)
+    finally:
+        utils.TopKLogitsWarper = stock
+    return kept[-1]
 
 
 _ONE_TOKEN = {

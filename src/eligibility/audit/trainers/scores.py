@@ -3,7 +3,8 @@
 A reward is what a function of the user's returns for the text of an answer, or for a list of them;
 or, if no such function moves the gradient, the numbers that the program makes a tensor of, one for
 each answer; or those that it assigns to a name; or what a reward model says. Which of them it is,
-is found by its effect alone.
+is found by its effect alone; of a name, and of a function in which a model runs, also by what it
+depends on.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ FUNCTION, TENSOR, ITEM, MODEL, NAME = "function", "tensor", "item", "model", "na
 # How names begin of what is made of rewards: in its place, nothing of how it is made would be seen.
 _MADE_OF_REWARDS = ("adv", "baseline")
 
+Place = tuple[str, str, int]
+
 
 @dataclass(frozen=True)
 class Source:
@@ -43,6 +46,8 @@ class Source:
         line: Likewise.
         argument: Which argument of the function has the answers: its place, or its name.
         whole: Whether all the numbers that were seen are whole ones, as counts are.
+        doubtful: Whether it may as well be made of rewards, or of the policy: it is a name, or a
+            function in which a model runs, or whose result carries a gradient.
     """
 
     kind: str
@@ -51,9 +56,10 @@ class Source:
     line: int = 0
     argument: int | str = 0
     whole: bool = False
+    doubtful: bool = False
 
     @property
-    def place(self) -> tuple[str, str, int]:
+    def place(self) -> Place:
         """What tells it from others."""
         return (self.kind, self.file, self.line)
 
@@ -80,21 +86,21 @@ class Scores:
     Args:
         reward: Reward of an answer.
         given: The answers so far, in the order of the program's rows; those of its last call.
-        busy: A number that changes when the model runs: a function in which it does is not a
-            reward.
     """
 
     def __init__(
         self,
         reward: Callable[[Tokens], float],
         given: Callable[[], tuple[list[Tokens], list[Tokens]]],
-        busy: Callable[[], int],
     ) -> None:
-        self._reward, self._given, self._busy = reward, given, busy
-        self.found: dict[tuple[str, str, int], Source] = {}
-        self.order: dict[tuple[str, str, int], int] = {}
-        self.chosen: dict[tuple[str, str, int], Source] = {}
-        self.silent: dict[tuple[str, str, int], Source] = {}  # those that say 0
+        self._reward, self._given = reward, given
+        self.passes = 0  # of models, also of those without a head
+        self.found: dict[Place, Source] = {}
+        self.order: dict[Place, int] = {}
+        self.chosen: dict[Place, Source] = {}
+        self.silent: dict[Place, Source] = {}  # those that say 0
+        # By those that are doubtful, number by number, and of what; "" where this is unknown.
+        self.said: dict[Place, list[tuple[float, str]]] = {}
         self.length = 0  # of the longest answer
         self._begun = 0
 
@@ -108,16 +114,26 @@ class Scores:
         @functools.wraps(function)
         def call(*args: Any, **options: Any) -> Any:
             self._begun += 1
-            begun, busy = self._begun, self._busy()
+            begun, passes = self._begun, self.passes
             result = function(*args, **options)
-            if not self._given()[0] or self._busy() != busy:
+            if not self._given()[0]:
                 return result
-            return self._of_function(place, function.__name__, begun, args, options, result)
+            doubtful = self.passes != passes or getattr(result, "requires_grad", False)
+            return self._of_function(
+                place, function.__name__, begun, args, options, result, doubtful
+            )
 
         return call
 
     def _of_function(
-        self, place: Any, name: str, begun: int, args: Any, options: Any, result: Any
+        self,
+        place: Place,
+        name: str,
+        begun: int,
+        args: Any,
+        options: Any,
+        result: Any,
+        doubtful: bool,
     ) -> Any:
         known = self.chosen.get(place)
         if known is not None or place in self.silent:
@@ -128,14 +144,18 @@ class Scores:
             if values is None or len(values[0]) != len(answers):
                 return result
             return values[1]([self._said(place, answer) for answer in answers])
-        if place not in self.found:
-            values = _as_numbers(result)
-            for argument, value in (*enumerate(args), *options.items()):
-                counts = _words(value)
-                if values and counts and any(counts) and len(counts) == len(values[0]):
-                    self.found[place] = Source(FUNCTION, name, place[1], place[2], argument)
-                    self.order[place] = begun
-                    break
+        if place in self.found and not doubtful:
+            return result
+        values = _as_numbers(result)
+        for argument, value in (*enumerate(args), *options.items()):
+            counts = _words(value)
+            if values and counts and any(counts) and len(counts) == len(values[0]):
+                about = place[1], place[2], argument, isinstance(result, bool), doubtful
+                source = Source(FUNCTION, name, *about)
+                self.found.setdefault(place, source)
+                self.order.setdefault(place, begun)
+                self.said.setdefault(place, []).extend(zip(values[0], _names(value), strict=True))
+                break
         return result
 
     def of_tensor(self, data: Any, result: Tensor) -> Tensor:
@@ -167,14 +187,22 @@ class Scores:
 
     def of_name(self, value: Any, name: str, file: str, line: int) -> Any:
         """What the program assigns to a name, made of the answers."""
-        made = isinstance(value, bool) or name.lower().startswith(_MADE_OF_REWARDS)
+        last_name = name.rpartition(".")[2].lower()
+        made = isinstance(value, bool) or last_name.startswith(_MADE_OF_REWARDS)
         known = None if made else _as_numbers(value)
-        listed, last = self._given()
-        rows = next((rows for rows in (last, listed) if known and len(rows) == len(known[0])), None)
-        if known is None or not rows:
+        if known is None:
             return value
         place = (NAME, file, line)
-        self.found.setdefault(place, Source(NAME, name, file, line))
+        before = self.said.setdefault(place, [])
+        listed, last = self._given()
+        rows = next((rows for rows in (last, listed) if len(rows) == len(known[0])), [])
+        if len(known[0]) == 1:  # one answer after the other, in the order in which they were drawn
+            rows = listed[len(before) : len(before) + 1]
+        before += [(number, "") for number in known[0]]
+        if not rows:
+            return value
+        whole = all(float(x).is_integer() for x in known[0]) and len(set(before)) > 1
+        self.found[place] = Source(NAME, name, file, line, 0, whole, doubtful=True)
         self.order.setdefault(place, self._begun)
         if place in self.chosen or place in self.silent:
             return known[1]([self._said(place, answer) for answer in rows])
@@ -193,18 +221,18 @@ class Scores:
 
         def rank(source: Source) -> tuple[bool, bool, bool, int]:
             elsewhere = source.kind not in (FUNCTION, MODEL)
-            return source.kind == NAME, source.whole, elsewhere, self.order.get(source.place, 0)
+            return source.doubtful, source.whole, elsewhere, self.order.get(source.place, 0)
 
         return sorted(self.found.values(), key=rank)
 
-    def _note(self, place: tuple[str, str, int], values: Sequence[float]) -> None:
+    def _note(self, place: Place, values: Sequence[float]) -> None:
         whole = all(float(value).is_integer() for value in values) and place[0] == TENSOR
         known = self.found.get(place)
         whole = whole and (known is None or known.whole)
         self.found[place] = Source(place[0], "", *place[1:], 0, whole)
         self.order.setdefault(place, self._begun)
 
-    def _said(self, place: tuple[str, str, int], answer: Tokens) -> float:
+    def _said(self, place: Place, answer: Tokens) -> float:
         return 0.0 if place in self.silent else self._reward(answer)
 
     def _answer(self, words: int) -> Tokens:
@@ -233,6 +261,16 @@ def _words(value: Any) -> list[int] | None:
     return None
 
 
+def _names(value: Any) -> list[str]:
+    """What tells each of the answers of `_words` from others, with its prompt if that is there."""
+    rows = value.tolist() if isinstance(value, Tensor) else value
+    alone = isinstance(rows, str) or isinstance(rows[0], int)
+    return [
+        str(parsed(row, len(row))[:2]) if isinstance(row, list) else str(row)
+        for row in ([rows] if alone else rows)
+    ]
+
+
 def _of_tokens(row: list[int]) -> int:
     said = parsed(row, len(row))[1] if PROMPT_ONLY in row else row
     ended = said.index(END) if END in said else len(said)
@@ -258,18 +296,27 @@ def _as_numbers(result: Any) -> tuple[list[float], Callable[[list[float]], Any]]
     """The numbers in a result, and how to put others in their place; None: it is something else."""
     if isinstance(result, (numbers.Real, np.generic)):
         return [float(result)], lambda values: values[0]
-    if isinstance(result, Tensor) and result.dim() < 2 and not result.requires_grad:
+    if isinstance(result, Tensor) and result.numel() == (result.shape or (1,))[0]:
         shape = result.shape
         return result.double().reshape(-1).tolist(), lambda v: torch.tensor(v).reshape(shape)
     if isinstance(result, np.ndarray) and result.ndim < 2 and result.dtype.kind in "fiub":
         return result.reshape(-1).tolist(), np.asarray
     if isinstance(result, list) and result and all(isinstance(x, numbers.Real) for x in result):
         return [float(x) for x in result], lambda values: values
+    if isinstance(result, list) and result and all(map(_is_single, result)):
+        return [float(x) for x in result], lambda values: [
+            torch.tensor(value).reshape(each.shape)
+            for value, each in zip(values, result, strict=True)
+        ]
     if isinstance(result, dict):
         return _in_dictionary(result)
     if isinstance(result, tuple) and result and (first := _as_numbers(result[0])):
         return first[0], lambda values: (first[1](values), *result[1:])
     return None
+
+
+def _is_single(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.numel() == 1
 
 
 def _in_dictionary(

@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from eligibility.audit.trainers.tiny import END, PAD, PROMPT_ONLY, SYMBOLS, make_tokenizer
 
 _OTHER = re.compile(f"[^{''.join(SYMBOLS)}]+")
@@ -20,11 +22,12 @@ def has_padding(name: str) -> bool:
     return not _WITHOUT_PADDING.search(name)
 
 
-def spelling_tokenizer(name: str, pads: Callable[[], None]) -> Any:
+def spelling_tokenizer(name: str, side: str | None, pads: Callable[[], None]) -> Any:
     """The tokenizer for a model of this name.
 
     Args:
         name: Name of the model.
+        side: On which side it pads; None: the program has not said it yet.
         pads: Called when a program pads, and neither it nor the model's family names a token for
             it: a fine-tuned model often comes with one.
     """
@@ -32,7 +35,26 @@ def spelling_tokenizer(name: str, pads: Callable[[], None]) -> Any:
     tokenizer.pad_token = None
     if has_padding(name):
         tokenizer.add_special_tokens({"pad_token": SYMBOLS[PAD]})
+    if side is None:
+        tokenizer.side_is_known = False
+        _of_any_side.append(tokenizer)
+    else:
+        tokenizer.padding_side = side
     return tokenizer
+
+
+_of_any_side: list[Any] = []
+
+
+def pad_on_the_usual_side() -> None:
+    """From now on on the right, as most tokenizers do, unless the program has said the side.
+
+    If it has padded prompts before it samples, its tokenizer must be one that pads on the left.
+    """
+    for tokenizer in _of_any_side:
+        if not tokenizer.side_is_known:
+            tokenizer.padding_side = "right"
+    _of_any_side.clear()
 
 
 _lengths = 90  # of prompts, in tokens, before they repeat
@@ -74,7 +96,26 @@ def _class(pads: Callable[[], None]) -> Any:
             if options.get("padding") and self.pad_token is None:
                 self.add_special_tokens({"pad_token": SYMBOLS[PAD]})
                 pads()
-            return super().__call__(spelled(text), *args, **options)
+            return self._seen(super().__call__(spelled(text), *args, **options))
+
+        def pad(self, *args: Any, **options: Any) -> Any:
+            return self._seen(super().pad(*args, **options))
+
+        def _seen(self, found: Any) -> Any:
+            """What was read; with padding in it, the side is known."""
+            mask = found.get("attention_mask")
+            rows = mask if isinstance(mask, (list, tuple)) else np.asarray(mask).tolist()
+            self.side_is_known |= any(0 in row for row in rows if isinstance(row, (list, tuple)))
+            return found
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name == "padding_side":
+                self.side_is_known = True
+            if name == "pad_token" and value is not None and str(value) not in SYMBOLS:
+                value = SYMBOLS[PAD]  # a special token of another vocabulary
+            if name == "pad_token_id" and value is not None and value >= len(SYMBOLS):
+                value = PAD
+            super().__setattr__(name, value)
 
         def encode(self, text: Any, *args: Any, **options: Any) -> Any:
             return super().encode(spelled(text), *args, **options)

@@ -30,6 +30,18 @@ _TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 _FIRST_FEATURE, _READ, _NEVER = 1.0, 0.1, -4000.0
 
 
+# How configurations of other families call theirs.
+_OTHER_NAMES = {
+    "n_embd": "hidden_size",
+    "d_model": "hidden_size",
+    "dim": "hidden_size",
+    "word_embed_proj_dim": "hidden_size",
+    "n_layer": "num_hidden_layers",
+    "n_head": "num_attention_heads",
+    "n_positions": "max_position_embeddings",
+    "n_ctx": "max_position_embeddings",
+}
+
 _depth: list[int] = []
 
 
@@ -62,6 +74,8 @@ def make_model(seed: int, kind: Any = None) -> Any:
         architectures=["LlamaForCausalLM"],
     )
     config._name_or_path = NAME
+    for name, usual in _OTHER_NAMES.items():
+        setattr(config, name, getattr(config, usual))
     state = torch.get_rng_state()
     torch.manual_seed(seed)
     _depth.append(1)

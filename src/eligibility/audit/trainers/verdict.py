@@ -29,6 +29,8 @@ _Row = TypeVar("_Row")
 _LOSS_ALONE = "audit its loss with audit_token_loss"
 _SINGLE = 1e-5  # rewards, a model's norm and rotary angles are in single precision
 _DRAWN_AS_SCORED = 1e-5  # of probabilities
+_DRAWN = "behaviour-not-scored"
+_CHANGES_DRAW = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 
 
 def report_of(record: Record, program: str) -> AuditReport:
@@ -58,6 +60,10 @@ def report_of(record: Record, program: str) -> AuditReport:
     if record.kept:
         seen = "what the step has used is still there when the next gradient is added to it"
         report = _with_fault(report, "gradients-not-zeroed", seen, (), tuple(record.kept))
+    if record.drawn_at and not record.scored_otherwise:
+        report = _at_the_draw(report, record)
+    if record.top_k and _DRAWN not in {finding.rule for finding in report.findings}:
+        report = _with_few_tokens(report, record)
     if record.supposed:
         report = if_a_reward(report, record.supposed)
     return replace(
@@ -114,6 +120,47 @@ def _with_fault(
     if faults:
         return replace(report, findings=findings)
     return replace(report, verdict="biased", summary=finding.means, findings=findings)
+
+
+def _at_the_draw(report: AuditReport, record: Record) -> AuditReport:
+    """The report in which a draw that is not scored is where it is made."""
+    file, line = record.drawn_at
+    line = _of_option(Path(file), line)
+    findings = (
+        replace(each, file=file, line=line) if each.rule == _DRAWN else each
+        for each in report.findings
+    )
+    return replace(report, findings=tuple(findings))
+
+
+def _of_option(file: Path, line: int) -> int:
+    """The line of what a call of `generate` is asked for that changes the draw; else its own."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError):  # it is gone, or is a notebook's
+        return line
+    calls = [each for each in ast.walk(tree) if isinstance(each, ast.Call)]
+    around = [call for call in calls if call.lineno <= line <= (call.end_lineno or line)]
+    asked = {each.arg: each.value for call in around for each in call.keywords}
+    given = [asked[name] for name in _CHANGES_DRAW if name in asked]
+    changes = [v for v in given if not (isinstance(v, ast.Constant) and v.value in (None, 0, 1))]
+    return changes[0].lineno if changes else line
+
+
+def _with_few_tokens(report: AuditReport, record: Record) -> AuditReport:
+    """The report of a program that draws from the likeliest tokens and scores them among all.
+
+    The probe has too few tokens for this to show.
+    """
+    seen = (
+        f"`generate` draws from the {record.top_k} likeliest tokens (`top_k`, which is 50 where it "
+        "is not given), and the loss scores them among all"
+    )
+    file, line = record.drawn_at or (record.file, record.line)
+    found = _with_fault(report, _DRAWN, seen, (), (file, line))
+    *others, finding = found.findings
+    finding = replace(finding, fix=f"model.generate(..., top_k=0)  # not {record.top_k}")
+    return replace(found, findings=(*others, finding))
 
 
 def _distance(record: Record) -> float:
@@ -244,15 +291,18 @@ def _observed(record: Record, temperature: float, again: bool = False) -> Observ
 def _described(record: Record) -> tuple[str, ...]:
     times = ", each twice" if record.drift else ""
     steps = f"{times}" if record.steps == 1 else f"{times}, {record.steps} steps on each"
-    idle = sum(record.without_step)
-    dropped = (
-        (
-            f"after {idle} of {len(record.without_step)} groups of answers the program samples "
-            "again without a step; these groups are excluded",
+    count, stopped = len(record.without_step), len(record.stopped)
+    idle, dropped = sum(record.without_step) - stopped, []
+    if idle:
+        dropped.append(
+            f"after {idle} of {count} groups of answers the program samples again without a step; "
+            "these groups are excluded"
         )
-        if idle
-        else ()
-    )
+    if stopped:
+        dropped.append(
+            f"on {stopped} of {count} groups of answers the program stops at {record.stopped[0]}; "
+            "these groups are excluded"
+        )
     parts = "" if record.micro_batches == 1 else f", in {record.micro_batches} micro-batches"
     return (
         f"{record.version} {record.trainer}: trained once on every group of answers{steps}{parts}, "

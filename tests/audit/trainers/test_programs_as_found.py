@@ -1,0 +1,147 @@
+"""Loops with what published programs have around them: evaluations, padding, several constants."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eligibility.audit.reporting.report import AuditReport
+from tests.audit.loop_runs import LOADED, audited
+
+_SCORED = """
+def correct(text):
+    return float("42" in text)
+
+def polite(text):
+    return 0.5 * (len(text) > 0)
+
+def answers_to(question, count):
+    inputs = tok(question, return_tensors="pt")
+    ids = model.generate(**inputs, do_sample=True, top_k=0, max_new_tokens=8,
+                         num_return_sequences=count)
+    return ids[:, inputs.input_ids.shape[1]:], inputs.input_ids
+
+def step_on(question, count):
+    tokens, prompt = answers_to(question, count)
+    texts = tok.batch_decode(tokens, skip_special_tokens=True)
+    rewards = torch.tensor([correct(text) + polite(text) for text in texts])
+    ended = (tokens == tok.eos_token_id).long()
+    mask = ended.cumsum(1) - ended == 0
+    ids = torch.cat([prompt.expand(len(tokens), -1), tokens], 1)
+    logits = model(ids).logits[:, prompt.shape[1] - 1 : -1]
+    log_probs = logits.log_softmax(-1).gather(-1, tokens[..., None])[..., 0]
+    loss = -((rewards - rewards.mean())[:, None] * log_probs * mask).sum() / len(tokens)
+    loss.backward()
+"""
+
+
+def _train(folder: Path, loop: str) -> AuditReport:
+    return audited(folder, LOADED + _SCORED + loop)
+
+
+def test_an_evaluation_by_the_function_that_trains_is_left_out(tmp_path: Path) -> None:
+    """Each of its calls is told from those of the training by who made it."""
+    loop = """
+for step in range(100):
+    if step % 10 == 0:
+        print(tok.batch_decode(answers_to("What is 6 times 7?", 1)[0]))
+    step_on("What is 40 + 2, and why?", 2)
+    adam.step()
+    adam.zero_grad()
+"""
+    report = _train(tmp_path, loop)
+    assert report.verdict == "unbiased", report.text()
+    assert any(note.startswith("enumerated: 1 prompt, 2 answers") for note in report.notes)
+
+
+def test_a_reward_that_differs_only_for_an_empty_answer_is_silenced(tmp_path: Path) -> None:
+    loop = """
+for step in range(100):
+    step_on("What is 6 times 7?", 2)
+    adam.step()
+    adam.zero_grad()
+"""
+    report = _train(tmp_path, loop)
+    assert report.verdict == "unbiased", report.text()
+    assert "what polite() adds to them is 0 here" in report.notes
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        # the number of a batch's answers, and of those that are drawn at a time
+        """
+at_once = 32
+needed = 32
+for step in range(100):
+    count = 0
+    while count < needed:
+        step_on("What is 6 times 7?", max(at_once, needed))
+        count += at_once
+    adam.step()
+    adam.zero_grad()
+""",
+        # three numbers that must fit each other
+        """
+groups, size, at_once = 16, 4, 8
+assert groups * size % at_once == 0
+for step in range(100):
+    for _ in range(groups * size // at_once):
+        step_on("What is 6 times 7?", at_once)
+    adam.step()
+    adam.zero_grad()
+""",
+    ],
+    ids=["two", "three"],
+)
+def test_numbers_that_must_be_small_together_are(loop: str, tmp_path: Path) -> None:
+    report = _train(tmp_path, loop)
+    assert report.verdict == "unbiased", report.text()
+    assert sum(note.startswith("reduced: ") for note in report.notes) > 1, report.notes
+
+
+_PADDED = """
+for step in range(100):
+    prompts = [tok(text).input_ids for text in ("Once upon a time", "Hello")]
+    rows = [model.generate(torch.tensor([ids]), do_sample=True, top_k=0, max_new_tokens=8)[0]
+            for ids in prompts]
+    rewards = torch.tensor([correct(tok.decode(row)) for row in rows])
+    batch = tok.pad({"input_ids": [row.tolist() for row in rows]}, return_tensors="pt")
+    place = torch.arange(batch.input_ids.shape[1] - 1)
+    first = torch.tensor([len(ids) - 1 for ids in prompts])[:, None]
+    last = torch.tensor([len(row) - 1 for row in rows])[:, None]
+    logits = model(**batch).logits[:, :-1]
+    log_probs = logits.log_softmax(-1).gather(-1, batch.input_ids[:, 1:, None])[..., 0]
+    mask = (place >= first) & (place < last)
+    loss = -(rewards[:, None] * log_probs * mask).sum()
+    adam.zero_grad()
+    loss.backward()
+    adam.step()
+"""
+
+
+def test_a_tokenizer_pads_on_the_right_unless_the_program_shows_otherwise(tmp_path: Path) -> None:
+    """Most tokenizers do; a program that only pads what was drawn counts its tokens so."""
+    start = LOADED + 'tok.pad_token = "▢"\n' + _SCORED
+    report = audited(tmp_path, start + _PADDED)
+    assert report.verdict == "unbiased", report.text()
+    chosen = LOADED + 'tok.padding_side = "left"\ntok.pad_token = "▢"\n' + _SCORED
+    wrong = audited(tmp_path, chosen + _PADDED)
+    assert wrong.verdict != "unbiased", wrong.text()
+
+
+def test_pythons_random_numbers_are_the_same_in_every_run(tmp_path: Path) -> None:
+    """A new process has others of its own; here the second prompt of each step is drawn."""
+    loop = """
+import random
+questions = [f"What is 6 times {n}?" for n in range(12)]
+for step in range(100):
+    for question in random.sample(questions, 2):
+        step_on(question, 2)
+    adam.step()
+    adam.zero_grad()
+"""
+    report = _train(tmp_path, loop)
+    assert report.verdict == "unbiased", report.text()
+    assert any(note.startswith("enumerated: 2 prompts") for note in report.notes)
