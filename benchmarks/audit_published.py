@@ -53,6 +53,7 @@ TITLES = {
     10: "A tenth field test",
     11: "An eleventh field test",
     12: "A twelfth field test",
+    13: "A thirteenth field test",
 }
 
 
