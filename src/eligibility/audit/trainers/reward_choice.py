@@ -58,9 +58,9 @@ class RewardChoice(Runs):
         scores = self.scores
         certain = [source for source in sources if not source.doubtful]
         for listed, self._crossed in product((certain, sources), (False, True)):
-            self._try(self._of_one_answer(listed))
+            self._try(self._of_their_answers_alone(listed))
             if scores.chosen:
-                self._take_what_is_made_of_it(sources)
+                self._follow_to_the_reward(sources)
                 break
         self._sign = 1.0
         if not scores.chosen:
@@ -88,14 +88,14 @@ class RewardChoice(Runs):
             tried = scores.chosen if first else scores.silent
             tried[source.place] = source
             if self._has_effect(source):
-                found = self._with_and_without_words()
+                found = self._gradients_with_and_without_words()
                 if not known or not all(map(alike, known, found)):
                     known = found
                     continue
             del tried[source.place]  # it has no part in the rewards, or has them in it
 
     def _has_effect(self, source: Source) -> bool:
-        """Whether the probe's rewards, in the place of this, move the gradient as rewards do."""
+        """Whether the probe's rewards, in place of these numbers, move the gradient as such."""
         try:
             plain, negated = self._with_sign(1.0), self._with_sign(-1.0)
         except Refused:  # the program cannot go on with other numbers there: no rewards
@@ -104,20 +104,20 @@ class RewardChoice(Runs):
         if alike(plain, negated) or not source.doubtful:
             return not alike(plain, negated)
         twice = self._with_sign(2.0) - self._with_sign(-2.0)
-        if source.whole:  # a count may be a bound as well: what it moves is no multiple of it
+        if source.whole:  # a count may be a bound or a length: only a linear effect is a reward's
             return alike(twice, 2.0 * once)
-        return not alike(2.0 * twice, once)  # else a loss is divided by it
+        return not alike(2.0 * twice, once)  # else the loss is divided by it
 
-    def _with_and_without_words(self) -> list[torch.Tensor]:
+    def _gradients_with_and_without_words(self) -> list[torch.Tensor]:
         """The gradients of answers that all have words, and of some that end at once."""
         plan = self._spoken()
         silent = tuple(answer * (row % 2) for row, answer in enumerate(plan))
         return [self._with_sign(1.0, given) for given in (plan, silent)]
 
-    def _take_what_is_made_of_it(self, sources: list[Source]) -> None:
-        """In place of what a model says, the last number of each answer that grows with it.
+    def _follow_to_the_reward(self, sources: list[Source]) -> None:
+        """Choose, in place of a model's number, the last number that increases with it.
 
-        A model's logit may become a reward by a sigmoid: then the reward is what that makes of it.
+        A program may turn a model's logit into the reward, for instance by a sigmoid.
         """
         scores, (source, *_) = self.scores, list(self.scores.chosen.values())
         if not source.doubtful and source.kind != MODEL:
@@ -126,7 +126,7 @@ class RewardChoice(Runs):
         for self._sign in (1.0, -1.0):
             said.append(_said(self._go_on(plan)))
         rewards = [self._reward(answers(self._record.length)[answer]) for answer in plan]
-        known = {each.place: each for each in self._of_one_answer(sources)}
+        known = {each.place: each for each in self._of_their_answers_alone(sources)}
         for place, values in reversed(said[1].items()):
             grows = values != said[0].get(place) and _grows([v for v, _ in values], rewards)
             if place != source.place and place in known and grows:
@@ -135,11 +135,11 @@ class RewardChoice(Runs):
                     return
         scores.chosen = {source.place: source}
 
-    def _of_one_answer(self, sources: list[Source]) -> list[Source]:
-        """Those that depend on each answer alone, where this is in doubt.
+    def _of_their_answers_alone(self, sources: list[Source]) -> list[Source]:
+        """Without the doubtful ones that depend on more than their own answer.
 
-        What is made of rewards depends on the other answers too, and what is made of the policy or
-        of a critic depends on parameters that are trained.
+        What is computed from rewards depends on the other answers too, and what is computed from
+        the policy or a critic depends on trained parameters.
         """
         doubtful = [source for source in sources if source.doubtful]
         if not doubtful:
@@ -204,9 +204,9 @@ def _grows(values: list[float], rewards: list[float]) -> bool:
 
 
 def _pairs(one: _Numbers, other: _Numbers, kept: list[int], rows: int) -> list[tuple[float, float]]:
-    """What two runs say of the same answers: of the rows that are kept.
+    """The numbers of two runs for the same answers, in the rows that are kept.
 
-    Where a program leaves answers out, it is known of which ones its functions say something.
+    Where a program leaves answers out, its functions' arguments tell which answers are meant.
     """
     if len(one) == len(other) == rows:
         return [(one[row][0], other[row][0]) for row in kept]

@@ -15,7 +15,7 @@ from eligibility.audit.trainers.record import Record
 
 _CONVERSATIONS = ("conversations", "messages")  # columns that hold lists of messages
 _MANY = 128  # rows: a program may draw several at once, or set a hundredth of them apart
-_SAID = 1000  # as how many they count: a program may ask for some hundreds of them
+_SAID = 1000  # rows that the data are said to have: a program may ask for some hundreds
 
 
 class AnyText(str):
@@ -111,7 +111,7 @@ def collate_rows() -> None:
 
 
 class _AnyColumns(list[str]):
-    """Names of columns, next to which every other name is one."""
+    """Column names, where any other name counts as one too."""
 
     __slots__ = ()
 

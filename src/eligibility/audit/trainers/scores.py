@@ -99,9 +99,10 @@ class Scores:
         self.order: dict[Place, int] = {}
         self.chosen: dict[Place, Source] = {}
         self.silent: dict[Place, Source] = {}  # those that say 0
-        # By those that are doubtful, number by number, and of what; "" where this is unknown.
+        # The numbers of those that are doubtful, with the answer of each; "" where it is unknown.
         self.said: dict[Place, list[tuple[float, str]]] = {}
         self.length = 0  # of the longest answer
+        self._called: dict[Place, str] = {}  # names of functions
         self._begun = 0
 
     def watched(self, function: Any) -> Any:
@@ -110,6 +111,7 @@ class Scores:
         if code is None:
             return function
         place = (FUNCTION, code.co_filename, code.co_firstlineno)
+        self._called[place] = function.__name__
 
         @functools.wraps(function)
         def call(*args: Any, **options: Any) -> Any:
@@ -119,22 +121,14 @@ class Scores:
             if not self._given()[0]:
                 return result
             doubtful = self.passes != passes or getattr(result, "requires_grad", False)
-            return self._of_function(
-                place, function.__name__, begun, args, options, result, doubtful
-            )
+            return self._of_function(place, begun, (args, options), result, doubtful)
 
         return call
 
     def _of_function(
-        self,
-        place: Place,
-        name: str,
-        begun: int,
-        args: Any,
-        options: Any,
-        result: Any,
-        doubtful: bool,
+        self, place: Place, begun: int, given: tuple[Any, Any], result: Any, doubtful: bool
     ) -> Any:
+        args, options = given
         known = self.chosen.get(place)
         if known is not None or place in self.silent:
             known = known or self.found[place]
@@ -151,7 +145,7 @@ class Scores:
             counts = _words(value)
             if values and counts and any(counts) and len(counts) == len(values[0]):
                 about = place[1], place[2], argument, isinstance(result, bool), doubtful
-                source = Source(FUNCTION, name, *about)
+                source = Source(FUNCTION, self._called[place], *about)
                 self.found.setdefault(place, source)
                 self.order.setdefault(place, begun)
                 self.said.setdefault(place, []).extend(zip(values[0], _names(value), strict=True))
@@ -262,7 +256,7 @@ def _words(value: Any) -> list[int] | None:
 
 
 def _names(value: Any) -> list[str]:
-    """What tells each of the answers of `_words` from others, with its prompt if that is there."""
+    """A name for each of the answers that `_words` counts, with its prompt if it has one."""
     rows = value.tolist() if isinstance(value, Tensor) else value
     alone = isinstance(rows, str) or isinstance(rows[0], int)
     return [

@@ -123,7 +123,7 @@ def _with_fault(
 
 
 def _at_the_draw(report: AuditReport, record: Record) -> AuditReport:
-    """The report in which a draw that is not scored is where it is made."""
+    """The report with the place of the draw where the draw is what is not scored."""
     file, line = record.drawn_at
     line = _of_option(Path(file), line)
     findings = (
@@ -134,7 +134,7 @@ def _at_the_draw(report: AuditReport, record: Record) -> AuditReport:
 
 
 def _of_option(file: Path, line: int) -> int:
-    """The line of what a call of `generate` is asked for that changes the draw; else its own."""
+    """The line of the argument that changes the draw in a call of `generate`; else the call's."""
     try:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError):  # it is gone, or is a notebook's
