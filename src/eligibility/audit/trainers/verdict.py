@@ -154,7 +154,8 @@ def _with_few_tokens(report: AuditReport, record: Record) -> AuditReport:
     """
     seen = (
         f"`generate` draws from the {record.top_k} likeliest tokens (`top_k`, which is 50 where it "
-        "is not given), and the loss scores them among all"
+        "is not given), and the loss scores them among all; the probe has two tokens, so no figure "
+        "here shows it"
     )
     file, line = record.drawn_at or (record.file, record.line)
     found = _with_fault(report, _DRAWN, seen, (), (file, line))
