@@ -41,7 +41,8 @@ class Attempts:
             if first.classifies and not first.rows:
                 first = self._again(first, labels=labels)
         record = self._with_few_rows(first)
-        if first.one_prompt | record.one_prompt and record.outcome != "measured":
+        uneven = first.one_prompt or record.one_prompt
+        if uneven and record.outcome != "measured":
             self._sizes = {}
             record = self._with_few_rows(self._again(first, one_prompt=True))
         if self._sizes and record.prompts == record.group > 1 and not record.mixed:
