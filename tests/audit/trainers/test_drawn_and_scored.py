@@ -109,34 +109,3 @@ def test_what_is_picked_from_the_logits_is_named(scored: str, rule: str, tmp_pat
     line = {finding.rule: finding.line for finding in report.findings}[rule]
     assert scored in text.splitlines()[line - 1]
     assert report.verdict == "biased"
-
-
-_KEPT = """
-def kept(logits):
-    return logits.masked_fill(logits < logits.topk(50)[0][..., -1:], -1e9)
-"""
-
-
-@pytest.mark.parametrize(
-    ("asked", "scored", "named"),
-    [
-        ("", "LOGITS", ["behaviour-not-scored"]),  # transformers' default is 50
-        ("top_k=20, ", "LOGITS", ["behaviour-not-scored"]),
-        ("top_k=0, ", "LOGITS", []),
-        ("", "kept(LOGITS)", []),
-    ],
-    ids=["default", "20", "none", "scored"],
-)
-def test_the_likeliest_tokens_are_drawn_and_all_are_scored(
-    asked: str, scored: str, named: list[str], tmp_path: Path
-) -> None:
-    """The probe has too few tokens to show it: what `generate` is asked for does."""
-    plain = LOOP.replace("top_k=0, ", asked).replace("top_p=0.9, temperature=0.8, ", "")
-    logits = scored.replace("LOGITS", "model(ids).logits[:, start - 1:-1]")
-    text = plain.format(scored=logits).replace("def nucleus", f"{_KEPT}\ndef nucleus")
-    report = audited(tmp_path, text)
-    assert [each.rule for each in report.findings] == named, report.text()
-    assert report.verdict == ("biased" if named else "unbiased")
-    for finding in report.findings:
-        assert "model.generate(" in text.splitlines()[finding.line - 1]
-        assert "top_k=0" in finding.fix

@@ -124,14 +124,14 @@ for row in data:
 
 
 def test_its_own_sampling_is_followed(tmp_path: Path) -> None:
-    report = audited(tmp_path, LOOP.replace("OPTIONS", "1.0"))
+    report = audited(tmp_path, LOOP.replace("OPTIONS", "1.0, 32_000"))
     assert (report.verdict, report.faults) == ("unbiased", ()), report
     said = " ".join(report.notes)
     assert "builds its SmallForCausalLM from a configuration" in said
     assert "../out/small.pth does not exist; it holds no weights here" in said
 
 
-@pytest.mark.parametrize("options", ["0.7", "1.0, top_p=0.6"])
+@pytest.mark.parametrize("options", ["0.7", "1.0", "1.0, 32_000, top_p=0.6"])
 def test_what_it_draws_with_otherwise_than_it_scores_is_named(options: str, tmp_path: Path) -> None:
     report = audited(tmp_path, LOOP.replace("OPTIONS", options))
     assert [fault.rule for fault in report.faults] == ["behaviour-not-scored"], report

@@ -12,7 +12,7 @@ from torch import Tensor
 from eligibility.audit.trainers.answers import Tokens, answers, parsed
 from eligibility.audit.trainers.refused import Refused
 from eligibility.audit.trainers.scored import Scored
-from eligibility.audit.trainers.tiny import END, PAD, PROMPT_ONLY, SYMBOLS, VOCABULARY, WORD
+from eligibility.audit.trainers.tiny import END, PAD, PROMPT_ONLY, VOCABULARY, WORD
 from eligibility.audit.user_code import user_stack
 
 _NEVER = -1000.0  # a logit
@@ -154,6 +154,12 @@ def with_a_certain_end(logits: Tensor, scored: Scored) -> Tensor:
     return logits.masked_fill(barred, _NEVER)
 
 
+def least_tokens(options: dict[str, Any]) -> int:
+    """How many tokens `generate` draws before an answer can end."""
+    settings = options.get("generation_config")
+    return int(options.get("min_new_tokens", getattr(settings, "min_new_tokens", 0)) or 0)
+
+
 def has_one_length(options: dict[str, Any], settings: Any) -> bool:
     """Whether `generate` is asked for answers that cannot end early."""
     least, most = (
@@ -163,11 +169,9 @@ def has_one_length(options: dict[str, Any], settings: Any) -> bool:
     return bool(least and most and least >= most)
 
 
-def draws_tokens(last: Scored | None, probs: Tensor) -> bool:
-    """Whether a draw is that of a token of each row of the last forward pass."""
-    if last is None or not probs.dim() or probs.shape[-1] != len(SYMBOLS):
-        return False
-    return probs.numel() == len(SYMBOLS) * len(last.rows)
+def draws_tokens(last: Scored, probs: Tensor, width: int) -> bool:
+    """Whether a draw is that of a token, of ``width``, of each row of the last forward pass."""
+    return probs.shape[-1:] == (width,) and probs.numel() == width * len(last.rows)
 
 
 def drawn_before(last: Scored) -> int:

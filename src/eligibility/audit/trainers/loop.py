@@ -13,15 +13,17 @@ from typing import Any
 import torch
 
 from eligibility.audit.side_by_side import in_order
-from eligibility.audit.trainers.answers import MOST, Tokens, answers, longest, outcomes
-from eligibility.audit.trainers.draws import Draws, calls_without_a_part
+from eligibility.audit.trainers.answers import MOST, answers, longest, outcomes
+from eligibility.audit.trainers.branches import PATTERN
+from eligibility.audit.trainers.draws import Draws, calls_without_a_part, least_tokens
 from eligibility.audit.trainers.gradients import AtStates, StateWeights
+from eligibility.audit.trainers.many_tokens import ManyTokens
+from eligibility.audit.trainers.next_token import nucleus_of, temperature_of
 from eligibility.audit.trainers.operations import Recorder
 from eligibility.audit.trainers.record import Policies, Table
 from eligibility.audit.trainers.refused import Finished, Refused
 from eligibility.audit.trainers.reward_choice import RewardChoice, alike
-from eligibility.audit.trainers.runs import PATTERN
-from eligibility.audit.trainers.sampling import note_policy, nucleus_of, temperature_of, tokens_kept
+from eligibility.audit.trainers.sampling import note_policy
 from eligibility.audit.trainers.scores import FUNCTION, Source
 from eligibility.audit.trainers.tiny import LENGTH
 from eligibility.audit.trainers.trl import WithoutAdapter, wake_adapters
@@ -56,7 +58,9 @@ class Loop(RewardChoice):
         self._twice = found["steps"] if found["again"] else 0
         record.drift = _DRIFT if found["again"] else 0.0
         record.file, record.line = found["place"]
-        record.drawn_at = [*user_place()] if self._options else []
+        if self._options:
+            record.drawn_at = [*user_place()]
+            record.fewest = 0 if self._certain_end else least_tokens(self._options)
         seen = sorted(set(prompts), key=len)
         record.prompts, record.group = len(seen), len(prompts) // len(seen)
         if any(prompts.count(prompt) != record.group for prompt in seen):
@@ -80,7 +84,6 @@ class Loop(RewardChoice):
                 "end token with probability 1"
             )
         wake_adapters(model)
-        self._note_tokens_kept(model, prompts[0], found["cuts"])
         reference = self._reference(found, model)
         sources = self._known(found)
         for length in range(record.length, 1, -1):
@@ -100,6 +103,7 @@ class Loop(RewardChoice):
             record.ordered = not symmetric
             if symmetric or len(answers(record.length)) ** record.rows <= MOST:
                 self._record_operations()
+                self._note_never_drawn()
                 self._follow()
                 self._enumerate(model, reference)
         raise Refused(
@@ -272,17 +276,15 @@ class Loop(RewardChoice):
         self._record.scored_otherwise = True
         return table
 
-    def _note_tokens_kept(self, model: Any, prompt: Tokens, cuts: bool) -> None:
+    def _note_never_drawn(self) -> None:
         """The probe's tokens are too few for it to show in what is drawn.
 
-        Where the program looks for the likeliest tokens too, or asks for the scores that were drawn
-        from, it may score them so.
+        A program that asks for the scores that were drawn from may score the tokens so.
         """
-        if self._options and not cuts and not self._options.get("output_scores"):
-            assert self.generate is not None
-            self._busy = True
-            self._record.top_k = tokens_kept(self.generate, model, prompt, self._options)
-            self._busy = False
+        if not self._options.get("output_scores"):
+            found = self._go_on(self._in_program(self._spoken()), many=ManyTokens())
+            for name, value in (found.get("many") or {}).items():
+                setattr(self._record, name, value)
 
     def _reference(self, found: dict[str, Any], model: Any) -> Any:
         """The other model that scores the answers, or the model without its adapters."""

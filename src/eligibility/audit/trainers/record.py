@@ -67,9 +67,11 @@ class Record:
         temperature: That the program's configuration names; 1 otherwise.
         kl_coefficient: Likewise; for a program's own loop, 1 if the reference changes its loss;
             else 0.
-        top_k: How many of the likeliest tokens it draws from, where the loss scores them among all;
+        tokens_kept: How many tokens it draws from, of many, where the loss scores them among all;
             0: all.
-        drawn_at: File and line where it calls `generate`; empty if it draws token by token.
+        by_top_k: Whether that is because of `top_k`, as `generate` has it.
+        fewest: Tokens before which `generate` lets no answer end.
+        drawn_at: File and line where it draws; empty if that is not known.
         scored_otherwise: Whether the model itself gives other probabilities where they are scored.
         micro_batches: Into how many an update is split.
         parameters: Trained numbers.
@@ -110,7 +112,9 @@ class Record:
     prompt_share: float = 0.0
     temperature: float = 1.0
     kl_coefficient: float = 0.0
-    top_k: int = 0
+    tokens_kept: int = 0
+    by_top_k: bool = False
+    fewest: int = 0
     drawn_at: list[Any] = field(default_factory=list)
     scored_otherwise: bool = False
     micro_batches: int = 1

@@ -9,7 +9,6 @@ import torch
 
 from eligibility.audit.trainers.answers import Tokens, answers
 from eligibility.audit.trainers.draws import Draws
-from eligibility.audit.trainers.operations import Recorder
 from eligibility.audit.trainers.refused import Refused
 from eligibility.audit.trainers.runs import Runs
 from eligibility.audit.trainers.scores import FUNCTION, MODEL, Place, Source
@@ -25,11 +24,9 @@ class RewardChoice(Runs):
 
     _prompts: list[Tokens]  # of the program's rows
 
-    def _go_on(
-        self, plan: Tokens, length: int = 0, recorder: Recorder | None = None
-    ) -> dict[str, Any]:
+    def _go_on(self, plan: Tokens, length: int = 0, **watching: Any) -> dict[str, Any]:
         """What a branch finds with the answers of a plan and no others."""
-        return self._of_same_prompts(self._go(self._plan(plan, length), recorder))
+        return self._of_same_prompts(self._go(self._plan(plan, length), **watching))
 
     def _of_same_prompts(self, found: dict[str, Any]) -> dict[str, Any]:
         """The same, if the answers are to the prompts that are known."""

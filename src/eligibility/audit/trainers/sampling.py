@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import importlib
 import sys
 from collections.abc import Callable, Iterator
@@ -17,9 +16,11 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from eligibility.audit.trainers.answers import Tokens, answers, outcomes, parsed
 from eligibility.audit.trainers.gradients import Rows, StateWeights, prompt_share
+from eligibility.audit.trainers.many_tokens import ManyTokens
+from eligibility.audit.trainers.next_token import nucleus_of, one_token_probabilities
 from eligibility.audit.trainers.record import Policies, Record
 from eligibility.audit.trainers.refused import Finished, Refused
-from eligibility.audit.trainers.tiny import END, GROUP, LENGTH, PAD, PROMPTS, VOCABULARY
+from eligibility.audit.trainers.tiny import END, GROUP, LENGTH, PAD, PROMPTS
 from eligibility.audit.user_code import is_user_file
 
 OWN_LOOP = (
@@ -130,8 +131,11 @@ class Sampler:
             self._states.fit(seed=world, drift=self.record.drift)
         assert self.generate is not None
         if not self.record.policies:
-            asked = self._prompts[0], self._options
-            self.record.top_k = tokens_kept(self.generate, model, *asked)
+            many = ManyTokens()
+            many.add_to(model)
+            many.drawn_by(self.generate, model, self._prompts[0], self._options)
+            many.remove_from(model)
+            self.record.tokens_kept, self.record.by_top_k = many.kept, many.by_top_k
         draw = partial(one_token_probabilities, self.generate, model, options=self._options)
         made = Policies(
             drawn=self._states.table(draw),
@@ -196,60 +200,6 @@ def in_user_loop() -> bool:
 
 def _of_package(module: str) -> bool:
     return module.partition(".")[0] in ("eligibility", "torch", "accelerate")
-
-
-def one_token_probabilities(
-    generate: Callable[..., Any], model: Any, tokens: Tokens, options: dict[str, Any]
-) -> list[float]:
-    """The probabilities of the next token as transformers draws it, by its own scores."""
-    asked = {k: v for k, v in options.items() if k not in _ONE_TOKEN}
-    settings = copy.deepcopy(asked.pop("generation_config", None))
-    for name, value in _ONE_TOKEN.items():
-        if settings is not None:
-            setattr(settings, name, value)
-        else:
-            asked[name] = value
-    ids = torch.tensor([tokens])
-    mask = torch.ones_like(ids)
-    with torch.no_grad():
-        made = generate(
-            model, input_ids=ids, attention_mask=mask, generation_config=settings, **asked
-        )
-    probabilities: list[float] = torch.softmax(made.scores[0][0].double(), -1).tolist()
-    return probabilities[:VOCABULARY]
-
-
-def tokens_kept(
-    generate: Callable[..., Any], model: Any, tokens: Tokens, options: dict[str, Any]
-) -> int:
-    """How many of the likeliest tokens transformers draws from; 0: from all of them."""
-    utils: Any = importlib.import_module("transformers.generation.utils")
-    stock, kept = utils.TopKLogitsWarper, [0]
-
-    class Watched(stock):  # type: ignore[misc, valid-type]
-        """Tells how many it keeps."""
-
-        def __init__(self, top_k: int, *args: Any, **options: Any) -> None:
-            kept.append(top_k)
-            super().__init__(top_k, *args, **options)
-
-    utils.TopKLogitsWarper = Watched
-    try:
-        one_token_probabilities(generate, model, tokens, options)
-    finally:
-        utils.TopKLogitsWarper = stock
-    return kept[-1]
-
-
-_ONE_TOKEN = {
-    "do_sample": True,  # what a program does not say, the model's own configuration does
-    "max_new_tokens": 1,
-    "max_length": None,
-    "min_new_tokens": None,
-    "num_return_sequences": 1,
-    "return_dict_in_generate": True,
-    "output_scores": True,
-}
 
 
 def with_likeliest(model: Any, ids: Tensor) -> Tensor:
@@ -324,24 +274,6 @@ def masks_padding(arguments: tuple[Any, ...], options: dict[str, Any], pad: int)
         mask = (ids != pad) | (pad == END)
     padding = ((ids == END) | (ids == PAD)).cumprod(1)
     return not bool((padding * mask).any())
-
-
-def temperature_of(logits: Any, drawn: Any) -> float:
-    """That with which a program draws itself; 1 if no temperature alone does what it does."""
-    z, p = torch.tensor(logits), torch.tensor(drawn)
-    both = (p > 0).all(-1)  # elsewhere one token is cut off
-    if not both.any():
-        return 1.0
-    z, p = z[both], p[both]
-    ratio = (z[..., 0] - z[..., 1]) / (p[..., 0] / p[..., 1]).log()
-    middle = float(ratio.median())
-    return middle if float((ratio / middle - 1).abs().max()) < 1e-6 else 1.0
-
-
-def nucleus_of(options: dict[str, Any]) -> float:
-    """The `top_p` that `generate` is asked for; 1 if none is."""
-    settings = options.get("generation_config")
-    return float(options.get("top_p") or getattr(settings, "top_p", None) or 1.0)
 
 
 def padded(ids: Tensor, chosen: list[Tokens], pad: int) -> Tensor:

@@ -21,6 +21,7 @@ from eligibility.audit.reporting.report import AuditReport, Convention, Finding
 from eligibility.audit.reporting.signs import if_a_reward
 from eligibility.audit.trainers.answers import outcomes
 from eligibility.audit.trainers.cut_tokens import with_scored_cuts
+from eligibility.audit.trainers.many_tokens import MANY
 from eligibility.audit.trainers.observed import observed_from
 from eligibility.audit.trainers.operations import operations_of
 from eligibility.audit.trainers.record import Policies, Record
@@ -62,7 +63,9 @@ def report_of(record: Record, program: str) -> AuditReport:
         report = _with_fault(report, "gradients-not-zeroed", seen, (), tuple(record.kept))
     if record.drawn_at and not record.scored_otherwise:
         report = _at_the_draw(report, record)
-    if record.top_k and _DRAWN not in {finding.rule for finding in report.findings}:
+    if (record.tokens_kept or record.fewest) and _DRAWN not in {
+        each.rule for each in report.findings
+    }:
         report = _with_few_tokens(report, record)
     if record.supposed:
         report = if_a_reward(report, record.supposed)
@@ -148,20 +151,30 @@ def _of_option(file: Path, line: int) -> int:
 
 
 def _with_few_tokens(report: AuditReport, record: Record) -> AuditReport:
-    """The report of a program that draws from the likeliest tokens and scores them among all.
+    """The report of a program that draws from some tokens and scores them among all.
 
     The probe has too few tokens for this to show.
     """
-    seen = (
-        f"`generate` draws from the {record.top_k} likeliest tokens (`top_k`, which is 50 where it "
-        "is not given), and the loss scores them among all; the probe has two tokens, so no figure "
-        "here shows it"
-    )
+    kept, unseen = record.tokens_kept, "the probe has two tokens, so no figure here shows it"
+    among = "and the loss scores them among all"
+    if record.by_top_k:
+        which = "`top_k`, which is 50 where it is not given"
+        seen = f"`generate` draws from the {kept} likeliest tokens ({which}), {among}"
+        fix = f"model.generate(..., top_k=0)  # not {kept}"
+    elif kept:
+        seen = f"of a vocabulary of {MANY:,} tokens the program draws from {kept}, {among}"
+        fix = "draw from all tokens, or score the token among those that could be drawn"
+    else:
+        unseen = "the probe's answers are shorter, so no figure here shows it"
+        seen = (
+            f"`min_new_tokens={record.fewest}` keeps the end from being drawn before, and the loss "
+            "scores the tokens as if it could be"
+        )
+        fix = f"model.generate(..., min_new_tokens=0)  # not {record.fewest}"
     file, line = record.drawn_at or (record.file, record.line)
-    found = _with_fault(report, _DRAWN, seen, (), (file, line))
+    found = _with_fault(report, _DRAWN, f"{seen}; {unseen}", (), (file, line))
     *others, finding = found.findings
-    finding = replace(finding, fix=f"model.generate(..., top_k=0)  # not {record.top_k}")
-    return replace(found, findings=(*others, finding))
+    return replace(found, findings=(*others, replace(finding, fix=fix)))
 
 
 def _distance(record: Record) -> float:

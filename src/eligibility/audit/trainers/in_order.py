@@ -1,0 +1,47 @@
+"""Tokens that a program draws from a list in the order of their probabilities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_TOP = {torch.topk, torch.Tensor.topk}
+_SORTS = {torch.sort, torch.Tensor.sort, torch.argsort, torch.Tensor.argsort}
+
+
+class Order:
+    """The tokens as the program has put them in order last."""
+
+    def __init__(self) -> None:
+        self._tokens: Tensor | None = None  # [..., k]
+        self._descending = False
+
+    def met(self, func: Any, args: Any, options: dict[str, Any], result: Any) -> None:
+        """A call of torch's that was made."""
+        if func in _TOP or func in _SORTS:
+            tokens = result if isinstance(result, Tensor) else result[1]
+            self._tokens = tokens.detach()
+            asked = options.get("descending", args[2] if len(args) > 2 else False)
+            self._descending = func in _TOP or bool(asked)
+
+    def of(self, probs: Tensor) -> Tensor | None:
+        """[..., k] the tokens that these are the probabilities of; None: they are in no order."""
+        tokens = self._tokens
+        if tokens is None or tokens.shape != probs.shape or probs.shape[-1] < 2:
+            return None
+        steps = probs.detach().diff(dim=-1)
+        sorted_so = (steps <= 0) if self._descending else (steps >= 0)
+        return tokens if bool(sorted_so.all()) else None
+
+
+def by_token(probs: Tensor, order: Tensor, tokens: int) -> Tensor:
+    """[..., V] probabilities that are in an order; 0 for what is not in it."""
+    whole = torch.zeros(*probs.shape[:-1], tokens, dtype=probs.dtype)
+    return whole.scatter(-1, order, probs.detach())
+
+
+def places_in(order: Tensor, tokens: Tensor) -> Tensor:
+    """[..., 1] where in the order each token [..., 1] is."""
+    return (order == tokens).long().argmax(-1, keepdim=True)

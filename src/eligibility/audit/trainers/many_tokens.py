@@ -1,0 +1,86 @@
+"""A vocabulary of many tokens: those that a program never draws, and scores all the same.
+
+The probe's answers are of two tokens, on which `top_k`, `top_p` or `min_p` have no effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from eligibility.audit.trainers.answers import Tokens
+from eligibility.audit.trainers.next_token import next_token
+from eligibility.audit.trainers.tiny import SYMBOLS, VOCABULARY
+from eligibility.audit.user_code import user_place
+
+_MORE = 4096
+_SAME = 1e-9  # of logits
+_STEP = 0.003  # of their logits, which go down from just below those of the probe's own tokens
+MANY = len(SYMBOLS) + _MORE
+
+
+class ManyTokens:
+    """More tokens behind the probe's own, with a probability each, of which none is ever drawn."""
+
+    def __init__(self) -> None:
+        self.kept = 0  # how many tokens can be drawn, of all that an answer may have; 0: all
+        self.by_top_k = False  # whether `top_k` alone keeps `generate` from the others
+        self._scored = False  # whether the loss has a gradient at the logit of one of the others
+        self._drawn: list[tuple[Tensor, Tensor]] = []  # logits of the probe's tokens, and which can
+        self._place: tuple[str, int] = ("", 0)
+        self._hooks: dict[int, Any] = {}
+        self._latest = torch.zeros(1, VOCABULARY)  # the last logits of each row of a pass
+
+    def add_to(self, model: Any) -> None:
+        """Let a model have logits for them too."""
+        if id(model) not in self._hooks:
+            hook = model.get_output_embeddings().register_forward_hook(self._with_more)
+            self._hooks[id(model)] = hook
+            model.config.vocab_size += _MORE
+
+    def remove_from(self, model: Any) -> None:
+        """Let a model be as it was."""
+        self._hooks.pop(id(model)).remove()
+        model.config.vocab_size -= _MORE
+
+    def drawn_from(self, probabilities: Tensor) -> None:
+        """[N, V] those of a token that is about to be drawn for each row of the last pass."""
+        rows = probabilities.detach().reshape(-1, probabilities.shape[-1])[:, -_MORE:] > 0
+        self._drawn += zip(self._latest, rows, strict=True)
+        self._place = user_place()
+        if not bool(rows.all()):
+            self.kept = VOCABULARY + int(rows.sum(-1).max())
+
+    def drawn_by(
+        self, generate: Callable[..., Any], model: Any, prompt: Tokens, options: dict[str, Any]
+    ) -> None:
+        """The first token of an answer, by transformers' own ``generate``."""
+        self.drawn_from(next_token(generate, model, prompt, options))
+        if self.kept:
+            freely = next_token(generate, model, prompt, options, top_k=0)
+            self.by_top_k = bool((freely[-_MORE:] > 0).all())
+
+    def found(self) -> dict[str, Any]:
+        """What a run has shown; nothing, if the loss does not score what is never drawn."""
+        if not self._scored:
+            return {}
+        return {"tokens_kept": self.kept, "by_top_k": self.by_top_k, "drawn_at": self._place}
+
+    def _with_more(self, head: Any, args: Any, logits: Tensor) -> Tensor:
+        own = logits[..., :VOCABULARY].detach()
+        lowest = own.amin(-1, keepdim=True)
+        wide = torch.cat([logits, lowest - _STEP * torch.arange(1, _MORE + 1)], -1)
+        if wide.requires_grad:
+            wide.register_hook(partial(self._reach, own))  # type: ignore[no-untyped-call]
+        self._latest = own[:, -1]
+        return wide
+
+    def _reach(self, own: Tensor, gradient: Tensor) -> None:
+        """The gradient [N, T, V] of the loss at logits, the probe's own of which are ``own``."""
+        for logits, can in self._drawn:
+            here = ((own - logits).abs() < _SAME).all(-1)  # the state in which the token was drawn
+            self._scored |= bool((gradient[here][:, -_MORE:][:, ~can] != 0).any())

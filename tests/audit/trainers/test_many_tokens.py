@@ -1,0 +1,136 @@
+"""What a program draws from and what it scores, where only a vocabulary of many tokens shows it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from eligibility.audit.trainers.in_order import Order, by_token, places_in
+from tests.audit.loop_runs import LOADED, audited
+
+LOOP = (
+    LOADED
+    + """
+from transformers import LogitsProcessorList, TopKLogitsWarper
+
+
+def score(text):
+    return float(len(text))
+
+
+def kept(logits, most=50):
+    return logits.masked_fill(logits < logits.topk(most).values[..., [-1]], -float("inf"))
+
+
+def by_hand(ids):
+    start, ended = ids.shape[1], torch.zeros(len(ids), 1, dtype=torch.bool)
+    while ids.shape[1] < start + 9 and not ended.all():
+        logits = model(ids).logits[:, -1]
+        token = DRAWN
+        token = token.masked_fill(ended, tok.pad_token_id)
+        ids, ended = torch.cat([ids, token], 1), ended | (token == tok.eos_token_id)
+    return ids
+
+
+def in_order(logits, order, cut=0.0):
+    probs = logits.softmax(-1).gather(-1, order)
+    outside = (probs.cumsum(-1) - probs > cut) & (cut > 0)
+    return order.gather(-1, probs.masked_fill(outside, 0.0).multinomial(1))
+
+
+question = tok(["Name a fruit."] * 2, return_tensors="pt").input_ids
+start = question.shape[1]
+for _ in range(100):
+    with torch.no_grad():
+        ids = GENERATED
+    said = ids[:, start:]
+    mask = said != tok.pad_token_id
+    texts = tok.batch_decode(said, skip_special_tokens=True)
+    rewards = torch.tensor([score(text) for text in texts])
+    log_probs = SCORED(model(ids).logits[:, start - 1:-1]).log_softmax(-1)
+    log_probs = log_probs.gather(-1, said[..., None]).squeeze(-1)
+    loss = -(log_probs.masked_fill(~mask, 0.0) * (rewards - rewards.flip(0))[:, None]).sum()
+    adam.zero_grad()
+    loss.backward()
+    adam.step()
+"""
+)
+SAMPLES = "model.generate(question, do_sample=True, max_new_tokens=9, OPTIONS)"
+FILTER = "logits_processor=LogitsProcessorList([TopKLogitsWarper(9)]), top_k=0"
+TOKEN = "logits.softmax(-1).multinomial(1)"
+
+
+def of(generated: str = "by_hand(question)", drawn: str = TOKEN, scored: str = "") -> str:
+    """The loop, with what is drawn and scored in it."""
+    text = LOOP.replace("GENERATED", generated).replace("DRAWN", drawn)
+    return text.replace("SCORED", scored)
+
+
+@pytest.mark.parametrize(
+    ("options", "seen", "fix"),
+    [
+        ("", "from the 50 likeliest tokens", "top_k=0"),  # transformers' default
+        ("top_k=20", "from the 20 likeliest tokens", "top_k=0"),
+        ("top_k=0, min_p=0.05", "of a vocabulary of 4,100 tokens the program draws from", "all"),
+        (FILTER, "the program draws from 9,", "all"),
+        ("top_k=0, min_new_tokens=4", "`min_new_tokens=4` keeps the end", "min_new_tokens=0"),
+    ],
+)
+def test_tokens_that_generate_never_draws_are_scored(
+    options: str, seen: str, fix: str, tmp_path: Path
+) -> None:
+    text = of(SAMPLES.replace("OPTIONS", options))
+    report = audited(tmp_path, text)
+    assert report.verdict == "biased", report.text()
+    [finding] = report.findings
+    assert (finding.rule, seen in finding.evidence) == ("behaviour-not-scored", True), finding
+    assert fix in finding.fix
+    assert "model.generate(" in text.splitlines()[finding.line - 1]
+
+
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        "kept(logits).softmax(-1).multinomial(1)",
+        "logits.topk(40).indices.gather(-1, logits.topk(40).values.softmax(-1).multinomial(1))",
+        "in_order(logits, logits.sort(-1, True).indices, 0.9)",
+    ],
+)
+def test_tokens_that_a_program_never_draws_itself_are_scored(drawn: str, tmp_path: Path) -> None:
+    text = of(drawn=drawn)
+    report = audited(tmp_path, text)
+    assert report.verdict == "biased", report.text()
+    [finding] = report.findings
+    assert finding.rule == "behaviour-not-scored"
+    assert "multinomial" in text.splitlines()[finding.line - 1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        of(SAMPLES.replace("OPTIONS", "top_k=0")),
+        of(SAMPLES.replace("OPTIONS", ""), scored="kept"),
+        of(drawn="kept(logits).softmax(-1).multinomial(1)", scored="kept"),
+        of(drawn="kept(logits, 100_000).softmax(-1).multinomial(1)"),
+        of(drawn="in_order(logits, logits.argsort(-1))"),
+        of(drawn="in_order(logits, logits.sort(-1, True).indices)"),
+    ],
+    ids=["all", "kept", "kept by hand", "more than there are", "ascending", "descending"],
+)
+def test_what_is_drawn_is_what_is_scored(text: str, tmp_path: Path) -> None:
+    report = audited(tmp_path, text)
+    assert (report.verdict, report.findings) == ("unbiased", ()), report.text()
+
+
+def test_an_order_is_known_by_its_probabilities() -> None:
+    """Those that were put back to their tokens are in no order, but for the one they have."""
+    order, probs = Order(), torch.tensor([[0.2, 0.5, 0.3]], dtype=torch.float64)
+    sorted_, tokens = probs.sort(descending=True)
+    order.met(torch.sort, (probs,), {"descending": True}, (sorted_, tokens))
+    assert order.of(probs) is None
+    found = order.of(sorted_)
+    assert found is not None
+    assert by_token(sorted_, found, 4).tolist() == [[0.2, 0.5, 0.3, 0.0]]
+    assert places_in(found, torch.tensor([[2]])).tolist() == [[1]]
