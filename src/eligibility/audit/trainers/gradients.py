@@ -47,6 +47,7 @@ class Rows:
         self._found: list[tuple[Scored, Tensor]] = []  # [b, T, V] of each pass
         self._cached: dict[int, list[Tokens]] = {}
         self.last: Scored | None = None
+        self.reads = True  # else it is the audit that computes gradients
 
     def expect(self, prompts: list[Tokens], given: list[Tokens]) -> None:
         """The answers of the next outcome, prompt by prompt."""
@@ -91,7 +92,9 @@ class Rows:
 
     def _keep(self, scored: Scored, hidden: Tensor) -> None:
         """[b, T, V] at the logits of a pass, from their own gradient or the hidden state's."""
-        if scored.makes_logits:
+        if not self.reads:
+            scored.taken(hidden.shape[1])
+        elif scored.makes_logits:
             self._found.append((scored, scored.taken(hidden.shape[1])))
         else:
             inverse = torch.linalg.pinv(self._head.detach().double()[:VOCABULARY])

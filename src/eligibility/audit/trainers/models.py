@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -60,6 +62,16 @@ class Models:
         """What a model has scored."""
         known = self._known.get(id(model))
         return known[1] if known is not None else None
+
+    @contextmanager
+    def unread(self) -> Iterator[None]:
+        """Gradients that are computed within it are none of the program's."""
+        every = [rows for _, rows in self._known.values()]
+        for rows in every:
+            rows.reads = False
+        yield
+        for rows in every:
+            rows.reads = True
 
     def forget(self) -> None:
         """What went before has no part in the next outcome."""

@@ -65,7 +65,8 @@ class Runs(Branches):
         if loss.numel() == 1:
             self._values.append(float(loss.detach()))
         if self._recorder is not None:
-            self._recorder.goes_backward(loss)
+            with self.models.unread():
+                self._recorder.goes_backward(loss)
 
     def forwards(self, model: Any) -> None:
         """A model of the probe's is about to run."""

@@ -58,7 +58,10 @@ def with_last_token(ids: Tensor) -> Tensor:
     """
     if not ids._is_view() or ids.ndim != 2 or ids.stride(1) != 1:
         return ids
-    rows, columns, width = *ids.shape, int(ids.stride(0))
+    rows, columns, base = *ids.shape, ids._base
+    width = int(ids.stride(0))
+    if rows == 1 and base is not None:  # its stride says nothing
+        width = int(base.stride(-2)) if base.ndim > 1 else base.numel()
     if columns >= width or int(ids.storage_offset()) % width + columns != width - 1:
         return ids
     return ids.as_strided((rows, columns + 1), ids.stride())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -41,6 +42,16 @@ _OTHER_NAMES = {
     "n_positions": "max_position_embeddings",
     "n_ctx": "max_position_embeddings",
 }
+
+class EndToken(int):
+    """The token that ends an answer, which is also a list of it: as configurations have one."""
+
+    def __contains__(self, token: object) -> bool:
+        return token == self
+
+    def __iter__(self) -> Iterator[int]:
+        return iter((int(self),))
+
 
 _depth: list[int] = []
 
@@ -82,7 +93,7 @@ def make_model(seed: int, kind: Any = None) -> Any:
     model = (kind or transformers.LlamaForCausalLM)(config).double()
     _depth.pop()
     torch.set_rng_state(state)
-    model.generation_config.eos_token_id = END
+    model.generation_config.eos_token_id = EndToken(END)
     model.generation_config.pad_token_id = END
     _forbid_other_tokens(model)
     model.model.norm.register_forward_hook(_fix_first_feature)
