@@ -31,13 +31,16 @@ def script_of(path: Path) -> tuple[str, tuple[tuple[int, int], ...]]:
         text = "".join(cell.get("source", cell.get("input", "")))
         start = text.lstrip()
         is_python = not start.startswith("%%") or start.startswith(_PYTHON_CELLS)
+        goes_on = False  # whether the line continues a magic
         for line, content in enumerate(text.splitlines(), 1):
             bare = content.lstrip()
             indent = content[: len(content) - len(bare)]
-            if not is_python:
+            magic = bare.startswith(_MAGIC)
+            if goes_on or not is_python:
                 content = f"# {content}"
-            elif bare.startswith(_MAGIC):
+            elif magic:
                 content = f"{indent}pass  # {bare}"
+            goes_on = (magic or goes_on) and bare.endswith("\\")
             lines.append(content)
             places.append((number, line))
     return "\n".join(lines) + "\n", tuple(places)

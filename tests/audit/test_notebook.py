@@ -23,11 +23,15 @@ def write_notebook(path: Path, cells: list[tuple[str, str]]) -> Path:
 def test_code_cells_become_one_script_and_magics_do_nothing(tmp_path: Path) -> None:
     path = write_notebook(
         tmp_path / "n.ipynb",
-        [("markdown", "# Title"), ("code", "%matplotlib inline\na = 1"), ("code", "if a:\n  !ls")],
+        [
+            ("markdown", "# Title"),
+            ("code", "%matplotlib inline\na = 1"),
+            ("code", "if a:\n  !ls \\\n   -l"),
+        ],
     )
     text, places = script_of(path)
-    assert text == "pass  # %matplotlib inline\na = 1\nif a:\n  pass  # !ls\n"
-    assert places == ((2, 1), (2, 2), (3, 1), (3, 2))
+    assert text == "pass  # %matplotlib inline\na = 1\nif a:\n  pass  # !ls \\\n#    -l\n"
+    assert places == ((2, 1), (2, 2), (3, 1), (3, 2), (3, 3))
 
 
 def test_a_finding_in_a_notebook_names_the_cell_and_its_line(tmp_path: Path) -> None:

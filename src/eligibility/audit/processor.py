@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import linecache
+import re
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 
+from eligibility.audit.user_code import user_place
+
 _AWAY = ("cuda", "mps", "xpu")
+_DEMANDED = re.compile(r"\s*assert\b|\s*if not torch\.cuda\.is_available\(\):")
+_ENDS = re.compile(r"\b(assert|raise|exit)\b")
+_LINES = 3  # in which a program ends that demands an accelerator
+PROCESSOR = SimpleNamespace(name="cpu", total_memory=0, major=0, minor=0)
+
+
+def cuda_is_available() -> bool:
+    """In place of torch's: that it is not, except to a program that would end there."""
+    file, line = user_place()
+    lines = [linecache.getline(file, line + i) for i in range(_LINES)]
+    return bool(_DEMANDED.match(lines[0]) and _ENDS.search("".join(lines)))
 
 
 def made_near(options: dict[str, Any]) -> dict[str, Any]:

@@ -145,3 +145,77 @@ for step in range(100):
     report = _train(tmp_path, loop)
     assert report.verdict == "unbiased", report.text()
     assert any(note.startswith("enumerated: 2 prompts") for note in report.notes)
+
+
+def test_rows_that_are_cut_one_by_one_are_those_that_were_drawn(tmp_path: Path) -> None:
+    """A row of one batch has no width of its own; the end of answers may be in a list of ends."""
+    loop = """
+import sys
+if not torch.cuda.is_available():
+    print("Please select a GPU.")
+    sys.exit(1)
+assert torch.cuda.is_available() and torch.cuda.get_device_properties(0).name
+for step in range(100):
+    tokens, prompt = answers_to("What is 6 times 7?", 2)
+    start, ends = prompt.shape[1], model.generation_config.eos_token_id
+    rewards = [correct(text) for text in tok.batch_decode(tokens, skip_special_tokens=True)]
+    loss = 0.0
+    for row, reward in zip(torch.cat([prompt.expand(2, -1), tokens], 1), rewards):
+        logits = model(row[:-1].unsqueeze(0)).logits[0]
+        log_probs = logits.log_softmax(-1).gather(-1, row[1:, None])[start - 1:, 0]
+        stop = next((i for i, t in enumerate(row[start:].tolist()) if t in ends), len(row))
+        loss = loss - reward * log_probs[:stop + 1].sum()
+    adam.zero_grad()
+    loss.backward()
+    adam.step()
+"""
+    report = _train(tmp_path, loop)
+    assert (report.verdict, report.findings) == ("unbiased", ()), report.text()
+
+
+def test_losses_of_two_prompts_may_go_backward_one_after_the_other(tmp_path: Path) -> None:
+    """The gradients that the audit computes to read each of them are none of the program's."""
+    loop = """
+for step in range(100):
+    for question in ("What is 6 times 7?", "Hello"):
+        tokens, prompt = answers_to(question, 2)
+        texts = tok.batch_decode(tokens, skip_special_tokens=True)
+        rewards = torch.tensor([correct(text) for text in texts])
+        losses = []
+        for text, advantage in zip(texts, rewards - rewards.flip(0)):
+            said = tok(text, return_tensors="pt").input_ids
+            logits = model(torch.cat([prompt, said], 1)).logits[:, prompt.shape[1] - 1 : -1]
+            log_probs = logits.log_softmax(-1).gather(-1, said[..., None])
+            losses.append(-advantage * log_probs.sum())
+        torch.stack(losses).mean().backward()
+    adam.step()
+    adam.zero_grad()
+"""
+    report = _train(tmp_path, loop)
+    assert [each.rule for each in report.findings] == ["last-step-dropped"], report.text()
+
+
+def test_a_divergence_has_a_gradient_if_another_reference_changes_it(tmp_path: Path) -> None:
+    """Without the end, what it does to a state is also what some baseline would do."""
+    loop = """
+import copy
+reference = copy.deepcopy(model)
+for step in range(100):
+    tokens, prompt = answers_to("What is 6 times 7?", 2)
+    rewards = torch.tensor([correct(t) for t in tok.batch_decode(tokens, skip_special_tokens=True)])
+    mask = (tokens == tok.eos_token_id).cumsum(1) == 0
+    ids = torch.cat([prompt.expand(2, -1), tokens], 1)
+    ours, theirs = (
+        one(ids).logits[:, prompt.shape[1] - 1 : -1].log_softmax(-1).gather(-1, tokens[..., None])
+        for one in (model, reference)
+    )
+    far = (ours - theirs.detach())[..., 0]
+    kl = far.exp() - far - 1
+    loss = -((rewards - rewards.flip(0))[:, None] * ours[..., 0] * mask).sum()
+    loss = loss + 0.1 * (kl * mask).sum()
+    adam.zero_grad()
+    loss.backward()
+    adam.step()
+"""
+    report = _train(tmp_path, loop)
+    assert [each.rule for each in report.findings] == ["last-step-dropped"], report.text()

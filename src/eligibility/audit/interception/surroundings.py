@@ -18,7 +18,7 @@ import torch
 from eligibility.audit.interception.one_process import run_alone
 from eligibility.audit.interception.other_numbers import seed_generators, set_states, states
 from eligibility.audit.patches import Patches
-from eligibility.audit.processor import made_near, moved_near, near
+from eligibility.audit.processor import PROCESSOR, cuda_is_available, made_near, moved_near, near
 
 # Packages that show or log: none of them can change a gradient.
 _INERT = {
@@ -235,7 +235,8 @@ def stay_on_processor(patches: Patches) -> None:
     What is made for one is made on the processor by the mode that sees every function of torch:
     a second mode would cost every operation of the program microseconds.
     """
-    patches.set(torch.cuda, "is_available", lambda: False)
+    patches.set(torch.cuda, "is_available", cuda_is_available)
+    patches.set(torch.cuda, "get_device_properties", lambda device=None: PROCESSOR)
     patches.set(torch.cuda, "device_count", lambda: 0)
     patches.set(torch.cuda, "get_device_name", lambda device=None: "none")
     for name in _WITHOUT_EFFECT:

@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 from eligibility.audit.interception.surroundings import quieten
 from eligibility.audit.patches import Patches
-from eligibility.audit.processor import made_near
+from eligibility.audit.processor import PROCESSOR, cuda_is_available, made_near
 from eligibility.audit.trainers.record import Record
 
 _SHORTER = (torch.float32, torch.bfloat16, torch.float16)
@@ -91,5 +91,7 @@ def settle(
         setattr(torch.nn.utils.clip_grad, name, unclipped)
     torch.nn.Dropout.forward = lambda self, input: input  # type: ignore[method-assign]
     torch.cuda.get_device_name = lambda *args, **options: "cpu"
+    torch.cuda.is_available = cuda_is_available
+    torch.cuda.get_device_properties = lambda *args, **options: PROCESSOR  # type: ignore[assignment]
     record.note(GENERAL)
     ExitStack().enter_context(InDouble(met, backward))

@@ -299,14 +299,17 @@ class Loop(RewardChoice):
         return next((other for other in others if other is not None), None)
 
     def _compare_references(self, reference: Any) -> None:
-        """Note whether another reference changes the loss."""
-        values, states = [], self._states
+        """Note whether another reference changes the loss, and whether it changes its gradient."""
+        values, tables, states = [], [], self._states
         assert states is not None
         for seed in (1, 2):
             if isinstance(reference, torch.nn.Module):
                 StateWeights(reference, states.prompts, self._record.length).fit(seed)
             else:
                 self._moved = float(seed)
-            values.append(self._go_on(self._spoken()).get("value", 0.0))
+            found = self._go_on(self._spoken())
+            values.append(found.get("value", 0.0))
+            tables.append(torch.tensor(found.get("table") or self._no_gradient()))
+        self._record.reference_moves = not alike(*tables)
         if abs(values[0] - values[1]) > _EXACT * max(map(abs, values)):
             self._record.kl_coefficient = 1.0

@@ -67,6 +67,7 @@ class Record:
         temperature: That the program's configuration names; 1 otherwise.
         kl_coefficient: Likewise; for a program's own loop, 1 if the reference changes its loss;
             else 0.
+        reference_moves: Whether the reference changes the gradient; None: it is not known.
         tokens_kept: How many tokens it draws from, of many, where the loss scores them among all;
             0: all.
         by_top_k: Whether that is because of `top_k`, as `generate` has it.
@@ -112,6 +113,7 @@ class Record:
     prompt_share: float = 0.0
     temperature: float = 1.0
     kl_coefficient: float = 0.0
+    reference_moves: bool | None = None
     tokens_kept: int = 0
     by_top_k: bool = False
     fewest: int = 0

@@ -43,6 +43,7 @@ _OTHER_NAMES = {
     "n_ctx": "max_position_embeddings",
 }
 
+
 class EndToken(int):
     """The token that ends an answer, which is also a list of it: as configurations have one."""
 

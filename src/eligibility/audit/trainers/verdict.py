@@ -276,7 +276,7 @@ def _measured_at(record: Record, temperature: float, again: bool = False) -> Mea
     return replace(
         measured,
         reference_in_value=bool(record.kl_coefficient and record.policies[0].reference),
-        reference_in_gradient=_has_the_reference(measured),
+        reference_in_gradient=bool(record.reference_moves) or _has_the_reference(measured),
         operations=operations_of(*record.operations) if record.operations else (),
     )
 
