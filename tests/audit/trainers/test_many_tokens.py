@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,24 @@ def test_tokens_that_generate_never_draws_are_scored(
     assert (finding.rule, seen in finding.evidence) == ("behaviour-not-scored", True), finding
     assert fix in finding.fix
     assert "model.generate(" in text.splitlines()[finding.line - 1]
+
+
+@pytest.mark.parametrize(
+    ("options", "verdict"),
+    [("top_k=0", "biased"), ("top_k=0, top_p=1.0, temperature=1.0", "unbiased")],
+)
+def test_settings_that_a_model_comes_with_are_those_of_the_draw(
+    options: str, verdict: str, tmp_path: Path
+) -> None:
+    """They are read where they are on this machine; what the program asks for goes before them."""
+    settings = {"top_k": 20, "top_p": 0.8, "temperature": 0.7, "eos_token_id": [151_645, 151_643]}
+    (tmp_path / "tuned").mkdir()
+    (tmp_path / "tuned" / "generation_config.json").write_text(json.dumps(settings))
+    text = of(SAMPLES.replace("OPTIONS", options))
+    loaded = 'AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")'
+    report = audited(tmp_path, text.replace(loaded, loaded.replace("Qwen/Qwen2.5-0.5B", "tuned")))
+    assert report.verdict == verdict, report.text()
+    assert any("temperature=0.7, top_k=20, top_p=0.8" in note for note in report.notes)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,17 @@ from eligibility.audit.trainers.tiny import (
     with_methods_of,
 )
 
+_OF_THE_DRAW = (
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "typical_p",
+    "epsilon_cutoff",
+    "eta_cutoff",
+    "repetition_penalty",
+    "no_repeat_ngram_size",
+)
 _VISION = ("ImageTextToText", "Vision2Seq", "VisionText", "SpeechSeq2Seq")
 
 
@@ -113,6 +124,25 @@ def _fits(model: Any, state_dict: Any) -> bool:
     return own == {name: getattr(value, "shape", None) for name, value in state_dict.items()}
 
 
+def named_in(args: tuple[Any, ...], options: dict[str, Any]) -> str:
+    """The name of what is loaded."""
+    return str(args[0] if args else options.get("pretrained_model_name_or_path", ""))
+
+
+def _draw_as_published(model: Any, name: str) -> str:
+    """Let a model draw as the settings say that it comes with; which those are, in words."""
+    transformers: Any = importlib.import_module("transformers")
+    try:
+        settings = transformers.GenerationConfig.from_pretrained(name, local_files_only=True)
+    except (OSError, ValueError):  # it is not on this machine, or is no name of a model
+        return "which is not on this machine: transformers' defaults stand for it here"
+    given = {each: getattr(settings, each, None) for each in _OF_THE_DRAW}
+    for each, value in given.items():
+        setattr(model.generation_config, each, value)
+    said = [f"{each}={value}" for each, value in given.items() if value is not None]
+    return f"which says: {', '.join(said) or 'nothing'}"
+
+
 class Hub:
     """Replaces every ``from_pretrained`` and ``load_dataset``."""
 
@@ -124,6 +154,7 @@ class Hub:
         """The policy at the first call, another model at each one after it."""
         seed = REFERENCE_SEED + len(self.models) if self.models else POLICY_SEED
         made = make_model(seed, kind)
+        made.draws_by = _draw_as_published(made, named_in(args, options))
         self.models.append(made)
         return made
 

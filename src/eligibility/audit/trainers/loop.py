@@ -29,6 +29,9 @@ from eligibility.audit.trainers.tiny import LENGTH
 from eligibility.audit.trainers.trl import WithoutAdapter, wake_adapters
 from eligibility.audit.user_code import user_place
 
+_PUBLISHED = (
+    "`generate` takes what the program does not ask for from the model's generation_config.json"
+)
 _FEW = 60  # outcomes with which there is time for a second policy
 _EXACT = 1e-9
 _OTHERWISE = 1e-5  # difference of probabilities that is more than rounding
@@ -60,6 +63,8 @@ class Loop(RewardChoice):
         record.file, record.line = found["place"]
         if self._options:
             record.drawn_at = [*user_place()]
+            if drawn_by := getattr(self._sampling, "draws_by", ""):
+                record.note(f"{_PUBLISHED}, {drawn_by}")
             record.fewest = 0 if self._certain_end else least_tokens(self._options)
         seen = sorted(set(prompts), key=len)
         record.prompts, record.group = len(seen), len(prompts) // len(seen)

@@ -21,7 +21,7 @@ from eligibility.audit.running.outside_numbers import numbers_outside, read_smal
 from eligibility.audit.running.place import settle_in, workspace_of
 from eligibility.audit.trainers.attempts import Attempts, Sizes
 from eligibility.audit.trainers.doubles import settle
-from eligibility.audit.trainers.hub import Hub
+from eligibility.audit.trainers.hub import Hub, named_in
 from eligibility.audit.trainers.loop import Loop
 from eligibility.audit.trainers.record import Record, run_to_end
 from eligibility.audit.trainers.rewriting import SMALL, Rewriting
@@ -90,14 +90,14 @@ class _LoopHub(Hub):
     def model(self, *args: Any, kind: type | None = None, **options: Any) -> Any:
         """One that pads with what its tokenizer pads with."""
         made = super().model(*args, kind=kind, **options)
-        if self._pads or has_padding(_name(args, options)):
+        if self._pads or has_padding(named_in(args, options)):
             _pad(made)
         return made
 
     def tokenizer(self, *args: Any, **options: Any) -> Any:
         """One that tells the program's own texts from each other."""
         side = options.get("padding_side")
-        return spelling_tokenizer(_name(args, options), side, self._come_with_padding)
+        return spelling_tokenizer(named_in(args, options), side, self._come_with_padding)
 
     def _come_with_padding(self) -> None:
         self._pads = True
@@ -126,10 +126,6 @@ class _LoopHub(Hub):
 
 def _pad(model: Any) -> None:
     model.generation_config.pad_token_id = model.config.pad_token_id = PAD
-
-
-def _name(args: tuple[Any, ...], options: dict[str, Any]) -> str:
-    return str(args[0] if args else options.get("pretrained_model_name_or_path", ""))
 
 
 def _install(record: Record, loop: Loop) -> None:
