@@ -76,7 +76,8 @@ def of(generated: str = "by_hand(question)", drawn: str = TOKEN, scored: str = "
         ("top_k=20", "from the 20 likeliest tokens", "top_k=0"),
         ("top_k=0, min_p=0.05", "of a vocabulary of 4,100 tokens the program draws from", "all"),
         (FILTER, "the program draws from 9,", "all"),
-        ("top_k=0, min_new_tokens=4", "`min_new_tokens=4` keeps the end", "min_new_tokens=0"),
+        ("top_k=0, min_new_tokens=4", "with `min_new_tokens=4`, ", "without min_new_tokens=4"),
+        ("top_k=0, num_beams=2", "with `num_beams=2`, ", "without num_beams=2"),
     ],
 )
 def test_tokens_that_generate_never_draws_are_scored(

@@ -154,10 +154,19 @@ def with_a_certain_end(logits: Tensor, scored: Scored) -> Tensor:
     return logits.masked_fill(barred, _NEVER)
 
 
-def least_tokens(options: dict[str, Any]) -> int:
-    """How many tokens `generate` draws before an answer can end."""
+# What keeps `generate` from drawing each token from the model's own probabilities, in a way that
+# one token alone does not show; and up to where it does not.
+_BESIDE_ONE_TOKEN = {"min_new_tokens": 0, "min_length": 0, "num_beams": 1}
+
+
+def asked_beside(options: dict[str, Any]) -> str:
+    """What a call of `generate` asks for of these; empty: nothing."""
     settings = options.get("generation_config")
-    return int(options.get("min_new_tokens", getattr(settings, "min_new_tokens", 0)) or 0)
+    for name, least in _BESIDE_ONE_TOKEN.items():
+        value = options.get(name, getattr(settings, name, None)) or 0
+        if value > least:
+            return f"{name}={value}"
+    return ""
 
 
 def has_one_length(options: dict[str, Any], settings: Any) -> bool:

@@ -26,6 +26,7 @@ from eligibility.audit.trainers.tiny import (
 )
 
 _OF_THE_DRAW = (
+    "do_sample",
     "temperature",
     "top_k",
     "top_p",
@@ -135,6 +136,7 @@ def _draw_as_published(model: Any, name: str) -> str:
     try:
         settings = transformers.GenerationConfig.from_pretrained(name, local_files_only=True)
     except (OSError, ValueError):  # it is not on this machine, or is no name of a model
+        model.generation_config.do_sample = True  # as chat models have it
         return "which is not on this machine: transformers' defaults stand for it here"
     given = {each: getattr(settings, each, None) for each in _OF_THE_DRAW}
     for each, value in given.items():

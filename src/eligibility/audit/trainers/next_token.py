@@ -58,6 +58,10 @@ _ONE_TOKEN = {
     "num_return_sequences": 1,
     "return_dict_in_generate": True,
     "output_scores": True,
+    "num_beams": 1,
+    "stop_strings": None,
+    "stopping_criteria": None,
+    "streamer": None,
 }
 
 

@@ -71,7 +71,7 @@ class Record:
         tokens_kept: How many tokens it draws from, of many, where the loss scores them among all;
             0: all.
         by_top_k: Whether that is because of `top_k`, as `generate` has it.
-        fewest: Tokens before which `generate` lets no answer end.
+        asked: What else it asks `generate` for that keeps it from the model's own probabilities.
         drawn_at: File and line where it draws; empty if that is not known.
         scored_otherwise: Whether the model itself gives other probabilities where they are scored.
         micro_batches: Into how many an update is split.
@@ -116,7 +116,7 @@ class Record:
     reference_moves: bool | None = None
     tokens_kept: int = 0
     by_top_k: bool = False
-    fewest: int = 0
+    asked: str = ""
     drawn_at: list[Any] = field(default_factory=list)
     scored_otherwise: bool = False
     micro_batches: int = 1

@@ -110,7 +110,8 @@ class Runs(Branches):
             )
         ids, given = asked_for(args, options)
         settings = given.get("generation_config")
-        if given.get("do_sample", getattr(settings, "do_sample", None)) is False:
+        samples = given.get("do_sample", getattr(settings, "do_sample", None))
+        if not (model.generation_config.do_sample if samples is None else samples):
             if (given.get("num_return_sequences") or 1) > 1:
                 raise Refused(GREEDY)
             return self._greedy(model, ids, given)

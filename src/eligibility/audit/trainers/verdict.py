@@ -63,7 +63,7 @@ def report_of(record: Record, program: str) -> AuditReport:
         report = _with_fault(report, "gradients-not-zeroed", seen, (), tuple(record.kept))
     if record.drawn_at and not record.scored_otherwise:
         report = _at_the_draw(report, record)
-    if (record.tokens_kept or record.fewest) and _DRAWN not in {
+    if (record.tokens_kept or record.asked) and _DRAWN not in {
         each.rule for each in report.findings
     }:
         report = _with_few_tokens(report, record)
@@ -165,12 +165,12 @@ def _with_few_tokens(report: AuditReport, record: Record) -> AuditReport:
         seen = f"of a vocabulary of {MANY:,} tokens the program draws from {kept}, {among}"
         fix = "draw from all tokens, or score the token among those that could be drawn"
     else:
-        unseen = "the probe's answers are shorter, so no figure here shows it"
+        unseen = "one token alone does not show it, so no figure here does"
         seen = (
-            f"`min_new_tokens={record.fewest}` keeps the end from being drawn before, and the loss "
-            "scores the tokens as if it could be"
+            f"with `{record.asked}`, `generate` does not draw every token from the model's own "
+            "probabilities, by which the loss scores it"
         )
-        fix = f"model.generate(..., min_new_tokens=0)  # not {record.fewest}"
+        fix = f"model.generate(...)  # without {record.asked}"
     file, line = record.drawn_at or (record.file, record.line)
     found = _with_fault(report, _DRAWN, f"{seen}; {unseen}", (), (file, line))
     *others, finding = found.findings
