@@ -49,7 +49,9 @@ def report_of(record: Record, program: str) -> AuditReport:
         report = _with_groups_mixed(report, measured.operations)
     notes = (*_described(record), *report.notes, *record.notes)
     if record.prompt_share > _SINGLE:
-        seen = f"up to {record.prompt_share:.1%} of a gradient falls on the logits of a prompt"
+        times = record.prompt_share
+        part = f"{times:.1%} of" if times < 1.0 else f"{times:.2g} times"
+        seen = f"the gradient at the logits of a prompt is up to {part} that at an answer's"
         report = _with_fault(report, "prompt-scored", seen, measured.operations, place)
     if _attached(record) > _SINGLE:
         seen = "the gradient at the logits is multiplied by something else that carries a gradient"
@@ -61,7 +63,7 @@ def report_of(record: Record, program: str) -> AuditReport:
     if record.kept:
         seen = "what the step has used is still there when the next gradient is added to it"
         report = _with_fault(report, "gradients-not-zeroed", seen, (), tuple(record.kept))
-    if record.drawn_at and not record.scored_otherwise:
+    if record.drawn_at and (record.temperature != 1.0 or not record.scored_otherwise):
         report = _at_the_draw(report, record)
     if (record.tokens_kept or record.asked) and _DRAWN not in {
         each.rule for each in report.findings
