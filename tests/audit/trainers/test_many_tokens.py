@@ -14,7 +14,7 @@ from tests.audit.loop_runs import LOADED, audited
 LOOP = (
     LOADED
     + """
-from transformers import LogitsProcessorList, TopKLogitsWarper
+from transformers import GenerationConfig, LogitsProcessorList, TopKLogitsWarper
 
 
 def score(text):
@@ -60,6 +60,7 @@ for _ in range(100):
 )
 SAMPLES = "model.generate(question, do_sample=True, max_new_tokens=9, OPTIONS)"
 FILTER = "logits_processor=LogitsProcessorList([TopKLogitsWarper(9)]), top_k=0"
+SETTINGS = "GenerationConfig(top_k=0, do_sample=True, pad_token_id=tok.pad_token_id)"
 TOKEN = "logits.softmax(-1).multinomial(1)"
 
 
@@ -131,13 +132,22 @@ def test_tokens_that_a_program_never_draws_itself_are_scored(drawn: str, tmp_pat
     "text",
     [
         of(SAMPLES.replace("OPTIONS", "top_k=0")),
+        of(SAMPLES.replace("OPTIONS", f"generation_config={SETTINGS}, stopping_criteria=None")),
         of(SAMPLES.replace("OPTIONS", ""), scored="kept"),
         of(drawn="kept(logits).softmax(-1).multinomial(1)", scored="kept"),
         of(drawn="kept(logits, 100_000).softmax(-1).multinomial(1)"),
         of(drawn="in_order(logits, logits.argsort(-1))"),
         of(drawn="in_order(logits, logits.sort(-1, True).indices)"),
     ],
-    ids=["all", "kept", "kept by hand", "more than there are", "ascending", "descending"],
+    ids=[
+        "all",
+        "settings",
+        "kept",
+        "kept by hand",
+        "more than there are",
+        "ascending",
+        "descending",
+    ],
 )
 def test_what_is_drawn_is_what_is_scored(text: str, tmp_path: Path) -> None:
     report = audited(tmp_path, text)

@@ -26,7 +26,7 @@ def next_token(
         more: What is asked for instead.
     """
     forced = _ONE_TOKEN | more
-    asked = {k: v for k, v in options.items() if k not in forced}
+    asked = {k: v for k, v in options.items() if k not in (*forced, *_OF_WHOLE_ANSWERS)}
     settings = copy.deepcopy(asked.pop("generation_config", None))
     for name, value in forced.items():
         if settings is not None:
@@ -50,6 +50,7 @@ def one_token_probabilities(
     return probabilities[:VOCABULARY]
 
 
+_OF_WHOLE_ANSWERS = ("stopping_criteria", "streamer")  # no settings: arguments alone
 _ONE_TOKEN = {
     "do_sample": True,  # what a program does not say, the model's own configuration does
     "max_new_tokens": 1,
@@ -60,8 +61,6 @@ _ONE_TOKEN = {
     "output_scores": True,
     "num_beams": 1,
     "stop_strings": None,
-    "stopping_criteria": None,
-    "streamer": None,
 }
 
 
