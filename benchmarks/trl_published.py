@@ -41,8 +41,9 @@ REMARKS = (
     "data; by now they are refused for what they are, as they had been read, and their rows are "
     "of a later run. It still falls short in one: REINFORCE++ divides the KL in the reward by a "
     "deviation that "
-    "contains it, for which there is no name. `Part I: Tricks` was read for the probe's two tokens, "
-    "of which its `top_k` and `top_p` cut none; the audit says what they do to a real vocabulary.",
+    "contains it, for which there is no name. `Part I: Tricks` was read for the probe's two "
+    "tokens, of which its `top_k` and `top_p` cut none; the audit says what they do to a real "
+    "vocabulary.",
 )
 
 
