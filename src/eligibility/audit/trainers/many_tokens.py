@@ -84,3 +84,6 @@ class ManyTokens:
         for logits, can in self._drawn:
             here = ((own - logits).abs() < _SAME).all(-1)  # the state in which the token was drawn
             self._scored |= bool((gradient[here][:, -_MORE:][:, ~can] != 0).any())
+            if not bool(can.all()):  # a nucleus is of about the same size in other states
+                anywhere = gradient[..., -_MORE:][..., 2 * int(can.sum()) :]
+                self._scored |= bool((anywhere != 0).any())
