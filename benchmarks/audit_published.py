@@ -54,6 +54,7 @@ TITLES = {
     11: "An eleventh field test",
     12: "A twelfth field test",
     13: "A thirteenth field test",
+    14: "A fourteenth field test",
 }
 
 
