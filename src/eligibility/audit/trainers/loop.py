@@ -7,6 +7,7 @@ outcome, each time in a new process, up to its optimizer's first step.
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -286,7 +287,9 @@ class Loop(RewardChoice):
 
         A program that asks for the scores that were drawn from may score the tokens so.
         """
-        if not self._options.get("output_scores"):
+        if self._options.get("output_scores"):
+            return
+        with suppress(Refused):  # a program may be made for the tokens that its tokenizer has
             found = self._go_on(self._in_program(self._spoken()), many=ManyTokens())
             for name, value in (found.get("many") or {}).items():
                 setattr(self._record, name, value)

@@ -65,9 +65,8 @@ def report_of(record: Record, program: str) -> AuditReport:
         report = _with_fault(report, "gradients-not-zeroed", seen, (), tuple(record.kept))
     if record.drawn_at and (record.temperature != 1.0 or not record.scored_otherwise):
         report = _at_the_draw(report, record)
-    if (record.tokens_kept or record.asked) and _DRAWN not in {
-        each.rule for each in report.findings
-    }:
+    unseen = bool(record.tokens_kept or record.asked)
+    if unseen and all(finding.rule != _DRAWN for finding in report.findings):
         report = _with_few_tokens(report, record)
     if record.supposed:
         report = if_a_reward(report, record.supposed)
