@@ -61,13 +61,11 @@ class Calls:
         with ExitStack() as stack:
             for cls in supported_distributions():
                 for name in vars(cls).keys() & {"__init__", "log_prob", "entropy"}:
-                    stack.enter_context(_replaced(cls, name, self._wrapped(name)))
+                    wrap = self._constructing if name == "__init__" else self._noting(name)
+                    stack.enter_context(_replaced(cls, name, wrap))
             for module in (torch.distributions, torch.distributions.kl):
                 stack.enter_context(_replaced(module, "kl_divergence", self._noting("divergence")))
             yield
-
-    def _wrapped(self, name: str) -> Callable[[Any], Any]:
-        return self._constructing if name == "__init__" else self._noting(name)
 
     def _constructing(self, construct: Any) -> Any:
         signature = inspect.signature(construct)

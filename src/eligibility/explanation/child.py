@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -132,7 +133,8 @@ class Watch:
         code = linecache.getline(self._script, line).strip()
         wrt = None if inputs is None else [t for t in _listed(inputs) if isinstance(t, Tensor)]
         reached: set[int] = set()
-        for tensor, gradient in zip(_listed(tensors), _padded(gradients), strict=False):
+        starts = repeat(None) if gradients is None else _listed(gradients)  # None stands for ones
+        for tensor, gradient in zip(_listed(tensors), starts, strict=False):
             name = names.of(tensor) or "output"
             self._seen[line, name] = None
             if tensor.grad_fn is not None:
@@ -219,11 +221,6 @@ class Watch:
 
 def _listed(tensors: Any) -> Sequence[Any]:
     return list(tensors) if isinstance(tensors, Sequence) else [tensors]
-
-
-def _padded(gradients: Any) -> Sequence[Any]:
-    """The gradients that a backward pass starts with; None stands for ones."""
-    return [None] * 1024 if gradients is None else _listed(gradients)
 
 
 def _results(variables: dict[str, Any]) -> list[tuple[str, Tensor]]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
 from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from eligibility.errors import InvalidValueError
 from eligibility.explanation.elements import (
@@ -101,16 +101,13 @@ class Explanation:
 
     def to_json(self) -> str:
         """The record as JSON; infinities and NaN are the strings "inf", "-inf" and "nan"."""
-        from eligibility.explanation.derivation import write_json
-
-        return write_json(self)
+        return json.dumps(_to_plain(asdict(self)), ensure_ascii=False, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Explanation:
         """The record that `to_json` wrote."""
-        from eligibility.explanation.derivation import read_json
-
-        return read_json(cls, text)
+        restored: Explanation = _restore(cls, json.loads(text))
+        return restored
 
     def save(self, path: str | Path) -> Path:
         """Write it to ``path``; the suffix chooses the format.
@@ -154,21 +151,6 @@ _FORMATS = {
     ".tex": Explanation.latex,
     ".json": Explanation.to_json,
 }
-
-
-Record = TypeVar("Record")
-
-
-def write_json(record: Any) -> str:
-    """A dataclass as JSON; infinities and NaN are the strings "inf", "-inf" and "nan"."""
-    return json.dumps(_to_plain(asdict(record)), ensure_ascii=False, allow_nan=False)
-
-
-def read_json(kind: type[Record], text: str) -> Record:
-    """The dataclass of type ``kind`` that `write_json` wrote."""
-    restored = _restore(kind, json.loads(text))
-    assert isinstance(restored, kind)
-    return restored
 
 
 def _to_plain(value: Any) -> Any:

@@ -5,21 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from torch.distributions import Bernoulli, Binomial, Categorical, Multinomial, OneHotCategorical
+from torch.distributions import Bernoulli, Binomial
 
 from eligibility.explanation import reasons
 from eligibility.explanation.calls import Match
 from eligibility.explanation.elements import Expectation, Leaf, Table
 from eligibility.explanation.graph import Graph
 from eligibility.explanation.names import Names
-from eligibility.explanation.problem import Part, counts_of, like_rows
+from eligibility.explanation.problem import CATEGORICALS, Part, counts_of, like_rows
 from eligibility.explanation.sentences import say
 from eligibility.explanation.wording import vector
 from eligibility.rules.registry import find_rule
 
 # Names that one sentence lists.
 _MOST_NAMES = 4
-_FAMILY = (Categorical, OneHotCategorical, Multinomial)
 
 
 def expected(part: Part) -> tuple[Expectation, ...]:
@@ -105,7 +104,7 @@ def of_graph(matches: Sequence[Match], leaves: Sequence[Leaf], of: str) -> tuple
 
 def _zero_for_the_rest(part: Part) -> Expectation | None:
     """That entries which were not drawn have gradient 0."""
-    if not issubclass(part.problem.family, _FAMILY) or part.rule.coordinates != "weights":
+    if not issubclass(part.problem.family, CATEGORICALS) or part.rule.coordinates != "weights":
         return None
     width = part.problem.parameters["probs"].shape[-1]
     if not bool((counts_of(part.problem, width) == 0).any()):
@@ -124,7 +123,7 @@ def _zero_for_the_rest(part: Part) -> Expectation | None:
 
 def _same_for_logits(part: Part) -> Expectation | None:
     """That probs and logits have the same gradient."""
-    if not issubclass(part.problem.family, (*_FAMILY, Bernoulli, Binomial)):
+    if not issubclass(part.problem.family, (*CATEGORICALS, Bernoulli, Binomial)):
         return None
     if part.name != "logits":
         return None

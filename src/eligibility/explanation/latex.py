@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from eligibility.explanation import formula as f
@@ -48,40 +48,29 @@ def _blocks(explanation: Explanation) -> Iterator[str]:
         yield f"\\[\n{_rule_equation(rule)}\n\\]\n{escape(f'{rule.name}; {rule.reference}')}"
         if rule.conventions is not None:
             yield _table(rule.conventions)
-    if explanation.checks:
-        yield (
-            r"\subsection*{Checks}"
-            + "\n"
-            + _items(
-                f"{'holds' if c.passed else 'FAILS'}: {c.statement} "
-                f"(off by {c.deviation:.1e}, {c.tolerance:.1e} allowed) {c.detail}"
-                for c in explanation.checks
-            )
-        )
-    if explanation.expected:
-        yield (
-            r"\subsection*{You expected}"
-            + "\n"
-            + _items(f"{item.expected} {item.answer}" for item in explanation.expected)
-        )
-    if explanation.notes:
-        yield r"\subsection*{Notes}" + "\n" + _items(explanation.notes)
+    yield from _listed(
+        "Checks",
+        (
+            f"{'holds' if c.passed else 'FAILS'}: {c.statement} "
+            f"(off by {c.deviation:.1e}, {c.tolerance:.1e} allowed) {c.detail}"
+            for c in explanation.checks
+        ),
+    )
+    yield from _listed("You expected", (f"{e.expected} {e.answer}" for e in explanation.expected))
+    yield from _listed("Notes", explanation.notes)
 
 
-def _items(lines: Iterator[str] | tuple[str, ...]) -> str:
+def _listed(title: str, lines: Iterable[str]) -> Iterator[str]:
+    """A subsection with an item for each line; nothing where there is none."""
     items = "\n".join(rf"\item {escape(line)}" for line in lines)
-    return f"\\begin{{itemize}}\n{items}\n\\end{{itemize}}"
+    if items:
+        yield f"\\subsection*{{{title}}}\n\\begin{{itemize}}\n{items}\n\\end{{itemize}}"
 
 
 def _table(table: Table) -> str:
     titles = " & ".join(escape(title) for title in (table.axis, *(c.title for c in table.columns)))
     rows = [
-        " & ".join(
-            (
-                escape(label),
-                *(entry(column, i) for column in table.columns),
-            )
-        )
+        " & ".join((escape(label), *(entry(column, i) for column in table.columns)))
         for i, label in enumerate(table.rows)
     ]
     body = " \\\\\n".join(rows)

@@ -10,7 +10,7 @@ from typing import Any, Literal, cast, get_args
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
+from torch.distributions import Categorical, Distribution, Multinomial, OneHotCategorical
 
 from eligibility.errors import InvalidValueError, UnsupportedDistributionError
 from eligibility.explanation.elements import Leaf, RuleStatement, Term
@@ -21,6 +21,7 @@ from eligibility.rules.registry import constructed_parameters, find_rule, neares
 from eligibility.rules.rule import Rule, read_parameter
 
 Of = Literal["log_prob", "prob"]
+CATEGORICALS = (Categorical, OneHotCategorical, Multinomial)
 
 
 @dataclass(frozen=True)
@@ -238,7 +239,7 @@ def _log_of_drawn(problem: Problem, weights: Tensor) -> Tensor:
 
 def counts_of(problem: Problem, categories: int) -> Tensor:
     """The outcomes of the categorical family as counts ``[*batch, K]``."""
-    if problem.family is torch.distributions.Categorical:
+    if problem.family is Categorical:
         return torch.nn.functional.one_hot(problem.value.long(), categories).double()
     return problem.value.double()
 

@@ -6,17 +6,10 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
-from torch.distributions import (
-    Bernoulli,
-    Binomial,
-    Categorical,
-    Distribution,
-    Multinomial,
-    OneHotCategorical,
-)
+from torch.distributions import Bernoulli, Binomial, Distribution
 
 from eligibility.explanation.elements import Leaf
-from eligibility.explanation.problem import Of, Part, Problem, counts_of
+from eligibility.explanation.problem import CATEGORICALS, Of, Part, Problem, counts_of
 from eligibility.explanation.sentences import say
 from eligibility.explanation.wording import number, numbers_of, summary
 
@@ -24,7 +17,6 @@ from eligibility.explanation.wording import number, numbers_of, summary
 _MOST_SUMMANDS = 3
 # Leaves of an unknown graph that get a sentence each.
 _MOST_LEAVES = 3
-_FAMILY = (Categorical, OneHotCategorical, Multinomial)
 
 
 def title(problem: Problem, names: tuple[str, ...], of: Of) -> str:
@@ -204,13 +196,17 @@ def _tangent(part: Part) -> tuple[str, ...]:
     return (say("tangent"), say("tangent_same"))
 
 
+def _first_coin(part: Part) -> tuple[float, int, int, str]:
+    """p, the number of ones, the number of trials, and the eligibility as a sentence writes it."""
+    dist = part.problem.distribution()
+    trials = dist.total_count if issubclass(part.problem.family, Binomial) else torch.ones(1)
+    numbers = (dist.probs, part.problem.value, trials, part.eligibility)
+    p, y, n, e = (float(tensor.reshape(-1)[0]) for tensor in numbers)
+    return p, int(y), int(n), number(e)
+
+
 def _coin_probs(part: Part) -> tuple[str, ...]:
-    p = float(part.problem.parameters["probs"].reshape(-1)[0])
-    y = int(part.problem.value.reshape(-1)[0])
-    trials = (
-        int(part.problem.distribution().total_count.reshape(-1)[0]) if _is_binomial(part) else 1
-    )
-    e = number(float(part.eligibility.reshape(-1)[0]))
+    p, y, trials, e = _first_coin(part)
     slopes = (
         f"Each 1 contributes log p, whose slope is 1/p, and each 0 contributes log(1 − p), whose "
         f"slope is −1/(1 − p): here {y} of the first and {trials - y} of the second."
@@ -226,11 +222,7 @@ def _coin_probs(part: Part) -> tuple[str, ...]:
 
 
 def _coin_logits(part: Part) -> tuple[str, ...]:
-    y = int(part.problem.value.reshape(-1)[0])
-    dist = part.problem.distribution()
-    p = float(dist.probs.reshape(-1)[0])
-    trials = int(dist.total_count.reshape(-1)[0]) if _is_binomial(part) else 1
-    e = number(float(part.eligibility.reshape(-1)[0]))
+    p, y, trials, e = _first_coin(part)
     times = f"{trials} · " if trials != 1 else ""
     return (
         f"The log-odds l make p = σ(l) = {number(p)}, whose slope p (1 − p) cancels the "
@@ -259,17 +251,13 @@ def _times_probability(part: Part) -> str:
     return f" The gradient of {part.of} is {factor} times that, its slope in log p."
 
 
-def _is_binomial(part: Part) -> bool:
-    return issubclass(part.problem.family, Binomial)
-
-
 _Key = tuple[type[Distribution], str, "str | None"]
 _REASONS: dict[_Key, Callable[[Part], tuple[str, ...]]] = {
-    **{(family, "probs", "weights"): _weights for family in _FAMILY},
-    **{(family, "probs", "ambient"): _ambient for family in _FAMILY},
-    **{(family, "probs", "free"): _free for family in _FAMILY},
-    **{(family, "probs", "tangent"): _tangent for family in _FAMILY},
-    **{(family, "logits", None): _logits for family in _FAMILY},
+    **{(family, "probs", "weights"): _weights for family in CATEGORICALS},
+    **{(family, "probs", "ambient"): _ambient for family in CATEGORICALS},
+    **{(family, "probs", "free"): _free for family in CATEGORICALS},
+    **{(family, "probs", "tangent"): _tangent for family in CATEGORICALS},
+    **{(family, "logits", None): _logits for family in CATEGORICALS},
     **{(family, "probs", None): _coin_probs for family in (Bernoulli, Binomial)},
     **{(family, "logits", None): _coin_logits for family in (Bernoulli, Binomial)},
 }

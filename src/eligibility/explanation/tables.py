@@ -15,26 +15,26 @@ from eligibility.explanation.wording import numbers_of, vector
 from eligibility.rules.registry import find_rule, rules_of
 
 # Rows that a table shows; a reader who wants the rest has the tensors.
-_MOST_ROWS = 24
+MOST_ROWS = 24
 # Summands of a gradient that have a column each; STEPS lists them all.
 _MOST_SUMMANDS = 3
 
 
 def table_of(part: Part, gradient: Numbers) -> Table:
     """The table of one parameter: what it is, what was drawn, the summands, the gradient."""
-    columns = [_column(part.called, "parameter", part.parameter)]
+    columns = [column(part.called, "parameter", part.parameter)]
     counts = _counts(part)
     if counts is not None:
         dist = part.problem.distribution()
         if part.parameter.shape == dist.probs.shape:
-            columns.append(_column("probability", "probability", dist.probs))
-        columns.append(_column("drawn", "outcome", counts))
+            columns.append(column("probability", "probability", dist.probs))
+        columns.append(column("drawn", "outcome", counts))
     elif part.parameter.shape == part.problem.value.shape:
-        columns.append(_column("value", "outcome", part.problem.value.double()))
+        columns.append(column("value", "outcome", part.problem.value.double()))
     columns += _summands(part)
     columns.append(_numbers_column("gradient", "gradient", gradient))
     if part.is_torchs and not part.agrees:
-        columns.append(_column("by the rule", "convention", part.result))
+        columns.append(column("by the rule", "convention", part.result))
     size = part.parameter.numel()
     one_row = size == part.parameter.shape[-1:].numel()
     selected = [] if counts is None else counts.reshape(-1).nonzero().reshape(-1).tolist()
@@ -43,8 +43,8 @@ def table_of(part: Part, gradient: Numbers) -> Table:
         axis="entry" if counts is None else "category" if one_row else "row, category",
         rows=row_labels(part.parameter.shape),
         columns=tuple(columns),
-        selected=tuple(index for index in selected if index < _MOST_ROWS),
-        omitted=max(0, size - _MOST_ROWS),
+        selected=tuple(index for index in selected if index < MOST_ROWS),
+        omitted=max(0, size - MOST_ROWS),
         note=_note(part),
     )
 
@@ -64,7 +64,7 @@ def leaf_table(leaf: Leaf, of: str) -> Table:
         axis="entry",
         rows=row_labels(leaf.value.shape),
         columns=tuple(columns),
-        omitted=max(0, leaf.value.size - _MOST_ROWS),
+        omitted=max(0, leaf.value.size - MOST_ROWS),
     )
 
 
@@ -75,13 +75,13 @@ def leaf_summary(leaves: Sequence[Leaf], of: str) -> Table:
     return Table(
         title=f"∂ {of} / ∂ each leaf",
         axis="leaf",
-        rows=tuple(leaf.name for leaf in shown[:_MOST_ROWS]),
+        rows=tuple(leaf.name for leaf in shown[:MOST_ROWS]),
         columns=(
             Column("entries", "outcome", tuple(float(leaf.value.size) for leaf in shown)),
             Column("least gradient", "gradient", tuple(n.minimum for n in extremes)),
             Column("greatest gradient", "gradient", tuple(n.maximum for n in extremes)),
         ),
-        omitted=max(0, len(shown) - _MOST_ROWS),
+        omitted=max(0, len(shown) - MOST_ROWS),
     )
 
 
@@ -99,7 +99,7 @@ def conventions_table(part: Part) -> Table | None:
     rules = [find_rule(part.problem.distribution(), part.name, name) for name in names]
     shape = part.problem.parameters[part.name].shape
     columns = tuple(
-        _column(str(rule.coordinates), "convention", part.problem.eligibility(rule), shape[-1])
+        column(str(rule.coordinates), "convention", part.problem.eligibility(rule), shape[-1])
         for rule in rules
     )
     return Table(
@@ -107,7 +107,7 @@ def conventions_table(part: Part) -> Table | None:
         axis="category",
         rows=row_labels(shape),
         columns=columns,
-        omitted=max(0, shape.numel() - _MOST_ROWS),
+        omitted=max(0, shape.numel() - MOST_ROWS),
         note="; ".join(f"{rule.coordinates}: {rule.equation}" for rule in rules),
     )
 
@@ -115,7 +115,7 @@ def conventions_table(part: Part) -> Table | None:
 def row_labels(shape: Sequence[int]) -> tuple[str, ...]:
     """An index a row, at most as many as a table shows; axes of length 1 are left out."""
     kept = [axis for axis, length in enumerate(shape) if length != 1]
-    indices = islice(product(*map(range, shape)), _MOST_ROWS)
+    indices = islice(product(*map(range, shape)), MOST_ROWS)
     return tuple(",".join(str(index[axis]) for axis in kept) or "0" for index in indices)
 
 
@@ -126,7 +126,7 @@ def _summands(part: Part) -> list[Column]:
             return []
         return [_numbers_column("torch's rule", "convention", part.leaf.gradient)]
     if part.split:
-        return [_column(label, "contribution", g) for label, g in part.split.items()]
+        return [column(label, "contribution", g) for label, g in part.split.items()]
     if not 2 <= len(part.leaf.contributions) <= _MOST_SUMMANDS:
         return []
     return [
@@ -161,15 +161,15 @@ def _note(part: Part) -> str:
     return say("note_log_prob", scaled=vector(scaled))
 
 
-def _column(title: str, role: Role, tensor: Tensor, width: int | None = None) -> Column:
+def column(title: str, role: Role, tensor: Tensor, width: int | None = None) -> Column:
     """A tensor as a column; rows of fewer than ``width`` entries end in an empty cell."""
     if width is not None and tensor.shape[-1] < width:
         # The free coordinates of one category are rows without an entry: −1 could not count them.
         rows = tensor.reshape(math.prod(tensor.shape[:-1]), tensor.shape[-1]).tolist()
         values = [item for row in rows for item in (*row, *[None] * (width - len(row)))]
-        return Column(title, role, tuple(values[:_MOST_ROWS]))
+        return Column(title, role, tuple(values[:MOST_ROWS]))
     return _numbers_column(title, role, numbers_of(tensor))
 
 
 def _numbers_column(title: str, role: Role, numbers: Numbers) -> Column:
-    return Column(title, role, numbers.values[:_MOST_ROWS])
+    return Column(title, role, numbers.values[:MOST_ROWS])

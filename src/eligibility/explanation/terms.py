@@ -13,14 +13,12 @@ from torch.distributions import Bernoulli, Categorical
 
 from eligibility.explanation import autograd_internals
 from eligibility.explanation.calls import Match, Place
-from eligibility.explanation.elements import Column, Table
+from eligibility.explanation.elements import Table
 from eligibility.explanation.graph import Graph, Node, inputs_of
 from eligibility.explanation.patterns import LINEAR
 from eligibility.explanation.problem import Part
 from eligibility.explanation.recorder import base_name
-
-# Outcomes that a table lists.
-_MOST_ROWS = 24
+from eligibility.explanation.tables import MOST_ROWS, column
 
 
 @dataclass(frozen=True)
@@ -139,22 +137,22 @@ def _table(
     size = log_prob.numel()
     columns = []
     if value.numel() == size:
-        columns.append(_column("drawn", "outcome", value))
+        columns.append(column("drawn", "outcome", value))
     if is_discrete:
-        columns.append(_column("π(a)", "probability", log_prob.exp()))
+        columns.append(column("π(a)", "probability", log_prob.exp()))
     else:
-        columns.append(_column("log p", "parameter", log_prob))
+        columns.append(column("log p", "parameter", log_prob))
     ratio, outside = _clamped(graph, size)
     if ratio is not None:
-        columns.append(_column("ratio", "parameter", ratio))
+        columns.append(column("ratio", "parameter", ratio))
     many = len(by_term) > 1
     for label, weight in by_term.items():
-        columns.append(_column(f"weight, {label}" if many else "weight", "gradient", weight))
+        columns.append(column(f"weight, {label}" if many else "weight", "gradient", weight))
     pull = next((w.reshape(-1) for label, w in by_term.items() if label in ("policy", "")), None)
     clipped: list[int] = []
     if outside is not None and pull is not None:
         clipped = (outside.reshape(-1) & (pull == 0)).nonzero().reshape(-1).tolist()
-    rows = [f"{i}, clipped" if i in clipped else str(i) for i in range(min(size, _MOST_ROWS))]
+    rows = [f"{i}, clipped" if i in clipped else str(i) for i in range(min(size, MOST_ROWS))]
     note = f"weight is ∂ {of}/∂ log p: what multiplies the eligibility of that outcome."
     if clipped:
         note += (
@@ -166,7 +164,7 @@ def _table(
         axis="step" if are_steps else "outcome",
         rows=tuple(rows),
         columns=tuple(columns),
-        omitted=max(0, size - _MOST_ROWS),
+        omitted=max(0, size - MOST_ROWS),
         note=note,
     )
 
@@ -183,11 +181,6 @@ def _clamped(graph: Graph, size: int) -> tuple[Tensor | None, Tensor | None]:
                 continue  # torch's own bounds of a probability, not a clip
             return saved.detach(), (saved < low) | (saved > high)
     return None, None
-
-
-def _column(title: str, role: str, tensor: Tensor) -> Column:
-    values = [float(v) for v in tensor.detach().reshape(-1)[:_MOST_ROWS].tolist()]
-    return Column(title, role, tuple(values))  # type: ignore[arg-type]  # one of Role
 
 
 def split_at(terms: Terms, part: Part) -> dict[str, Tensor]:

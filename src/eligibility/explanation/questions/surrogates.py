@@ -196,17 +196,16 @@ def divided_by_length(question: Question) -> Explanation:
     lengths, advantage = [2, 8, 2, 8], _float(1.0, 1.0, -1.0, -1.0)
     count = _float(*map(float, lengths))
     log_probs = [torch.zeros(n, dtype=torch.float64, requires_grad=True) for n in lengths]
-    losses = {
-        "per response": sum(-(a * lp).mean() for a, lp in zip(advantage, log_probs, strict=True))
-        / len(lengths),
-        "per batch": sum(-(a * lp).sum() for a, lp in zip(advantage, log_probs, strict=True))
-        / count.sum(),
-        "by a constant": sum(-(a * lp).sum() for a, lp in zip(advantage, log_probs, strict=True))
-        / (len(lengths) * 8),
+    losses = [-(a * lp) for a, lp in zip(advantage, log_probs, strict=True)]
+    total = torch.stack([loss.sum() for loss in losses]).sum()
+    reduced = {
+        "per response": torch.stack([loss.mean() for loss in losses]).mean(),
+        "per batch": total / count.sum(),
+        "by a constant": total / (len(lengths) * 8),
     }
     weights = {
-        name: torch.stack([gradient_of(torch.as_tensor(loss), lp)[0] for lp in log_probs])
-        for name, loss in losses.items()
+        name: torch.stack([gradient_of(loss, lp)[0] for lp in log_probs])
+        for name, loss in reduced.items()
     }
     return answer(
         question,
