@@ -18,16 +18,11 @@ from eligibility.errors import InvalidTypeError, InvalidValueError
 
 @dataclass(frozen=True)
 class Interval:
-    """The finite numbers between two ends.
-
-    Attributes:
-        low, high: The ends.
-        has_low: Whether the lower end belongs to it.
-    """
+    """The finite numbers between two ends."""
 
     low: float
     high: float = math.inf
-    has_low: bool = True
+    has_low: bool = True  # whether the lower end belongs to it
 
     def holds(self, number: float) -> bool:
         """Whether it contains ``number``; NaN is in none."""

@@ -16,21 +16,14 @@ Role = Literal["parameter", "probability", "outcome", "contribution", "gradient"
 
 @dataclass(frozen=True)
 class Numbers:
-    """The numbers of one tensor.
+    """The numbers of one tensor."""
 
-    Attributes:
-        shape: The tensor's shape; complex tensors have a last axis of 2.
-        dtype: Its dtype without the ``torch.`` prefix.
-        values: Its entries in row-major order, at most the first ``KEPT``.
-        minimum: The least of *all* entries; None if there is none. NaN if any is NaN.
-        maximum: The greatest of all entries, likewise.
-    """
-
-    shape: tuple[int, ...]
-    dtype: str
-    values: tuple[float, ...]
+    shape: tuple[int, ...]  # the tensor's shape; complex tensors have a last axis of 2
+    dtype: str  # its dtype without the ``torch.`` prefix
+    values: tuple[float, ...]  # its entries in row-major order, at most the first ``KEPT``
+    # The least of *all* entries; None if there is none. NaN if any is NaN.
     minimum: float | None
-    maximum: float | None
+    maximum: float | None  # the greatest of all entries, likewise
 
     @property
     def size(self) -> int:
@@ -55,48 +48,32 @@ class Source:
 
 @dataclass(frozen=True)
 class Edge:
-    """One arrow of the backward pass: what a step hands to one of its inputs.
+    """One arrow of the backward pass: what a step hands to one of its inputs."""
 
-    Attributes:
-        target: The ``id`` of the `Step` or `Leaf` that receives it; "" if it ends nowhere.
-        gradient: What is handed on; None if the step hands on nothing here.
-        factor: The local derivative as a formula in ``x`` (first input), ``y`` (second) and the
-            forward value ``f``; "" if the operation is unknown.
-        factor_value: The local derivative's numbers, where it is elementwise.
-    """
-
-    target: str
-    gradient: Numbers | None
+    target: str  # the ``id`` of the `Step` or `Leaf` that receives it; "" if it ends nowhere
+    gradient: Numbers | None  # what is handed on; None if the step hands on nothing here
+    # The local derivative as a formula in ``x`` (first input), ``y`` (second) and the forward value
+    # ``f``; "" if the operation is unknown.
     factor: str = ""
-    factor_value: Numbers | None = None
+    factor_value: Numbers | None = None  # the local derivative's numbers, where it is elementwise
 
 
 @dataclass(frozen=True)
 class Step:
-    """One operation of the forward pass and what it does to the gradient on the way back.
+    """One operation of the forward pass and what it does to the gradient on the way back."""
 
-    Attributes:
-        id: Unique in the explanation; "s1" is the first in forward order.
-        name: What it is called, in words: "division", or "Categorical(probs=)" for a folded group.
-        operation: The name of the autograd node: "DivBackward0"; for a group, of its last one.
-        formula: The forward formula in ``x``, ``y``: "x / y"; "" if the operation is unknown.
-        variable: The name of the user's variable that holds the value, if one does.
-        value: The forward value; None if nothing recorded or saved it.
-        gradient: The gradient that arrives, ∂(explained tensor)/∂(value).
-        edges: What it hands to each of its inputs, in the order of the inputs.
-        sources: The lines of code that ran it, the user's first.
-        inner: The steps that a recognised group folds; empty for a single operation.
-    """
-
-    id: str
+    id: str  # unique in the explanation; "s1" is the first in forward order
+    # What it is called, in words: "division", or "Categorical(probs=)" for a folded group.
     name: str
-    operation: str
+    operation: str  # the name of the autograd node: "DivBackward0"; for a group, of its last one
+    # The forward formula in ``x``, ``y``: "x / y"; "" if the operation is unknown.
     formula: str = ""
-    variable: str = ""
-    value: Numbers | None = None
-    gradient: Numbers | None = None
-    edges: tuple[Edge, ...] = ()
-    sources: tuple[Source, ...] = ()
+    variable: str = ""  # the name of the user's variable that holds the value, if one does
+    value: Numbers | None = None  # the forward value; None if nothing recorded or saved it
+    gradient: Numbers | None = None  # the gradient that arrives, ∂(explained tensor)/∂(value)
+    edges: tuple[Edge, ...] = ()  # what it hands to each of its inputs, in the order of the inputs
+    sources: tuple[Source, ...] = ()  # the lines of code that ran it, the user's first
+    # The steps that a recognised group folds; empty for a single operation.
     inner: tuple[Step, ...] = ()
 
     def unfolded(self) -> Iterator[Step]:
@@ -108,36 +85,22 @@ class Step:
 
 @dataclass(frozen=True)
 class Contribution:
-    """One summand of a leaf's gradient: the edge from ``step`` to the leaf.
+    """One summand of a leaf's gradient: the edge from ``step`` to the leaf."""
 
-    Attributes:
-        step: The ``id`` of the step that hands it over.
-        through: That step in words: "through the sum".
-        gradient: The summand, of the leaf's shape.
-    """
-
-    step: str
-    through: str
-    gradient: Numbers
+    step: str  # the ``id`` of the step that hands it over
+    through: str  # that step in words: "through the sum"
+    gradient: Numbers  # the summand, of the leaf's shape
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """A tensor that gradients end in, and the summands of its gradient.
+    """A tensor that gradients end in, and the summands of its gradient."""
 
-    Attributes:
-        id: Unique in the explanation: "probs" or "leaf2".
-        name: The user's name for it: "probs", "policy.0.weight".
-        value: Its value.
-        gradient: ∂(explained tensor)/∂(leaf), the sum of the contributions.
-        contributions: One for each edge that arrives.
-    """
-
-    id: str
-    name: str
+    id: str  # unique in the explanation: "probs" or "leaf2"
+    name: str  # the user's name for it: "probs", "policy.0.weight"
     value: Numbers
-    gradient: Numbers | None
-    contributions: tuple[Contribution, ...] = ()
+    gradient: Numbers | None  # ∂(explained tensor)/∂(leaf), the sum of the contributions
+    contributions: tuple[Contribution, ...] = ()  # one for each edge that arrives
 
 
 @dataclass(frozen=True)
@@ -155,127 +118,78 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """The gradient, a row an entry.
+    """The gradient, a row an entry."""
 
-    Attributes:
-        title: What it shows: "∂ prob / ∂ probs".
-        axis: What a row is: "category", "entry".
-        rows: The label of each row.
-        columns: Its columns.
-        selected: The rows that were drawn; a renderer may mark them.
-        omitted: How many further rows there are, not shown.
-        note: A sentence that belongs under it, or "".
-    """
-
-    title: str
-    axis: str
-    rows: tuple[str, ...]
+    title: str  # what it shows: "∂ prob / ∂ probs"
+    axis: str  # what a row is: "category", "entry"
+    rows: tuple[str, ...]  # the label of each row
     columns: tuple[Column, ...]
-    selected: tuple[int, ...] = ()
-    omitted: int = 0
-    note: str = ""
+    selected: tuple[int, ...] = ()  # the rows that were drawn; a renderer may mark them
+    omitted: int = 0  # how many further rows there are, not shown
+    note: str = ""  # a sentence that belongs under it, or ""
 
 
 @dataclass(frozen=True)
 class Term:
-    """One piece of a rule with its numbers.
+    """One piece of a rule with its numbers."""
 
-    Attributes:
-        symbol: How the equation writes it: "w" or "−1/Σw".
-        kind: A symbol of the equation; a summand of the log-probability's gradient; or the factor
-            that the summands are multiplied by.
-        meaning: What it stands for: "probs"; "" for a summand.
-        value: Its numbers.
-    """
-
-    symbol: str
+    symbol: str  # how the equation writes it: "w" or "−1/Σw"
+    # A symbol of the equation; a summand of the log-probability's gradient; or the factor that the
+    # summands are multiplied by.
     kind: Literal["symbol", "summand", "factor"]
-    meaning: str
+    meaning: str  # what it stands for: "probs"; "" for a summand
     value: Numbers
 
 
 @dataclass(frozen=True)
 class RuleStatement:
-    """A closed form with the user's numbers put in.
+    """A closed form with the user's numbers put in."""
 
-    Attributes:
-        name: The rule in words.
-        parameter: What it differentiates with respect to.
-        coordinates: The convention, where there are several; else "".
-        equation: The formula in Unicode: "∂ log π(a)/∂w_k = [k = a]/w_k − 1/Σw".
-        terms: Each symbol or summand with its numbers.
-        result: What the formula gives.
-        reference: Author, year, equation.
-        conventions: Every convention of the parameter side by side; None if there is only one.
-        others: The same statement in each of the other conventions.
-    """
-
-    name: str
-    parameter: str
-    coordinates: str
-    equation: str
-    terms: tuple[Term, ...]
-    result: Numbers
-    reference: str
+    name: str  # the rule in words
+    parameter: str  # what it differentiates with respect to
+    coordinates: str  # the convention, where there are several; else ""
+    equation: str  # the formula in Unicode: "∂ log π(a)/∂w_k = [k = a]/w_k − 1/Σw"
+    terms: tuple[Term, ...]  # each symbol or summand with its numbers
+    result: Numbers  # what the formula gives
+    reference: str  # author, year, equation
+    # Every convention of the parameter side by side; None if there is only one.
     conventions: Table | None = None
-    others: tuple[RuleStatement, ...] = ()
+    others: tuple[RuleStatement, ...] = ()  # the same statement in each of the other conventions
 
 
 @dataclass(frozen=True)
 class Check:
-    """A statement that was computed to be true or false.
+    """A statement that was computed to be true or false."""
 
-    Attributes:
-        statement: What is compared: "rule = autograd through torch".
-        passed: Whether ``deviation <= tolerance``.
-        deviation: The largest deviation found; NaN if a number was not finite.
-        tolerance: The deviation that rounding explains.
-        detail: Why it failed, or what was not compared; "" if there is nothing to say.
-    """
-
-    statement: str
-    passed: bool
-    deviation: float
-    tolerance: float
-    detail: str = ""
+    statement: str  # what is compared: "rule = autograd through torch"
+    passed: bool  # whether ``deviation <= tolerance``
+    deviation: float  # the largest deviation found; NaN if a number was not finite
+    tolerance: float  # the deviation that rounding explains
+    detail: str = ""  # why it failed, or what was not compared; "" if there is nothing to say
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """A common wrong expectation that applies here, and the answer to it.
+    """A common wrong expectation that applies here, and the answer to it."""
 
-    Attributes:
-        expected: What one expects: "0 for what was not sampled".
-        answer: Why it is otherwise, with the user's numbers.
-        question: The number of the worked question in ``eligibility explain --question``; 0: none.
-        evidence: What a script must do to show that it expects this: "gradient" (look at one),
-            "value" (look at the value of the loss); "" where the numbers themselves are enough.
-    """
-
-    expected: str
-    answer: str
+    expected: str  # what one expects: "0 for what was not sampled"
+    answer: str  # why it is otherwise, with the user's numbers
+    # The number of the worked question in ``eligibility explain --question``; 0: none.
     question: int = 0
+    # What a script must do to show that it expects this: "gradient" (look at one), "value" (look at
+    # the value of the loss); "" where the numbers themselves are enough.
     evidence: Literal["", "gradient", "value", "intermediate"] = ""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What was asked: enough to ask it again.
+    """What was asked: enough to ask it again."""
 
-    Attributes:
-        kind: "rule", "graph", or "question" for a worked answer.
-        of: What is differentiated: "log_prob", "prob", or the name of the user's tensor.
-        wrt: The parameters or leaves it is differentiated with respect to.
-        family: The distribution's class name; "" for a graph.
-        parameters: The name and the numbers of each parameter the distribution was given.
-        outcome: The value whose probability is explained.
-        coordinates: The convention that was asked for; "" if the parameter has one only.
-    """
-
-    kind: Literal["rule", "graph", "question"]
-    of: str
-    wrt: tuple[str, ...]
-    family: str = ""
+    kind: Literal["rule", "graph", "question"]  # "rule", "graph", or "question" for a worked answer
+    of: str  # what is differentiated: "log_prob", "prob", or the name of the user's tensor
+    wrt: tuple[str, ...]  # the parameters or leaves it is differentiated with respect to
+    family: str = ""  # the distribution's class name; "" for a graph
+    # The name and the numbers of each parameter the distribution was given.
     parameters: tuple[tuple[str, Numbers], ...] = ()
-    outcome: Numbers | None = None
-    coordinates: str = ""
+    outcome: Numbers | None = None  # the value whose probability is explained
+    coordinates: str = ""  # the convention that was asked for; "" if the parameter has one only

@@ -20,36 +20,25 @@ class Rule:
     A formula is a pure function ``function(value, *attributes)``; what it reads are attributes of
     the distribution, by default those that its arguments are named after (``dist`` stands for the
     distribution itself). A rule reads them, widens them, and rounds the result once.
-
-    Attributes:
-        distribution: The class it was registered for.
-        parameter: The parameter it differentiates with respect to.
-        function: The formula, elementwise over samples and batch.
-        reads: The attributes of the distribution that the formula reads, in order.
-        name: What the rule is called in a sentence: "Poisson score of the rate".
-        equation: The formula in Unicode; LaTeX and MathML are written from it.
-        reference: Author, year, equation.
-        symbols: Symbol of the equation -> ``value`` or the attribute that it stands for.
-        coordinates: The convention, where a parameter has several; else None.
-        summands: Function of the arguments of ``function`` to an ordered dictionary
-            symbol -> tensor; the tensors sum to the eligibility. None: the formula is one term.
-        why_biased: Function of the distribution to the reason why E[eligibility] is not 0 there,
-            or None if it is 0. None instead of a function: it is 0 everywhere.
-        working: The formula is evaluated in this dtype or a wider one.
     """
 
-    distribution: type[Distribution]
-    parameter: str
-    function: Callable[..., Tensor]
-    reads: tuple[str, ...]
-    name: str
-    equation: str
-    reference: str = ""
+    distribution: type[Distribution]  # the class it was registered for
+    parameter: str  # the parameter it differentiates with respect to
+    function: Callable[..., Tensor]  # the formula, elementwise over samples and batch
+    reads: tuple[str, ...]  # the attributes of the distribution that the formula reads, in order
+    name: str  # what the rule is called in a sentence: "Poisson score of the rate"
+    equation: str  # the formula in Unicode; LaTeX and MathML are written from it
+    reference: str = ""  # author, year, equation
+    # Symbol of the equation -> ``value`` or the attribute that it stands for.
     symbols: Mapping[str, str] = field(default_factory=dict)
-    coordinates: str | None = None
+    coordinates: str | None = None  # the convention, where a parameter has several; else None
+    # Function of the arguments of ``function`` to an ordered dictionary symbol -> tensor; the
+    # tensors sum to the eligibility. None: the formula is one term.
     summands: Callable[..., Mapping[str, Tensor]] | None = None
+    # Function of the distribution to the reason why E[eligibility] is not 0 there, or None if it is
+    # 0. None instead of a function: it is 0 everywhere.
     why_biased: Callable[[Distribution], str | None] | None = None
-    working: torch.dtype = torch.float64
+    working: torch.dtype = torch.float64  # the formula is evaluated in this dtype or a wider one
 
     def __call__(self, dist: Distribution, value: Tensor) -> Tensor:
         """The eligibility of each sample: value's batch shape + the parameter's event shape."""
@@ -130,6 +119,16 @@ class Rule:
 def read_parameter(dist: Distribution, name: str) -> Any:
     """The attribute of ``dist`` that a formula reads; a class that keeps it as given, says so."""
     return getattr(dist, name)
+
+
+def held_tensor(dist: Distribution) -> Tensor:
+    """A tensor with the dtype and the device of the parameters of ``dist``."""
+    for value in vars(dist).values():
+        if isinstance(value, Tensor) and value.is_floating_point():
+            return value.detach()
+        if isinstance(value, Distribution):  # the parts of a mixture, the base of a transform
+            return held_tensor(value)
+    return torch.zeros(())
 
 
 def arguments_after_value(function: Callable[..., object]) -> tuple[str, ...]:

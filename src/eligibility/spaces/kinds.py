@@ -20,22 +20,16 @@ Allow = Callable[[int], np.ndarray[Any, Any]]
 
 
 class Kind(ABC):
-    """The interface. A member of the space is an array of numbers, in their order.
+    """The interface. A member of the space is an array of numbers, in their order."""
 
-    Attributes:
-        sizes: Number of values that each number can take; 0 if it is continuous.
-        first: The lowest value of each number that is not continuous, as one array or one number.
-        draws: How many random numbers draw a member, if each number is drawn by one.
-        have_fixed_sum: Whether the numbers of every member have the same sum.
-    """
-
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...]  # number of values that each number can take; 0 if it is continuous
+    # The lowest value of each number that is not continuous, as one array or one number.
     first: Any = 0
-    have_fixed_sum = False
+    have_fixed_sum = False  # whether the numbers of every member have the same sum
 
     @property
     def draws(self) -> int:
-        """One a number, unless a kind says otherwise."""
+        """How many random numbers draw a member: one a number, unless a kind says otherwise."""
         return len(self.sizes)
 
     def member(self, number: int) -> Any:
