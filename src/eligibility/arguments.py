@@ -17,13 +17,7 @@ from torch import Tensor
 
 from eligibility.errors import InvalidTypeError, InvalidValueError
 from eligibility.scalars import described, is_number, not_a_number
-from eligibility.shapes import (
-    TENSOR_TYPES,
-    check_device,
-    check_dtype,
-    check_local,
-    check_tensor,
-)
+from eligibility.shapes import TENSOR_TYPES, check_device, check_dtype, check_local, check_tensor
 
 Kind = Literal["floating", "integer", "boolean", "real"]
 

@@ -74,10 +74,7 @@ def step_of(loss: Loss, problem: Problem) -> Step:
 
 
 def times_in_turn(
-    steps: Mapping[str, Step],
-    rounds: int,
-    clock: Callable[[], float],
-    budget: float = math.inf,
+    steps: Mapping[str, Step], rounds: int, clock: Callable[[], float], budget: float = math.inf
 ) -> Times:
     """Seconds of every step in every round; they take turns, so that a disturbance meets all.
 

@@ -18,8 +18,7 @@ def audit(
     sarif: Annotated[Path | None, typer.Option(help="Write SARIF, for editors and CI.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Write JUnit XML, for CI.")] = None,
     discount: Annotated[
-        float | None,
-        typer.Option(help="γ of the return; default: inferred from the program."),
+        float | None, typer.Option(help="γ of the return; default: inferred from the program.")
     ] = None,
     max_paths: Annotated[int, typer.Option(help="Maximum number of paths to enumerate.")] = 600,
     samples: Annotated[

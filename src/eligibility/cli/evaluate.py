@@ -35,8 +35,7 @@ def evaluate(
         Path | None, typer.Option(help="Also film one episode of the run: .gif, or .mp4.")
     ] = None,
     env: Annotated[
-        str | None,
-        typer.Option(help="Play in this environment instead; its spaces must match."),
+        str | None, typer.Option(help="Play in this environment instead; its spaces must match.")
     ] = None,
     allow_module: AllowModule = None,
     json_: AsJson = False,

@@ -195,10 +195,7 @@ def _answer(number: str | None, json: bool) -> Explanation:
 
 
 def _show(
-    explanation: Explanation | ScriptExplanation,
-    json: bool,
-    latex: bool,
-    sections: tuple[str, ...],
+    explanation: Explanation | ScriptExplanation, json: bool, latex: bool, sections: tuple[str, ...]
 ) -> None:
     """The explanation on standard output: coloured and as wide as the terminal, or plain."""
     if json:

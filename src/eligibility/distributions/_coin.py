@@ -12,12 +12,7 @@ from eligibility.distributions._drop_in import DropIn, one_of, safe_log
 from eligibility.errors import InvalidTypeError
 from eligibility.ops.sampling import fine_dtype
 from eligibility.scalars import described, is_number
-from eligibility.shapes import (
-    check_dtype,
-    check_log_odds,
-    check_tensor,
-    check_unit_interval,
-)
+from eligibility.shapes import check_dtype, check_log_odds, check_tensor, check_unit_interval
 
 
 class Coin(DropIn):

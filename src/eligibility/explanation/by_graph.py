@@ -40,10 +40,7 @@ _FULL_TABLE_ENTRIES, _FULL_TABLES = 24, 3
 
 
 def explain_tensor(
-    tensor: Tensor,
-    wrt: Sequence[Tensor] | None,
-    names: Names,
-    gradient: Tensor | None = None,
+    tensor: Tensor, wrt: Sequence[Tensor] | None, names: Names, gradient: Tensor | None = None
 ) -> Explanation:
     """Explain where the gradient of ``tensor`` at ``wrt`` comes from; None: at every leaf."""
     _check_has_graph(tensor, names)

@@ -170,7 +170,7 @@ def _checks(part: Part) -> list[Check]:
     """The further checks of one parameter."""
     problem, coordinates = part.problem, part.rule.coordinates
     found: list[Check | None] = [
-        check_finite_differences(problem, part.name, coordinates, part.eligibility),
+        check_finite_differences(problem, part.name, coordinates, part.eligibility)
     ]
     if coordinates == "tangent" or (coordinates is None and _has_categories(part, "logits")):
         found.append(check_zero("Σ over the categories = 0", part.eligibility))

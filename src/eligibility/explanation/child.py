@@ -104,11 +104,7 @@ class Watch:
         self.write(ended=True)
 
     def write(
-        self,
-        ended: bool = False,
-        error: str | None = None,
-        failure: str = "",
-        failing: int = 0,
+        self, ended: bool = False, error: str | None = None, failure: str = "", failing: int = 0
     ) -> None:
         """The report, as far as it is known."""
         report: dict[str, Any] = {

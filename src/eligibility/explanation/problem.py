@@ -159,10 +159,7 @@ _OPTIONS = ("validate_args", "lims")
 
 
 def make_problem(
-    family: type[Any],
-    parameters: Mapping[str, Tensor],
-    constants: Mapping[str, Any],
-    value: Tensor,
+    family: type[Any], parameters: Mapping[str, Tensor], constants: Mapping[str, Any], value: Tensor
 ) -> Problem:
     """The same in float64, with one row of parameters for each outcome."""
     wide = {name: tensor.detach().double() for name, tensor in parameters.items()}

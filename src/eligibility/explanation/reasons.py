@@ -144,10 +144,7 @@ def _outcome_with_graph(part: Part) -> tuple[str, ...]:
 def precision_of(part: Part) -> dict[str, str]:
     """The bounds of torch's clamp: ε and the dtype that it belongs to."""
     dtype = part.autograd.dtype
-    return {
-        "epsilon": number(torch.finfo(dtype).eps),
-        "dtype": str(dtype).removeprefix("torch."),
-    }
+    return {"epsilon": number(torch.finfo(dtype).eps), "dtype": str(dtype).removeprefix("torch.")}
 
 
 def _weights(part: Part) -> tuple[str, ...]:

@@ -25,11 +25,7 @@ from eligibility.shapes import check_categories, check_dtype, check_shape, check
 
 
 def vocab_parallel_statistics(
-    logits: Tensor,
-    token: Tensor,
-    *,
-    group: Group | None = None,
-    ignore_index: int = -100,
+    logits: Tensor, token: Tensor, *, group: Group | None = None, ignore_index: int = -100
 ) -> LinearStatistics:
     r"""log π(token), entropy and log Σ exp z of logits whose columns are sharded.
 

@@ -95,9 +95,7 @@ def environment_source(env: EnvironmentLike) -> EnvironmentSource:
         function = env
         name = getattr(env, "__qualname__", type(env).__name__)
         return EnvironmentSource(
-            name,
-            True,
-            lambda number, given: _several(partial(function, **(given or {})), number),
+            name, True, lambda number, given: _several(partial(function, **(given or {})), number)
         )
     raise InvalidTypeError(
         "`env`",

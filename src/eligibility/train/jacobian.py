@@ -83,11 +83,7 @@ class AutogradJacobian:
             # Linear in u, so that its derivative in u along v is J v.
             self._u = torch.zeros_like(self._outputs, requires_grad=True)
             self._pulled = torch.autograd.grad(
-                self._outputs,
-                self._parameters,
-                self._u,
-                create_graph=True,
-                materialize_grads=True,
+                self._outputs, self._parameters, self._u, create_graph=True, materialize_grads=True
             )
         self.outputs = self._outputs.detach()
 
@@ -100,11 +96,7 @@ class AutogradJacobian:
     def pull(self, cotangent: Tensor) -> Tensor:
         """``Jᵀ c``."""
         pulled = torch.autograd.grad(
-            self._outputs,
-            self._parameters,
-            cotangent,
-            retain_graph=True,
-            materialize_grads=True,
+            self._outputs, self._parameters, cotangent, retain_graph=True, materialize_grads=True
         )
         return flatten(pulled)
 

@@ -181,9 +181,8 @@ class ArrayForward:
         if self._normalization is not None:
             features = self._normalization(features)
         values: np.ndarray[Any, Any] = features.numpy()
-        with np.errstate(
-            over="ignore", invalid="ignore"
-        ):  # as torch: the learner says so when numbers are no longer finite
+        # As torch: the learner says so when numbers are no longer finite.
+        with np.errstate(over="ignore", invalid="ignore"):
             for weight, bias, buffer in zip(
                 self._weights, self._biases, self._buffers, strict=True
             ):

@@ -96,8 +96,7 @@ def _drawn(steps: tuple[Step, ...]) -> list[Step]:
         moved = {part.id: step.id for step in steps for part in step.inner}
     return [
         replace(
-            step,
-            edges=tuple(replace(e, target=moved.get(e.target, e.target)) for e in step.edges),
+            step, edges=tuple(replace(e, target=moved.get(e.target, e.target)) for e in step.edges)
         )
         for step in single
     ]

@@ -176,10 +176,7 @@ def _leaf(leaf: Leaf) -> Markup:
 
 def _rule(rule: RuleStatement) -> Markup:
     equation = element(
-        "div",
-        math(rule.equation, display=True),
-        class_="equation",
-        data_live="equation",
+        "div", math(rule.equation, display=True), class_="equation", data_live="equation"
     )
     terms: list[Markup] = []
     for term in rule.terms:

@@ -115,11 +115,4 @@ def _cell(column: Column, index: int, scale: tuple[float, float]) -> Markup:
         if value is None
         else element("data", entry(column, index), class_="number", value=repr(value))
     )
-    return element(
-        "td",
-        shown,
-        drawn,
-        role="cell",
-        class_=column.role,
-        data_label=column.title,
-    )
+    return element("td", shown, drawn, role="cell", class_=column.role, data_label=column.title)

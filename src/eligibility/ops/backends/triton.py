@@ -153,11 +153,7 @@ def statistics(rows: Rows, own: Tensor | None = None) -> Results:
 
 
 def loss_and_gradient(
-    rows: Rows,
-    objective: Objective,
-    *,
-    own: Tensor | None = None,
-    out: Tensor | None = None,
+    rows: Rows, objective: Objective, *, own: Tensor | None = None, out: Tensor | None = None
 ) -> Results:
     """Statistics, loss and gradient; of slopes that are given, the gradient alone.
 
@@ -228,10 +224,7 @@ def scale(tensor: Tensor, factor: Tensor) -> None:
 
 
 def _launch_rows(
-    rows: Rows,
-    objective: Objective | None,
-    own: Tensor | None,
-    out: Tensor | None,
+    rows: Rows, objective: Objective | None, own: Tensor | None, out: Tensor | None
 ) -> Results:
     logits, count, categories = _unit_stride(rows.logits), *rows.logits.shape
     table = torch.empty((_RESULTS, count), dtype=torch.float32, device=logits.device)

@@ -10,13 +10,7 @@ from torch import Tensor
 from eligibility.arguments import check_given, check_tensors
 from eligibility.errors import InvalidTypeError, InvalidValueError, ShapeError
 from eligibility.ops._policy_objective import PolicyObjective, TokenStatistics, check_reduction
-from eligibility.ops._processes import (
-    Group,
-    ProcessGroup,
-    gathered,
-    local_part,
-    process_group,
-)
+from eligibility.ops._processes import Group, ProcessGroup, gathered, local_part, process_group
 from eligibility.ops._vocab_shard import VocabShard
 from eligibility.ops.backends.plain import compute_dtype
 from eligibility.ops.linear.autograd import statistics, summed_loss, token_losses

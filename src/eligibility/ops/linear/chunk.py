@@ -12,12 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from eligibility.ops._policy_objective import (
-    Objective,
-    PolicyObjective,
-    TokenStatistics,
-    Upstream,
-)
+from eligibility.ops._policy_objective import Objective, PolicyObjective, TokenStatistics, Upstream
 from eligibility.ops._vocab_shard import ShardObjective
 from eligibility.ops.backends import cpu, triton
 from eligibility.ops.backends.plain import compute_dtype

@@ -133,10 +133,7 @@ def _by_torch_func(
 
 
 def _by_backward(
-    score: Score,
-    inputs: tuple[Tensor, ...],
-    action: Tensor,
-    parameters: Mapping[str, Tensor],
+    score: Score, inputs: tuple[Tensor, ...], action: Tensor, parameters: Mapping[str, Tensor]
 ) -> tuple[dict[str, Tensor], Tensor]:
     gradients: list[tuple[Tensor, ...]] = []
     log_probs: list[Tensor] = []
@@ -146,10 +143,7 @@ def _by_backward(
         log_probs.append(log_prob.detach())
         gradients.append(
             torch.autograd.grad(
-                log_prob.sum(),
-                list(parameters.values()),
-                allow_unused=True,
-                materialize_grads=True,
+                log_prob.sum(), list(parameters.values()), allow_unused=True, materialize_grads=True
             )
         )
     stacked = [torch.stack(column) for column in zip(*gradients, strict=True)]

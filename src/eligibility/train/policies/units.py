@@ -48,9 +48,7 @@ class MultinomialPolicy(Policy):
         """The counts of the bins in which n uniform numbers fall: inversion, in float64."""
         sums = multinomial.exponentiate(outputs.double()).cumsum(-1)
         total = sums[..., -1:]
-        below = torch.nextafter(
-            total, torch.zeros_like(total)
-        )  # a bin of probability 0 stays empty
+        below = torch.nextafter(total, torch.zeros_like(total))  # a bin without weight stays empty
         bins = torch.searchsorted(sums, torch.minimum(noise * total, below), right=True)
         counts = torch.zeros(sums.shape, dtype=self.action_dtype)
         return counts.scatter_add_(-1, bins, torch.ones_like(bins))

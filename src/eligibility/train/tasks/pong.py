@@ -39,10 +39,7 @@ class Pong(gymnasium.Env[np.ndarray[Any, Any], np.ndarray[Any, Any]]):
         gymnasium.register_envs(ale_py)
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
         self._game = gymnasium.make(
-            "ALE/Pong-v5",
-            obs_type="grayscale",
-            render_mode=render_mode,
-            disable_env_checker=True,
+            "ALE/Pong-v5", obs_type="grayscale", render_mode=render_mode, disable_env_checker=True
         )
         self.render_mode = render_mode
         self.observation_space = spaces.Box(-1, 1, (80 * 80,), np.int8)
