@@ -15,7 +15,7 @@ from eligibility.cli.seeds import Seeds
 from eligibility.errors import InvalidValueError
 from eligibility.files import write_atomically
 from eligibility.train.config import Config
-from eligibility.train.environments import missing
+from eligibility.train.environments import required
 from eligibility.train.record import FolderLock, read_curve
 
 if TYPE_CHECKING:
@@ -74,16 +74,13 @@ class Search:
             lock.release()
 
     def _study(self) -> Study:
-        try:
-            import optuna
-        except ImportError as error:
-            raise missing("optuna", "search") from error
+        optuna = required("optuna", "optuna", "search")
         from optuna.storages import JournalStorage
         from optuna.storages.journal import JournalFileBackend
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         storage = JournalStorage(JournalFileBackend(str(self.folder / "optuna.log")))
-        study = optuna.create_study(
+        study: Study = optuna.create_study(
             storage=storage, study_name="search", direction="maximize", load_if_exists=True
         )
         common = json.loads(json.dumps(self._common))
@@ -104,11 +101,7 @@ class Search:
         return study.ask(self._distributions())
 
     def _distributions(self) -> dict[str, BaseDistribution]:
-        from optuna.distributions import (
-            CategoricalDistribution,
-            FloatDistribution,
-            IntDistribution,
-        )
+        from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
         made: dict[str, BaseDistribution] = {}
         for name, values in self._space.items():

@@ -17,7 +17,7 @@ from torch import Tensor
 from eligibility.errors import EligibilityError, InvalidValueError
 from eligibility.files import write_atomically
 from eligibility.train.domains import shown
-from eligibility.train.environments import missing
+from eligibility.train.environments import required
 
 FORMAT_VERSION = 2
 FILE_NAME = "checkpoint.safetensors"
@@ -31,12 +31,13 @@ _LARGEST_HEADER = 2**24
 
 def write_checkpoint(path: str | Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> Path:
     """Write tensors and header to ``path``: the same input gives the same bytes."""
-    safetensors = _safetensors()
+    required("safetensors", "safetensors")
+    from safetensors.torch import save
+
     tensors = _apart({name: tensor.detach().contiguous() for name, tensor in tensors.items()})
     checksum = _checksum(tensors, header)
     envelope = {"format_version": FORMAT_VERSION, "sha256": checksum, _HEADER: header}
-    content = safetensors.torch.save(tensors, metadata={_KEY: json.dumps(envelope)})
-    return write_atomically(path, content)
+    return write_atomically(path, save(tensors, metadata={_KEY: json.dumps(envelope)}))
 
 
 def read_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -44,7 +45,7 @@ def read_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]
 
     The tensors are views of the file: memory is taken only for what is copied from them.
     """
-    safetensors = _safetensors()
+    safe_open = required("safetensors", "safetensors").safe_open
     path = Path(path)
     if path.is_dir():
         path = path / FILE_NAME
@@ -52,7 +53,7 @@ def read_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]
         raise _refused(path, "no such file", "pass a run folder or a checkpoint file")
     try:
         _check_size(path)
-        with safetensors.safe_open(path, framework="pt") as file:
+        with safe_open(path, framework="pt") as file:
             envelope = json.loads(file.metadata()[_KEY])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # not a mapping
         version, checksum = envelope["format_version"], envelope["sha256"]
@@ -106,15 +107,6 @@ def damaged(path: Path, reason: str = "") -> EligibilityError:
     """The error for a file that this program cannot have written."""
     got = f"a damaged or foreign file ({reason})" if reason else "a damaged or foreign file"
     return _refused(path, got, "train again, or restore it from a copy")
-
-
-def _safetensors() -> Any:
-    try:
-        import safetensors
-        import safetensors.torch
-    except ImportError as error:
-        raise missing("safetensors") from error
-    return safetensors
 
 
 def named(part: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -6,14 +6,13 @@ import json
 import sys
 from collections.abc import Collection
 from dataclasses import fields
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from eligibility.errors import InvalidValueError, MissingDependencyError
 from eligibility.train.config import Config
 from eligibility.train.domains import is_number, suggestion
-from eligibility.train.environments import check_trusted, missing
+from eligibility.train.environments import check_trusted, required
 
 # The standard library reads TOML from Python 3.11 on.
 _TOML = "tomllib" if sys.version_info >= (3, 11) else "tomli"
@@ -56,8 +55,8 @@ def _parse(path: Path, text: str) -> Any:
         if path.suffix == ".json":
             return json.loads(text)
         if path.suffix == ".toml":
-            return _module(_TOML, "tomli").loads(text)
-        return _module("yaml", "pyyaml").safe_load(text)
+            return required(_TOML, "tomli").loads(text)
+        return required("yaml", "pyyaml").safe_load(text)
     except MissingDependencyError:
         raise
     except Exception as error:  # each format has different errors
@@ -65,13 +64,6 @@ def _parse(path: Path, text: str) -> Any:
         raise _wrong(path, f"a text that is not {path.suffix[1:]} ({reason})", "correct it") from (
             error
         )
-
-
-def _module(name: str, package: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise missing(package) from error
 
 
 def _as_number(value: Any) -> Any:

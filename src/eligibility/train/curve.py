@@ -119,9 +119,6 @@ def _png(figure: Any, axes: Any) -> bytes:
 
 
 def _encode(figure: Any) -> bytes:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
     buffer = io.BytesIO()
-    FigureCanvasAgg(figure)  # without it, saving would look for a display
     figure.savefig(buffer, format="png")
     return buffer.getvalue()

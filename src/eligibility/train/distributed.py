@@ -25,7 +25,7 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from eligibility.errors import EligibilityError, InvalidValueError
-from eligibility.train.rollout import Rollout
+from eligibility.train.rollout import Rollout, padded
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Processes:
         rows = int(torch.cat(lengths).max())
         flags = rollout.alive.double() + 2 * rollout.terminated + 4 * rollout.truncated
         outcomes = torch.stack([rollout.rewards, flags], -1)
-        rewards, flags = torch.cat(self._all(_padded(outcomes, rows)), 1).unbind(-1)
+        rewards, flags = torch.cat(self._all(padded(outcomes, rows)), 1).unbind(-1)
         bits = flags.long()
         whole = replace(
             rollout,
@@ -72,7 +72,7 @@ class Processes:
             return whole
         return replace(
             whole,
-            observations=torch.cat(self._all(_padded(rollout.observations, rows)), 1),
+            observations=torch.cat(self._all(padded(rollout.observations, rows)), 1),
             final_observations=torch.cat(self._all(rollout.final_observations)),
         )
 
@@ -98,7 +98,7 @@ class Processes:
         numbers = torch.bincount(players, minlength=self.size)
         columns = slice(self.rank * width, (self.rank + 1) * width)
         own = values[chosen[: len(values), columns]]
-        gathered = self._all(_padded(own, int(numbers.max())))
+        gathered = self._all(padded(own, int(numbers.max())))
         found = own.new_empty(len(players), *own.shape[1:])
         for player, (part, number) in enumerate(zip(gathered, numbers.tolist(), strict=True)):
             found[players == player] = part[:number]
@@ -173,9 +173,3 @@ def _talking() -> Iterator[None]:
             "all of them to run until training ends",
             "read the first error message; the policy trained so far is kept",
         ) from error
-
-
-def _padded(tensor: Tensor, rows: int) -> Tensor:
-    """``tensor`` with zeros below, ``rows`` rows in all."""
-    padding = tensor.new_zeros(rows - len(tensor), *tensor.shape[1:])
-    return torch.cat([tensor, padding])

@@ -45,20 +45,26 @@ def make_vector(
     ``module:Name-v0`` one that a module registers when it is imported, from the working folder too,
     and ``file.py:Name`` a class or function in a file.
     """
-    gymnasium = _gymnasium()
+    gymnasium = required("gymnasium", "gymnasium")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # advice to the environment's author, not to its user
             return _make_vector(gymnasium, env, environments, keywords or {})
     except Exception as error:  # its constructor is anybody's code
+        reason = " ".join(str(error).split()).rstrip(".")
         if keywords and isinstance(error, TypeError):
-            raise unknown_keywords(keywords, error) from error
+            raise InvalidValueError(
+                "`env_kwargs`",
+                f"{shown(keywords)} ({reason})",
+                "keywords and values that the environment accepts",
+                "look them up in its documentation",
+            ) from error
         for name, extra in _EXTRAS.items():
             if importlib.util.find_spec(name) is None and _is_about(error, env, name):
                 raise missing(name, extra) from error
         raise InvalidValueError(
             "`env`",
-            f"{env!r} ({' '.join(str(error).split()).rstrip('.')})",
+            f"{env!r} ({reason})",
             "the id of a registered Gymnasium environment",
             _remedy(gymnasium, env),
         ) from error
@@ -151,14 +157,6 @@ def reward_threshold(vector: VectorEnv[Any, Any, Any]) -> float | None:
     return None if vector.spec is None else vector.spec.reward_threshold
 
 
-def _gymnasium() -> Any:
-    try:
-        import gymnasium
-    except ImportError as error:
-        raise missing("gymnasium") from error
-    return gymnasium
-
-
 def _is_about(error: BaseException, env: str, package: str) -> bool:
     """Whether an environment could not be made for want of this package."""
     name = env.removeprefix("gymnasium:")
@@ -166,14 +164,12 @@ def _is_about(error: BaseException, env: str, package: str) -> bool:
     return wanted == package or package.lower() in str(error).lower()
 
 
-def unknown_keywords(keywords: Mapping[str, Any], error: TypeError) -> InvalidValueError:
-    """The error for keywords that an environment does not take."""
-    return InvalidValueError(
-        "`env_kwargs`",
-        f"{shown(keywords)} ({' '.join(str(error).split()).rstrip('.')})",
-        "keywords and values that the environment accepts",
-        "look them up in its documentation",
-    )
+def required(module: str, package: str, extra: str = "train") -> Any:
+    """A module of an optional package; raise unless that is installed."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise missing(package, extra) from error
 
 
 def missing(package: str, extra: str = "train") -> MissingDependencyError:

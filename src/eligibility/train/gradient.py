@@ -106,11 +106,12 @@ class PolicyGradient:
         credited = self.estimator(whole)
         steps, episodes = len(credited.values), whole.alive.shape[1]
         number = steps if config.average == "steps" else episodes
-        own = self._processes.own(credited.values, whole.alive)
+        credits = torch.zeros(rollout.alive.shape)
+        credits[rollout.alive] = self._processes.own(credited.values, whole.alive)
         if self.per_weight is None:
-            seen, noise = self._by_halves(rollout, own, number, entropy_coef)
+            seen, noise = self._by_halves(rollout, credits, number, entropy_coef)
         else:
-            seen, noise = self._by_episodes(self.per_weight, rollout, own, number, entropy_coef)
+            seen, noise = self._by_episodes(self.per_weight, rollout, credits, number, entropy_coef)
         squared = sum(float(g.square().sum()) for g in self._gradients())
         size = seen.eligibility.abs().amax(-1)
         weight = size * seen.advantages.abs()
@@ -129,14 +130,12 @@ class PolicyGradient:
         )
 
     def _by_halves(
-        self, rollout: Rollout, advantages: Tensor, number: int, entropy_coef: float
+        self, rollout: Rollout, credits: Tensor, number: int, entropy_coef: float
     ) -> tuple[_Seen, float]:
         """Fill ``.grad`` by every other episode, then the rest, which differ by noise alone.
 
         Two passes over half the steps each cost as much as one over all.
         """
-        credits = torch.zeros(rollout.alive.shape)
-        credits[rollout.alive] = advantages
         for parameter in self._network.parameters():
             parameter.grad = torch.zeros_like(parameter)
         episodes = rollout.alive.shape[1]
@@ -163,14 +162,12 @@ class PolicyGradient:
         self,
         baseline: PerWeight,
         rollout: Rollout,
-        advantages: Tensor,
+        credits: Tensor,
         number: int,
         entropy_coef: float,
     ) -> tuple[_Seen, float]:
         """Fill ``.grad`` by episodes, because each weight's baseline looks at whole ones."""
         alive, episodes = rollout.alive, rollout.alive.shape[1]
-        credits = torch.zeros(alive.shape)
-        credits[alive] = advantages
         with torch.no_grad():
             places = _places(alive)
             parts = [places] if is_recurrent(self._network) else torch.split(places, self._rows)

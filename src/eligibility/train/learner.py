@@ -185,13 +185,9 @@ class Reinforce:
             )
 
     def _step(self, rollout: Rollout, whole: Rollout, progress: Progress, remaining: float) -> None:
-        """Move the weights by their ``.grad``.
+        """Move the weights by their ``.grad``, whose norm and noise ``progress`` has.
 
-        Args:
-            rollout: Rollout of this process.
-            whole: Rollout of all processes.
-            progress: Which has the gradient's norm and noise.
-            remaining: The share of the training that was still to come when the rollout began.
+        ``remaining`` is the share of the training that was still to come when the rollout began.
         """
         config = self.config
         length = remaining if config.schedule == "linear" else 1.0

@@ -93,7 +93,7 @@ class MaskedVector(VectorWrapper[Any, Any, Any]):
 def _source(vector: VectorEnv[Any, Any, Any]) -> Callable[[Any, Any], Any] | None:
     """How to get the masks of all environments; None: they have none."""
     if observed_mask(vector.single_observation_space):
-        return _from_observations
+        return lambda observations, info: observations[KEY]
     several: list[Any] = getattr(vector, "envs", [])
     if several and all(environment.has_wrapper_attr(_METHOD) for environment in several):
         return lambda observations, info: [e.get_wrapper_attr(_METHOD)() for e in several]
@@ -114,10 +114,6 @@ def _first_info(environment: Any) -> Any:
             "no exception",
             "correct the environment",
         ) from error
-
-
-def _from_observations(observations: Any, info: Any) -> Any:
-    return observations[KEY]
 
 
 def _from_info(observations: Any, info: Any) -> Any:

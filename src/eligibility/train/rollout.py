@@ -57,18 +57,19 @@ def side_by_side(rollouts: list[Rollout]) -> Rollout:
     if len(rollouts) == 1:
         return rollouts[0]
     rows = max(len(rollout.rewards) for rollout in rollouts)
-
-    def padded(tensor: Tensor) -> Tensor:
-        return torch.cat([tensor, tensor.new_zeros(rows - len(tensor), *tensor.shape[1:])])
-
     return Rollout(
         **{
-            part.name: torch.cat([padded(getattr(r, part.name)) for r in rollouts], 1)
+            part.name: torch.cat([padded(getattr(r, part.name), rows) for r in rollouts], 1)
             for part in fields(Rollout)
             if part.name != "final_observations"
         },
         final_observations=torch.cat([rollout.final_observations for rollout in rollouts]),
     )
+
+
+def padded(tensor: Tensor, rows: int) -> Tensor:
+    """``tensor`` with zeros below, ``rows`` rows in all."""
+    return torch.cat([tensor, tensor.new_zeros(rows - len(tensor), *tensor.shape[1:])])
 
 
 class Collector:
@@ -103,10 +104,7 @@ class Collector:
         self._truncated = _longer(self._truncated, rows)
 
     def collect(
-        self,
-        network: nn.Module,
-        reset_seed: int,
-        generator: torch.Generator | None,
+        self, network: nn.Module, reset_seed: int, generator: torch.Generator | None
     ) -> Rollout:
         """One episode of every environment; with no generator, by the policy's modes."""
         number = self.vector.num_envs

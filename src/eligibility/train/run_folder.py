@@ -100,7 +100,7 @@ class RunFolder:
                 f"{CURVE_FILE} is older than the checkpoint: nothing between steps {last:,} and "
                 f"{model.progress.steps:,}"
             )
-        elif not _is_same(rows[-1], model.progress):
+        elif curve_text(rows[-1:]) != curve_text([model.progress]):
             raise InvalidValueError(
                 f"the record `{self.path / CURVE_FILE}`",
                 "the curve of a run other than the checkpoint's",
@@ -189,11 +189,6 @@ def load_run(
     if "env_kwargs" not in changes:
         check_trusted(config["env_kwargs"], allow_modules, source)
     return Reinforce(**{**config, **changes, **({} if env is None else {"env": env})})
-
-
-def _is_same(row: Progress, progress: Progress) -> bool:
-    """Whether a row of the curve is this progress: all of its numbers are."""
-    return curve_text([row]) == curve_text([progress])
 
 
 def check_packages() -> None:

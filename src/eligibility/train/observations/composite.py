@@ -52,17 +52,16 @@ class CompositeObservations(Observations):
         keys = list(self._parts)
         if isinstance(keys[0], str):
             complete = isinstance(observation, Mapping) and set(keys) <= set(observation)
+            expected = f"a dict with {', '.join(keys)}"
         else:
             complete = isinstance(observation, tuple) and len(observation) == len(keys)
+            expected = f"a tuple of {len(keys)}"
         if not complete:
-            got = sorted(observation) if isinstance(observation, Mapping) else None
-            form = f"a dict with {', '.join(map(str, keys))}" if isinstance(keys[0], str) else None
-            raise InvalidTypeError(
-                "`observation`",
-                type(observation).__name__ + (f" with {', '.join(map(str, got))}" if got else ""),
-                form or f"a tuple of {len(keys)}",
-                "pass what the environment returned",
-            )
+            got = type(observation).__name__
+            if isinstance(observation, Mapping) and observation:
+                got += f" with {', '.join(sorted(map(str, observation)))}"
+            remedy = "pass what the environment returned"
+            raise InvalidTypeError("`observation`", got, expected, remedy)
         both = [part.read(observation[key]) for key, part in self._parts.items()]
         if len({(len(seen), several) for seen, several in both}) > 1:
             raise ShapeError(

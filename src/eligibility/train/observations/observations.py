@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eligibility.errors import EligibilityError, InvalidTypeError, InvalidValueError, ShapeError
+from eligibility.errors import InvalidTypeError, InvalidValueError, ShapeError
 from eligibility.spaces import Kind
 
 
@@ -126,16 +126,12 @@ def check_range(seen: np.ndarray[Any, Any], low: Any, high: Any) -> None:
     """Raise unless every whole number is in ``[low, high)``."""
     wrong = (seen < low) | (seen >= high)
     if wrong.any():
-        raise _out_of_range(seen[wrong][0], low, high)
-
-
-def _out_of_range(got: Any, low: Any, high: Any) -> EligibilityError:
-    return InvalidValueError(
-        "`observation`",
-        str(got),
-        f"whole numbers in [{low}, {high})" if np.ndim(high) == 0 else "indices of the space",
-        "pass what the environment returned",
-    )
+        raise InvalidValueError(
+            "`observation`",
+            str(seen[wrong][0]),
+            f"whole numbers in [{low}, {high})" if np.ndim(high) == 0 else "indices of the space",
+            "pass what the environment returned",
+        )
 
 
 def one_hot(indices: Tensor, features: int) -> Tensor:
