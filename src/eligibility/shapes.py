@@ -216,7 +216,8 @@ def check_logits(logits: Tensor, name: str = "logits") -> None:
     """Raise unless each row of ``logits`` ``[*batch, K]`` is in [−∞, ∞), not NaN, not all −∞."""
     check_dtype(logits, name)
     check_categories(logits, name)
-    _check_extended(logits, name)
+    if bool((logits.isnan() | (logits == float("inf"))).any()):
+        raise _not_finite(logits, name)
     if bool((logits == float("-inf")).all(-1).any()):
         raise InvalidValueError(
             f"`{name}`",
@@ -323,10 +324,7 @@ def check_whole(value: Tensor, name: str = "value", maximum: Tensor | int | None
         raise InvalidValueError(
             f"`{name}`", "numbers that are not whole", "whole numbers", "pass counts"
         )
-    if bool((value < 0).any()):
-        raise InvalidValueError(
-            f"`{name}`", f"a minimum of {float(value.min()):g}", "numbers >= 0", "pass counts"
-        )
+    check_not_negative(value, name)
     if maximum is not None and bool((value > maximum).any()):
         top = torch.as_tensor(maximum).max()
         raise InvalidValueError(
@@ -344,11 +342,6 @@ def _first_row(rows: Tensor) -> str:
 
 def _check_finite(tensor: Tensor, name: str) -> None:
     if not bool(tensor.isfinite().all()):
-        raise _not_finite(tensor, name)
-
-
-def _check_extended(tensor: Tensor, name: str) -> None:
-    if bool((tensor.isnan() | (tensor == float("inf"))).any()):
         raise _not_finite(tensor, name)
 
 

@@ -92,14 +92,12 @@ FORMATS = (".png", ".svg", ".pdf")
 
 def draw(result: Benchmark, suffix: str) -> bytes:
     """One panel a table, bars on a logarithmic axis, in the format that ``suffix`` names."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     tables: tuple[Table | LinearTable, ...] = (*result.tables, *result.linear)
     columns = min(2, len(tables))
     rows = -(-len(tables) // columns)
     figure = Figure(figsize=(6.8 * columns, 2.9 * rows), dpi=110, layout="constrained")
-    FigureCanvasAgg(figure)
     for number, table in enumerate(tables, start=1):
         _draw_table(figure.add_subplot(rows, columns, number), table)
     buffer = io.BytesIO()

@@ -235,13 +235,6 @@ def check_policy_coefficients(
     clip: object, kl_coef: object, kl_estimator: object
 ) -> tuple[float, float]:
     """How far the ratio may leave 1; raise unless all coefficients are in their ranges."""
-    bounds = _check_clip(clip)
-    check_numbers(kl_coef=kl_coef)
-    check_choice(kl_estimator, "kl_estimator")
-    return bounds
-
-
-def _check_clip(clip: object) -> tuple[float, float]:
     expected = "(ε₋, ε₊) with 0 <= ε₋ <= 1 and ε₊ >= 0"
     low, high = check_pair(clip, "clip", expected)
     if not (0 <= low <= 1 and high >= 0):
@@ -251,6 +244,8 @@ def _check_clip(clip: object) -> tuple[float, float]:
             expected,
             "pass how far the ratio may leave 1, below and above",
         )
+    check_numbers(kl_coef=kl_coef)
+    check_choice(kl_estimator, "kl_estimator")
     return low, high
 
 

@@ -119,16 +119,12 @@ def generalized_advantages(
         Schulman et al. 2016, "High-dimensional continuous control using generalized advantage
         estimation", eq. (16).
     """
-    check_numbers(lambda_=lambda_, discount=discount)
-    check_given(rewards, "rewards", "pass the rewards of each step")
-    check_tensors(rewards, "rewards", rewards=rewards)
+    check_numbers(lambda_=lambda_)
+    _check(rewards, discount, terminated, truncated, None)
     for name, given in (("values", values), ("next_values", next_values)):
         check_given(given, name, "pass an estimate for each step")
-    check_given(terminated, "terminated", "pass False where nothing ends")
-    check_tensors(rewards, "rewards", values=values, next_values=next_values, terminated=terminated)
-    for name, value in (("values", values), ("next_values", next_values)):
-        check_shape(value, rewards.shape, name, "the shape of rewards")
-    check_shape(terminated, rewards.shape, "terminated", "the shape of rewards")
+        check_tensors(rewards, "rewards", **{name: given})
+        check_shape(given, rewards.shape, name, "the shape of rewards")
     errors = rewards + discount * torch.where(terminated, 0, next_values) - values
     return rewards_to_go(errors, discount * lambda_, terminated=terminated, truncated=truncated)
 

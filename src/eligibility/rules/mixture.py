@@ -26,7 +26,7 @@ from eligibility.rules.registry import (
     find_rule,
     register_composition,
 )
-from eligibility.rules.rule import Rule, double_precision, read_parameter
+from eligibility.rules.rule import Rule, double_precision, held_tensor, read_parameter
 from eligibility.shapes import check_sample_shape
 
 _WEIGHTS, _COMPONENT = "mixture_distribution.", "component_distribution."
@@ -77,13 +77,14 @@ def _component_rule(dist: MixtureSameFamily, parameter: str, coordinates: str | 
     def function(value: Tensor, mixture: MixtureSameFamily) -> Tensor:
         component = mixture.component_distribution
         own = base(in_double(component), _for_components(mixture, value))
-        return _times_responsibility(mixture, value, own).to(_dtype(component))
+        return _times_responsibility(mixture, value, own).to(held_tensor(component).dtype)
 
     def summands(value: Tensor, mixture: MixtureSameFamily) -> Mapping[str, Tensor]:
         component = mixture.component_distribution
         terms = base.terms(in_double(component), _for_components(mixture, value))
+        dtype = held_tensor(component).dtype
         return {
-            f"r · ({symbol})": _times_responsibility(mixture, value, term).to(_dtype(component))
+            f"r · ({symbol})": _times_responsibility(mixture, value, term).to(dtype)
             for symbol, term in terms.items()
         }
 
@@ -114,7 +115,7 @@ def _logits(value: Tensor, dist: MixtureSameFamily) -> Tensor:
     share, others = _normalised(weights)
     posterior, rest = _normalised(exponentiate(scores + weights.log()))
     return torch.where(share > 0.5, others - rest, posterior - share).to(
-        _dtype(dist.mixture_distribution)
+        held_tensor(dist.mixture_distribution).dtype
     )
 
 
@@ -125,7 +126,7 @@ def _weights(value: Tensor, dist: MixtureSameFamily) -> Tensor:
     total = weights.sum(-1, keepdim=True)
     marginal = torch.logsumexp(scores + (weights / total).log(), -1, keepdim=True)
     excess = torch.expm1(scores - marginal)
-    return (excess / total if by_probs else excess).to(_dtype(dist.mixture_distribution))
+    return (excess / total if by_probs else excess).to(held_tensor(dist.mixture_distribution).dtype)
 
 
 def _times_responsibility(dist: MixtureSameFamily, value: Tensor, own: Tensor) -> Tensor:
@@ -176,16 +177,6 @@ def in_double(dist: Distribution) -> Distribution:
         elif isinstance(value, Distribution):
             vars(twin)[name] = in_double(value)
     return twin
-
-
-def _dtype(dist: Distribution) -> torch.dtype:
-    """The dtype that the parameters of ``dist`` have."""
-    for value in vars(dist).values():
-        if isinstance(value, Tensor) and value.is_floating_point():
-            return value.dtype
-        if isinstance(value, Distribution):
-            return _dtype(value)
-    return torch.get_default_dtype()
 
 
 @check_value.register

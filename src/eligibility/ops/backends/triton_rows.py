@@ -146,7 +146,7 @@ def absorbed(z, top, total, weighted):
 
 @triton.jit
 def absorbed_difference(z, r, top, total, new_top, r_top, r_total, difference):
-    """The sums over a reference, to be taken with ``top`` and ``total`` from before `_absorbed`."""
+    """The sums over a reference, to be taken with ``top`` and ``total`` from before `absorbed`."""
     r_new = tl.maximum(r_top, tl.max(r, 2))
     shift, r_shift = finite(new_top), finite(r_new)
     d = z - shift[:, :, None]

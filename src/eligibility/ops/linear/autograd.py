@@ -9,12 +9,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from eligibility.errors import InvalidValueError
-from eligibility.ops._policy_objective import (
-    Objective,
-    PolicyObjective,
-    TokenStatistics,
-    Upstream,
-)
+from eligibility.ops._policy_objective import Objective, PolicyObjective, TokenStatistics, Upstream
 from eligibility.ops._second_derivatives import by_definition
 from eligibility.ops._vocab_shard import ShardObjective, summed_gradient
 from eligibility.ops.linear.head import IGNORED, Head
@@ -27,20 +22,15 @@ def is_sweepable(*tensors: Tensor | None) -> bool:
     present = [tensor for tensor in tensors if tensor is not None]
     if not are_values_readable(*present):
         return False
-    return all(_tangent(tensor) is None for tensor in present)
-
-
-def _tangent(tensor: Tensor) -> Tensor | None:
-    unpacked = forward_ad.unpack_dual(tensor)  # type: ignore[no-untyped-call]  # torch
-    tangent: Tensor | None = unpacked.tangent
-    return tangent
+    return all(forward_ad.unpack_dual(tensor).tangent is None for tensor in present)  # type: ignore[no-untyped-call]  # torch
 
 
 def statistics(head: Head, hidden: Tensor, token: Tensor) -> TokenStatistics:
     """The statistics of rows ``[N, D]``, 0 where ignored; inputs are checked already."""
     if head.shard is None:
         return _statistics(head, hidden, token)
-    _check_shardable(hidden, head.weight, head.bias)
+    if not is_sweepable(hidden, head.weight, head.bias):
+        raise _first_derivatives_only("a transformed, traced or forward-mode call")
     local = _statistics(head, summed_gradient(hidden, head.shard.group), token)
     with_kl = head.reference is not None
     return head.shard.combine(token >= 0, token == IGNORED, local, with_kl)
@@ -147,7 +137,8 @@ class _SummedLoss(torch.autograd.Function):
         head = ctx.head.again(weight, bias, mask)
         nothing = (None,) * 3
         if torch.is_grad_enabled() or not is_sweepable(upstream):
-            _check_whole(head)
+            if head.shard is not None:
+                raise _first_derivatives_only("a backward pass with create_graph")
 
             def definition() -> tuple[Tensor]:
                 known = head.statistics(hidden, token)
@@ -189,16 +180,6 @@ def _sweep(
 
 def _wants(ctx: Any) -> Wants:
     return Wants(*ctx.needs_input_grad[:3])
-
-
-def _check_shardable(*tensors: Tensor | None) -> None:
-    if not is_sweepable(*tensors):
-        raise _first_derivatives_only("a transformed, traced or forward-mode call")
-
-
-def _check_whole(head: Head) -> None:
-    if head.shard is not None:
-        raise _first_derivatives_only("a backward pass with create_graph")
 
 
 def _first_derivatives_only(got: str) -> InvalidValueError:

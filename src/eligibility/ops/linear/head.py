@@ -143,14 +143,10 @@ class Head:
     def _masked(self, z: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
         if self.mask is None:
             return z
-        return torch.where(dense_mask(self.mask), z, float("-inf"))
-
-
-def dense_mask(mask: Tensor) -> Bool[Tensor, "*N V"]:
-    """The mask as booleans, also where it came as a sparse CSR tensor."""
-    if mask.layout != torch.sparse_csr:
-        return mask
-    return mask_rows(mask, torch.arange(mask.shape[0], device=mask.device))
+        mask = self.mask
+        if mask.layout == torch.sparse_csr:
+            mask = mask_rows(mask, torch.arange(len(mask), device=mask.device))
+        return torch.where(mask, z, float("-inf"))
 
 
 def mask_rows(mask: Tensor, rows: Int[Tensor, " R"]) -> Bool[Tensor, "*R V"]:

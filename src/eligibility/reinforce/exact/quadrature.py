@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.distributions import Distribution, Normal
 
 from eligibility.errors import InvalidReinforceError, UnsupportedDistributionError
+from eligibility.rules.rule import held_tensor
 
 # The outermost node of a half line is at e^±316 spreads: far enough for an end like y^-0.9.
 _REACH = 6.0
@@ -33,11 +34,12 @@ def quadrature(
         UnsupportedDistributionError: The support is discrete, or not an interval.
     """
     low, high = _interval(dist)
-    like = _parameter(dist)
+    like = held_tensor(dist)
     if isinstance(dist, Normal) and not breaks:
         flat, log_weights = _gauss_hermite(dist, nodes or _HERMITE_NODES)
     else:
-        centre, spread = _centre_and_spread(dist)
+        centre = _first_finite(dist, ("mean", "loc"), 0.0)
+        spread = _first_finite(dist, ("stddev", "scale"), 1.0)
         points = {low, high, *(point for point in breaks if low < point < high)}
         if math.isinf(low) and math.isinf(high) and len(points) == 2:
             points.add(centre)
@@ -102,12 +104,8 @@ def _interval(dist: Distribution) -> tuple[float, float]:
     )
 
 
-def _centre_and_spread(dist: Distribution) -> tuple[float, float]:
-    """Where the mass is, from the first attribute that exists and is finite."""
-    return _first_finite(dist, ("mean", "loc"), 0.0), _first_finite(dist, ("stddev", "scale"), 1.0)
-
-
 def _first_finite(dist: Distribution, names: Sequence[str], default: float) -> float:
+    """The first of these attributes that exists and is finite."""
     for name in names:
         try:
             number = float(torch.as_tensor(getattr(dist, name)).detach())
@@ -116,13 +114,3 @@ def _first_finite(dist: Distribution, names: Sequence[str], default: float) -> f
         if math.isfinite(number):
             return number
     return default
-
-
-def _parameter(dist: Distribution) -> Tensor:
-    """A tensor with the dtype and the device of the distribution's parameters."""
-    for value in vars(dist).values():
-        if isinstance(value, Tensor) and value.is_floating_point():
-            return value.detach()
-        if isinstance(value, Distribution):  # the parts of a mixture, the base of a transform
-            return _parameter(value)
-    return torch.zeros(())
