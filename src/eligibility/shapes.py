@@ -95,6 +95,11 @@ def check_local(tensor: Tensor, name: str) -> None:
         )
 
 
+def double_precision(device: torch.device) -> torch.dtype:
+    """float64, or the widest that ``device`` has."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
 def is_dtensor(tensor: object) -> bool:
     """Whether it is torch's own sharded tensor."""
     module = sys.modules.get("torch.distributed.tensor")

@@ -10,9 +10,14 @@ from torch.distributions.utils import broadcast_all, lazy_property
 
 from eligibility.distributions._drop_in import DropIn, one_of, safe_log
 from eligibility.errors import InvalidTypeError
-from eligibility.ops.sampling import fine_dtype
 from eligibility.scalars import described, is_number
-from eligibility.shapes import check_dtype, check_log_odds, check_tensor, check_unit_interval
+from eligibility.shapes import (
+    check_dtype,
+    check_log_odds,
+    check_tensor,
+    check_unit_interval,
+    double_precision,
+)
 
 
 class Coin(DropIn):
@@ -62,7 +67,7 @@ class Coin(DropIn):
     @property
     def _fine(self) -> Tensor:
         """The parameter in float64: the digits of rare outcomes and of large counts count."""
-        return self._param.to(fine_dtype(self._param.device))
+        return self._param.to(double_precision(self._param.device))
 
     @property
     def _chance(self) -> Tensor:

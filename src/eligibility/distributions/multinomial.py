@@ -15,9 +15,9 @@ from eligibility.distributions.binomial import log_mass_table
 from eligibility.distributions.masked_categorical import Categorical
 from eligibility.errors import InvalidValueError
 from eligibility.ops.backends import plain
-from eligibility.ops.sampling import draw_counts, fine_dtype
+from eligibility.ops.sampling import draw_counts
 from eligibility.rules.rule import read_parameter
-from eligibility.shapes import check_counts, check_shape, check_whole
+from eligibility.shapes import check_counts, check_shape, check_whole, double_precision
 
 
 class Multinomial(Draws, torch.distributions.Multinomial):
@@ -107,7 +107,7 @@ class Multinomial(Draws, torch.distributions.Multinomial):
             ShapeError, InvalidValueError: ``value`` holds no such counts.
         """
         self._check_value(value)
-        base, fine = self._categorical, fine_dtype(self._param.device)
+        base, fine = self._categorical, double_precision(self._param.device)
         counts = value.to(fine)
         if base.weights is None:
             powers = torch.where(counts == 0, 0.0, counts * base._log_pmf_in(fine)).sum(-1)
@@ -133,7 +133,7 @@ class Multinomial(Draws, torch.distributions.Multinomial):
 
     def entropy(self) -> Tensor:
         """The entropy in nats, shape ``[*batch]``: n H(π) − log n! + Σ_k E[log y_k!]."""
-        log_pmf = self._categorical._log_pmf_in(fine_dtype(self._param.device))
+        log_pmf = self._categorical._log_pmf_in(double_precision(self._param.device))
         count = self._count.to(log_pmf.dtype).expand(self._batch_shape)
         failure, _ = log_failure_and_success(log_pmf.exp(), from_probs=True)
         table = log_mass_table(count.unsqueeze(-1).expand(failure.shape), failure, log_pmf)

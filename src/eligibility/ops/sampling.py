@@ -10,7 +10,12 @@ from eligibility.arguments import check_generator, check_sizes
 from eligibility.ops.backends import fused_rows, plain, selection
 from eligibility.ops.rows.categorical_call import CategoricalCall, check_logits_arguments
 from eligibility.ops.rows.sample_node import native_sample, small_sample
-from eligibility.shapes import are_values_readable, check_logits, check_mask_rows
+from eligibility.shapes import (
+    are_values_readable,
+    check_logits,
+    check_mask_rows,
+    double_precision,
+)
 
 _ONE = torch.Size()
 
@@ -99,7 +104,7 @@ def draw_categories(
     """
     batch, categories = weights.shape[:-1], weights.shape[-1]
     rows, samples, device = batch.numel(), sample_shape.numel(), weights.device
-    wide = fine_dtype(device)
+    wide = double_precision(device)
     table = weights.detach().reshape(rows, categories)
     steps = table.cumsum(-1, dtype=wide)
     if device.type != "cpu":
@@ -127,7 +132,7 @@ def draw_counts(
         tensor([0., 5.], dtype=torch.float64)
     """
     draws = int(total_count.max()) if total_count.numel() else 0
-    wide = weights.detach().to(fine_dtype(weights.device))
+    wide = weights.detach().to(double_precision(weights.device))
     shape = sample_shape + weights.shape
     if draws > weights.shape[-1]:
         return _draw_each_category(wide, total_count.to(wide.dtype).expand(shape[:-1]), generator)
@@ -152,8 +157,3 @@ def _draw_each_category(weights: Tensor, left: Tensor, generator: torch.Generato
         counts.append(drawn)
         left = left - drawn
     return torch.stack(counts, -1)
-
-
-def fine_dtype(device: torch.device) -> torch.dtype:
-    """What to draw uniform numbers in: float64, where the device has it."""
-    return torch.float32 if device.type == "mps" else torch.float64

@@ -21,8 +21,8 @@ from eligibility.rules.registry import (
     nearest_entry,
     register_composition,
 )
-from eligibility.rules.rule import Rule, double_precision
-from eligibility.shapes import check_sample_shape
+from eligibility.rules.rule import Rule
+from eligibility.shapes import check_sample_shape, double_precision
 
 
 def independent_rule(dist: Independent[Any], parameter: str, coordinates: str | None) -> Rule:

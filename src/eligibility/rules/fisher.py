@@ -25,7 +25,8 @@ from eligibility.errors import UnsupportedDistributionError
 from eligibility.rules.constructed import is_given
 from eligibility.rules.multinomial import exponentiate, sum_of_others
 from eligibility.rules.registry import as_names, constructed_parameters, find_rule, nearest_entry
-from eligibility.rules.rule import double_precision, read_parameter
+from eligibility.rules.rule import read_parameter
+from eligibility.shapes import double_precision
 
 Formula = Callable[[Distribution], Tensor]
 

@@ -26,8 +26,8 @@ from eligibility.rules.registry import (
     find_rule,
     register_composition,
 )
-from eligibility.rules.rule import Rule, double_precision, held_tensor, read_parameter
-from eligibility.shapes import check_sample_shape
+from eligibility.rules.rule import Rule, held_tensor, read_parameter
+from eligibility.shapes import check_sample_shape, double_precision
 
 _WEIGHTS, _COMPONENT = "mixture_distribution.", "component_distribution."
 _REFERENCE = "Fisher's identity: the score of a marginal is the posterior mean of the joint score"

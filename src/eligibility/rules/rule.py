@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from eligibility.shapes import double_precision
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -134,11 +136,6 @@ def held_tensor(dist: Distribution) -> Tensor:
 def arguments_after_value(function: Callable[..., object]) -> tuple[str, ...]:
     """The names of the arguments of ``function`` after its first."""
     return tuple(inspect.signature(function).parameters)[1:]
-
-
-def double_precision(device: torch.device) -> torch.dtype:
-    """float64, or the widest that ``device`` has."""
-    return torch.float32 if device.type == "mps" else torch.float64
 
 
 def _common_dtype(arguments: Iterable[Any]) -> torch.dtype | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from eligibility.errors import EligibilityError, InvalidValueError
@@ -31,10 +31,6 @@ class Header:
     recent: tuple[float, ...]  # the returns of the last 100 finished episodes
     own_environment: bool  # the environment was the user's code, which a checkpoint does not hold
     own_network: bool  # likewise the network
-
-    def to_json(self) -> dict[str, Any]:
-        """As `read_header` takes it."""
-        return {**asdict(self), "recent": [*self.recent]}
 
 
 def read_header(found: Any) -> Header:

@@ -40,7 +40,7 @@ def save(model: Reinforce, path: str | Path) -> Path:
         own_environment=model.source.coded,
         own_network=isinstance(model.network, UserNetwork),
     )
-    return write_checkpoint(path, _tensors(model), header.to_json())
+    return write_checkpoint(path, _tensors(model), asdict(header))
 
 
 def _tensors(model: Reinforce) -> dict[str, Tensor]:

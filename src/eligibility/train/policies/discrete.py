@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from eligibility.ops.backends import plain
 from eligibility.rules import categorical
 from eligibility.spaces import Index, Indices
 from eligibility.train.policies.parts import CompositePolicy
@@ -63,7 +64,7 @@ class CategoricalPolicy(Policy):
 
     def divergence(self, outputs: Tensor, other: Tensor) -> Tensor:
         """``Σ π (log π − log π')``."""
-        return softmax_divergence(outputs, other)
+        return plain.kl(plain.log_pmf(outputs), plain.log_pmf(other))
 
     def to_environment(self, action: Tensor) -> Any:
         """Indices, counted from the space's start."""
@@ -110,13 +111,6 @@ class MultiCategoricalPolicy(CompositePolicy):
 def fill_gumbel(noise: Tensor, generator: torch.Generator) -> None:
     """Standard Gumbel noise: −log of a standard exponential."""
     noise.exponential_(generator=generator).log_().neg_()
-
-
-def softmax_divergence(logits: Tensor, other: Tensor) -> Tensor:
-    """``Σ π (log π − log π')`` along the last axis; where π is 0 nothing is added."""
-    log_probs = torch.log_softmax(logits, -1)
-    gap = log_probs - torch.log_softmax(other, -1)
-    return torch.where(log_probs == -math.inf, 0.0, log_probs.exp() * gap).sum(-1)
 
 
 @policy_of.register

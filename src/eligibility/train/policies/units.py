@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from eligibility.ops.backends import plain
 from eligibility.rules import bernoulli, multinomial
 from eligibility.spaces import Bits, Units
-from eligibility.train.policies.discrete import softmax_divergence
 from eligibility.train.policies.policy import Policy, policy_of
 
 
@@ -104,7 +104,7 @@ class MultinomialPolicy(Policy):
 
     def divergence(self, outputs: Tensor, other: Tensor) -> Tensor:
         """``n Σ π (log π − log π')``."""
-        return self.total * softmax_divergence(outputs, other)
+        return self.total * plain.kl(plain.log_pmf(outputs), plain.log_pmf(other))
 
     def to_environment(self, action: Tensor) -> Any:
         """The counts."""

@@ -203,7 +203,7 @@ def compare(
     language = answers(policy, limit=limit)
     rewards = _rewards(reward, language)
     scores = _scores(policy, language.values, wrt)
-    truth = _truth(policy, language, rewards, reference, kl_coef, scores)
+    truth = _truth(language, rewards, reference, kl_coef, scores)
     errors = []
     for drift in drifts:
         drawn = interpolated(policy.detach(), behaviour, drift)
@@ -322,7 +322,6 @@ def _scores(policy: Logits, every: Answers, wrt: Tensor | None) -> Float[Tensor,
 
 
 def _truth(
-    policy: Logits,
     language: Law,
     rewards: Float[Tensor, " S"],
     reference: Logits | None,
