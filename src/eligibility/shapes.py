@@ -77,9 +77,8 @@ def check_dtype(tensor: Any, name: str, kind: str = "floating") -> None:
         expected = "float32, float64, bfloat16 or float16"
     if name.endswith("mask"):
         remedy = "convert it, for instance with {} != 0; True means allowed"
-    raise InvalidTypeError(
-        f"`{name}`", f"dtype {_short(tensor.dtype)}", expected, remedy.format(name)
-    )
+    got = f"dtype {str(tensor.dtype).removeprefix('torch.')}"
+    raise InvalidTypeError(f"`{name}`", got, expected, remedy.format(name))
 
 
 def check_local(tensor: Tensor, name: str) -> None:
@@ -356,7 +355,3 @@ def _not_finite(tensor: Tensor, name: str) -> InvalidValueError:
     return InvalidValueError(
         f"`{name}`", "NaN", "numbers", "find where the NaN arises, for instance 0 · inf or 0 / 0"
     )
-
-
-def _short(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

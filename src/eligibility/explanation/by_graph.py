@@ -77,7 +77,7 @@ def _explain_graph(tensor: Tensor, graph: Graph, names: Names, start: Tensor) ->
         subject=_subject(of, leaves, parts, matches),
         tables=(
             *([outcomes] if outcomes is not None else ()),
-            *_tables(parts, leaves, targets, of),
+            *_tables(parts, leaves, of),
         ),
         why=_why(parts, layers, leaves, matches, _weights(graph, matches), of),
         steps=writer.steps(matches),
@@ -222,19 +222,15 @@ def _subclasses(kind: type) -> set[type]:
     return found
 
 
-def _tables(
-    parts: Sequence[Part], leaves: Sequence[Leaf], targets: Sequence[Tensor], of: str
-) -> tuple[Table, ...]:
+def _tables(parts: Sequence[Part], leaves: Sequence[Leaf], of: str) -> tuple[Table, ...]:
     """The parameters of known distributions first, then the other leaves."""
     first = [table_of(part, part.leaf.gradient) for part in parts if part.leaf.gradient is not None]
     shown = {part.leaf.id for part in parts}
-    rest = [(leaf, t) for leaf, t in zip(leaves, targets, strict=True) if leaf.id not in shown]
-    full = len(rest) <= _FULL_TABLES and all(
-        leaf.value.size <= _FULL_TABLE_ENTRIES for leaf, _ in rest
-    )
-    if full:
-        return (*first, *(leaf_table(leaf, of) for leaf, _ in rest))
-    return (*first, leaf_summary([leaf for leaf, _ in rest], of))
+    rest = [leaf for leaf in leaves if leaf.id not in shown]
+    are_short = all(leaf.value.size <= _FULL_TABLE_ENTRIES for leaf in rest)
+    if len(rest) <= _FULL_TABLES and are_short:
+        return (*first, *(leaf_table(leaf, of) for leaf in rest))
+    return (*first, leaf_summary(rest, of))
 
 
 def _weights(graph: Graph, matches: Sequence[Match]) -> Tensor:
@@ -259,7 +255,7 @@ def _why(
         sentences += reasons.why(part)
     if parts and layers:
         sentences += reasons.into_weights([layer.rule.parameter for layer in layers])
-    return tuple(sentences) or reasons.paths(leaves, of)
+    return tuple(sentences) or reasons.paths(leaves)
 
 
 def _check_edges(graph: Graph, gradients: Sequence[Tensor | None]) -> Check:

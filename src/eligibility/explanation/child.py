@@ -96,7 +96,7 @@ class Watch:
     def finish(self, variables: dict[str, Any]) -> None:
         """After the script: what a backward pass would have given, if it never made one."""
         if not self._seen and self._line is None:
-            names = Names.of_variables(variables)
+            names = Names(variables)
             for name, tensor in _results(variables):
                 if self._tensor in (None, name):
                     code = f"{name}.backward()"

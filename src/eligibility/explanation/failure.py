@@ -24,7 +24,7 @@ class History:
     # Each node of a graph that a backward pass has freed -> the line that called it.
     freed: dict[Any, int] = field(default_factory=dict)
     # The tensors of the call that is running, and the variables that it can see.
-    failing: tuple[Sequence[Tensor], Names] | None = None
+    failing: tuple[Sequence[Tensor], Names] = ((), Names({}))
 
     def note_freed(self, tensors: Sequence[Tensor], line: int) -> None:
         """Remember whose graph is gone."""
@@ -83,7 +83,7 @@ class _Failed:
 
 
 def _second_backward(failed: _Failed) -> str:
-    tensors, names = failed.history.failing or ((), Names.of_variables({}))
+    tensors, names = failed.history.failing
     nodes = [n for t in tensors if t.grad_fn is not None for n in graph_between(t.grad_fn).nodes]
     shared = [node for node in nodes if node in failed.history.freed]
     if not shared:
@@ -124,7 +124,7 @@ def _in_place(failed: _Failed) -> str:
 
 
 def _no_graph(failed: _Failed) -> str:
-    tensors, names = failed.history.failing or ((), Names.of_variables({}))
+    tensors, names = failed.history.failing
     name = next((names.of(t) for t in tensors if names.of(t)), None) or "the tensor"
     pattern = re.compile(rf"^\s*{re.escape(name)}\s*=")
     assigned = [i for i, text in enumerate(failed.lines[: failed.line], 1) if pattern.match(text)]

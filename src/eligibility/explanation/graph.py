@@ -38,7 +38,6 @@ class Arrival:
     """One edge into an end, and the gradient it carried."""
 
     node: Node
-    index: int
     gradient: Tensor
 
 
@@ -72,10 +71,9 @@ class Graph:
         """The edges into ``end`` that carried a gradient."""
         found = []
         for node, flow in self.flows.items():
-            edges = zip(node.next_functions, flow.handed_on, strict=True)
-            for index, ((target, output), gradient) in enumerate(edges):
-                if target is end.node and output == end.output and gradient is not None:
-                    found.append(Arrival(node, index, gradient))
+            for place, gradient in zip(node.next_functions, flow.handed_on, strict=True):
+                if place == (end.node, end.output) and gradient is not None:
+                    found.append(Arrival(node, gradient))
         return found
 
 

@@ -13,20 +13,18 @@ from eligibility.explanation.graph import Node
 
 
 class Names:
-    """Names of tensors, and of the places in a graph that they hold the value of."""
+    """What tensors are called that some variables lead to by a short name.
 
-    def __init__(self, named: Iterator[tuple[str, Tensor]]) -> None:
+    ``places`` are those in a graph that they hold the value of, each with name and tensor.
+    """
+
+    def __init__(self, variables: Mapping[str, Any]) -> None:
         self._by_id: dict[int, str] = {}
         self.places: dict[tuple[Node, int], tuple[str, Tensor]] = {}
-        for name, tensor in named:
+        for name, tensor in _named(variables):
             self._by_id.setdefault(id(tensor), name)
             if tensor.grad_fn is not None:
                 self.places.setdefault((tensor.grad_fn, tensor.output_nr), (name, tensor))
-
-    @classmethod
-    def of_variables(cls, variables: Mapping[str, Any]) -> Names:
-        """The tensors that can be reached from ``variables`` by a short name."""
-        return cls(_named(variables))
 
     def of(self, tensor: Tensor) -> str | None:
         """The name of ``tensor``, or None if it has none."""
@@ -47,7 +45,7 @@ class Names:
 
 def names_in(frame: FrameType) -> Names:
     """The tensors that ``frame`` can reach by a short name, its locals before its globals."""
-    return Names.of_variables({**frame.f_globals, **frame.f_locals})
+    return Names({**frame.f_globals, **frame.f_locals})
 
 
 def _named(variables: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:

@@ -75,7 +75,7 @@ def into_weights(names: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def paths(leaves: Sequence[Leaf], of: str) -> tuple[str, ...]:
+def paths(leaves: Sequence[Leaf]) -> tuple[str, ...]:
     """The reason for the gradient at the leaves of a graph that holds no known distribution."""
     sentences = []
     for leaf in leaves[:_MOST_LEAVES]:
