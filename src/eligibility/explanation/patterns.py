@@ -292,9 +292,8 @@ def _with_reshapes_above(
 
 def _is_closed(inside: list[Node], users: Mapping[Node, set[Node]], ends: set[Node]) -> bool:
     """Whether only the last node is used from outside, and no gradient is collected inside."""
-    return all(
-        users.get(node, set()) <= set(inside) and node not in ends for node in inside[:-1]
-    ) and not any(node in ends for node in inside[-1:])
+    within = set(inside)
+    return ends.isdisjoint(within) and all(users.get(node, set()) <= within for node in inside[:-1])
 
 
 def _loss(

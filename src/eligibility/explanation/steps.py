@@ -52,28 +52,21 @@ class Writer:
         """Every node that a gradient went through, in forward order, known subgraphs folded."""
         single = {node: self._step(node) for node in self._nodes}
         inside = {node: match for match in matches for node in match.nodes}
+        tops = [node for node in self._nodes if node in inside and node is inside[node].nodes[-1]]
         groups = {
-            id(match): f"g{index}"
-            for index, match in enumerate(sorted(matches, key=self._position), 1)
-            if len(match.nodes) > 1
-        }
-        folded_ids = {
-            self._step_ids[match.nodes[-1]]: groups[id(match)]
-            for match in matches
-            if id(match) in groups
+            self._step_ids[node]: f"g{index}"
+            for index, node in enumerate(tops, 1)
+            if len(inside[node].nodes) > 1
         }
         outer = []
         for node, step in single.items():
             match = inside.get(node)
             if match is None or node is match.nodes[-1]:
                 if match is not None:
-                    step = self._group(match, single, groups.get(id(match)))
-                edges = (replace(e, target=folded_ids.get(e.target, e.target)) for e in step.edges)
+                    step = self._group(match, single, groups.get(step.id))
+                edges = (replace(e, target=groups.get(e.target, e.target)) for e in step.edges)
                 outer.append(replace(step, edges=tuple(edges)))
         return _fold_middle(outer)
-
-    def _position(self, match: Match) -> int:
-        return int(self._step_ids[match.nodes[-1]][1:])
 
     def _group(self, match: Match, single: Mapping[Node, Step], group: str | None) -> Step:
         """The steps of a known subgraph as one; a single node has no id for a group."""
