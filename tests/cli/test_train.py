@@ -249,14 +249,18 @@ def test_a_second_signal_stops_at_once(capsys: pytest.CaptureFixture[str]) -> No
     assert "again to stop at once" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("env", "module"), [(HERE + "Lamp-v0", "tests"), ("own.py:Lamp", "own.py")]
+)
 def test_a_run_is_filmed_when_trained_and_when_evaluated(
-    tmp_path: Path, eligibility: Command
+    env: str, module: str, tmp_path: Path, eligibility: Command
 ) -> None:
+    (tmp_path / "own.py").write_text("from tests.train.environments import Lamp\n")
     options = ("--steps", "20", "--environments", "2", "--out", "run")
-    status, _, errors = eligibility("train", HERE + "Lamp-v0", *options, "--video", "a.gif")
+    status, _, errors = eligibility("train", env, *options, "--video", "a.gif")
     assert status == 0, errors
     status, _, errors = eligibility(
-        "evaluate", "run", "--episodes", "2", "--video", "b.gif", "--allow-module", "tests"
+        "evaluate", "run", "--episodes", "2", "--video", "b.gif", "--allow-module", module
     )
     assert status == 0, errors
     assert "filmed an episode of return " in errors

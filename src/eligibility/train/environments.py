@@ -92,35 +92,73 @@ def module_of(env: str) -> str:
     return "" if module in _MAKERS else module
 
 
+def make_visible(env: str, keywords: Mapping[str, Any] | None) -> VectorEnv[Any, Any, Any]:
+    """One environment that draws itself, as a vector; whatever it raises comes through.
+
+    ``env`` is an id as in `make_vector`, but EnvPool's are drawn by Gymnasium's of the same name.
+    A class that takes no ``render_mode`` may have a fixed one.
+    """
+    found = _found(env)
+    try:
+        return _in_turn(found, 1, {**(keywords or {}), "render_mode": "rgb_array"})
+    except TypeError as error:
+        if "render_mode" not in str(error):
+            raise
+        vector = _in_turn(found, 1, keywords or {})
+        if vector.render_mode != "rgb_array":
+            vector.close()
+            raise
+        return vector
+
+
 def _make_vector(
     gymnasium: Any, env: str, environments: int, keywords: Mapping[str, Any]
 ) -> VectorEnv[Any, Any, Any]:
     """As `make_vector`; whatever the environment raises comes through."""
+    if env.startswith("envpool:"):
+        from eligibility.train.vectors import EnvPoolVector
+
+        return EnvPoolVector(env.removeprefix("envpool:"), environments, keywords)
+    found = _found(env)
+    if getattr(found, "vector_entry_point", None) is None:
+        return _in_turn(found, environments, keywords)
+    vector: VectorEnv[Any, Any, Any] = gymnasium.make_vec(found, num_envs=environments, **keywords)
+    return vector
+
+
+def _found(env: str) -> Any:
+    """What an id names: Gymnasium's registration, or a class or function in a file."""
+    import gymnasium
+
     from eligibility.train import tasks
-    from eligibility.train.vectors import OneEpisodeVector
 
     tasks.register()
     module, colon, name = env.rpartition(":")
     if colon and not module:
         raise ValueError("no module before the colon")
-    if module == "envpool":
-        from eligibility.train.vectors import EnvPoolVector
-
-        return EnvPoolVector(name, environments, keywords)
     if module.endswith(".py"):
-        return OneEpisodeVector([partial(_in_file(module, name), **keywords)] * environments)
-    if module in ("", "gymnasium"):
+        return _in_file(module, name)
+    if module in ("", *_MAKERS):
         module = next((m for start, m in _MODULES.items() if name.startswith(start)), "")
     if module:
         _import(module)
-    spec = gymnasium.spec(name)
-    if spec.vector_entry_point is not None:
-        vector: VectorEnv[Any, Any, Any] = gymnasium.make_vec(
-            spec, num_envs=environments, **keywords
-        )
-        return vector
-    vector = OneEpisodeVector([partial(gymnasium.make, spec, **keywords)] * environments)
-    vector.spec = vector.envs[0].spec
+    return gymnasium.spec(name)
+
+
+def _in_turn(
+    found: Any, environments: int, keywords: Mapping[str, Any]
+) -> VectorEnv[Any, Any, Any]:
+    """Copies that this process steps in turn, each for one episode."""
+    import gymnasium
+    from gymnasium.envs.registration import EnvSpec
+
+    from eligibility.train.vectors import OneEpisodeVector
+
+    registered = isinstance(found, EnvSpec)
+    make = partial(gymnasium.make, found) if registered else found
+    vector = OneEpisodeVector([partial(make, **keywords)] * environments)
+    if registered:
+        vector.spec = vector.envs[0].spec
     return vector
 
 

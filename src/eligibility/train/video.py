@@ -15,6 +15,7 @@ import numpy as np
 
 from eligibility.errors import EligibilityError, InvalidValueError, MissingDependencyError
 from eligibility.files import check_writable, write_atomically
+from eligibility.train.environments import make_visible
 from eligibility.train.evaluation import play
 from eligibility.train.policy_spaces import interface
 from eligibility.train.rollout import Collector
@@ -73,23 +74,17 @@ def _play(model: Reinforce, seed: int, deterministic: bool) -> tuple[list[Any], 
 
 def _visible(env: str, keywords: Mapping[str, Any] | None) -> Any:
     """One environment that draws itself, as a vector of one."""
-    import gymnasium
-
     if not {"DISPLAY", "WAYLAND_DISPLAY"} & {*os.environ}:
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # else pygame complains of no screen
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # advice to the environment's author
-            vector = gymnasium.make_vec(
-                env,
-                num_envs=1,
-                vectorization_mode="sync",
-                **{**(keywords or {}), "render_mode": "rgb_array"},
-            )
+            vector = make_visible(env, keywords)
             vector.reset(seed=0)
             picture = (vector.render() or (None,))[0]
     except Exception as error:  # an environment is anybody's code
-        raise _blind(f"{type(error).__name__}: {' '.join(str(error).split())}") from error
+        reason = " ".join(str(error).split())
+        raise _blind(type(error).__name__ + (f": {reason}" if reason else "")) from error
     if not isinstance(picture, np.ndarray):
         vector.close()
         raise _blind(f"{type(picture).__name__} for a picture")
@@ -145,5 +140,6 @@ def _blind(got: str) -> EligibilityError:
         "the environment's picture",
         got,
         'an environment that renders with render_mode="rgb_array"',
-        'install what it draws with, for instance pip install "gymnasium[classic-control]"',
+        'install what it draws with, for instance pip install "gymnasium[classic-control]", or '
+        "give your own the argument render_mode and a method render that returns an array",
     )
