@@ -175,6 +175,10 @@ def test_the_parts_of_a_dict_have_masks_of_their_own() -> None:
 
 
 COMPOSITE = spaces.Dict({"a": spaces.Discrete(2), "b": spaces.Box(-1, 1, (1,)), "c": Counts(2, 2)})
+NONE_OF_THE_PARTS = (
+    "the action mask: got a dict with the keys {}, expected a dict with some of the keys "
+    "['a', 'b', 'c']; name the parts of the action space that have a mask; None is no mask"
+)
 
 
 @pytest.mark.parametrize(
@@ -252,6 +256,18 @@ def test_masks_in_every_form(space: Any, masks: Any, codes: Any, stuck: list[boo
             "the action mask: got one for numbers of a Box, expected none: there is nothing to "
             "choose from; omit it, or None for this part of a Dict or Tuple",
         ),
+        (
+            COMPOSITE,
+            {"z": np.ones((1, 2)), 3: np.ones((1, 2))},
+            NONE_OF_THE_PARTS.format("['z', 3]"),
+        ),
+        (COMPOSITE, [None, {"z": [0, 1]}], NONE_OF_THE_PARTS.format("['z']")),
+        (
+            COMPOSITE,
+            [{}, None],
+            NONE_OF_THE_PARTS.replace("a dict with the keys {}", "an empty dict"),
+        ),
+        (COMPOSITE, {}, NONE_OF_THE_PARTS.replace("a dict with the keys {}", "an empty dict")),
     ],
 )
 def test_a_mask_that_does_not_fit_is_refused(space: Any, masks: Any, text: str) -> None:

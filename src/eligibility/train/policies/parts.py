@@ -12,6 +12,7 @@ from torch import Tensor
 
 from eligibility.errors import EligibilityError, InvalidTypeError, InvalidValueError
 from eligibility.spaces import FREE, built_of, kind_of
+from eligibility.train.domains import shown
 from eligibility.train.policies.gaussian import SquashedGaussianPolicy
 from eligibility.train.policies.policy import Policy, policy_of
 
@@ -48,6 +49,8 @@ class CompositePolicy(Policy):
 
     def codes(self, masks: Any) -> np.ndarray[Any, Any]:
         """A mask is a dict, or a tuple, of the parts' masks; None, or nothing, leaves one free."""
+        for mask in [masks] if isinstance(masks, Mapping) else masks:
+            self._check_names(mask)
         if not isinstance(masks, Mapping):
             masks = {key: [_part_of(mask, key) for mask in masks] for key in self._parts}
         number = max(len(masks[key]) for key in self._parts if key in masks)
@@ -124,6 +127,16 @@ class CompositePolicy(Policy):
         if isinstance(actions, dict):
             return {key: part.first(actions[key]) for key, part in self._parts.items()}
         return tuple(part.first(own) for part, own in self._zip(actions))
+
+    def _check_names(self, mask: Any) -> None:
+        """Raise if a mask is a dict that has none of the parts."""
+        if isinstance(mask, Mapping) and self._parts.keys().isdisjoint(mask):
+            raise InvalidValueError(
+                "the action mask",
+                f"a dict with the keys {shown([*mask])}" if mask else "an empty dict",
+                f"a dict with some of the keys {shown([*self._parts])}",
+                "name the parts of the action space that have a mask; None is no mask",
+            )
 
     def _zip(self, *others: Any) -> Any:
         return zip(self._parts.values(), *others, strict=True)
