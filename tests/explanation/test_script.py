@@ -60,6 +60,14 @@ def test_forum_snippet_without_backward_says_why_each_grad_is_none() -> None:
     assert max(map(len, text.splitlines())) <= 80
 
 
+def test_the_gradient_of_an_intermediate_result_is_answered_once_and_where_it_is_read() -> None:
+    found = explain_script(SCRIPTS / "grad_of_intermediate.py")
+    ((line, name),) = [(item.line, item.name) for item in found.missing]
+    assert (line, name) == (9, "log_prob")
+    (call,) = found.calls
+    assert not any("log_prob.grad" in item.expected for item in call.explanation.expected)
+
+
 LOOP = """
 import sys
 import torch

@@ -274,7 +274,7 @@ class Evidence:
     def supports(self, evidence: str, name: str) -> bool:
         """Whether an expectation that needs ``evidence`` may be the one behind the script."""
         known = {"": True, "gradient": self.gradients, "value": name in self.values}
-        return known.get(evidence, False)
+        return known.get(evidence, False)  # "intermediate": answered by `Watch` where it is read
 
 
 def evidence_in(code: str) -> Evidence:

@@ -177,7 +177,9 @@ class Expectation:
     # The number of the worked question in ``eligibility explain --question``; 0: none.
     question: int = 0
     # What a script must do to show that it expects this: "gradient" (look at one), "value" (look at
-    # the value of the loss); "" where the numbers themselves are enough.
+    # the value of the loss); "" where the numbers themselves are enough. "intermediate" (look at
+    # the ``.grad`` of an intermediate result) is never shown for a script: which of them it reads
+    # is seen while it runs, and answered under WHY .grad IS None, with its line and its name.
     evidence: Literal["", "gradient", "value", "intermediate"] = ""
 
 
