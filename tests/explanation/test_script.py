@@ -68,6 +68,24 @@ def test_the_gradient_of_an_intermediate_result_is_answered_once_and_where_it_is
     assert not any("log_prob.grad" in item.expected for item in call.explanation.expected)
 
 
+MANY = """
+import torch
+
+leaves = [torch.ones(1, requires_grad=True) for _ in range(1025)]
+torch.autograd.backward([(leaf * leaf).sum() for leaf in leaves])
+last = leaves[-1]
+last.grad = None
+print(last.grad)
+"""
+
+
+def test_every_tensor_of_one_backward_pass_is_seen(tmp_path: Path) -> None:
+    found = explain_script(write(tmp_path, MANY))
+    assert [call.times for call in found.calls] == [1025]
+    (item,) = found.missing
+    assert item.reason.startswith("it was set to None after the backward pass")
+
+
 LOOP = """
 import sys
 import torch

@@ -237,6 +237,7 @@ def test_a_space_is_refused(space: spaces.Space, keys: tuple[str, ...], text: st
         ("Tuple", (np.zeros(2, int), 1), "parts with 2, 1 rows, expected the same number of rows "
         "in each part"),
         ("Dict", {"bits": [0, 1]}, "dict with bits, expected a dict with bits, inner, picture"),
+        ("Dict", {"bits": 0, 3: 1}, "dict with 3, bits, expected a dict with bits, inner, picture"),
         ("Dict", 7, "int, expected a dict with bits, inner, picture"),
     ],
 )  # fmt: skip
