@@ -215,6 +215,12 @@ NONE_OF_THE_PARTS = (
         ),
         (COMPOSITE, {"a": np.array([[1, 0]])}, [[1, 0, 1, 1, 1, 1]], [False]),
         (
+            COMPOSITE,
+            {"a": np.array([[1, 0]]), "_a": np.array([True])},  # as a vector of Gymnasium's has it
+            [[1, 0, 1, 1, 1, 1]],
+            [False],
+        ),
+        (
             spaces.Tuple([spaces.Discrete(2), spaces.Discrete(2)]),
             [([0, 1], None), (None, [0, 0])],
             [[0, 1, 1, 1], [1, 1, 0, 0]],
@@ -262,6 +268,18 @@ def test_masks_in_every_form(space: Any, masks: Any, codes: Any, stuck: list[boo
             NONE_OF_THE_PARTS.format("['z', 3]"),
         ),
         (COMPOSITE, [None, {"z": [0, 1]}], NONE_OF_THE_PARTS.format("['z']")),
+        (COMPOSITE, [{"a": [0, 1], "d": [0, 1]}], NONE_OF_THE_PARTS.format("['a', 'd']")),
+        (
+            COMPOSITE,
+            np.ones((1, 6)),
+            NONE_OF_THE_PARTS.replace("a dict with the keys {}", "ndarray"),
+        ),
+        (
+            spaces.Tuple([spaces.Discrete(2), spaces.Discrete(2)]),
+            [([0, 1],)],
+            "the action mask: got 1 masks, expected 2 masks; name the parts of the action space "
+            "that have a mask; None is no mask",
+        ),
         (
             COMPOSITE,
             [{}, None],

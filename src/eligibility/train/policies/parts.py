@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -129,12 +129,25 @@ class CompositePolicy(Policy):
         return tuple(part.first(own) for part, own in self._zip(actions))
 
     def _check_names(self, mask: Any) -> None:
-        """Raise if a mask is a dict that has none of the parts."""
-        if isinstance(mask, Mapping) and self._parts.keys().isdisjoint(mask):
+        """Raise if the masks are not those of the parts, by name or, of a Tuple, by place."""
+        names = [*self._parts]
+        places = names == [*range(len(names))]
+        if mask is None:
+            return
+        if isinstance(mask, Mapping):
+            # Gymnasium's vectors say by "_name" which environments have a "name"
+            others = mask.keys() - {*names, *(f"_{name}" for name in names)}
+            fits = bool(mask) and not others
+            got = f"a dict with the keys {shown([*mask])}" if mask else "an empty dict"
+        else:
+            by_place = places and isinstance(mask, (Sequence, np.ndarray))
+            fits = by_place and len(mask) == len(names)
+            got = f"{len(mask)} masks" if by_place else type(mask).__name__
+        if not fits:
             raise InvalidValueError(
                 "the action mask",
-                f"a dict with the keys {shown([*mask])}" if mask else "an empty dict",
-                f"a dict with some of the keys {shown([*self._parts])}",
+                got,
+                f"{len(names)} masks" if places else f"a dict with some of the keys {shown(names)}",
                 "name the parts of the action space that have a mask; None is no mask",
             )
 
@@ -171,7 +184,7 @@ def _part_of(mask: Any, key: Any) -> Any:
     """The mask of a part in that of the whole; None: there is none."""
     if mask is None or isinstance(mask, Mapping):
         return mask and mask.get(key)
-    return mask[key] if isinstance(key, int) and key < len(mask) else None
+    return mask[key]
 
 
 def policy_for(space: Any, squash: bool = False) -> Policy:
