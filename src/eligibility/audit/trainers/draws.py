@@ -156,7 +156,7 @@ def with_a_certain_end(logits: Tensor, scored: Scored) -> Tensor:
 
 # What keeps `generate` from drawing each token from the model's own probabilities, in a way that
 # one token alone does not show; and up to where it does not.
-_BESIDE_ONE_TOKEN = {"min_new_tokens": 0, "min_length": 0, "num_beams": 1}
+_BESIDE_ONE_TOKEN = {"min_new_tokens": 0, "num_beams": 1}
 
 
 def asked_beside(options: dict[str, Any]) -> str:
