@@ -112,20 +112,27 @@ def test_settings_that_a_model_comes_with_are_those_of_the_draw(
 
 
 @pytest.mark.parametrize(
-    "drawn",
+    ("drawn", "shown"),
     [
-        "kept(logits).softmax(-1).multinomial(1)",
-        "logits.topk(40).indices.gather(-1, logits.topk(40).values.softmax(-1).multinomial(1))",
-        "in_order(logits, logits.sort(-1, True).indices, 0.9)",
+        ("kept(logits).softmax(-1).multinomial(1)", "logits.topk(most)"),
+        (
+            "logits.topk(40).indices.gather(-1, logits.topk(40).values.softmax(-1).multinomial(1))",
+            "logits.topk(40)",
+        ),
+        ("in_order(logits, logits.sort(-1, True).indices, 0.9)", "logits.sort("),
+        ("logits.where(logits > logits.amax() - 3.0, -1e9).softmax(-1).multinomial(1)", "DRAWN"),
     ],
+    ids=["likeliest", "of a list", "nucleus", "close to the likeliest"],
 )
-def test_tokens_that_a_program_never_draws_itself_are_scored(drawn: str, tmp_path: Path) -> None:
+def test_tokens_that_a_program_never_draws_itself_are_scored(
+    drawn: str, shown: str, tmp_path: Path
+) -> None:
     text = of(drawn=drawn)
     report = audited(tmp_path, text)
     assert report.verdict == "biased", report.text()
     [finding] = report.findings
     assert finding.rule == "behaviour-not-scored"
-    assert "multinomial" in text.splitlines()[finding.line - 1]
+    assert shown.replace("DRAWN", drawn) in text.splitlines()[finding.line - 1]
 
 
 @pytest.mark.parametrize(
@@ -156,11 +163,11 @@ def test_what_is_drawn_is_what_is_scored(text: str, tmp_path: Path) -> None:
 
 def test_an_order_is_known_by_its_probabilities() -> None:
     """Those that were put back to their tokens are in no order, but for the one they have."""
-    order, probs = Order(), torch.tensor([[0.2, 0.5, 0.3]], dtype=torch.float64)
+    order, probs = Order(), torch.tensor([[0.2, 0.5, 0.3, 0.0]], dtype=torch.float64)
     sorted_, tokens = probs.sort(descending=True)
     order.met(torch.sort, (probs,), {"descending": True}, (sorted_, tokens))
     assert order.of(probs) is None
     found = order.of(sorted_)
     assert found is not None
-    assert by_token(sorted_, found, 4).tolist() == [[0.2, 0.5, 0.3, 0.0]]
+    assert by_token(sorted_, found, 5).tolist() == [[0.2, 0.5, 0.3, 0.0, 0.0]]
     assert places_in(found, torch.tensor([[2]])).tolist() == [[1]]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from eligibility.audit.trainers.many_tokens import MANY
+from eligibility.audit.trainers.tiny import SYMBOLS
+from eligibility.audit.user_code import user_place
 
 _TOP = {torch.topk, torch.Tensor.topk}
 _SORTS = {torch.sort, torch.Tensor.sort, torch.argsort, torch.Tensor.argsort}
@@ -17,12 +22,13 @@ class Order:
     def __init__(self) -> None:
         self._tokens: Tensor | None = None  # [..., k]
         self._descending = False
+        self.place: tuple[str, int] = ("", 0)  # where it has
 
     def met(self, func: Any, args: Any, options: dict[str, Any], result: Any) -> None:
         """A call of torch's that was made."""
-        if func in _TOP or func in _SORTS:
+        if (func in _TOP or func in _SORTS) and _is_of_tokens(args or options.values()):
             tokens = result if isinstance(result, Tensor) else result[1]
-            self._tokens = tokens.detach()
+            self._tokens, self.place = tokens.detach(), user_place()
             asked = options.get("descending", args[2] if len(args) > 2 else False)
             self._descending = func in _TOP or bool(asked)
 
@@ -34,6 +40,11 @@ class Order:
         steps = probs.detach().diff(dim=-1)
         sorted_so = (steps <= 0) if self._descending else (steps >= 0)
         return tokens if bool(sorted_so.all()) else None
+
+
+def _is_of_tokens(given: Iterable[Any]) -> bool:
+    """Whether the first argument has a number for each token."""
+    return next(iter(given)).shape[-1:] in ((len(SYMBOLS),), (MANY,))
 
 
 def by_token(probs: Tensor, order: Tensor, tokens: int) -> Tensor:

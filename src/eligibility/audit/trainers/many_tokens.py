@@ -47,11 +47,16 @@ class ManyTokens:
         self._hooks.pop(id(model)).remove()
         model.config.vocab_size -= _MORE
 
-    def drawn_from(self, probabilities: Tensor) -> None:
-        """[N, V] those of a token that is about to be drawn for each row of the last pass."""
+    def drawn_from(self, probabilities: Tensor, cut_at: tuple[str, int] = ("", 0)) -> None:
+        """[N, V] those of a token that is about to be drawn for each row of the last pass.
+
+        Args:
+            probabilities: Those.
+            cut_at: Where the program looks for the likeliest; else it is the draw that is shown.
+        """
         rows = probabilities.detach().reshape(-1, probabilities.shape[-1])[:, -_MORE:] > 0
         self._drawn += zip(self._latest, rows, strict=True)
-        self._place = user_place()
+        self._place = cut_at if cut_at[0] else user_place()
         if not bool(rows.all()):
             self.kept = VOCABULARY + int(rows.sum(-1).max())
 

@@ -174,7 +174,7 @@ class Runs(Branches):
         if drawn_before(last) == 0:
             self._arrive({})
             if self._many is not None:
-                self._many.drawn_from(whole)
+                self._many.drawn_from(whole, self._order_of_tokens.place)
         tokens = self.draws.tokens(last, whole).reshape(result.shape)
         if self._recorder is not None:
             self._recorder.given(tokens, SAMPLED)
