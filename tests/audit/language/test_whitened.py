@@ -68,3 +68,17 @@ def test_generalised_advantages_of_penalised_rewards_are_read_whitened(lam: floa
     names = {convention.name for convention in report.conventions}
     assert {"batch-scaled", "kl-in-reward", "mean-over-time"} <= names
     assert ("gae" in names) == (lam < 1.0)
+
+
+def test_the_one_group_of_a_batch_is_called_a_group() -> None:
+    """Its mean and its deviation are the batch's as well."""
+
+    def loss(batch: TokenBatch) -> Tensor:
+        gains = penalised(batch, 0.1).sum(1)
+        gains = (gains - gains.mean()) / (gains.std() + 1e-4)
+        return -(batch.log_probs * gains[:, None] * batch.mask).sum() / batch.mask.sum()
+
+    report = el.audit_token_loss(loss, prompts=1, group_size=3, max_paths=200)
+    assert (report.verdict, report.findings) == ("convention", ()), report.summary
+    assert {"whitened", "kl-in-reward"} <= {each.name for each in report.conventions}
+    assert "mean of the group, divided by the deviation of: group" in report.rule

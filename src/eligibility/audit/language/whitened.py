@@ -76,7 +76,9 @@ def _fitted(
         return None
     scale, size, epsilon, per_token = law
     divisor = "batch-tokens" if per_token and form.divisor == "constant" else form.divisor
-    mean = "tokens" if scale.startswith("tokens") else "batch"
+    if scale == "batch" and sample.rewards.shape[1] == sample.group_size:
+        scale = "group"  # the only one
+    mean = "tokens" if scale.startswith("tokens") else scale
     reading = Reading(
         {"own": size, mean: -size}, divisor, scale, epsilon, decay=decay, residual=missing
     )
