@@ -131,7 +131,7 @@ def named_in(args: tuple[Any, ...], options: dict[str, Any]) -> str:
 
 
 def _draw_as_published(model: Any, name: str) -> str:
-    """Let a model draw as the settings say that it comes with; which those are, in words."""
+    """Let a model draw by the settings that it is published with; say which, in words."""
     transformers: Any = importlib.import_module("transformers")
     try:
         settings = transformers.GenerationConfig.from_pretrained(name, local_files_only=True)
