@@ -60,3 +60,11 @@ def test_an_answer_without_its_end_is_not_a_row_that_was_met() -> None:
     model(input_ids=ids).logits.sum().backward()
     with pytest.raises(Refused, match="scores tokens other than those it sampled"):
         rows.collected(1)
+
+
+def test_an_answer_that_is_put_into_the_form_of_a_chat_gets_its_end(tmp_path: Path) -> None:
+    row = "tok(question + answer + ENDING"
+    said = 'dict(role="user", content=question), dict(role="assistant", content=answer)'
+    chat = f"tok(tok.apply_chat_template([{said}], tokenize=False)"
+    report = audited(tmp_path, LOOP.replace(row, chat))
+    assert (report.verdict, report.findings) == ("unbiased", ()), report.text()

@@ -14,6 +14,7 @@ from eligibility.audit.language.reading import EXACT, Reading
 from eligibility.audit.language.sample import Sample
 
 _TERMS = 3  # that a loss adds together
+_LEAST = 1e-4  # of a gradient: where a baseline of each state explains the rest, less is rounding
 Term = Callable[[Sample], Array]  # [M, B, W, V], a gradient at the logits
 
 
@@ -140,6 +141,9 @@ def _fit(
     chosen, found, residual = _fewest(matrix, wanted, exact, free)
     names = list(columns)
     coefficients = {names[i]: float(v) for i, v in zip(chosen, found, strict=True)}
+    parts = np.linalg.norm(matrix[:, list(chosen)] * found, axis=0)
+    if values is not None and (parts < _LEAST * np.linalg.norm(wanted)).all():
+        coefficients = {}
     return Regularisers(coefficients, divisor, residual)
 
 

@@ -25,7 +25,12 @@ PROMPTS = ("ß", "ßωß")  # of two lengths, so that padding matters
 POLICY_SEED, REFERENCE_SEED = 11, 7
 NAME = "eligibility/probe"
 _TEXT = 32_768  # tokens of the longest text, as tokenizers of real models say; none is cut off
-_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+# Those of chat models end what an assistant has said with the end token, too.
+_TEMPLATE = (
+    "{% for message in messages %}{{ message['content'] }}"
+    "{% if loop.last and message['role'] == 'assistant' %}{{ eos_token }}{% endif %}"
+    "{% endfor %}"
+)
 # The head reads the same first feature in every state of every model, so the tokens that are never
 # drawn have the same logit everywhere, −400: a ratio of two models is finite at padding too.
 _FIRST_FEATURE, _READ, _NEVER = 1.0, 0.1, -4000.0
