@@ -14,7 +14,7 @@ from eligibility.audit.language.reading import EXACT, Reading
 from eligibility.audit.language.sample import Sample
 
 _TERMS = 3  # that a loss adds together
-_LEAST = 1e-4  # of a gradient: where a baseline of each state explains the rest, less is rounding
+_LEAST = 1e-4  # of a reward's: where a baseline of each state explains the rest, less is rounding
 Term = Callable[[Sample], Array]  # [M, B, W, V], a gradient at the logits
 
 
@@ -141,8 +141,8 @@ def _fit(
     chosen, found, residual = _fewest(matrix, wanted, exact, free)
     names = list(columns)
     coefficients = {names[i]: float(v) for i, v in zip(chosen, found, strict=True)}
-    parts = np.linalg.norm(matrix[:, list(chosen)] * found, axis=0)
-    if values is not None and (parts < _LEAST * np.linalg.norm(wanted)).all():
+    reward = abs(reading.coefficients.get("own", 0.0)) if reading else 0.0
+    if values is not None and (np.abs(found) < _LEAST * reward).all():
         coefficients = {}
     return Regularisers(coefficients, divisor, residual)
 
