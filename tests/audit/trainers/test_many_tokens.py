@@ -165,7 +165,7 @@ def test_an_order_is_known_by_its_probabilities() -> None:
     """Those that were put back to their tokens are in no order, but for the one they have."""
     order, probs = Order(), torch.tensor([[0.2, 0.5, 0.3, 0.0]], dtype=torch.float64)
     sorted_, tokens = probs.sort(descending=True)
-    order.met(torch.sort, (probs,), {"descending": True}, (sorted_, tokens))
+    order.met(torch.sort, (), {"descending": True, "input": probs}, (sorted_, tokens))
     assert order.of(probs) is None
     found = order.of(sorted_)
     assert found is not None

@@ -135,7 +135,7 @@ def _draw_as_published(model: Any, name: str) -> str:
     transformers: Any = importlib.import_module("transformers")
     try:
         settings = transformers.GenerationConfig.from_pretrained(name, local_files_only=True)
-    except (OSError, ValueError):  # it is not on this machine, or is no name of a model
+    except (OSError, ValueError):  # not on this machine, or not the name of a model
         model.generation_config.do_sample = True  # as chat models have it
         return "which is not on this machine: transformers' defaults stand for it here"
     given = {each: getattr(settings, each, None) for each in _OF_THE_DRAW}

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from eligibility.audit.trainers.doubles import HIGHEST
 from eligibility.audit.trainers.many_tokens import MANY
 from eligibility.audit.trainers.tiny import SYMBOLS
 from eligibility.audit.user_code import user_place
 
-_TOP = {torch.topk, torch.Tensor.topk}
 _SORTS = {torch.sort, torch.Tensor.sort, torch.argsort, torch.Tensor.argsort}
 
 
@@ -26,11 +25,12 @@ class Order:
 
     def met(self, func: Any, args: Any, options: dict[str, Any], result: Any) -> None:
         """A call of torch's that was made."""
-        if (func in _TOP or func in _SORTS) and _is_of_tokens(args or options.values()):
+        orders = func in HIGHEST or func in _SORTS
+        if orders and _is_of_tokens(args[0] if args else options["input"]):
             tokens = result if isinstance(result, Tensor) else result[1]
             self._tokens, self.place = tokens.detach(), user_place()
             asked = options.get("descending", args[2] if len(args) > 2 else False)
-            self._descending = func in _TOP or bool(asked)
+            self._descending = func in HIGHEST or bool(asked)
 
     def of(self, probs: Tensor) -> Tensor | None:
         """[..., k] the tokens that these are the probabilities of; None: they are in no order."""
@@ -42,9 +42,9 @@ class Order:
         return tokens if bool(sorted_so.all()) else None
 
 
-def _is_of_tokens(given: Iterable[Any]) -> bool:
-    """Whether the first argument has a number for each token."""
-    return next(iter(given)).shape[-1:] in ((len(SYMBOLS),), (MANY,))
+def _is_of_tokens(numbers: Tensor) -> bool:
+    """Whether there is one for each token."""
+    return numbers.shape[-1:] in ((len(SYMBOLS),), (MANY,))
 
 
 def by_token(probs: Tensor, order: Tensor, tokens: int) -> Tensor:
