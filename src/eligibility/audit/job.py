@@ -95,7 +95,7 @@ class Job:
         awaited: The run does not end before an update of one of these tensors, if any are named.
         trained: Numbers, among the parameters of all modules, of those that an optimizer will train
             which the program makes only after it has acted.
-        at_ends: The problem's own are 0 but for the last step of an episode.
+        at_ends: Rewards are 0 but for the last step of an episode.
         followed: Note what each statement of the user's makes.
         smaller: Whole numbers from the program's source that are small in this run.
         problem: What a program without an environment acts for; None: it has an environment.

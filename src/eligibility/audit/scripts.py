@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from eligibility.audit.examine import examine
 from eligibility.audit.interception.language import imports_trainers
-from eligibility.audit.job import WholeNumber
+from eligibility.audit.job import OwnProblem, SmallNumber, WholeNumber
 from eligibility.audit.judgement.advantage import BY_COUNT
 from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.constants import GIVEN
@@ -22,7 +22,7 @@ from eligibility.audit.judgement.source import read_source
 from eligibility.audit.reporting.report import AuditReport, Convention, Finding
 from eligibility.audit.running.later_part import from_training
 from eligibility.audit.running.outside_numbers import numbers_outside, place_of
-from eligibility.audit.running.reward_search import with_own_reward
+from eligibility.audit.running.reward_search import Solving, own_problem, with_own_reward
 from eligibility.audit.running.runner import LanguageScriptError, Runner, ScriptRunner
 from eligibility.audit.running.smaller import FIRST, Smaller, limits_in_probe, small_batches
 from eligibility.audit.running.survey import Progress, silent
@@ -172,15 +172,30 @@ def _in_environment(
             return _with_known_limits(by, first, numbers, judged)
 
         first = runner.run(FIRST)
-        found = with_own_reward(runner, first) if first.outcome == NO_ENVIRONMENT else None
-        if found is not None:
-            report = _with_small_batches(found, found.run(FIRST), numbers, examined)
-        else:
-            report = _from_training(runner, first, numbers, examined)
+        own = own_problem(runner, first) if first.outcome == NO_ENVIRONMENT else None
+        report = _of_own_reward(runner, *own, numbers, examined) if own else None
+        report = report or _from_training(runner, first, numbers, examined)
     if is_notebook(path):
         report = _in_cells(report, runner.script, path)
     notes = (*report.notes, GUARDS[runner.guard]) if runner.guard != LANDLOCK else report.notes
     return replace(report, notes=notes, guard=runner.guard)
+
+
+def _of_own_reward(
+    runner: Runner,
+    problem: OwnProblem,
+    path: Trace,
+    numbers: Callable[[], Sequence[WholeNumber]],
+    examined: Callable[[Runner], AuditReport],
+) -> AuditReport | None:
+    """The report of a program without an environment; None if no number is its reward."""
+    shorter = small_batches(Solving(runner, problem), path, numbers, _FEW_DRAWS)
+    by = Smaller(runner, shorter) if shorter else runner
+    found = with_own_reward(by, problem, len(path.updates))
+    if found is None:
+        return None
+    report = _with_small_batches(found, found.run(FIRST), numbers, examined)
+    return replace(report, notes=(*report.notes, _reduced(shorter))) if shorter else report
 
 
 def _from_training(
@@ -208,11 +223,15 @@ def _with_small_batches(
     numbers = small_batches(runner, first, all_numbers)
     if not numbers:
         return examined(runner)
-    said = (f"{number[3]} is {number[4]} {place_of(number[:4])}" for number in numbers)
-    note = f"reduced, so that a batch can be enumerated: {', '.join(said)}"
     short = examined(Smaller(runner, numbers))
-    short = replace(short, notes=(*short.notes, note))
+    short = replace(short, notes=(*short.notes, _reduced(numbers)))
     return short if short.verdict != "inconclusive" else examined(runner)
+
+
+def _reduced(numbers: Sequence[SmallNumber]) -> str:
+    """The note on numbers that are small in the audit."""
+    said = (f"{number[3]} is {number[4]} {place_of(number[:4])}" for number in numbers)
+    return f"reduced, so that a batch can be enumerated: {', '.join(said)}"
 
 
 def _with_known_limits(
@@ -260,6 +279,7 @@ def _in_cells(report: AuditReport, script: Path, notebook: Path) -> AuditReport:
     )
 
 
+_FEW_DRAWS = 100  # before an update, of a program whose reward is sought in many runs
 _LIMIT_MISSED = "truncation-as-termination"
 _RUNS = 10  # runs of another script that may take as long as the one of a language model
 

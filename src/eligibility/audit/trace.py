@@ -202,6 +202,7 @@ class Made:
 
     Attributes:
         place: File and line of the statement.
+        scope: First line of the function that it is in, or of its module.
         name: What it assigned to or changed, as it is written; "return" for a result, ``ARGUMENTS``
             for what it gave to a function of the user's.
         numbers: The numbers in it, flattened; there are not many.
@@ -212,6 +213,7 @@ class Made:
     """
 
     place: tuple[str, int]
+    scope: int
     name: str
     numbers: tuple[float, ...]
     attached: tuple[bool, ...]

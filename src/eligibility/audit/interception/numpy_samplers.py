@@ -167,7 +167,7 @@ def _choosing(recorder: Recorder) -> dict[str, Callable[..., Any]]:
 
 def whole_number(recorder: Recorder, low: Any, end: Any) -> int | None:
     """One of the whole numbers from ``low`` to ``end``, without it; None if they are not few."""
-    if not recorder.running or np.ndim(low) or np.ndim(end) or not 0 < end - low <= FEW:
+    if not recorder.follows_noise or np.ndim(low) or np.ndim(end) or not 0 < end - low <= FEW:
         return None
     count, first = int(end - low), len(recorder.choices.draws)
     value = int(low) + recorder.choices.choose([1.0 / count] * count, "other")

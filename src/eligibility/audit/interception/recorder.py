@@ -175,10 +175,10 @@ class Recorder:
             self._between_episodes.pop(index, None)
             return reward
         number = sum(step.executed for step in self.steps)
-        if number < len(self.job.rewards) and state != TERMINAL:
-            reward = self.job.rewards[number]
-        elif self.job.at_ends and not (terminated or truncated):
+        if self.job.at_ends and not (terminated or truncated):
             reward = 0.0
+        elif number < len(self.job.rewards) and state != TERMINAL:
+            reward = self.job.rewards[number]
         self._width = len(components)
         groups, matches = self._draws_of(environment, index, components)
         self._between_episodes[index] = terminated or truncated

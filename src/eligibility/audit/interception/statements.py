@@ -91,13 +91,13 @@ class _Follower:
         most = MAX_REWARDS if self._recorder.job.problem else MAX_NUMBERS
         if not _collect(value, numbers, attached, _DEPTH, most) or not numbers:
             return
-        place = (frame.f_code.co_filename, line)
+        place, scope = (frame.f_code.co_filename, line), frame.f_code.co_firstlineno
         self._kept.append(value)
         nodes = list(_nodes(value, _DEPTH))
         leads = self._leads.of(nodes, self._recorder.parameters.tensors)
         steps = len(self._recorder.steps)
         self._recorder.made.append(
-            Made(place, name, tuple(numbers), tuple(attached), leads, steps, id(value))
+            Made(place, scope, name, tuple(numbers), tuple(attached), leads, steps, id(value))
         )
 
 

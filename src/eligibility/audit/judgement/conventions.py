@@ -62,7 +62,7 @@ def conventions_of(
         if not match.use and line.is_cut(evidence):
             named["rollout-cut"] = _UNKNOWN
         if match.changed:
-            named[match.changed] = _UNKNOWN
+            named[match.changed] = _Size(0.0) if match.changed in _UNBIASED else _UNKNOWN
         if match.offset and program.survey.exhaustive:
             named[match.changed] = _Size(_bias_of_offset(evidence, line, match))
         if match.entropy > program.tolerance:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from eligibility.audit.judgement.audited_program import AuditedProgram
+from eligibility.audit.judgement.earlier_returns import with_earlier_returns
 from eligibility.audit.judgement.endings import with_blind_ending, with_true_ending
 from eligibility.audit.judgement.evidence import Evidence, merged
 from eligibility.audit.judgement.explained import Explained, match_of
@@ -71,6 +72,7 @@ _EXPLANATIONS: tuple[Callable[[AuditedProgram, Evidence], Explained | None], ...
     _of_merged_paths,
     with_changed_rewards,
     with_constant_term,
+    with_earlier_returns,
     _fitted_critic,
     with_ignored_actions,
     with_one_component,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,25 +39,29 @@ class Solving(OtherRunner):
         return self._runner.start(replace(job, problem=self.problem))
 
 
-def with_own_reward(runner: Runner, first: Trace) -> Runner | None:
-    """What runs a program whose ``first`` run had no environment; None if no number is its reward.
-
-    The reward is the first number that follows what was drawn, moves the gradient as a factor or
-    a summand does, and without which no number made of it follows the draw before it.
+def own_problem(runner: Runner, first: Trace) -> tuple[OwnProblem, Trace] | None:
+    """What a program acts for whose ``first`` run had no environment, and its path; None if it
+    draws nothing.
     """
     noted = [note for note in first.notes if note.startswith(OPTIMIZERS)]
     count = int(noted[0].removeprefix(OPTIMIZERS)) if noted else 0
     # what is drawn between two optimizers is a network's weights, or an action
     for begins, by_hand in dict.fromkeys(((count, False), (1, False), (count, True))):
-        plain = Solving(runner, OwnProblem(begins, by_hand))
-        path = plain.run(Job((), SIZES[0]))
+        problem = OwnProblem(begins, by_hand)
+        path = Solving(runner, problem).run(Job((), SIZES[0]))
         if begins and path.draws:
-            return _search(runner, plain, len(path.updates))
+            return problem, path
     return None
 
 
-def _search(runner: Runner, plain: Solving, updates: int) -> Solving | None:
-    """Search a program that makes ``updates`` optimizer steps on what it has drawn."""
+def with_own_reward(runner: Runner, problem: OwnProblem, updates: int) -> Solving | None:
+    """What runs a program that makes ``updates`` optimizer steps on what it has drawn for a problem
+    whose reward is not known; None if no number is its reward.
+
+    The reward is the first number that follows what was drawn, moves the gradient as a factor or
+    a summand does, and without which no number made of it follows the draw before it.
+    """
+    plain = Solving(runner, problem)
     # and one more: the first reward may be a baseline's, which leaves nothing to the first update
     job = Job((), SIZES[0], seed=0, held=max(updates, 1))
     paths: list[Trace] = []
@@ -66,7 +71,7 @@ def _search(runner: Runner, plain: Solving, updates: int) -> Solving | None:
             return None
         paths.append(path)
     tried = [
-        Solving(runner, replace(plain.problem, reward=reward, cost=is_a_cost(reward[2])))
+        Solving(runner, replace(problem, reward=reward, cost=is_a_cost(reward[2])))
         for reward in _following(paths)[:_TRIED]
     ]
     known = [each for each in tried if _moves_gradients(each, job)]
@@ -88,24 +93,42 @@ def _following(paths: list[Trace]) -> list[Statement]:
             numbers = [[each[0] for each in other[name]] for other in found if name in other]
             for place, (number, when, line) in enumerate(given):
                 if any(each[place : place + 1] != [number] for each in numbers):
-                    begins.setdefault((name[0], line, name[1]), when)
+                    begins.setdefault((name.file, line, name.name), when)
                     break
     return sorted(begins, key=lambda statement: begins[statement])
+
+
+class _Name(NamedTuple):
+    """A name of a function, or of a module."""
+
+    file: str
+    scope: int  # the first line of either
+    name: str
 
 
 _Given = tuple[float, int, int]  # a number, when it was given in the order of statements, the line
 
 
-def _given(path: Trace) -> dict[tuple[str, str], list[_Given]]:
-    """By file and name, the numbers without a gradient that each name is given."""
-    given: dict[tuple[str, str], list[_Given]] = {}
+def _given(path: Trace) -> dict[_Name, list[_Given]]:
+    """The numbers without a gradient that each name is given."""
+    given: dict[_Name, list[_Given]] = {}
     for when, made in enumerate(path.made):
         named = made.name.replace(".", "_").isidentifier()
         if named and made.name not in ("return", ARGUMENTS) and not any(made.attached):
-            before = given.setdefault((Path(made.place[0]).name, made.name), [])
+            name = _Name(Path(made.place[0]).name, made.scope, made.name)
+            before = given.setdefault(name, [])
             if len(before) < _COMPARED:
                 before += [(number, when, made.place[1]) for number in made.numbers]
     return given
+
+
+def _given_to(statement: Statement, path: Trace) -> list[float]:
+    """The numbers that the name of a statement is given, there and elsewhere in its function."""
+    file, line, name = statement
+    for known, given in _given(path).items():
+        if (known.file, known.name) == (file, name) and any(at == line for _, _, at in given):
+            return [number for number, _, _ in given]
+    return []
 
 
 def _are_drawn(given: list[_Given], path: Trace) -> bool:
@@ -149,17 +172,15 @@ def _gradients(trace: Trace) -> list[Array]:
 
 def _is_whole(by: Solving, job: Job, known: list[Solving]) -> bool:
     """Whether nothing that is made of the reward follows the draw before it in another way."""
-    job = replace(job, followed=True, rewards=(0.5,) * len(_REWARDS))
+    # at the ends alone: else a reward's size would follow the number of its draws
+    job = replace(job, followed=True, at_ends=True, rewards=(0.5,) * len(_REWARDS))
     path = by.run(job)
     last = max(max(group) for step in path.steps if not step.episode for group in step.groups)
     more = by.run(replace(job, rewards=(0.75,) * len(_REWARDS)))
     turned = [by.run(replace(job, prescribed=picked)) for picked in _otherwise(path, last)]
     others = [each.problem.reward for each in known if each is not by and each.problem.reward]
-    for file, _, name in others:
-        plain, moved, *after = (
-            [number for number, _, _ in _given(each).get((file, name), [])]
-            for each in (path, more, *turned)
-        )
+    for statement in others:
+        plain, moved, *after = (_given_to(statement, each) for each in (path, more, *turned))
         if plain != moved and any(each != plain for each in after):
             return False
     return True

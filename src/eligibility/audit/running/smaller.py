@@ -22,7 +22,7 @@ from eligibility.audit.trace import NO_ENVIRONMENT, OWN_REWARD, TIME_LIMIT, Trac
 _SMALL = 6  # two episodes of the probe
 _FEW = 2  # environments, where a program has more
 _LARGE = 12  # of a number that may be a batch's
-_LONG, _SHORT = 14, 14  # steps of a batch: how many are too many, and few enough
+_SHORT = 14  # steps of a batch that are few enough
 _TRIALS = 8
 FIRST = Job((), SIZES[0])
 _NOT_LOADED = re.compile("(ModuleNotFound|Import|Syntax|Indentation|Tab)Error: ")
@@ -41,11 +41,21 @@ class Smaller(OtherRunner):
 
 
 def small_batches(
-    runner: Runner, first: Trace, numbers: Callable[[], Sequence[WholeNumber]]
+    runner: Runner,
+    first: Trace,
+    numbers: Callable[[], Sequence[WholeNumber]],
+    most: int = _SHORT,
 ) -> tuple[SmallNumber, ...]:
-    """The numbers that make the batch of a program's ``first`` run short, if it is long."""
+    """The numbers that make the batch of a program's ``first`` run short, if it is long.
+
+    Args:
+        runner: Runs the program.
+        first: Its first run.
+        numbers: The program's whole numbers.
+        most: Steps of a batch that are few enough; draws, of a program without an environment.
+    """
     steps = _steps(first)
-    if steps <= _LONG or first.outcome == NO_ENVIRONMENT or _has_no_batch(first):
+    if steps <= most or first.outcome == NO_ENVIRONMENT or _has_no_batch(first):
         return ()
     learns = not first.updates or _has_gradient(first)
 
@@ -70,19 +80,20 @@ def small_batches(
     if chosen:
         steps = steps_with(())
     others = [number for number in known if (*number, _FEW) not in chosen]
-    promising, refused = _by_promise(steps, steps / actors, others)[:_TRIALS], False
+    acted = len(first.steps or first.draws)
+    promising, refused = _by_promise(steps, steps / actors, others, acted)[:_TRIALS], False
     tiny = [(*number[:4], _FEW) for number in promising]  # for what takes parts of one episode
     for number in (*promising, *(tiny if steps == float("inf") else ())):
-        if steps <= _SHORT:
+        if steps <= most:
             break
         found = steps_with([number])
         refused = refused or math.isnan(found)  # such as parts that are larger than the whole
         if found < steps:
             chosen, steps = [*chosen, number], found
-    if steps > _SHORT and refused:
-        needed = _fewest_of(promising, steps_with)
+    if steps > most and refused:
+        needed = _fewest_of(promising, steps_with, most)
         return (*chosen, *needed) if needed else ()
-    return tuple(chosen) if steps <= _LONG else ()
+    return tuple(chosen) if steps <= most else ()
 
 
 def _environments(trace: Trace) -> int:
@@ -106,15 +117,15 @@ def _fewer_environments(
 
 
 def _fewest_of(
-    numbers: list[SmallNumber], steps_with: Callable[[list[SmallNumber]], float]
+    numbers: list[SmallNumber], steps_with: Callable[[list[SmallNumber]], float], most: int
 ) -> tuple[SmallNumber, ...]:
     """Those numbers that are needed to make a batch short."""
     needed = list(numbers)
-    if not steps_with(needed) <= _SHORT:
+    if not steps_with(needed) <= most:
         return ()
     for number in reversed(numbers):
         others = [each for each in needed if each != number]
-        if others and steps_with(others) <= _SHORT:
+        if others and steps_with(others) <= most:
             needed = others
     return tuple(needed)
 
@@ -155,8 +166,9 @@ def shrink(numbers: Sequence[SmallNumber]) -> None:
 
 
 def _steps(trace: Trace) -> float:
-    """Steps before a run's first update; infinitely many if it came to none."""
-    return len(trace.steps) if trace.outcome in RAN and trace.updates else float("inf")
+    """Steps before a run's first update, or draws; infinitely many if it came to none."""
+    acted = trace.outcome in RAN and trace.updates
+    return len(trace.steps or trace.draws) if acted else float("inf")
 
 
 def _has_no_batch(trace: Trace) -> bool:
@@ -170,9 +182,17 @@ def _has_gradient(trace: Trace) -> bool:
     return any(value for update in trace.updates for row in update.ascent for value in row or ())
 
 
-def _by_promise(steps: float, rows: float, numbers: Sequence[WholeNumber]) -> list[SmallNumber]:
-    """Those that can be the steps of a batch: its rows first, then what divides it, the larger."""
+def _by_promise(
+    steps: float, rows: float, numbers: Sequence[WholeNumber], acted: int
+) -> list[SmallNumber]:
+    """Those that can be the steps of a batch: its rows first, then what divides it, the larger.
+
+    Of a run that came to no update, those first that it ``acted`` as often as.
+    """
     fitting = [number for number in numbers if _LARGE <= number[3] <= steps]
     rests = {number: steps % number[3] if steps != float("inf") else 0.0 for number in fitting}
-    order = sorted(fitting, key=lambda number: (number[3] != rows, rests[number] > 0, -number[3]))
-    return [(*number, _SMALL) for number in order]
+
+    def promise(number: WholeNumber) -> tuple[bool, bool, bool, int]:
+        return number[3] != rows, rests[number] > 0, number[3] > acted, -number[3]
+
+    return [(*number, _SMALL) for number in sorted(fitting, key=promise)]
