@@ -231,3 +231,38 @@ def test_rewards_that_are_kept_and_added_are_no_bias_and_worth_a_word(
     )
     assert report.verdict == "unbiased", report.text()
     assert [(f.rule, f.severity) for f in report.findings] == [("stale-batch", "warning")] * warned
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_moving_average_within_a_batch_is_a_baseline_next_to_an_entropy(
+    when: str, tmp_path: Path
+) -> None:
+    moved = "    mean = 0.9 * mean + 0.1 * total\n"
+    used = (
+        "    loss = loss - log_probs.sum() * (total - mean) - 0.01 * sum(entropies)\n"
+        "    count += 1\n"
+    )
+    report = audited(
+        tmp_path,
+        ("for episode in", "mean, loss, count = 0.0, 0.0, 0\nfor episode in"),
+        (
+            "log_probs, rewards, done = [], [], False",
+            "log_probs, rewards, entropies, done = [], [], [], False",
+        ),
+        (
+            "        action = dist.sample()\n",
+            "        action = dist.sample()\n        entropies.append(dist.entropy())\n",
+        ),
+        (
+            f"    {PLAIN_LOSS}\n",
+            "    total = sum(rewards)\n"
+            + (moved + used if when == "before" else used + moved)
+            + "    if count < 2:\n        continue\n",
+        ),
+        ("    opt.step()\n", "    opt.step()\n    loss, count = 0.0, 0\n"),
+    )
+    assert report.verdict == "convention", report.text()
+    assert not report.findings
+    share = "0.9" if when == "before" else "1"
+    assert report.rule.startswith(f"{share} × whole episode return"), report.rule
+    assert report.rule.endswith("minus a baseline of earlier episodes' returns")

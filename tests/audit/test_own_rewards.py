@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+import eligibility as el
 from eligibility.audit.costs import is_a_cost
 from eligibility.audit.examine import examine
 from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.source import read_source
 from eligibility.audit.reporting.report import AuditReport
-from eligibility.audit.running.reward_search import with_own_reward
+from eligibility.audit.running.reward_search import own_problem, with_own_reward
 from eligibility.audit.running.runner import CallableRunner
 from eligibility.audit.running.smaller import FIRST
 from tests.audit.writing import line_of
@@ -140,6 +141,27 @@ ELBO = """
     elbo = (log_joint - q.log_prob(z)).detach()
     loss = -q.log_prob(z) * elbo
 """
+# Answers of their own length to a question that is drawn, two of them a step; what a function calls
+# `reward` on the way to the reward is another name.
+ANSWERS = """
+    def check(digits, wanted):
+        reward = 0.1
+        if sum(digits) == wanted:
+            reward = 1.0
+        return reward
+    loss = 0.0
+    for _ in range(2):
+        asked, answer, done = random.randint(0, 2), [], False
+        while not done and len(answer) < 3:
+            dist = Categorical(logits=theta * (1.0 + asked + len(answer)))
+            token = dist.sample()
+            loss = loss - 0.01 * dist.entropy()
+            answer.append((dist.log_prob(token), token.item()))
+            done = token.item() == 2
+        reward = check([digit for _, digit in answer], asked)
+        baseline = 0.9 * baseline + 0.1 * reward
+        loss = loss - sum(log_prob for log_prob, _ in answer) * (reward - baseline)
+"""
 RIGHT = {
     "one": (ONE, "reward"),
     "parts": (PARTS, "reward"),
@@ -155,6 +177,7 @@ RIGHT = {
     "elbo": (ELBO, "elbo"),
     "branches": (BRANCHES, "reward"),
     "default": (DEFAULT, "reward"),
+    "answers": (ANSWERS, "reward"),
 }
 
 
@@ -164,7 +187,10 @@ def audited(folder: Path, body: str) -> AuditReport:
     path.write_text(BEGIN + body.strip("\n") + END, encoding="utf-8")
     source = read_source(path)
     runner = CallableRunner(partial(runpy.run_path, str(path), run_name="__main__"))
-    found = with_own_reward(runner, runner.run(FIRST))
+    acting = own_problem(runner, runner.run(FIRST))
+    assert acting is not None
+    problem, path_of_it = acting
+    found = with_own_reward(runner, problem, len(path_of_it.updates))
     return examine(
         found or runner,
         200,
@@ -180,7 +206,7 @@ def test_a_right_program_is_acquitted_and_its_reward_named(name: str, tmp_path: 
     report = audited(tmp_path, body)
     assert report.verdict in ("unbiased", "convention"), report.text()
     assert not report.findings
-    assert report.residual < 1e-7 or name == "whitened"
+    assert report.residual < 1e-7 or name in ("whitened", "answers")
     kind = "cost" if name == "cost" else "reward"
     assert any(f"its {kind} is `{reward}` in line" in note for note in report.notes), report.notes
 
@@ -272,3 +298,12 @@ def test_other_programs_are_refused(body: str, tmp_path: Path) -> None:
     report = audited(tmp_path, body)
     assert report.verdict == "inconclusive"
     assert "nor does it give a name a number that moves its gradient" in report.summary
+
+
+def test_many_answers_before_an_update_become_few(tmp_path: Path) -> None:
+    many = ANSWERS.replace("range(2)", "range(64)")
+    (tmp_path / "program.py").write_text(BEGIN + many.strip("\n") + END, encoding="utf-8")
+    report = el.audit_script(tmp_path / "program.py", samples=40)
+    assert report.verdict == "convention", report.text()
+    assert "minus a baseline of earlier episodes' returns" in report.rule
+    assert any(note.startswith("reduced, so that") and "64 is 6" in note for note in report.notes)

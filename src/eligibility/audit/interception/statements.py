@@ -30,6 +30,7 @@ MAX_NUMBERS, MAX_REWARDS = (
 MAX_MADE = 5000
 _DEPTH = 4  # of lists in lists
 _CHANGING = ("append", "appendleft", "insert", "extend", "reverse", "add", "put")
+_WITHIN = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<lambda>")  # a statement's parts
 _Tracer = Callable[[FrameType, str, Any], Any]
 
 
@@ -78,7 +79,7 @@ class _Follower:
     def _finish(self, frame: FrameType) -> None:
         """The statement of a frame has run: note what it made."""
         statement = self._running.pop(id(frame), None)
-        if statement is None or not self._recorder.running:
+        if statement is None or not self._recorder.running or frame.f_code.co_name in _WITHIN:
             return
         for target in targets_of(statement):
             self._keep(frame, statement.lineno, ast.unparse(target), _value(frame, target))

@@ -83,7 +83,7 @@ def small_batches(
     acted = len(first.steps or first.draws)
     promising, refused = _by_promise(steps, steps / actors, others, acted)[:_TRIALS], False
     tiny = [(*number[:4], _FEW) for number in promising]  # for what takes parts of one episode
-    for number in (*promising, *(tiny if steps == float("inf") else ())):
+    for number in (*promising, *(tiny if steps == float("inf") or not first.steps else ())):
         if steps <= most:
             break
         found = steps_with([number])
@@ -93,7 +93,8 @@ def small_batches(
     if steps > most and refused:
         needed = _fewest_of(promising, steps_with, most)
         return (*chosen, *needed) if needed else ()
-    return tuple(chosen) if steps <= most else ()
+    # a search for a reward needs fewer draws; an enumeration needs few steps
+    return tuple(chosen) if steps <= most or not first.steps else ()
 
 
 def _environments(trace: Trace) -> int:
