@@ -111,6 +111,20 @@ def test_html_escapes_and_draws_a_bar_for_each_weight() -> None:
     assert 'x="30.0" y="3" width="30.0"' in page  # −2 of a largest 4: half the width, to the left
 
 
+def test_html_shows_code_as_code_and_no_empty_column() -> None:
+    conventions = (Convention("whitened", "divided", 0.3), Convention("centred", "subtracted", 0.0))
+    page = AuditReport(
+        "p", "convention", "", conventions=conventions, notes=("`generate` <draws>",)
+    ).html()
+    assert "<code>generate</code> &lt;draws&gt;" in page
+    assert "<h2>Conventions</h2>" in page
+    assert "what it does</th></tr>" in page  # neither how to do without, nor where
+
+
+def test_one_path_is_one() -> None:
+    assert AuditReport("p", "inconclusive", "", paths=1).measured().startswith("1 path run")
+
+
 def test_text_starts_with_the_verdict() -> None:
     assert REPORT.text().startswith("BIASED  a/b.py: every action alike")
 

@@ -267,7 +267,8 @@ class AuditReport:
             return "no path was completed"
         total = f"probabilities sum to {self.probability:.12g}"
         kind = f"(every path), {total}" if self.exhaustive else "drawn at random"
-        said = [f"{self.paths} paths {kind}" if self.probability else f"{self.paths} paths run"]
+        count = f"{self.paths} path{'' if self.paths == 1 else 's'}"
+        said = [f"{count} {kind}" if self.probability else f"{count} run"]
         if self.parameters:
             said.append(f"{self.parameters} policy parameters")
         if self.residual == self.residual:
