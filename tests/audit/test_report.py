@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from eligibility.audit.reporting.report import AuditReport, Convention, Credit, Finding, WeightRow
+from eligibility.errors import InvalidTypeError
 
 FINDING = Finding(
     "broadcast", "[B] × [B, 1]", "every <b> by every return", "seen", "a/b.py", 7, "reshape(-1)"
@@ -119,6 +120,14 @@ def test_html_shows_code_as_code_and_no_empty_column() -> None:
     assert "<code>generate</code> &lt;draws&gt;" in page
     assert "<h2>Conventions</h2>" in page
     assert "what it does</th></tr>" in page  # neither how to do without, nor where
+
+
+def test_one_word_is_no_set_of_conventions() -> None:
+    with pytest.raises(InvalidTypeError) as raised:
+        REPORT.ok(conventions="whitened")
+    assert str(raised.value) == (
+        "`conventions`: got a str, expected a set of names; write {'whitened'}"
+    )
 
 
 def test_one_path_is_one() -> None:
