@@ -97,6 +97,12 @@ def test_an_unknown_parameter_of_a_loss_is_refused() -> None:
         el.audit_loss(lambda log_probs, temperature: log_probs.sum() * temperature)
 
 
+def test_a_function_that_returns_no_loss_is_told() -> None:
+    report = el.audit_loss(lambda log_probs, returns: None)  # type: ignore[arg-type,return-value]
+    assert report.verdict == "inconclusive"
+    assert "the result of `function`: got NoneType, expected a tensor" in report.summary
+
+
 def test_interception_leaves_no_trace_even_after_an_exception() -> None:
     before = (
         Categorical.sample,

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from eligibility.audit.reporting.report import AuditReport, Convention, Credit, Finding, WeightRow
+from eligibility.errors import InvalidTypeError
 
 FINDING = Finding(
     "broadcast", "[B] × [B, 1]", "every <b> by every return", "seen", "a/b.py", 7, "reshape(-1)"
@@ -109,6 +110,28 @@ def test_html_escapes_and_draws_a_bar_for_each_weight() -> None:
     assert page.count("<rect") == 4
     assert '<meta name="viewport"' in page  # else a telephone shows it at the width of a desk
     assert 'x="30.0" y="3" width="30.0"' in page  # −2 of a largest 4: half the width, to the left
+
+
+def test_html_shows_code_as_code_and_no_empty_column() -> None:
+    conventions = (Convention("whitened", "divided", 0.3), Convention("centred", "subtracted", 0.0))
+    page = AuditReport(
+        "p", "convention", "", conventions=conventions, notes=("`generate` <draws>",)
+    ).html()
+    assert "<code>generate</code> &lt;draws&gt;" in page
+    assert "<h2>Conventions</h2>" in page
+    assert "what it does</th></tr>" in page  # neither how to do without, nor where
+
+
+def test_one_word_is_no_set_of_conventions() -> None:
+    with pytest.raises(InvalidTypeError) as raised:
+        REPORT.ok(conventions="whitened")
+    assert str(raised.value) == (
+        "`conventions`: got a str, expected a set of names; write {'whitened'}"
+    )
+
+
+def test_one_path_is_one() -> None:
+    assert AuditReport("p", "inconclusive", "", paths=1).measured().startswith("1 path run")
 
 
 def test_text_starts_with_the_verdict() -> None:

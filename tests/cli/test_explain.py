@@ -230,6 +230,16 @@ def test_questions_are_listed_and_answered(eligibility: Command) -> None:
             "`--param` of Normal: got df, expected loc, scale; give each as --param name=numbers",
         ),
         (
+            "normal --param mean=0 --value 1",
+            "`--param` of Normal: got mean and no loc, scale, expected loc, scale; give each as "
+            "--param name=numbers",
+        ),
+        (
+            "categorical --probs 1,1 --action 0 --param loc=1",
+            "`--param` of categorical: got loc, expected `--probs` or `--logits`; pass one of them "
+            "instead",
+        ),
+        (
             "normal --param loc=0 --param scale=-1 --value 1",
             "`--param scale`: got numbers outside GreaterThan(lower_bound=0.0), expected numbers "
             "inside it; correct them",
@@ -274,6 +284,8 @@ def test_an_unknown_distribution_names_those_that_are_known(eligibility: Command
     assert (status, out) == (2, "")
     assert err.startswith("error: the distribution: got 'zeta', expected one of bernoulli, beta, ")
     assert err.endswith("; did you mean beta? A script's name ends in .py\n")
+    _, _, err = eligibility("explain", "my_folder", "--value", "1")
+    assert err.endswith("; choose one of these. A script's name ends in .py\n")
 
 
 def test_one_category_is_explained(eligibility: Command) -> None:

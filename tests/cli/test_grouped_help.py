@@ -28,3 +28,7 @@ def test_the_defaults_are_those_that_will_be_used(eligibility: Command) -> None:
     assert "Step size of Adam; not used with natural_gradient. Default, by the preset: 0.06" in said
     assert "γ in [0, 1] of the rewards-to-go. Default: 0.99." in said
     assert said.count("by the preset:") == 4
+
+
+def test_no_command_at_all_gets_the_help(eligibility: Command) -> None:
+    assert eligibility() == eligibility("--help")

@@ -22,7 +22,7 @@ def test_plot_draws_the_curves_of_runs(tmp_path: Path, eligibility: Command) -> 
     assert status == 0
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
     lines = output.splitlines()
-    assert lines[0].startswith("CartPole-v1: 2 run(s), mean return ")
+    assert lines[0].startswith("CartPole-v1: 2 runs, mean return ")
     assert lines[1] == "drawn in curves.png"
 
 

@@ -323,3 +323,11 @@ def test_a_recurrent_policy_is_trained_resumed_and_evaluated(eligibility: Comman
         "error: `recurrent`: got gru, expected none, because a network without hidden layers has "
         "no layer to make recurrent; add --hidden-sizes 64\n",
     )
+
+
+def test_a_short_training_is_told_once_and_counted_as_it_was(eligibility: Command) -> None:
+    few = ("--environments", "2", "--steps", "1", "--out", "run")
+    status, output, errors = eligibility("train", "CartPole-v1", *few)
+    assert status == 0, errors
+    assert (output + errors).count("training  return") == 1
+    assert " over the last 2 episodes, 1 update, " in output

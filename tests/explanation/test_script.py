@@ -250,6 +250,41 @@ def test_a_script_that_gives_up_is_one_clear_error(
     assert str(raised.value) == f"`{path}`: {message}"
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "place"),
+    [
+        ("broken.py", "a = 1\nb = (\n", " (line 2)"),
+        ("zero.py", "a = '\0'\n", ""),
+        (
+            "broken.ipynb",
+            '{"cells": [{"cell_type": "code", "source": "a = 1"},'
+            ' {"cell_type": "code", "source": "c = 2\\nb = ("}]}',
+            " (cell 2, line 2)",
+        ),
+    ],
+)
+def test_a_script_that_is_not_python_is_one_clear_error(
+    tmp_path: Path, name: str, text: str, place: str
+) -> None:
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidValueError) as raised:
+        explain_script(path)
+    assert str(raised.value) == (
+        f"`{path}`: got text that is not Python{place}, expected a Python script; correct it"
+    )
+
+
+@pytest.mark.parametrize("option", ["timeout", "memory"])
+@pytest.mark.parametrize("limit", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_limit_that_is_none_is_one_clear_error(tmp_path: Path, option: str, limit: float) -> None:
+    with pytest.raises(InvalidValueError) as raised:
+        explain_script(write(tmp_path, ""), **{option: limit})  # type: ignore[arg-type]
+    assert str(raised.value) == (
+        f"`--{option}`: got {limit:g}, expected a finite number > 0; omit it to use the default"
+    )
+
+
 def test_a_script_that_does_not_end_is_stopped(tmp_path: Path) -> None:
     path = write(tmp_path, "import time\ntime.sleep(600)\n")
     with pytest.raises(InvalidValueError) as raised:

@@ -134,3 +134,8 @@ def test_a_module_that_only_a_file_names_in_them_is_not_imported(tmp_path: Path)
         with pytest.raises(InvalidValueError, match=re.escape(text)):
             Reinforce.load(path, env=env)
     assert Reinforce.load(path, env_kwargs={}).config.env_kwargs == {}
+
+
+def test_a_text_that_is_no_keywords_is_shown() -> None:
+    with pytest.raises(EligibilityError, match=r"^`env_kwargs`: got 'slippery', expected names "):
+        Config("FrozenLake-v1", env_kwargs="slippery")  # type: ignore[arg-type]

@@ -374,6 +374,13 @@ def test_an_observation_of_another_shape_is_refused() -> None:
         Reinforce("CartPole-v1").predict(np.zeros(3))
 
 
+@pytest.mark.parametrize("number", [np.nan, -np.inf])
+def test_an_observation_that_is_no_number_is_refused(number: float) -> None:
+    text = "`observation`: got NaN or infinity, expected finite numbers; correct the environment"
+    with pytest.raises(EligibilityError, match=f"^{re.escape(text)}$"):
+        Reinforce("CartPole-v1").predict([[0, 0, 0, 0], [0, number, 0, 0]])
+
+
 def test_without_a_threshold_training_goes_on_to_its_steps() -> None:
     assert Reinforce(HERE + "Bandit-v0").stop_at == math.inf
 

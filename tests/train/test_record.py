@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from dataclasses import asdict, replace
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from eligibility.errors import InvalidValueError
 from eligibility.train.curve import draw_groups, returns_at
@@ -56,7 +58,7 @@ def test_groups_are_named_after_what_they_differ_in(tmp_path: Path) -> None:
     assert list(read_groups(runs)) == [
         "CartPole-v1, baseline none",
         "CartPole-v1, baseline state-value",
-        "Acrobot-v1, baseline state-value",
+        "Acrobot-v1",
     ]
 
 
@@ -68,6 +70,15 @@ def test_a_run_counts_with_its_last_value_after_its_end() -> None:
 def test_groups_are_drawn_as_a_picture(tmp_path: Path) -> None:
     groups = {"one": [ROWS], "two": [ROWS, ROWS]}
     assert draw_groups(groups, "title").startswith(b"\x89PNG")
+
+
+@pytest.mark.filterwarnings("error")  # matplotlib's, of axes for which no room is left
+def test_long_names_stand_below_the_axes() -> None:
+    names = [f"CartPole-v1, {'baseline leave-one-out, ' * 12}seed {n}" for n in range(12)]
+    few = draw_groups({name: [ROWS] for name in names[:2]}, "title")
+    many = draw_groups({name: [ROWS] for name in names}, "title")
+    heights = [Image.open(io.BytesIO(picture)).height for picture in (few, many)]
+    assert 540 < heights[0] < heights[1]
 
 
 @pytest.mark.parametrize(

@@ -180,8 +180,12 @@ def audit_loss(
             batch = [episode_of(made, policy, gamma) for _ in range(episodes)]
             filled = concatenated(batch)
             loss: Any = loss_module(**{name: filled[name] for name in names})
+            if not isinstance(loss, Tensor):
+                raise InvalidTypeError(
+                    "the result of `function`", type(loss).__name__, "a tensor", "return the loss"
+                )
             optimizer.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
 
     return _audit(program, function, return_place(function), gamma, max_paths)

@@ -75,7 +75,6 @@ class GroupedHelp(typer.core.TyperCommand):
 app = typer.Typer(
     name="eligibility",
     help="REINFORCE you can see through: explain a gradient, audit a program, train a policy.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -112,10 +111,11 @@ app.command()(bench)
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit the process with its status."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
     gc.set_threshold(50_000)  # importing torch makes a million objects, none of them garbage
     atexit.register(gc.freeze)  # else the end searches them, for half a second
     try:
-        status = app(arguments, standalone_mode=False)
+        status = app(given or ["--help"], standalone_mode=False)
     except EligibilityError as error:
         _fail(str(error))
     except KeyboardInterrupt:
@@ -135,7 +135,6 @@ def main(arguments: list[str] | None = None) -> None:
         # The usage errors of Typer have no common public type across its versions, but this method.
         if not hasattr(error, "format_message"):
             raise
-        given = sys.argv[1:] if arguments is None else list(arguments)
         _fail(_usage(error.format_message(), given))
     sys.exit(status if isinstance(status, int) else 0)
 

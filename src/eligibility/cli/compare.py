@@ -68,25 +68,26 @@ def compare(
     if json_:
         sys.stdout.write(json.dumps({"a": str(a), "b": str(b), "result": asdict(result)}) + "\n")
     console = Console(stderr=json_)
-    console.print(_table(a, b, result))
+    for letter, path in (("A", a), ("B", b)):
+        typer.echo(f"{letter}: {path}", err=json_)
+    console.print(_table(result))
     typer.echo(_verdict(result), err=json_)
     if plot is not None:
         typer.echo(f"drawn in {plot}", err=json_)
 
 
-def _table(a: Path, b: Path, result: Comparison) -> Table:
+def _table(result: Comparison) -> Table:
     from rich.table import Table
-    from rich.text import Text
 
     table = Table(box=None, header_style="bold")
-    table.add_column("", overflow="fold")
+    table.add_column("")
     for name in ("runs", "episodes", "mean", "95 % interval", "IQM", "95 % interval"):
         table.add_column(name, justify="right", no_wrap=True)
-    for letter, path, found in (("A", a, result.a), ("B", b, result.b)):
+    for letter, found in (("A", result.a), ("B", result.b)):
         low, high = found.confidence_95
         start, end = found.interquartile_confidence_95
         table.add_row(
-            Text(f"{letter}  {path}"), str(found.runs), str(found.episodes),
+            letter, str(found.runs), str(found.episodes),
             f"{found.mean_return:.1f}", f"{low:.1f} to {high:.1f}",
             f"{found.interquartile_mean:.1f}", f"{start:.1f} to {end:.1f}",
         )  # fmt: skip

@@ -44,5 +44,6 @@ def plot(
     write_atomically(out, draw_groups(groups, title))
     for name, members in groups.items():
         final = sum(run[-1].mean_return for run in members) / len(members)
-        typer.echo(f"{name}: {len(members)} run(s), mean return {final:.1f} at the end")
+        number = f"{len(members)} run{'' if len(members) == 1 else 's'}"
+        typer.echo(f"{name}: {number}, mean return {final:.1f} at the end")
     typer.echo(f"drawn in {out}")

@@ -46,11 +46,12 @@ def read_problem(
     name = family.lower().replace("-", "").replace("_", "")
     others = {cls.__name__.lower(): cls for cls in supported_distributions()}
     if name not in _FAMILIES and name not in others:
+        remedy = suggestion(name, {*_FAMILIES, *others})
         raise InvalidValueError(
             "the distribution",
             repr(family),
             "one of " + ", ".join(sorted({*_FAMILIES, *others})),
-            suggestion(name, {*_FAMILIES, *others}) + " A script's name ends in .py",
+            f"{remedy}{'' if remedy.endswith('?') else '.'} A script's name ends in .py",
         )
     if name not in _FAMILIES:
         given = {key: text for key, text in parameters.items() if text is not None}
@@ -58,7 +59,7 @@ def read_problem(
         _refuse_total_count(name, total_count)
         return _general(others[name], given, read_array("--value", text))
     cls, option = _FAMILIES[name]
-    parameter, entries = _read_parameter(parameters)
+    parameter, entries = _read_parameter(family, parameters)
     drawn = read_numbers(option, _read_outcome(name, option, outcomes))
     if cls not in (Binomial, Multinomial):
         _refuse_total_count(name, total_count)
@@ -122,9 +123,10 @@ def _general(cls: type[Distribution], given: Mapping[str, str], value: Tensor) -
     ]  # fmt: skip
     unknown = [name for name in given if name not in known]
     if missing or unknown:
+        lacking = "no " + ", ".join(missing) if missing else ""
         raise InvalidValueError(
             f"`--param` of {cls.__name__}",
-            "no " + ", ".join(missing) if missing else ", ".join(unknown),
+            " and ".join(filter(None, [", ".join(unknown), lacking])),
             ", ".join(known),
             "give each as --param name=numbers",
         )
@@ -204,12 +206,17 @@ def _categories(
     return make_problem(cls, {parameter: entries}, {}, action)
 
 
-def _read_parameter(parameters: Mapping[str, str | None]) -> tuple[str, Tensor]:
+def _read_parameter(family: str, parameters: Mapping[str, str | None]) -> tuple[str, Tensor]:
     """The one parameter that was given."""
     given = {name: text for name, text in parameters.items() if text is not None}
+    unknown = next((name for name in given if name not in ("probs", "logits")), None)
+    if unknown is not None:
+        raise InvalidValueError(
+            f"`--param` of {family}", unknown, "`--probs` or `--logits`", "pass one of them instead"
+        )
     if len(given) != 1:
         raise InvalidValueError(
-            " or ".join(f"`--{name}`" for name in parameters),
+            "`--probs` or `--logits`",
             "both" if given else "none",
             "one of them",
             "for example `--probs 0.69,0.1,0.2,0.01`",

@@ -35,6 +35,7 @@ from eligibility.train.presets import FACTORS, quicker
 from eligibility.train.record import CONFIG
 
 if TYPE_CHECKING:
+    from eligibility.train.learner import Reinforce
     from eligibility.train.progress import Progress
 
 
@@ -138,7 +139,7 @@ def train(
         record_video(model, video, model.config.seed)
     if json_:
         sys.stdout.write(json.dumps(result) + "\n")
-    _report(model.config.env, result, to_stderr=json_)
+    _report(model, result, to_stderr=json_)
     return 128 + received[0] if received else 0
 
 
@@ -201,11 +202,12 @@ def _stopping_on_signals(received: list[int]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _report(env: str, result: dict[str, Any], *, to_stderr: bool) -> None:
-    outcome = "solved" if result["solved"] else "not solved"
+def _report(model: Reinforce, result: dict[str, Any], *, to_stderr: bool) -> None:
+    outcome, updates = "solved" if result["solved"] else "not solved", result["updates"]
     typer.echo(
-        f"{env} {outcome}: mean return {result['mean_return']:.1f} over the last 100 episodes, "
-        f"{result['updates']:,} updates, {result['steps']:,} steps, "
+        f"{model.config.env} {outcome}: mean return {result['mean_return']:.1f} over the last "
+        f"{len(model.recent)} episodes, "
+        f"{updates:,} update{'' if updates == 1 else 's'}, {result['steps']:,} steps, "
         f"{result['training_seconds']:.2f} s of training",
         err=to_stderr,
     )

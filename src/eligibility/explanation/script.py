@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import json
 import os
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -145,6 +147,11 @@ def explain_script(
             "`line`", f"{line} with a notebook", "a script, whose lines are counted in one file",
             "choose a backward pass by `tensor`, the name of its variable",
         )  # fmt: skip
+    for name, limit in (("--timeout", timeout), ("--memory", memory)):
+        if not 0 < limit < float("inf"):
+            raise InvalidValueError(
+                f"`{name}`", f"{limit:g}", "a finite number > 0", "omit it to use the default"
+            )
     guard = guard_here()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         scratch, report = Path(folder), Path(folder) / "report.json"
@@ -152,6 +159,7 @@ def explain_script(
         copied.mkdir()
         workspace = Workspace(path.resolve(), Path.cwd(), copied, links=guard != COPY)
         script, cells = _as_script(path, scratch)
+        _check_python(path, script, cells)
         request = {
             "script": str(script), "home": str(path.resolve().parent),
             "argv": list(argv), "line": line, "tensor": tensor,
@@ -175,6 +183,21 @@ def _as_script(path: Path, scratch: Path) -> tuple[Path, tuple[tuple[int, int], 
     script = scratch / "cells.py"
     script.write_text(text, encoding="utf-8")
     return script, cells
+
+
+def _check_python(path: Path, script: Path, cells: tuple[tuple[int, int], ...]) -> None:
+    """Raise if the file cannot be parsed, with the line: nothing of it would run."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the run shows them
+            ast.parse(script.read_bytes())
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        cell, line = cells[line - 1] if line and line <= len(cells) else (0, line)
+        where = f" ({place_in_words(line, cell)})" if line else ""
+        raise InvalidValueError(
+            f"`{path}`", f"text that is not Python{where}", "a Python script", "correct it"
+        ) from error
 
 
 @dataclass(frozen=True)

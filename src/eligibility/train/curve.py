@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from eligibility.train.comparison import Comparison
 
 _GROUPS = ("#0b69a3", "#c05621", "#2f855a", "#6b46c1", "#b83280", "#718096")
+# Characters of a name that fits into the axes, and of a line below them; inches of such a line.
+_SHORT, _WIDE, _ROW = 60, 110, 0.2
 _INK, _PALE, _LINE, _GOAL = "#1f2933", "#9fb3c8", "#0b69a3", "#c0392b"
 
 
@@ -59,7 +62,15 @@ def draw_groups(groups: Mapping[str, Sequence[Sequence[Progress]]], title: str) 
         if len(runs) > 1:
             band = {"color": color, "alpha": 0.15, "linewidth": 0}
             axes.fill_between(steps, values.min(0), values.max(0), **band)
-    return _png(figure, axes)
+    names = [textwrap.fill(str(line.get_label()), _WIDE) for line in axes.lines]
+    if max(map(len, names)) <= _SHORT:
+        return _png(figure, axes)
+    axes.set_xlim(left=0)
+    figure.set_figheight(figure.get_figheight() + _ROW * sum(1 + n.count("\n") for n in names))
+    figure.legend(
+        axes.lines, names, loc="outside lower left", frameon=False, labelcolor=_INK, fontsize=9
+    )
+    return _encode(figure)
 
 
 def draw_comparison(

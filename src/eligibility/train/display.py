@@ -24,6 +24,7 @@ class ProgressDisplay:
         self._console, self._steps, self._stop_at = console, steps, stop_at
         self._drawn = -math.inf
         self._last: Progress | None = None
+        self._shown: Progress | None = None
         self._warned: set[str] = set()
         status = TextColumn("{task.fields[status]}")
         columns = [BarColumn(bar_width=24), status] if console.width >= 110 else [status]
@@ -45,7 +46,7 @@ class ProgressDisplay:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._last is not None:
+        if self._last is not None and self._last is not self._shown:
             self._draw(self._last)
         if self._console.is_terminal:
             self._bar.stop()
@@ -64,7 +65,7 @@ class ProgressDisplay:
             self._draw(progress)
 
     def _draw(self, progress: Progress) -> None:
-        self._drawn = time.monotonic()
+        self._drawn, self._shown = time.monotonic(), progress
         if not self._console.is_terminal:
             self._console.print(
                 f"training  {self.status(progress)}", markup=False, highlight=False, soft_wrap=True

@@ -160,7 +160,7 @@ class Keywords:
             kept = None
         if not isinstance(kept, dict) or not all(map(str.isidentifier, kept)):
             remedy = "set any other value in a function that creates the environment"
-            raise wrong(name, found, self.expected, remedy)
+            raise wrong(name, value if found is None else found, self.expected, remedy)
         return kept
 
 

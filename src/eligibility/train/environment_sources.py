@@ -80,9 +80,11 @@ def environment_source(env: EnvironmentLike) -> EnvironmentSource:
     from gymnasium.vector import AutoresetMode, VectorEnv
 
     if isinstance(env, VectorEnv):
-        vector = env
+        from eligibility.train.vectors import with_seeds_that_fit
+
+        vector = with_seeds_that_fit(env)
         if vector.metadata.get("autoreset_mode") == AutoresetMode.DISABLED:
-            vector = _resetting(env)
+            vector = _resetting(vector)
         return EnvironmentSource(
             _name(env), True, lambda _, given: _as_is(vector, given), env.num_envs
         )

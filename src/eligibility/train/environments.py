@@ -122,8 +122,9 @@ def _make_vector(
     found = _found(env)
     if getattr(found, "vector_entry_point", None) is None:
         return _in_turn(found, environments, keywords)
-    vector: VectorEnv[Any, Any, Any] = gymnasium.make_vec(found, num_envs=environments, **keywords)
-    return vector
+    from eligibility.train.vectors import with_seeds_that_fit
+
+    return with_seeds_that_fit(gymnasium.make_vec(found, num_envs=environments, **keywords))
 
 
 def _found(env: str) -> Any:

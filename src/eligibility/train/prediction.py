@@ -41,6 +41,10 @@ class Predictor:
         With a recurrent network: a pair of that and the next state, an array of numbers.
         """
         kept, several = self._kept(observation, action_masks)
+        if not np.isfinite(kept).all():
+            raise InvalidValueError(
+                "`observation`", "NaN or infinity", "finite numbers", "correct the environment"
+            )
         seen, policy = torch.from_numpy(kept), self._policy
         after: Tensor | None = None
         with torch.inference_mode():

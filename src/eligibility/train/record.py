@@ -122,16 +122,18 @@ def read_groups(folders: Sequence[Path]) -> dict[str, list[list[Progress]]]:
 def group_runs(folders: Sequence[Path]) -> dict[str, list[Path]]:
     """Run folders by what they have in common; see `read_groups`."""
     configs = [asdict(read_run_config(folder)) for folder in folders]
-    differing = sorted(
-        name
-        for name in {name for config in configs for name in config} - {"env", "seed"}
-        if len({json.dumps(config[name]) for config in configs}) > 1
-    )
+    values: dict[tuple[str, str], set[str]] = {}  # of each option of the runs of an environment
+    for config in configs:
+        for name in config.keys() - {"env", "seed"}:
+            values.setdefault((config["env"], name), set()).add(json.dumps(config[name]))
     groups: dict[str, list[Path]] = {}
     for folder, config in zip(folders, configs, strict=True):
-        options = ", ".join(f"{name} {as_written(config[name])}" for name in differing)
-        name = f"{config['env']}, {options}" if options else str(config["env"])
-        groups.setdefault(name, []).append(folder)
+        options = (
+            f"{name} {as_written(config[name])}"
+            for name in sorted(config)
+            if len(values.get((config["env"], name), ())) > 1
+        )
+        groups.setdefault(", ".join([config["env"], *options]), []).append(folder)
     return groups
 
 

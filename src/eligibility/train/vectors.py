@@ -1,4 +1,4 @@
-"""Environments that step together: one episode each, or EnvPool's (``envpool:CartPole-v1``)."""
+"""Environments that step together: one episode each, EnvPool's (``envpool:CartPole-v1``), ALE's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
-from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import concatenate, iterate
 
 
@@ -102,3 +102,21 @@ class EnvPoolVector(VectorEnv[Any, Any, Any]):
             )
             pool.single_observation_space, pool.observation_space  # noqa: B018  # made when read
         return pool
+
+
+class SignedSeeds(VectorWrapper[Any, Any, Any]):
+    """A vector environment whose seeds, counted up over its copies, fit into 32 signed bits."""
+
+    def reset(
+        self, *, seed: Any = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """New episodes."""
+        if isinstance(seed, int):
+            seed %= 2**31 - self.num_envs
+        return self.env.reset(seed=seed, options=options)
+
+
+def with_seeds_that_fit(vector: VectorEnv[Any, Any, Any]) -> VectorEnv[Any, Any, Any]:
+    """The environments themselves; ALE's, which refuse a larger seed, in `SignedSeeds`."""
+    ale = type(vector.unwrapped).__module__.startswith("ale_py.")
+    return SignedSeeds(vector) if ale else vector

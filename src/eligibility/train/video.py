@@ -15,7 +15,7 @@ import numpy as np
 
 from eligibility.errors import EligibilityError, InvalidValueError, MissingDependencyError
 from eligibility.files import check_writable, write_atomically
-from eligibility.train.environments import make_visible
+from eligibility.train.environments import make_vector, make_visible
 from eligibility.train.evaluation import play
 from eligibility.train.policy_spaces import interface
 from eligibility.train.rollout import Collector
@@ -88,7 +88,22 @@ def _visible(env: str, keywords: Mapping[str, Any] | None) -> Any:
     if not isinstance(picture, np.ndarray):
         vector.close()
         raise _blind(f"{type(picture).__name__} for a picture")
+    if not env.startswith("envpool:"):  # it need not be installed where its runs are filmed
+        _check_same(vector.single_observation_space, make_vector(env, 1, keywords))
     return vector
+
+
+def _check_same(drawn: Any, played: Any) -> None:
+    """Raise if what draws itself is observed otherwise than what is played, as ALE's."""
+    space = played.single_observation_space
+    played.close()
+    if drawn.shape != space.shape:
+        raise InvalidValueError(
+            "`--video`",
+            f"observations {list(drawn.shape)} of the environment that draws itself",
+            f"{list(space.shape)}, those of the vector environment that is trained on",
+            "omit it, or train on file.py:Name, a function that makes one with its wrappers",
+        )
 
 
 def _film(vector: Any, frames: list[Any]) -> None:

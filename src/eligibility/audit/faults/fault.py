@@ -33,8 +33,8 @@ class Fault:
 
     def page(self) -> str:
         """Its page, in Markdown."""
-        parts = [f"# {self.title}", f"Rule id: `{self.id}`"]
-        parts += ["## What it means", f"{self.means[0].upper()}{self.means[1:]}."]
+        parts = [f"# {_capital(self.title)}", f"Rule id: `{self.id}`"]
+        parts += ["## What it means", f"{_capital(self.means)}."]
         if self.example:
             parts += ["## Minimal example", _fenced(self.example)]
         parts += ["## The fix", _fenced(self.fix)]
@@ -43,6 +43,12 @@ class Fault:
         if self.seen_in:
             parts += ["## Seen in", self.seen_in]
         return "\n\n".join(parts) + "\n"
+
+
+def _capital(words: str) -> str:
+    """The words with a capital letter first, unless the first one is code."""
+    plain = words.split()[0].replace("'", "").isalpha()
+    return f"{words[0].upper()}{words[1:]}" if plain else words
 
 
 def _fenced(code: str) -> str:

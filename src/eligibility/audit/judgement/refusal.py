@@ -17,7 +17,7 @@ from eligibility.audit.trace import BY_HAND, NO_ENVIRONMENT, RATIO, UNREAD, Trac
 
 _NO_UPDATE = (
     "the program made no optimizer step (of torch.optim); does it start training, and is its loop "
-    "long enough?"
+    "long enough? A function that is only a loss goes to audit_loss or audit_token_loss, in Python"
 )
 _NO_ENVIRONMENT = (
     f"the program learns, or draws more than {MAX_TOKENS} times, before it creates an environment: "

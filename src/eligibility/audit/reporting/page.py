@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
@@ -35,7 +36,7 @@ def render_html(report: AuditReport) -> str:
     verdict = escape(report.verdict)
     body = [
         f'<h1><span class="verdict {verdict}">{verdict}</span> {escape(report.program)}</h1>',
-        f"<p>{escape(report.summary)}</p>",
+        f"<p>{_words(report.summary)}</p>",
         f"<p>{escape(report.measured())}.</p>",
         *(_finding(finding) for finding in report.findings),
     ]
@@ -43,7 +44,7 @@ def render_html(report: AuditReport) -> str:
         body.append(f"<p>Rule: {escape(report.rule)}</p>")
     body += [_components(report), _credit(report), _invariances(report)]
     body += [_conventions(report), _weights(report)]
-    body += [f"<p><small>{escape(note)}</small></p>" for note in report.notes]
+    body += [f"<p><small>{_words(note)}</small></p>" for note in report.notes]
     title = escape(f"{report.program}: {report.verdict}")
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -53,13 +54,18 @@ def render_html(report: AuditReport) -> str:
     )
 
 
+def _words(text: str) -> str:
+    """A sentence; what stands in backticks is code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
 def _finding(finding: Finding) -> str:
     rows = {
         finding.severity: f"<strong>{escape(finding.title)}</strong>",
-        "means": escape(finding.means),
+        "means": _words(finding.means),
         "where": f"<code>{escape(finding.place)}</code>"
         + (f"<br><code>{escape(finding.code)}</code>" if finding.code else ""),
-        "seen": escape(finding.evidence),
+        "seen": _words(finding.evidence),
         "fix": f"<code>{escape(finding.fix)}</code>",
     }
     inner = "".join(f"<dt>{escape(name)}</dt><dd>{text}</dd>" for name, text in rows.items())
@@ -67,7 +73,7 @@ def _finding(finding: Finding) -> str:
 
 
 def _table(title: str, columns: str, rows: Iterable[Iterable[str]]) -> str:
-    """A table under a title; a name of ``columns`` that begins with "<" is one of words."""
+    """A table under its title; a name of ``columns`` that begins with "<" is one of words."""
     names = columns.split("|")
     kinds = [' class="what"' if name.startswith("<") else "" for name in names]
     head = "".join(
@@ -77,14 +83,20 @@ def _table(title: str, columns: str, rows: Iterable[Iterable[str]]) -> str:
         f"<tr>{''.join(f'<td{k}>{cell}</td>' for k, cell in zip(kinds, row, strict=True))}</tr>"
         for row in rows
     )
-    heading = f"<h2>{escape(title)}</h2>" if title else ""
-    return f'{heading}<div class="wide"><table><tr>{head}</tr>{body}</table></div>' if body else ""
+    table = f'<div class="wide"><table><tr>{head}</tr>{body}</table></div>'
+    return f"<h2>{escape(title)}</h2>{table}" if body else ""
 
 
 def _conventions(report: AuditReport) -> str:
-    rows = [(c.name, c.size, c.means, c.instead, c.place) for c in report.conventions]
-    columns = "<convention|bias|<what it does|<without it|<"
-    return _table("", columns, (map(escape, row) for row in rows))
+    columns = {
+        "<convention": [c.name for c in report.conventions],
+        "bias": [c.size for c in report.conventions],
+        "<what it does": [c.means for c in report.conventions],
+        "<without it": [c.instead for c in report.conventions],
+        "<where": [c.place for c in report.conventions],
+    }
+    said = {name: map(_words, cells) for name, cells in columns.items() if any(cells)}
+    return _table("Conventions", "|".join(said), zip(*said.values(), strict=True))
 
 
 def _weights(report: AuditReport) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from eligibility.audit.faults import Fault
-from eligibility.errors import EligibilityError
+from eligibility.errors import EligibilityError, InvalidTypeError
 from eligibility.files import relative_to_here
 from eligibility.notebooks import script_of
 
@@ -250,12 +250,19 @@ class AuditReport:
         Args:
             conventions: Names of the conventions that are meant.
 
+        Raises:
+            InvalidTypeError: They are one str, whose letters would be taken for names.
+
         Example:
             >>> dropped = Convention("gamma-t-dropped", "", 0.05)
             >>> report = AuditReport("agent.py", "convention", "", conventions=(dropped,))
             >>> report.ok(), report.ok(conventions={"gamma-t-dropped"})
             (False, True)
         """
+        if isinstance(conventions, str):
+            raise InvalidTypeError(
+                "`conventions`", "a str", "a set of names", f"write {{{conventions!r}}}"
+            )
         if self.exit_status:
             return False
         biased = {c.name for c in self.conventions if c.bias is None or c.bias > self.tolerance}
@@ -267,7 +274,8 @@ class AuditReport:
             return "no path was completed"
         total = f"probabilities sum to {self.probability:.12g}"
         kind = f"(every path), {total}" if self.exhaustive else "drawn at random"
-        said = [f"{self.paths} paths {kind}" if self.probability else f"{self.paths} paths run"]
+        count = f"{self.paths} path{'' if self.paths == 1 else 's'}"
+        said = [f"{count} {kind}" if self.probability else f"{count} run"]
         if self.parameters:
             said.append(f"{self.parameters} policy parameters")
         if self.residual == self.residual:

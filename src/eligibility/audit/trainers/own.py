@@ -64,7 +64,7 @@ def _run(program: Program, workspace: Workspace, record: Record, loop: Loop, siz
         loop.ended()
         return (
             "the program makes no trainer of TRL and samples no answers with `generate` or "
-            "torch.multinomial; audit its loss with audit_token_loss"
+            "torch.multinomial from a model of transformers; audit its loss with audit_token_loss"
         )
 
     run_to_end(record, sampled)

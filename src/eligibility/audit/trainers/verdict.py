@@ -320,8 +320,8 @@ def _described(record: Record) -> tuple[str, ...]:
         )
     parts = "" if record.micro_batches == 1 else f", in {record.micro_batches} micro-batches"
     return (
-        f"{record.version} {record.trainer}: trained once on every group of answers{steps}{parts}, "
-        f"{record.seconds:.0f} s of processor time",
+        f"{record.version}, {record.trainer}: trained once on every group of answers"
+        f"{steps}{parts}, {record.seconds:.0f} s of processor time",
         *dropped,
     )
 
