@@ -66,7 +66,11 @@ def audit_here(path: Path, max_paths: int, samples: int = 12) -> AuditReport:
 
 
 def audited(
-    folder: Path, *changes: tuple[str, str], text: str = PROGRAM, max_paths: int = 60
+    folder: Path,
+    *changes: tuple[str, str],
+    text: str = PROGRAM,
+    max_paths: int = 60,
+    samples: int = 12,
 ) -> AuditReport:
     """The audit of a program after the changes."""
     for old, new in changes:
@@ -74,7 +78,7 @@ def audited(
         text = text.replace(old, new)
     path = folder / "program.py"
     path.write_text(text, encoding="utf-8")
-    return audit_here(path, max_paths)
+    return audit_here(path, max_paths, samples)
 
 
 def line_of_source(path: str, text: str) -> int:

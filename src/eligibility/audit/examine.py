@@ -9,18 +9,20 @@ from functools import partial
 
 from eligibility.audit.costs import is_a_cost, may_be_a_cost
 from eligibility.audit.faults import CHOICES
-from eligibility.audit.job import Job
+from eligibility.audit.job import SIZES, Job
 from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.diagnosis import (
+    CROSSED_MEANS,
     diagnose,
     diagnose_and_match,
     up_to,
     wants_test,
 )
 from eligibility.audit.judgement.discounts import with_measured
+from eligibility.audit.judgement.evidence import hides_values
 from eligibility.audit.judgement.hotelling import EPISODES, RUNS
 from eligibility.audit.judgement.measured import is_stepwise, measure
-from eligibility.audit.judgement.moved_critic import depends_on_critic
+from eligibility.audit.judgement.moved_critic import depends_on_critic, is_scaled_by_critic
 from eligibility.audit.judgement.pathwise import is_pathwise
 from eligibility.audit.judgement.places import placed
 from eligibility.audit.judgement.reading import structure
@@ -32,7 +34,7 @@ from eligibility.audit.reporting.signs import if_a_reward
 from eligibility.audit.running.batch_steps import with_measured_ratio
 from eligibility.audit.running.later_part import FromSecond
 from eligibility.audit.running.runner import Runner
-from eligibility.audit.running.survey import RAN, Progress, Survey, resampled, survey
+from eligibility.audit.running.survey import RAN, Progress, Survey, has_critic, resampled, survey
 from eligibility.audit.running.with_fields import WithFields
 from eligibility.audit.trace import DENSE, LATE, OWN_CLASS, OWN_REWARD, Trace
 
@@ -42,6 +44,7 @@ _SILENT = (
     "the first update has no gradient, as where the first return is its own baseline; the audit "
     "judges the second one"
 )
+_ONLY_SCALED = "another critic makes the gradients longer or shorter, and turns none"
 _CUT = "return-cut-at-reward"
 _AT_ENDS = (
     "the return starts again at every reward that is not 0, so the biases are measured with "
@@ -76,6 +79,11 @@ def examine(
         if _tells_more(elsewhere, program_of(plain)):
             told = diagnose(elsewhere)
             report = told if told.faults else report
+    unknown = report.verdict == "unexplained"
+    if plain.size != SIZES[0] and has_critic(plain) and (unknown or hides_values(plain)):
+        drawn = survey(runner, 0, samples, progress)  # of the whole problem
+        whole = _explained(drawn, runner, progress, program_of)
+        report = whole if whole is not None and (unknown or whole.faults) else report
     if report.verdict in ("unexplained", "inconclusive") and measured is None:
         report = _of_whole_numbers(report, program_of(plain), runner)
     look = {"no-gradient": _of_later_update, "inconclusive": _with_late_optimizer}
@@ -234,9 +242,27 @@ def _examined(
     if normal:
         report = resolved(report, observed, runner, program_of, max_paths, progress)
         program = program_of(plain)
+    if is_scaled_by_critic(match, program, runner):
+        finding = replace(program.finding("broadcast", _ONLY_SCALED), means=CROSSED_MEANS)
+        findings = (finding, *report.findings)
+        return replace(report, verdict="biased", summary=finding.means, findings=findings)
     if not wants_test(program, report):
         return with_second_update(report, match, program, runner, program_of, progress)
     return _tested(observed, runner, progress, program_of)
+
+
+def _explained(
+    drawn: Survey,
+    runner: Runner,
+    progress: Progress,
+    program_of: Callable[[Survey], AuditedProgram],
+) -> AuditReport | None:
+    """The report of paths that were drawn at random; None if no rule explains them."""
+    program = program_of(drawn)
+    report, match = diagnose_and_match(program)
+    if match is None:
+        return None
+    return with_second_update(report, match, program, runner, program_of, progress)
 
 
 def _unshaped(program_of: Callable[[Survey], AuditedProgram], seen: Survey) -> AuditedProgram:

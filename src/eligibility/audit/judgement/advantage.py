@@ -33,6 +33,7 @@ BEHIND_BATCH = (CUT, f"{CUT} and {ENDINGS[1]}")
 HERE = "bootstrapped-from-here"  # V(s) in the place of V(s') too: no later reward is in it
 AFTER_RESET = "bootstrapped-from-reset"  # V of the actor's next step, whatever ended before it
 ACTION_VALUE = "action-value"  # Q(s, a) of the critic, and no reward
+SCALED = "scaled"
 AFFINE = ("", "centred", "leave-one-out", "centred-so-far")
 
 
@@ -52,6 +53,8 @@ class Advantage:
         decay: λ.
         of: What the values depend on: "state", "time" for V(s, t), or "history" for V(s₀, …, s_t).
         baseline: Whether V(s) is subtracted from a bootstrapped return.
+        steps: How many rewards a bootstrapped return has; 0: all of the episode's.
+        rewards: What is done to the rewards before values enter; None: nothing.
     """
 
     form: Candidate
@@ -59,6 +62,8 @@ class Advantage:
     decay: float
     of: str = "state"
     baseline: bool = True
+    steps: int = 0
+    rewards: Candidate | None = None
 
     @property
     def discount(self) -> float:
@@ -77,7 +82,9 @@ class Advantage:
         known |= dict.fromkeys(OWN, OWN_RETURN) | dict.fromkeys(CROSSED, "broadcast")
         known |= dict.fromkeys(CARRIED, RULE) | {HERE: "immediate-reward"}
         known |= {BEHIND_BATCH[1]: ENDINGS[1], AFTER_RESET: ENDINGS[2]}
-        return self.form.faults + ((known[self.ending],) if self.ending in known else ())
+        centred = self.rewards is not None and not self.rewards.transform.startswith("scaled")
+        own = ("rewards-centred",) if centred else ()
+        return self.form.faults + own + ((known[self.ending],) if self.ending in known else ())
 
     @property
     def conventions(self) -> tuple[str, ...]:
@@ -85,9 +92,15 @@ class Advantage:
         if self.ending in OWN:
             return self.form.conventions
         estimated = "gae" if self.between else "bootstrapped"
-        count = (BY_COUNT,) if self.ending in (BY_COUNT, AT_BATCH_END) else ()
+        count: tuple[str, ...] = (BY_COUNT,) if self.ending in (BY_COUNT, AT_BATCH_END) else ()
         count = (CUT,) if self.ending in BEHIND_BATCH else count
+        count += (SCALED,) if self.divides_rewards else ()
         return ("baseline" if self.of_return else estimated, *count, *self.form.conventions)
+
+    @property
+    def divides_rewards(self) -> bool:
+        """Whether the rewards are divided by a standard deviation."""
+        return self.rewards is not None and self.rewards.divides
 
     @property
     def without_spread(self) -> Advantage:
@@ -150,6 +163,8 @@ class Advantage:
         if self.ending in OWN:
             credit = self.form.credit.of(line, self.discount)
             credit = credit - here * _own_return(line, self.ending, credit, self.discount)
+        elif self.ending == "return" and self.rewards is not None:
+            credit = line.accumulated(self.rewards.weights(line), self.discount) - here
         elif self.ending == "return":
             credit = self.form.credit.of(line, self.discount) - here
         elif self.ending in CROSSED:
@@ -180,8 +195,10 @@ class Advantage:
             if self.ending == AFTER_RESET:
                 following = _of_next_decision(evidence, line, here, following)
             following = np.where(ended, 0.0, following)
-            delta = evidence.reward + self.discount * following - here
-            credit = line.accumulated(delta * line.present, self.discount * self.decay)
+            reward = evidence.reward if self.rewards is None else self.rewards.weights(line)
+            delta = reward + self.discount * following - here
+            factor = self.discount * self.decay
+            credit = line.accumulated(delta * line.present, factor, self.steps)
             credit = credit if self.baseline else credit + here
         present: Array = credit * line.present
         return present

@@ -168,11 +168,10 @@ class Candidate:
         """[P, I] what parts of the transform subtract from, and the deviation that divides it."""
         spread = None
         for part in parts:
+            spared = self._single(line) if self.spares_single else False
             if _divides(part):
-                spread = _spread(credit, part, self.scope, line)
-            shifted = _shifted(credit, part, self.scope, line)
-            spared = self.spares_single
-            credit = np.where(self._single(line), credit, shifted) if spared else shifted
+                spread = np.where(spared, np.nan, _spread(credit, part, self.scope, line))
+            credit = np.where(spared, credit, _shifted(credit, part, self.scope, line))
         return credit, spread
 
     @property
@@ -292,6 +291,7 @@ class Told:
         coupled: Whether all actions may have got the same sum.
         path: The one that was replayed.
         credit: [I, N] what each reward moves of its weights; None: no composition has it as it is.
+        slopes: [I, N] what little of each reward moves of them, where they are not affine in it.
     """
 
     rules: frozenset[str]
@@ -300,6 +300,7 @@ class Told:
     coupled: bool
     path: Evidence | None = field(default=None, compare=False)
     credit: Array | None = field(default=None, compare=False)
+    slopes: Array | None = field(default=None, compare=False)
 
     def allows(self, credit: Credit, transform: str, coupling: str) -> bool:
         """Whether a composition of these parts has such a credit."""

@@ -15,6 +15,7 @@ from eligibility.audit.judgement.advantage import (
     CROSSED,
     CUT,
     OWN_RETURN,
+    SCALED,
     Advantage,
 )
 from eligibility.audit.judgement.audited_program import AuditedProgram
@@ -93,6 +94,8 @@ def _bias_alone(
     if name in ("bootstrapped", "gae", BY_COUNT, CUT):
         return _Size(measured.residual) if exhaustive else _UNKNOWN
     form = match.plain
+    if name == SCALED and name not in transform_names(form.transform):
+        return _UNKNOWN  # of the rewards, before values enter
     right = replace(
         form, time_discount=not form.free_of_time, transform="", coupling="", norm="", epsilon=0.0
     )
@@ -167,7 +170,8 @@ def describe(match: Match, tolerance: float) -> str:
     credit = form.credit.rule.replace("-", " ") or "reward-to-go"
     if isinstance(match.form, Advantage):
         kind = "generalised advantage" if match.form.baseline else "λ-return"
-        estimated = f"{kind} (λ = {match.form.decay:g})"
+        steps = f"{match.form.steps} steps, " if match.form.steps else ""
+        estimated = f"{kind} ({steps}λ = {match.form.decay:g})"
         value = {"time": "V(s, t)", "history": "V(s₀, …, s_t)"}.get(match.form.of, "V(s)")
         if match.form.ending in CROSSED:
             value = "the batch's mean V(s)"
@@ -177,6 +181,10 @@ def describe(match: Match, tolerance: float) -> str:
             credit = f"{credit} minus {value}" if match.form.of_return else estimated
             credit = "Q(s, a) of the critic" if match.form.ending == ACTION_VALUE else credit
     words = [f"{match.scale:.4g} × {credit} (γ = {form.discount:g})"]
+    if isinstance(match.form, Advantage) and match.form.rewards is not None:
+        rewards = match.form.rewards
+        over = _OVER.get(rewards.scope, "")
+        words += [f"of rewards {name}{over}" for name in transform_names(rewards.transform)]
     if form.time_discount:
         words.append("times γ^t")
     if form.transform:

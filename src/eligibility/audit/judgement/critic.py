@@ -24,10 +24,12 @@ from eligibility.audit.judgement.advantage import (
 from eligibility.audit.judgement.catalogue import Candidate
 from eligibility.audit.judgement.entropy import entropy_columns
 from eligibility.audit.judgement.evidence import Evidence
+from eligibility.audit.judgement.single_episodes import single_episodes
 from eligibility.audit.judgement.spread import across, divided_by_one, least_left, with_epsilon
 from eligibility.audit.judgement.timeline import Timeline
 
 _REFINEMENTS, _PROMISING = 6, 0.1  # steps of a fit's refinement, and the residual that allows them
+_FINER = 0.1  # of the tolerance, for what is a part of the gradients
 _MOVE = 1e-5  # of a value or of ε, for the slopes that the refinement goes by
 
 
@@ -61,9 +63,11 @@ def fit_advantage(
 
     The entropy's gradient enters only where the fit without it is not within ``tolerance``.
     """
+    if not is_affine(form) and form.form.scope == "episode" and not line.single:
+        return _fit_of_episodes(evidence, line, form, tolerance)
     solve = partial(_linear_fit, known=scale) if is_affine(form) else _fit_over_spread
     fit = solve(evidence, line, form, tolerance)
-    for _ in range(_REFINEMENTS if form.form.divides else 0):
+    for _ in range(_REFINEMENTS if form.form.divides or form.divides_rewards else 0):
         if fit is None or not tolerance <= fit.residual < _PROMISING:
             break
         form, values = _refined(evidence, line, fit)
@@ -73,6 +77,25 @@ def fit_advantage(
             break  # where a fit is near, each step leaves far less
         fit = better
     return fit
+
+
+def _fit_of_episodes(
+    evidence: Evidence, line: Timeline, form: Advantage, tolerance: float
+) -> Fit | None:
+    """The fit of episodes one by one, each of which is divided by its own deviation."""
+    of_each = form.norm == "mean-over-each-episode"
+    inner, outer = ("mean-over-time", "") if of_each else ("", form.norm)
+    alone = single_episodes(evidence, line, outer, tolerance)
+    if alone is None or form.of == "history":  # whose numbers are not the same
+        return None
+    own = replace(form, form=replace(form.form, scope="batch", norm=inner))
+    fit = fit_advantage(*alone, own, _FINER * tolerance)
+    if fit is None or fit.residual >= tolerance:
+        return None
+    found = replace(fit.advantage.form, scope="episode", norm=form.norm)
+    entropies = (), entropy_columns(evidence, line, form.norm)
+    advantage = replace(fit.advantage, form=found)
+    return _scaled_fit(evidence, line, advantage, fit.values, tolerance, entropies)
 
 
 def spare_equations(evidence: Evidence, line: Timeline, form: Advantage) -> int:
@@ -233,16 +256,20 @@ def _refined(evidence: Evidence, line: Timeline, fit: Fit) -> tuple[Advantage, A
     form, values = fit.advantage, fit.values
 
     def moved_by(by: Array) -> tuple[Advantage, Array]:
-        alone, epsilon, decay = (float(each) for each in by[-3:])
+        alone, epsilon, decay, of_rewards = (float(each) for each in by[-4:])
         alone, epsilon = form.form.alone + alone, form.form.epsilon + epsilon
-        own = replace(form.form, epsilon=epsilon, alone=alone)
-        return replace(form, form=own, decay=form.decay + decay), values + by[:-3]
+        own, rewards = replace(form.form, epsilon=epsilon, alone=alone), form.rewards
+        if rewards is not None:
+            rewards = replace(rewards, epsilon=rewards.epsilon + of_rewards)
+        moved = replace(form, form=own, decay=form.decay + decay, rewards=rewards)
+        return moved, values + by[:-4]
 
     def gradient(by: Array) -> Array:
         own, its_values = moved_by(by)
         return _gradient(evidence, own.weights(evidence, line, its_values))
 
-    unknown = np.array([True] * len(values) + [form.form.spares_single, True, form.between])
+    numbers = form.form.spares_single, form.form.divides, form.between, form.divides_rewards
+    unknown = np.array([*([True] * len(values)), *numbers])
     units = _MOVE * np.eye(len(unknown))[unknown]
     slopes = [(gradient(unit) - gradient(-unit)) / (2.0 * _MOVE) for unit in units]
     columns = [gradient(np.zeros(len(unknown))), *slopes]
@@ -252,5 +279,5 @@ def _refined(evidence: Evidence, line: Timeline, fit: Fit) -> tuple[Advantage, A
     solution = np.linalg.lstsq(matrix, evidence.ascent.ravel(), rcond=1e-11)[0]
     by = np.zeros(len(unknown))
     by[unknown] = solution[1 : len(units) + 1] / (float(solution[0]) or 1.0)
-    by[-2] = max(float(by[-2]), -form.form.epsilon)
+    by[-3] = max(float(by[-3]), -form.form.epsilon)
     return moved_by(by)

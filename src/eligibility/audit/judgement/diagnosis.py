@@ -45,7 +45,7 @@ from eligibility.audit.trace import UNREAD
 
 _FEWEST = 20  # finite paths of a sample in which others are not
 _ROUNDING = 16.0  # unit roundoffs: the weight of an action that is none
-_CROSSED = (
+CROSSED_MEANS = (
     "each action's return has the mean of all the batch's values subtracted, not its own V(s)"
 )
 _TOO_MANY = "there are too many paths to run them all, and no rule explains the sample"
@@ -333,7 +333,7 @@ def _faults_of_shape(program: AuditedProgram, match: Match | None, measured: Bia
     every = "every path" if program.survey.exhaustive else "every sampled path"
     faults = [program.finding(rule, f"explains {every}; {size}") for rule in match.form.faults]
     if isinstance(match.form, Advantage) and match.form.ending in CROSSED:
-        faults = [replace(f, means=_CROSSED) if f.rule == "broadcast" else f for f in faults]
+        faults = [replace(f, means=CROSSED_MEANS) if f.rule == "broadcast" else f for f in faults]
     if match.entropy < -program.tolerance and match.scale > 0.0:
         evidence = f"the gradient of the entropy is added with the factor {match.entropy:.3g}"
         faults.append(program.finding("entropy-sign", evidence))

@@ -139,7 +139,15 @@ def episodes_of(evidence: Evidence) -> tuple[Array, ...]:
 
     What weighs each episode by itself gets no more equations from other batches of the same ones.
     """
-    episodes: dict[tuple[Any, ...], Array] = {}
+    return tuple(
+        evidence.eligibility[p, positions] for (p, positions), *_ in kinds_of(evidence).values()
+    )
+
+
+@lru_cache(maxsize=16)
+def kinds_of(evidence: Evidence) -> dict[tuple[Any, ...], list[tuple[int, Integers]]]:
+    """The episodes that are like one another: of each its path and its decisions' positions."""
+    episodes: dict[tuple[Any, ...], list[tuple[int, Integers]]] = {}
     used: Booleans = np.asarray(evidence.eligibility.any(axis=2))
     columns = (evidence.environment, evidence.episode, evidence.time, evidence.state,
                evidence.action, evidence.reward, evidence.next_state, evidence.terminated,
@@ -150,8 +158,8 @@ def episodes_of(evidence: Evidence) -> tuple[Array, ...]:
         for number in range(len(actors)):
             own = of.ravel() == number
             kind = tuple(rows[own, 2:].ravel().tolist())
-            episodes.setdefault(kind, evidence.eligibility[p, present][own])
-    return tuple(episodes.values())
+            episodes.setdefault(kind, []).append((p, np.flatnonzero(present)[own]))
+    return episodes
 
 
 @lru_cache(maxsize=32)
@@ -287,6 +295,15 @@ def gather(survey: Survey, ignored: bool = False, component: int | None = None) 
         remembers=len(laws) > len({(state, number) for state, number, *_ in laws}),
         **columns_of,
     )
+
+
+def hides_values(survey: Survey) -> bool:
+    """Whether every path meets the same states: any numbers of theirs are constants of the times.
+
+    So it is where actions are continuous and decide nothing.
+    """
+    met = {(step.time, step.state) for trace in survey.traces for step in trace.steps}
+    return len(met) == len({time for time, _ in met})
 
 
 def own_columns(survey: Survey) -> Booleans:

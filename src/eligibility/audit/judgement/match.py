@@ -11,6 +11,7 @@ import numpy as np
 from eligibility.audit.arrays import Array
 from eligibility.audit.judgement.advantage import Advantage
 from eligibility.audit.judgement.catalogue import Candidate
+from eligibility.audit.judgement.constants import Constants
 from eligibility.audit.judgement.critic import linear_columns, spare_equations
 from eligibility.audit.judgement.entropy import entropy_columns
 from eligibility.audit.judgement.evidence import Evidence, episodes_of
@@ -108,9 +109,21 @@ def determined(evidence: Evidence, line: Timeline, match: Match, measured: bool)
     columns = linear_columns(evidence, line, match.form.without_spread)
     columns += entropy_columns(evidence, line, match.form.norm) if match.entropy else ()
     needed = int(np.linalg.matrix_rank(np.array(columns))) + MORE_EQUATIONS
+    plain = match.plain
+    free = 1 + match.form.between + plain.spares_single  # ε, λ, and the factor
+    of_each = plain.divides and plain.scope == "episode" and not line.single
+    needed += free if of_each or (plain.divides and match.form.faults) else 0
+    if of_each and not tell_equations(map(_centred, episodes_of(evidence)), needed):
+        return False
     trusted = measured or match.faultless or match.plain.crosses_episodes
     enough = tell_equations(evidence.eligibility, needed)
     return enough and (trusted or tell_equations(episodes_of(evidence), needed))
+
+
+def _centred(eligibilities: Array) -> Array:
+    """[n, D] what weights that add up to 0 can make of them; of one, itself."""
+    several = len(eligibilities) > 1
+    return eligibilities - eligibilities.mean(axis=0) if several else eligibilities
 
 
 def explaining(evidence: Evidence, columns: Sequence[Array], tolerance: float) -> Array | None:
@@ -134,9 +147,18 @@ def tell_equations(eligibilities: Iterable[Array], needed: int) -> bool:
     return any(told >= needed for told in accumulate(ranks))
 
 
-def tells_states_apart(evidence: Evidence, bonus: bool, match: Match, line: Timeline) -> bool:
-    """Whether a match has no fault, values that are not all the same, and no unasked ``bonus``."""
+def tells_states_apart(
+    evidence: Evidence, bonus: bool, constants: Constants, match: Match, line: Timeline
+) -> bool:
+    """Whether a match has no fault, values that are not all the same, and no unasked ``bonus``.
+
+    Nor a λ that only the fit has found.
+    """
     if not match.faultless or match.values is None or (match.entropy != 0.0 and not bonus):
+        return False
+    assert isinstance(match.form, Advantage)
+    known = constants.decays_at(match.form.discount)
+    if match.form.between and not np.isclose(match.form.decay, known, rtol=SHARE).any():
         return False
     return tells_apart(evidence, match)
 

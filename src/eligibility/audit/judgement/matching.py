@@ -40,6 +40,7 @@ _SAMPLE, _SAMPLED_STEPS, _EQUATIONS = 16, 1000, 48
 _LARGER_SAMPLE = 64  # where only directions are compared, which tells less
 _SAME_FACTOR = 1e-12  # relative difference below which two are one
 _BONUS = 1e-6  # share of the gradient that an entropy's must have
+_LITTLE = 1e-3  # of a reward, for slopes
 _AGREES = 1e-3  # share of the measured credit that may be another one's
 # Searches in which only what is overdetermined counts.
 _LOOSE = (
@@ -137,7 +138,7 @@ def _without_fault(
     unless the other one needs an entropy that it does without.
     """
     for search, (use, part) in product(tried, parts):
-        accept = partial(tells_states_apart, part, faulty.entropy != 0.0)
+        accept = partial(tells_states_apart, part, faulty.entropy != 0.0, constants)
         faultless = searches.without_faults(search)
         match = _plainest(part, use, faultless, constants, tolerance, accept, refused[use])
         if match is not None:
@@ -154,14 +155,16 @@ def _plainest(
     accept: _Accept,
     refused: set[Candidate | Advantage],
 ) -> Match | None:
-    """The first composition that fits; of equally plain ones, one whose scale is ±1.
+    """The first composition that fits; of equally plain ones, one without a fault of scale ±1.
 
-    Only matches that ``accept`` says yes to count. Where all episodes are equally long, a mean is
-    a sum times a constant: then the scale decides. What is found not to fit joins ``refused``.
+    Only matches that ``accept`` says yes to count. On episodes of two steps, G_0 is what a
+    broadcast gives at half the γ; where all episodes are equally long, a mean is a sum times a
+    constant: then the scale decides. What is found not to fit joins ``refused``.
     """
     few, some = (evidence.where(_few(evidence, most)) for most in (_SAMPLE, _LARGER_SAMPLE))
     few_line, some_line, all_ = timeline(few), timeline(some), timeline(evidence)
     best: Match | None = None
+    least = True, True
     measured = constants.told is not None and constants.told.credit is not None
     for form in search(all_, constants):
         if best is not None and form.form.involved > best.plain.involved:
@@ -179,9 +182,11 @@ def _plainest(
             continue
         if not determined(evidence, all_, match, measured):
             continue
-        if abs(abs(match.scale) - 1.0) < max(1e-6, tolerance):
+        unlike = bool(form.faults), abs(abs(match.scale) - 1.0) >= max(1e-6, tolerance)
+        if not any(unlike):
             return match
-        best = best or match
+        if best is None or unlike < least:
+            best, least = match, unlike
     return best
 
 
@@ -338,7 +343,11 @@ def measured_scale(
         used: [I] decisions that are reinforced at all.
     """
     plain = form.form
-    if told is None or told.path is None or told.credit is None or plain.divides:
+    if told is None or told.path is None or plain.divides:
+        return float("nan")
+    bent = isinstance(form, Advantage) and form.divides_rewards
+    moves_weights = told.slopes if bent else told.credit
+    if moves_weights is None:
         return float("nan")
     if plain.coupling:  # that all actions get one sum is measured; what is in it depends on lengths
         return float("nan")
@@ -356,15 +365,16 @@ def measured_scale(
         moves: Array = given[0, present]
         return moves
 
-    own = weights(path.reward[0])
-    moved = [weights(path.reward[0] + unit) - own for unit in np.eye(len(present))[present]]
+    units = _LITTLE * np.eye(len(present))[present]
+    ways = [[weights(path.reward[0] + sign * unit) for sign in (1.0, -1.0)] for unit in units]
+    moved = [(on - back) / (2.0 * _LITTLE) for on, back in ways]
     idle = np.zeros(len(present), dtype=bool)
     idle[: len(used)] = ~used[: len(present)]
     credit = np.array(moved).T
     credit[idle[present]] = 0.0
     credit[:, path.state[0, present] == STATES] = 0.0  # behind an end nothing is earned, ever
-    if credit.shape != told.credit.shape:
+    if credit.shape != moves_weights.shape:
         return float("nan")
-    scale = float((credit * told.credit).sum() / ((credit**2).sum() or 1.0))
-    off = float(np.linalg.norm(scale * credit - told.credit))
-    return scale if off <= _AGREES * np.linalg.norm(told.credit) else 0.0
+    scale = float((credit * moves_weights).sum() / ((credit**2).sum() or 1.0))
+    off = float(np.linalg.norm(scale * credit - moves_weights))
+    return scale if off <= _AGREES * np.linalg.norm(moves_weights) else 0.0

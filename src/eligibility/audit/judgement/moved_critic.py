@@ -1,4 +1,4 @@
-"""Whether rewards that seem to be changed are the same with another critic.
+"""What another critic changes: what a program is taken to make of its rewards, or only a factor.
 
 What a critic says of a state looks like a part of the rewards, whatever is wrong with the way in
 which it enters the credits.
@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from eligibility.audit.job import Job
 from eligibility.audit.judgement.audited_program import AuditedProgram
-from eligibility.audit.judgement.evidence import gather
+from eligibility.audit.judgement.evidence import Evidence, gather
 from eligibility.audit.judgement.match import Match, with_rewards
 from eligibility.audit.judgement.matching import fitted
 from eligibility.audit.judgement.timeline import timeline
@@ -18,22 +20,51 @@ from eligibility.audit.running.runner import Runner, run_all
 
 _DISTANCE = 1e-1  # of a tensor
 _PATHS = 16
+_NONE = 1e-6  # relative square of a gradient that says nothing
+_CHANGED = 1e-6  # relative change of a factor that is not rounding
 
 
 def depends_on_critic(match: Match | None, program: AuditedProgram, runner: Runner) -> bool:
     """Whether what a match has in the place of the rewards moves with the critic."""
     if match is None or match.changed != "reward-changed" or program.values == "no":
         return False
-    base = program.survey
-    critic = sorted({tensor for tensor, _ in base.directions} - base.policy)
-    if not critic:
-        return False
-    job = Job((), base.size, base.directions_each, raised=base.raised)
-    job = replace(job, tensor=critic[0], also=tuple(critic[1:]), distance=_DISTANCE)
-    paths = sorted(base.traces, key=lambda trace: -len(trace.steps))[:_PATHS]
-    jobs = (replace(job, prescribed=path.picked) for path in paths)
-    seen = gather(replace(base, traces=tuple(run_all(runner, jobs)), exhaustive=False))
+    _, seen = _before_and_after(program, runner)
     if seen is None:
         return True
     seen = with_rewards(seen, match.rewards, match.added)
     return fitted(seen, timeline(seen), match.form, match.use, program.tolerance) is None
+
+
+def is_scaled_by_critic(match: Match | None, program: AuditedProgram, runner: Runner) -> bool:
+    """Whether the critic makes gradients that it does not turn longer or shorter.
+
+    So it does where all values are subtracted from every return, and centring takes them away
+    again: they are only left in the deviation.
+    """
+    if match is None or match.changed != "rescaled" or program.values == "no":
+        return False
+    before, after = _before_and_after(program, runner)
+    if before is None or after is None or before.ascent.shape != after.ascent.shape:
+        return False
+    square = np.maximum((before.ascent**2).sum(axis=1), 1e-300)
+    factor = (before.ascent * after.ascent).sum(axis=1) / square
+    turned = np.linalg.norm(after.ascent - factor[:, None] * before.ascent)
+    straight = turned < program.tolerance * np.linalg.norm(after.ascent)
+    return bool(straight and np.abs(factor[square > _NONE * square.max()] - 1.0).max() > _CHANGED)
+
+
+def _before_and_after(
+    program: AuditedProgram, runner: Runner
+) -> tuple[Evidence | None, Evidence | None]:
+    """Some of the paths, and the same ones with another critic."""
+    base = program.survey
+    critic = sorted({tensor for tensor, _ in base.directions} - base.policy)
+    job = Job((), base.size, base.directions_each, raised=base.raised)
+    if critic:
+        job = replace(job, tensor=critic[0], also=tuple(critic[1:]), distance=_DISTANCE)
+    paths = tuple(sorted(base.traces, key=lambda trace: -len(trace.steps))[:_PATHS])
+    moved = tuple(run_all(runner, (replace(job, prescribed=path.picked) for path in paths)))
+    before, after = (
+        gather(replace(base, traces=each, exhaustive=False)) for each in (paths, moved)
+    )
+    return before, after

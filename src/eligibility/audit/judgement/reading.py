@@ -94,7 +94,8 @@ def told_by(measured: Measured, readings: Sequence[Reading]) -> Told | None:
         )
     every = frozenset(credit.rule for credit in CREDITS)
     if measured.kind == "other":  # not affine in the rewards
-        return Told(every, frozenset(name for name, _ in MEANS), divides=True, coupled=True)
+        means = frozenset(name for name, _ in MEANS)
+        return Told(every, means, True, True, measured.evidence, slopes=measured.credit)
     if not readings and (measured.kind != "linear" or measured.outside > EXPLAINS):
         return None
     rules = {reading.rule for reading in readings} or set(every)

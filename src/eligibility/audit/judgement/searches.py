@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import chain, product
 
+import numpy as np
+
 from eligibility.audit.judgement.advantage import (
     ACTION_VALUE,
     AFFINE,
@@ -21,18 +23,25 @@ from eligibility.audit.judgement.advantage import (
 )
 from eligibility.audit.judgement.carried import CARRIED, RULE
 from eligibility.audit.judgement.catalogue import (
+    SCOPES,
     TRANSFORMS,
     Candidate,
     candidates,
     compared_with_sums,
 )
 from eligibility.audit.judgement.constants import Constants
+from eligibility.audit.judgement.credits import CREDITS
 from eligibility.audit.judgement.timeline import Timeline
 
 Search = Callable[[Timeline, Constants], Iterator[Candidate | Advantage]]
 _OVER_SPREAD = (
     "whitened", "whitened-biased", "scaled", "scaled-biased", "scaled-biased-late",
     "whitened-of-several", "whitened-biased-of-several",
+)  # fmt: skip
+# What is done to rewards before values enter.
+_OF_REWARDS = (
+    "scaled", "scaled-biased", "scaled-of-several", "scaled-biased-of-several", "centred",
+    "whitened", "whitened-biased", "whitened-of-several", "whitened-biased-of-several",
 )  # fmt: skip
 
 
@@ -89,7 +98,7 @@ def _whitened(line: Timeline, constants: Constants) -> Iterator[Advantage]:
     if line.long:
         return
     for form in _forms(line, constants):
-        plain = not form.credit.rule and not form.coupling and form.scope == "batch"
+        plain = not form.credit.rule and not form.coupling and form.scope in SCOPES
         if plain and form.transform in _OVER_SPREAD:
             yield Advantage(form, "return", 1.0)
             for ending, decay in product(ENDINGS[:2], constants.decays_at(form.discount)):
@@ -114,6 +123,45 @@ def unusual(line: Timeline, constants: Constants) -> Iterator[Advantage]:
         if form.transform in AFFINE and not form.faults:
             for ending, decay in product(ENDINGS, decays):
                 yield Advantage(form, ending, decay, baseline=False)
+        if form.transform in ("", *_OVER_SPREAD) and not form.faults:
+            for ending, decay, steps in product(ENDINGS, decays, range(2, line.longest)):
+                if decay > 0.0:
+                    yield Advantage(form, ending, decay, steps=steps)
+    yield from _misplaced(line, constants)
+    yield from _of_normalised_rewards(line, constants)
+
+
+def _misplaced(line: Timeline, constants: Constants) -> Iterator[Advantage]:
+    """Credits with a fault, minus V(s), over their standard deviation."""
+    if line.long:
+        return
+    for form in candidates(line, constants.discounts, parts=3, told=constants.told):
+        spread = form.transform in _OVER_SPREAD and form.scope == "batch"
+        if spread and form.credit.rule and form.faults:
+            yield Advantage(form, "return", 1.0)
+
+
+def _of_normalised_rewards(line: Timeline, constants: Constants) -> Iterator[Advantage]:
+    """Advantages of rewards that were divided by their deviation, or had their mean subtracted."""
+    told = constants.told
+    if line.long or told is None or told.path is None:
+        return
+    immediate = next(credit for credit in CREDITS if credit.rule == "immediate-reward")
+    several = bool(np.ptp(line.length[line.present]) > 0)
+    scopes = SCOPES[:1] if line.single else SCOPES
+    rewards = [
+        Candidate(immediate, 1.0, False, transform, scope, "", "")
+        for transform, scope in product(_OF_REWARDS, scopes)
+        if several or transform.startswith("scaled")
+    ]
+    for own, form in product(rewards, list(candidates(line, constants.discounts, parts=1))):
+        plain = not (form.transform or form.faults or form.credit.rule)
+        if not plain or own.divides != told.divides:
+            continue
+        for ending, decay in product(ENDINGS, constants.decays_at(form.discount)):
+            yield Advantage(form, ending, decay, rewards=own)
+        if own.transform.startswith("scaled"):
+            yield Advantage(form, "return", 1.0, rewards=own)
 
 
 def crossed(line: Timeline, constants: Constants) -> Iterator[Advantage]:

@@ -236,7 +236,7 @@ def _by_steps(
     epsilon, target = form.epsilon, evidence.ascent.ravel()
     for _ in range(_STEPS):
         divisor = spread + epsilon
-        first = np.where(divisor > 0, numbers / divisor, 0.0)
+        first = replace(form, epsilon=epsilon).divided(numbers, spread, line)
         second = np.where(divisor > 0, first / divisor, 0.0)
         columns = [evidence.gradient(each).ravel() for each in (first, second)]
         matrix = np.stack([*columns, *entropy_columns(evidence, line, form.norm)], axis=1)

@@ -96,11 +96,11 @@ class Timeline:
         """[P, I] reward-to-go: Σ_{j ≥ i} γ^(t_j − t_i) r_j within the episode."""
         return self.accumulated(self.reward, discount)
 
-    def accumulated(self, values: Array, factor: float) -> Array:
-        """[P, I] Σ_{j ≥ i} factor^(t_j − t_i) values_j within the episode."""
+    def accumulated(self, values: Array, factor: float, steps: int = 0) -> Array:
+        """[P, I] Σ_{j ≥ i} factor^(t_j − t_i) values_j within the episode; of so many ``steps``."""
         own = np.where(self.present, values, 0.0)
         total = own
-        for _ in range(self.position.shape[2] - 1):  # steps of the longest episode
+        for _ in range((steps or self.longest) - 1):
             total = own + factor * self._taken(total, self.following)
         return total
 
@@ -148,13 +148,18 @@ class Timeline:
         """[P, I] Σ_{j ≤ i} γ^(t_i − t_j) r_j: rewards of the past."""
         own = np.where(self.present, self.reward, 0.0)
         total = own
-        for _ in range(self.position.shape[2] - 1):
+        for _ in range(self.longest - 1):
             total = own + discount * self.shifted(total, -1)
         return total
 
     def mirrored(self, values: Array) -> Array:
         """[P, I] the episode's values in reversed order."""
         return self._at(values, self.length - 1 - self.time)
+
+    @property
+    def longest(self) -> int:
+        """Steps of the longest episode."""
+        return int(self.position.shape[2])
 
     def shifted(self, values: Array, by: int) -> Array:
         """[P, I] the value ``by`` steps later in the episode; 0 beyond its ends."""
@@ -276,11 +281,10 @@ class Timeline:
 
     def _at(self, values: Array, target: Integers) -> Array:
         """[P, I] the value of the same episode at time ``target``."""
-        longest = self.position.shape[2]
-        inside = self.present & (target >= 0) & (target < longest)
+        inside = self.present & (target >= 0) & (target < self.longest)
         rows = np.arange(len(values))[:, None]
         segment = np.where(self.present, self.segment, 0)
-        found = self.position[rows, segment, np.clip(target, 0, longest - 1)]
+        found = self.position[rows, segment, np.clip(target, 0, self.longest - 1)]
         return self._taken(values, np.where(inside, found, _NONE))
 
     def _taken(self, values: Array, where: Integers) -> Array:
