@@ -185,7 +185,7 @@ def audit_loss(
                     "the result of `function`", type(loss).__name__, "a tensor", "return the loss"
                 )
             optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()  # type: ignore[no-untyped-call]  # torch does not annotate it
             optimizer.step()
 
     return _audit(program, function, return_place(function), gamma, max_paths)

@@ -30,7 +30,8 @@ MAX_NUMBERS, MAX_REWARDS = (
 MAX_MADE = 5000
 _DEPTH = 4  # of lists in lists
 _CHANGING = ("append", "appendleft", "insert", "extend", "reverse", "add", "put")
-_WITHIN = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<lambda>")  # a statement's parts
+# Parts of a statement, with frames of their own: the statement has not run yet when they end.
+_WITHIN = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<lambda>")
 _Tracer = Callable[[FrameType, str, Any], Any]
 
 

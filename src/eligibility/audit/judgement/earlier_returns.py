@@ -23,10 +23,11 @@ _MOST = 8  # episodes of a batch, each pair of which has a factor of its own
 
 
 def with_earlier_returns(program: AuditedProgram, evidence: Evidence) -> Explained | None:
-    """Returns of earlier episodes, each with some factor, subtracted from those of a later one.
+    """Returns of earlier episodes, each times some factor, subtracted from a later one's.
 
-    They are independent of what the later episode does, so they leave the expected gradient as it
-    is, as a number of each episode does; what remains must be a composition without a fault.
+    They do not depend on what the later episode does, so the expected gradient stays as it is. A
+    constant of each episode may come from earlier batches. The rest must be a composition without
+    a fault.
     """
     line = timeline(evidence)
     if program.values != "no" or evidence.long or not 1 < line.episodes.max() <= _MOST:

@@ -6,6 +6,7 @@ which it enters the credits.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +18,7 @@ from eligibility.audit.judgement.match import Match, with_rewards
 from eligibility.audit.judgement.matching import fitted
 from eligibility.audit.judgement.timeline import timeline
 from eligibility.audit.running.runner import Runner, run_all
+from eligibility.audit.trace import Trace
 
 _DISTANCE = 1e-1  # of a tensor
 _PATHS = 16
@@ -26,9 +28,10 @@ _CHANGED = 1e-6  # relative change of a factor that is not rounding
 
 def depends_on_critic(match: Match | None, program: AuditedProgram, runner: Runner) -> bool:
     """Whether what a match has in the place of the rewards moves with the critic."""
-    if match is None or match.changed != "reward-changed" or program.values == "no":
+    critic = _critic_of(program)
+    if match is None or match.changed != "reward-changed" or not critic:
         return False
-    _, seen = _before_and_after(program, runner)
+    seen = _with_other_critic(_longest(program), critic, program, runner)
     if seen is None:
         return True
     seen = with_rewards(seen, match.rewards, match.added)
@@ -41,9 +44,12 @@ def is_scaled_by_critic(match: Match | None, program: AuditedProgram, runner: Ru
     So it does where all values are subtracted from every return, and centring takes them away
     again: they are only left in the deviation.
     """
-    if match is None or match.changed != "rescaled" or program.values == "no":
+    critic = _critic_of(program)
+    if match is None or match.changed != "rescaled" or not critic:
         return False
-    before, after = _before_and_after(program, runner)
+    paths = _longest(program)
+    before = gather(replace(program.survey, traces=paths, exhaustive=False))
+    after = _with_other_critic(paths, critic, program, runner)
     if before is None or after is None or before.ascent.shape != after.ascent.shape:
         return False
     square = np.maximum((before.ascent**2).sum(axis=1), 1e-300)
@@ -53,18 +59,24 @@ def is_scaled_by_critic(match: Match | None, program: AuditedProgram, runner: Ru
     return bool(straight and np.abs(factor[square > _NONE * square.max()] - 1.0).max() > _CHANGED)
 
 
-def _before_and_after(
-    program: AuditedProgram, runner: Runner
-) -> tuple[Evidence | None, Evidence | None]:
-    """Some of the paths, and the same ones with another critic."""
+def _critic_of(program: AuditedProgram) -> list[int]:
+    """The tensors that are the critic's alone; none if it has no part in the gradients."""
     base = program.survey
-    critic = sorted({tensor for tensor, _ in base.directions} - base.policy)
+    used = program.values != "no"
+    return sorted({tensor for tensor, _ in base.directions} - base.policy) if used else []
+
+
+def _longest(program: AuditedProgram) -> tuple[Trace, ...]:
+    """Some of the longest paths."""
+    return tuple(sorted(program.survey.traces, key=lambda trace: -len(trace.steps))[:_PATHS])
+
+
+def _with_other_critic(
+    paths: Sequence[Trace], critic: Sequence[int], program: AuditedProgram, runner: Runner
+) -> Evidence | None:
+    """The same paths with another critic."""
+    base = program.survey
     job = Job((), base.size, base.directions_each, raised=base.raised)
-    if critic:
-        job = replace(job, tensor=critic[0], also=tuple(critic[1:]), distance=_DISTANCE)
-    paths = tuple(sorted(base.traces, key=lambda trace: -len(trace.steps))[:_PATHS])
-    moved = tuple(run_all(runner, (replace(job, prescribed=path.picked) for path in paths)))
-    before, after = (
-        gather(replace(base, traces=each, exhaustive=False)) for each in (paths, moved)
-    )
-    return before, after
+    job = replace(job, tensor=critic[0], also=tuple(critic[1:]), distance=_DISTANCE)
+    moved = run_all(runner, (replace(job, prescribed=path.picked) for path in paths))
+    return gather(replace(base, traces=tuple(moved), exhaustive=False))

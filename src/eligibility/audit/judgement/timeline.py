@@ -97,7 +97,10 @@ class Timeline:
         return self.accumulated(self.reward, discount)
 
     def accumulated(self, values: Array, factor: float, steps: int = 0) -> Array:
-        """[P, I] Σ_{j ≥ i} factor^(t_j − t_i) values_j within the episode; of so many ``steps``."""
+        """[P, I] Σ_{j ≥ i} factor^(t_j − t_i) values_j within the episode.
+
+        With ``steps`` above 0, the sum stops after that number of terms.
+        """
         own = np.where(self.present, values, 0.0)
         total = own
         for _ in range((steps or self.longest) - 1):

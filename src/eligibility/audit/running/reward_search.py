@@ -40,8 +40,9 @@ class Solving(OtherRunner):
 
 
 def own_problem(runner: Runner, first: Trace) -> tuple[OwnProblem, Trace] | None:
-    """What a program acts for whose ``first`` run had no environment, and its path; None if it
-    draws nothing.
+    """The problem of a program whose ``first`` run had no environment, and its first path with it.
+
+    None if the program draws nothing.
     """
     noted = [note for note in first.notes if note.startswith(OPTIMIZERS)]
     count = int(noted[0].removeprefix(OPTIMIZERS)) if noted else 0
@@ -55,11 +56,11 @@ def own_problem(runner: Runner, first: Trace) -> tuple[OwnProblem, Trace] | None
 
 
 def with_own_reward(runner: Runner, problem: OwnProblem, updates: int) -> Solving | None:
-    """What runs a program that makes ``updates`` optimizer steps on what it has drawn for a problem
-    whose reward is not known; None if no number is its reward.
+    """Runs the program with the probe's rewards in place of its own; None if it has no reward.
 
-    The reward is the first number that follows what was drawn, moves the gradient as a factor or
-    a summand does, and without which no number made of it follows the draw before it.
+    The program makes ``updates`` optimizer steps on what it has drawn for the problem. Its reward
+    is the first number that follows what was drawn, moves the gradient as a factor or a summand
+    does, and without which no number made of it follows the draw before it.
     """
     plain = Solving(runner, problem)
     # and one more: the first reward may be a baseline's, which leaves nothing to the first update

@@ -188,7 +188,7 @@ def _by_promise(
 ) -> list[SmallNumber]:
     """Those that can be the steps of a batch: its rows first, then what divides it, the larger.
 
-    Of a run that came to no update, those first that it ``acted`` as often as.
+    A run that came to no update ``acted`` that often: a batch that it has filled is not larger.
     """
     fitting = [number for number in numbers if _LARGE <= number[3] <= steps]
     rests = {number: steps % number[3] if steps != float("inf") else 0.0 for number in fitting}
