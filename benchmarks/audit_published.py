@@ -55,6 +55,7 @@ TITLES = {
     12: "A twelfth field test",
     13: "A thirteenth field test",
     14: "A fourteenth field test",
+    15: "A fifteenth field test",
 }
 
 
