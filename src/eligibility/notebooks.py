@@ -1,8 +1,11 @@
-"""Notebooks as scripts: their code cells one after the other, without what is not Python."""
+"""Programs as text. A notebook is a script: its code cells one after the other, magics left out."""
 
 from __future__ import annotations
 
+import ast
 import json
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +47,40 @@ def script_of(path: Path) -> tuple[str, tuple[tuple[int, int], ...]]:
             lines.append(content)
             places.append((number, line))
     return "\n".join(lines) + "\n", tuple(places)
+
+
+def place_in_words(line: int, cell: int = 0) -> str:
+    """A line of a script, or of one cell of a notebook.
+
+    Example:
+        >>> place_in_words(4), place_in_words(2, cell=3)
+        ('line 4', 'cell 3, line 2')
+    """
+    return f"cell {cell}, line {line}" if cell else f"line {line}"
+
+
+def parse_program(
+    path: Path, text: str | bytes, cells: Sequence[tuple[int, int]] = ()
+) -> ast.Module:
+    """The syntax tree of a program, or of a notebook's script with the places of its lines.
+
+    Raises:
+        InvalidValueError: It is not Python; the error says where.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a run shows them
+            return ast.parse(text, filename=str(path))
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        cell, line = cells[line - 1] if line and line <= len(cells) else (0, line)
+        where = f" ({place_in_words(line, cell)})" if line else ""
+        raise InvalidValueError(
+            f"`{path}`",
+            f"text that is not Python{where}",
+            "a Python program",
+            "correct it, or pass the script that trains the policy",
+        ) from error
 
 
 def _cells(path: Path) -> list[dict[str, Any]]:

@@ -71,7 +71,12 @@ def test_the_command_names_the_fault_its_line_and_its_fix(tmp_path: Path) -> Non
         (
             ["broken.py"],
             "error: `broken.py`: got text that is not Python (line 1), expected a Python program; "
-            "pass the script that trains the policy",
+            "correct it, or pass the script that trains the policy",
+        ),
+        (
+            ["broken.ipynb"],
+            "error: `broken.ipynb`: got text that is not Python (cell 2, line 2), expected a Python "
+            "program; correct it, or pass the script that trains the policy",
         ),
         (
             ["fine.py", "--time-limit", "-1"],
@@ -87,6 +92,8 @@ def test_bad_usage_is_one_line_and_status_2(
     tmp_path: Path, arguments: list[str], message: str
 ) -> None:
     (tmp_path / "broken.py").write_text("def :", encoding="utf-8")
+    cells = [{"cell_type": "code", "source": text} for text in ("a = 1\nb = 2", "c = 3\nd = (")]
+    (tmp_path / "broken.ipynb").write_text(json.dumps({"cells": cells}), encoding="utf-8")
     (tmp_path / "fine.py").write_text("", encoding="utf-8")
     result = subprocess.run(
         [sys.executable, "-m", "eligibility", "audit", *arguments],

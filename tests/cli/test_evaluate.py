@@ -60,3 +60,13 @@ def test_habits_from_elsewhere_are_answered(
     option: tuple[str, str], answer: str, eligibility: Command
 ) -> None:
     assert eligibility("train", "CartPole-v1", *option) == (2, "", answer)
+
+
+def test_an_environment_with_other_spaces_is_named(checkpoint: Path, eligibility: Command) -> None:
+    status, _, err = eligibility("evaluate", str(checkpoint), "--env", "Acrobot-v1")
+    assert status == 2
+    assert err == (
+        "error: `env`: got `Acrobot-v1`, which needs other weights (`layers.0.weight` is "
+        "torch.float32 [64, 4], not torch.float32 [64, 6]), expected an environment with the "
+        "spaces of `CartPole-v1`; pass one, or train a policy for this one\n"
+    )

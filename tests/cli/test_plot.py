@@ -18,7 +18,10 @@ def test_plot_draws_the_curves_of_runs(tmp_path: Path, eligibility: Command) -> 
         folder = RunFolder(tmp_path / f"run{seed}", model)
         model.learn(callback=folder)
         folder.finish()
-    status, output, _ = eligibility("plot", "run1", "run2", "--out", "curves.png")
+    (tmp_path / "all" / "of" / "them").mkdir(parents=True)
+    for name in ("run1", "run2"):
+        (tmp_path / name).rename(tmp_path / "all" / "of" / "them" / name)
+    status, output, _ = eligibility("plot", "all", "--out", "curves.png")
     assert status == 0
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
     lines = output.splitlines()

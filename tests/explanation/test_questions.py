@@ -201,3 +201,7 @@ def test_the_right_question_is_offered_where_its_situation_is_met() -> None:
     assert offered(-(log_probs.exp() * log_probs).sum()) >= {5}
     assert offered(Categorical(probs=saturated).log_prob(torch.tensor(1))) == {1, 6}
     assert offered(-(Categorical(logits=logits).log_prob(action) * 2).mean()) == {4, 10}
+
+
+def test_an_answer_does_not_point_to_itself() -> None:
+    assert {item.question for item in answer_question(1).expected} == {0}

@@ -271,7 +271,8 @@ def test_a_script_that_is_not_python_is_one_clear_error(
     with pytest.raises(InvalidValueError) as raised:
         explain_script(path)
     assert str(raised.value) == (
-        f"`{path}`: got text that is not Python{place}, expected a Python script; correct it"
+        f"`{path}`: got text that is not Python{place}, expected a Python program; "
+        "correct it, or pass the script that trains the policy"
     )
 
 

@@ -6,17 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from eligibility.notebooks import place_in_words
+
 _IN_WORDS = re.compile(r'(?:File "(?P<file>[^"]+)", )?\b(?P<word>[Ll])ine (?P<line>\d+)\b')
-
-
-def place_in_words(line: int, cell: int = 0) -> str:
-    """A line of a script, or of one cell of a notebook.
-
-    Example:
-        >>> place_in_words(4), place_in_words(2, cell=3)
-        ('line 4', 'cell 3, line 2')
-    """
-    return f"cell {cell}, line {line}" if cell else f"line {line}"
 
 
 def in_cells(

@@ -26,13 +26,13 @@ from torch import Tensor
 
 from eligibility.errors import EligibilityError
 from eligibility.explanation.by_graph import explain_tensor
-from eligibility.explanation.cells import place_in_words
 from eligibility.explanation.derivation import Explanation
 from eligibility.explanation.failure import History, describe_failure, line_of
 from eligibility.explanation.graph import graph_between
 from eligibility.explanation.names import Names, names_in
 from eligibility.explanation.recorder import Recording, record
 from eligibility.files import write_atomically
+from eligibility.notebooks import place_in_words
 from eligibility.sandbox import limit
 
 # Lines whose first backward pass is explained, at most.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import json
 import os
@@ -12,16 +11,15 @@ import subprocess
 import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from eligibility.errors import InvalidValueError
-from eligibility.explanation.cells import in_cells, place_in_words
+from eligibility.explanation.cells import in_cells
 from eligibility.explanation.derivation import Explanation
-from eligibility.notebooks import is_notebook, script_of
+from eligibility.notebooks import is_notebook, parse_program, place_in_words, script_of
 from eligibility.sandbox import COPY, GUARDS, LANDLOCK, Workspace, guard_here
 
 # How much of the child's output is kept, and how much is too much, in bytes.
@@ -159,7 +157,7 @@ def explain_script(
         copied.mkdir()
         workspace = Workspace(path.resolve(), Path.cwd(), copied, links=guard != COPY)
         script, cells = _as_script(path, scratch)
-        _check_python(path, script, cells)
+        parse_program(path, script.read_bytes(), cells)  # nothing of it would run if it cannot
         request = {
             "script": str(script), "home": str(path.resolve().parent),
             "argv": list(argv), "line": line, "tensor": tensor,
@@ -183,21 +181,6 @@ def _as_script(path: Path, scratch: Path) -> tuple[Path, tuple[tuple[int, int], 
     script = scratch / "cells.py"
     script.write_text(text, encoding="utf-8")
     return script, cells
-
-
-def _check_python(path: Path, script: Path, cells: tuple[tuple[int, int], ...]) -> None:
-    """Raise if the file cannot be parsed, with the line: nothing of it would run."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the run shows them
-            ast.parse(script.read_bytes())
-    except (SyntaxError, ValueError) as error:
-        line = getattr(error, "lineno", None)
-        cell, line = cells[line - 1] if line and line <= len(cells) else (0, line)
-        where = f" ({place_in_words(line, cell)})" if line else ""
-        raise InvalidValueError(
-            f"`{path}`", f"text that is not Python{where}", "a Python script", "correct it"
-        ) from error
 
 
 @dataclass(frozen=True)

@@ -381,4 +381,4 @@ def as_written(value: Any) -> str:
     """A value as one would write it on the command line."""
     if isinstance(value, dict):
         return json.dumps(value)
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return (",".join(map(str, value)) or '""') if isinstance(value, tuple) else str(value)

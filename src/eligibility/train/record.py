@@ -93,10 +93,10 @@ def read_run_config(folder: Path) -> Config:
 
 
 def find_runs(path: Path) -> list[Path]:
-    """A run folder itself, or the run folders in a folder of several, as a sweep leaves them."""
+    """A run folder itself, or all run folders below a folder, as sweeps leave them."""
     if (path / CONFIG).exists():
         return [path]
-    runs = sorted(found.parent for found in path.glob(f"*/{CONFIG}"))
+    runs = sorted(found.parent for found in path.rglob(CURVE_FILE))
     if not runs:
         raise InvalidValueError(
             f"`{path}`",

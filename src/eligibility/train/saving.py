@@ -143,6 +143,13 @@ class Saved:
         """Raise unless the tensors are those of the model, in shape, dtype and range."""
         mine = _tensors(model)
         wrong = _difference(part_of(self._tensors, "network"), part_of(mine, "network"))
+        if wrong and not self._header.own_network and model.config.env != self._header.config.env:
+            raise InvalidValueError(
+                "`env`",
+                f"`{model.config.env}`, which needs other weights ({wrong})",
+                f"an environment with the spaces of `{self._header.config.env}`",
+                "pass one, or train a policy for this one",
+            )
         if wrong:  # perhaps no damage: what the caller gave may be another than then
             raise InvalidValueError(
                 "`network`",

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
+from importlib.util import decode_source
 from itertools import product
 from pathlib import Path
 
 from eligibility.audit.job import WholeNumber
 from eligibility.audit.judgement.constants import TEXT, Constants
 from eligibility.errors import InvalidValueError
-from eligibility.notebooks import is_notebook, script_of
+from eligibility.notebooks import is_notebook, parse_program, script_of
 from eligibility.sandbox.workspace import repository_root
 
 _MODULES = 60  # of a project that are read
@@ -198,18 +199,8 @@ def _imported(tree: ast.Module) -> list[str]:
 
 def read_source(path: Path) -> Source:
     """The text of ``path``; raises ``InvalidValueError`` if it is not a Python program."""
-    cells = script_of(path)[0] if is_notebook(path) else None
     try:
-        text = path.read_text(encoding="utf-8") if cells is None else cells
-        tree = ast.parse(text, filename=str(path))
-    except (SyntaxError, ValueError) as error:
-        line = getattr(error, "lineno", None)
-        raise InvalidValueError(
-            f"`{path}`",
-            f"text that is not Python{f' (line {line})' if line else ''}",
-            "a Python program",
-            "pass the script that trains the policy",
-        ) from error
+        text, cells = script_of(path) if is_notebook(path) else (path.read_bytes(), ())
     except OSError as error:
         raise InvalidValueError(
             f"`{path}`",
@@ -217,7 +208,9 @@ def read_source(path: Path) -> Source:
             "a readable Python file",
             "check the path",
         ) from error
-    return Source(path.absolute(), tree, tuple(text.splitlines()))
+    tree = parse_program(path, text, cells)
+    lines = text if isinstance(text, str) else decode_source(text)
+    return Source(path.absolute(), tree, tuple(lines.splitlines()))
 
 
 def assigned_names(statement: ast.stmt) -> set[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from eligibility.errors import InvalidValueError
 from eligibility.explanation.derivation import Explanation
 from eligibility.explanation.questions import gradients, policies, surrogates
@@ -56,4 +58,9 @@ def answer_question(number: int) -> Explanation:
             f"a number from 1 to {len(QUESTIONS)}",
             "`eligibility explain --question` lists them",
         )
-    return question.answer(question)
+    answered = question.answer(question)
+    expected = tuple(  # an answer does not point to itself
+        replace(item, question=0) if item.question == number else item
+        for item in answered.expected
+    )
+    return replace(answered, expected=expected)
