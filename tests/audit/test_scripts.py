@@ -75,8 +75,8 @@ def test_the_command_names_the_fault_its_line_and_its_fix(tmp_path: Path) -> Non
         ),
         (
             ["broken.ipynb"],
-            "error: `broken.ipynb`: got text that is not Python (cell 2, line 2), expected a Python "
-            "program; correct it, or pass the script that trains the policy",
+            "error: `broken.ipynb`: got text that is not Python (cell 2, line 2), expected a "
+            "Python program; correct it, or pass the script that trains the policy",
         ),
         (
             ["fine.py", "--time-limit", "-1"],

@@ -60,7 +60,6 @@ def answer_question(number: int) -> Explanation:
         )
     answered = question.answer(question)
     expected = tuple(  # an answer does not point to itself
-        replace(item, question=0) if item.question == number else item
-        for item in answered.expected
+        replace(item, question=0) if item.question == number else item for item in answered.expected
     )
     return replace(answered, expected=expected)
