@@ -91,7 +91,7 @@ def test_a_mask_that_is_cut_at_the_wrong_side_counts_less_where_an_answer_is_the
     report = el.audit_token_loss(loss, max_paths=FEW)
     assert (report.verdict, report.findings) == ("convention", ())
     assert {each.name for each in report.conventions} == {"mean-over-each-episode"}
-    assert "own-length without the last column" in report.rule
+    assert "length of the answer without the last column" in report.rule
 
 
 def test_the_ratio_times_k2_is_no_divergence_s_gradient_and_has_a_name() -> None:

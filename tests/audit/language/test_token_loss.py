@@ -326,7 +326,7 @@ def test_a_critic_is_a_baseline_of_each_state() -> None:
         {c.name: c.bias for c in without.conventions}["kl-in-reward"]
     )
     assert dict(report.components) == pytest.approx(dict(without.components))
-    assert "+0.075 × k1 in the reward, from each token on, minus a baseline" in report.rule
+    assert "+ 0.075 × k1 in the reward, from each token on; minus a baseline" in report.rule
 
 
 @pytest.mark.parametrize(
@@ -354,9 +354,9 @@ def test_generalised_advantages_of_tokens(discount: float, trace: float, named: 
     report = el.audit_token_loss(loss, max_paths=FEW)
     assert report.verdict == "convention", report.text()
     assert {c.name for c in report.conventions} == {"mean-over-time", "kl-in-reward", *named}
-    assert "+0.075 × k1 in the reward, from each token on" in report.rule
+    assert "+ 0.075 × k1 in the reward, from each token on" in report.rule
     if discount * trace < 1:
-        assert f"times {discount * trace:.6g} for each token after it" in report.rule
+        assert f"× {discount * trace:.6g} for each token after it" in report.rule
 
 
 def test_a_value_that_knows_the_token_is_no_baseline() -> None:

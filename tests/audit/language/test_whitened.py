@@ -81,4 +81,4 @@ def test_the_one_group_of_a_batch_is_called_a_group() -> None:
     report = el.audit_token_loss(loss, prompts=1, group_size=3, max_paths=200)
     assert (report.verdict, report.findings) == ("convention", ()), report.summary
     assert {"whitened", "kl-in-reward"} <= {each.name for each in report.conventions}
-    assert "mean of the group, divided by the deviation of: group" in report.rule
+    assert "(reward − mean of the group) / (deviation of the group" in report.rule

@@ -60,8 +60,8 @@ def _report(folder: Path, rewards: str, advantage: str) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("advantage", "rule"),
     [
-        ("(rewards - rewards.mean())", "reward -0.5 × mean of the"),
-        ("((rewards - values) * 2.0)", "+1 × reward +0."),
+        ("(rewards - rewards.mean())", "0.5 × (reward − mean of the"),
+        ("((rewards - values) * 2.0)", "1 × reward + 0."),
     ],
     ids=["centred", "a critic's baseline"],
 )

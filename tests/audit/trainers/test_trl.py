@@ -105,7 +105,7 @@ def test_the_second_update_of_each_batch_has_the_ratio_to_the_policy_that_drew(
     biases = {c.name: c.bias for c in report.conventions}
     assert biases.keys() == {"centred", "constant-scale", "token-ratio"} | gate
     assert all(biases[name] > 1e-3 for name in {"token-ratio"} | gate)
-    assert "times the token-ratio" in said
+    assert "× token-ratio" in said
     bounds = re.findall(r"a bound between ([\d.]+) and ([\d.]+)", said)
     assert len(bounds) == 2 * len(gate)
     for (low, high), bound in zip(bounds, (0.8, 1.2), strict=False):
@@ -119,7 +119,7 @@ def test_rloos_second_update_is_exact_as_the_first_where_nothing_is_clipped(
     options = "beta=0.0, num_iterations=2, epsilon=100.0"
     report, said = second_update(tmp_path, "RLOO", options)
     assert (report.verdict, report.updates) == ("unbiased", 2), report.summary
-    assert "times the sequence-ratio" in said
+    assert "× sequence-ratio" in said
     assert "clipped where" not in said
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -11,25 +10,19 @@ import numpy as np
 from eligibility.audit.faults import FAULTS
 from eligibility.audit.faults.language import FIXES
 from eligibility.audit.language.conventions import convention_of_term, conventions_of
-from eligibility.audit.language.laws import BOUND, RATIOS
+from eligibility.audit.language.formula import rule_of
+from eligibility.audit.language.laws import RATIOS
 from eligibility.audit.language.measured import TOLERANCE, Measured
 from eligibility.audit.language.places import NOWHERE, Place, place_of, ratio_of_one
-from eligibility.audit.language.reading import EXACT_IN_SINGLE, Reading, pattern_alone
+from eligibility.audit.language.reading import EXACT_IN_SINGLE, pattern_alone
 from eligibility.audit.language.regularisers import DIRECTION_OF
 from eligibility.audit.reporting.report import AuditReport, Finding
 
-_VALUES = {
-    "value": "minus a baseline of the state",
-    "gae": "minus the values of the state and of those after it, as in generalised advantages",
-}
 # Noticed, and no bias: it is said as a warning where the expectation is exact.
 _MAY_BE_EXACT = (
     "broadcast", "padding-counted", "mean-log-prob-times-sum-of-returns",
     "reward-of-another-answer",
 )  # fmt: skip
-# Deviations of rewards, up to the factor between n and n − 1 rows.
-_OF_ROWS = ("group", "batch", "batch of the centred")
-_ROUND = 1e-3  # relative error of a round number that is measured
 _DIVERGENCES = ("kl-reverse", "kl-states", "kl-forward")
 
 
@@ -48,7 +41,7 @@ def judge(measured: Measured, program: str, place: Place) -> AuditReport:
         summary=_summary(
             verdict, measured, findings, [c.name for c in conventions if c.bias != 0.0]
         ),
-        rule=_rule(measured),
+        rule=rule_of(measured),
         findings=findings,
         conventions=conventions,
         credit=measured.credit,
@@ -246,73 +239,6 @@ def _summary(
     if faults:
         return faults[0].means
     return findings[-1].means
-
-
-def _rule(measured: Measured) -> str:
-    """The reading in words."""
-    reading = measured.reading
-    if reading is None:
-        return ""
-    scale, epsilon, times = _divisor(measured, reading)
-    given = {name: value * times for name, value in reading.coefficients.items() if value}
-    names = {
-        "own": "reward",
-        "group": "mean of the group",
-        "batch": "mean of the batch",
-        "tokens": "mean over the batch's tokens",
-        "tokens of group means": "mean of the groups' means over the batch's tokens",
-        "group tokens": "mean over the group's tokens",
-        "wrong group": "mean of the group whose number is the answer's",
-    }
-    parts = [f"{value:+.4g} × {names[name]}" for name, value in given.items()]
-    terms = _terms(measured)
-    if measured.has_constant_baseline:
-        parts.append(f"{-terms.pop('k1'):+.4g}")
-    said = [f"weight of a token = {' '.join(parts)}"]
-    if reading.selected:
-        bound = f" of {reading.bound:.4g}" if BOUND in reading.selected else ""
-        said = [f"only some answers are trained on: {reading.selected}{bound}"]
-    if reading.rewards != "its own":
-        said.append(f"the rewards {reading.rewards}")
-    if scale != "none":
-        added = f" + {epsilon:.1e}" if epsilon > 1e-12 else ""
-        said.append(f"divided by the deviation of: {scale}{added}")
-    if reading.divisor != "constant":
-        said.append(f"divided by: {reading.divisor}")
-    if reading.decay != 1.0:
-        said.append(f"times {reading.decay:.6g} for each token after it")
-    if reading.factor != "one":
-        said.append(f"times the {reading.factor}")
-    if reading.gate.kind != "none":
-        said.append(str(reading.gate))
-    if reading.pattern != "all":
-        said.append(reading.pattern)
-    if measured.regularisers is not None:
-        said += [f"{value:+.4g} × {name}" for name, value in terms.items()]
-        said += [_VALUES[kind]] if (kind := measured.regularisers.baseline) else []
-    return ", ".join(said)
-
-
-def _divisor(measured: Measured, reading: Reading) -> tuple[str, float, float]:
-    """The name of what divides, what is added to it, and what the coefficients are multiplied by.
-
-    Deviations of n rows with n and with n − 1 in the denominator differ by a factor. The one of
-    which a round number is added, like 1e-4, is the program's.
-    """
-    language = measured.observed.language
-    rows = language.group_size * (1 if reading.scale == "group" else language.prompts)
-    epsilon = reading.epsilon
-    if reading.scale not in _OF_ROWS or rows < 2 or epsilon <= 0.0 or _is_round(epsilon):
-        return reading.scale, epsilon, 1.0
-    times = math.sqrt(rows / (rows - 1))
-    if not _is_round(epsilon * times):
-        return reading.scale, epsilon, 1.0
-    return f"{reading.scale} (N − 1)", epsilon * times, times
-
-
-def _is_round(value: float) -> bool:
-    """Whether one digit says it."""
-    return abs(float(f"{value:.0e}") - value) <= _ROUND * value
 
 
 def wanted_components(measured: Measured) -> dict[str, float]:
