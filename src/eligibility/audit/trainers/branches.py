@@ -18,7 +18,7 @@ from eligibility.audit.trainers.gumbel import Noise
 from eligibility.audit.trainers.in_order import Order
 from eligibility.audit.trainers.kept_gradients import KeptGradients
 from eligibility.audit.trainers.many_tokens import ManyTokens
-from eligibility.audit.trainers.models import Models
+from eligibility.audit.trainers.models import Models, perturb
 from eligibility.audit.trainers.operations import Recorder
 from eligibility.audit.trainers.record import Record
 from eligibility.audit.trainers.scores import Scores
@@ -78,6 +78,7 @@ class Branches:
         self._again = False  # whether the answers are trained on twice
         self._options: dict[str, Any] = {}
         self._used: dict[int, bool] = {}  # models after sampling: whether without adapters
+        self._followers: list[Any] = []  # models that the program gives the trained one's weights
         self._sign, self._moved = 1.0, 0.0  # of rewards; of logits where there are no adapters
         self._raised: frozenset[Tokens] = frozenset()  # answers with other rewards
         self._perturbed = False  # whether branches begin with other trained parameters
@@ -139,6 +140,8 @@ class Branches:
             self._kept.about_to_step(parameters)
         elif self.branch is not None and self.draws.given:
             self._read(trained, -1.0 if optimizer.param_groups[0].get("maximize") else 1.0)
+            if self._states is None:  # a first look: which models does the program keep alike?
+                perturb(optimizer.param_groups)
         for parameter in parameters:
             parameter.grad = None
 
@@ -199,6 +202,7 @@ class Branches:
             trained=self._trained,
             place=self._place,
             used=list(self._used.items()),
+            followers=self.models.alike(self._trained) if self._states is None else [],
             sources=[vars(source) for source in self.scores.candidates()],
             said=[[*place, values] for place, values in self.scores.said.items()],
             logits=[[(*key, said) for key, said in each.items()] for each in self._logits],

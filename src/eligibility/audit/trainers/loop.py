@@ -90,6 +90,7 @@ class Loop(RewardChoice):
                 "end token with probability 1"
             )
         wake_adapters(model)
+        self._followers = [*map(self.models.by_id, found["followers"])]
         reference = self._reference(found, model)
         sources = self._known(found)
         for length in range(record.length, 1, -1):
@@ -219,8 +220,9 @@ class Loop(RewardChoice):
             alone = len(states.prompts) == 1 and not world  # then each answer is drawn, in time
             nucleus = 1.0 if alone else nucleus_of(self._options)
             states.fit(seed=world, drift=record.drift, nucleus=nucleus)
-            if self._sampling is not model and self._sampling is not reference:
-                self._sampling.load_state_dict(model.state_dict())  # it samples, the other learns
+            for other in (self._sampling, *self._followers):
+                if other is not model and other is not reference:  # one samples, the other learns
+                    other.load_state_dict(model.state_dict())
         rewards = [self._reward(answer) for answer in answers(record.length)]
         made = Policies(rewards=[rewards for _ in states.prompts])
         if self._options:
@@ -299,11 +301,8 @@ class Loop(RewardChoice):
         used = {int(which): off for which, off in found["used"]}
         if used.get(id(model)):
             return WithoutAdapter(model)
-        others = [
-            self.models.by_id(which)
-            for which in used
-            if which not in (id(model), id(self._sampling))
-        ]
+        known = (model, self._sampling, *self._followers)
+        others = [self.models.by_id(which) for which in used if which not in map(id, known)]
         return next((other for other in others if other is not None), None)
 
     def _compare_references(self, reference: Any) -> None:

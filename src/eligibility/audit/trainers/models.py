@@ -44,14 +44,14 @@ class Models:
             stock(optimizer, group)
             self._groups.append(optimizer.param_groups[-1])
             if self._perturbs:
-                _perturb(self._groups[-1:])
+                perturb(self._groups[-1:])
 
         Optimizer.add_param_group = add  # type: ignore[assignment, method-assign]
 
     def perturb(self) -> None:
         """Give all trained parameters other values, also those that are yet to be trained."""
         self._perturbs = True
-        _perturb(self._groups)
+        perturb(self._groups)
 
     def follow(self, model: Any) -> None:
         """Remember what it scores from now on."""
@@ -84,13 +84,26 @@ class Models:
         models = [model for model, _ in self._known.values()]
         return next((m for m in models if any(id(p) in wanted for p in m.parameters())), None)
 
+    def alike(self, which: int) -> list[int]:
+        """The other models whose weights are this one's."""
+        own = list(self.by_id(which).parameters()) if which else []
+        others = [(key, list(other.parameters())) for key, (other, _) in self._known.items()]
+        return [
+            key
+            for key, parameters in others
+            if key != which
+            and len(parameters) == len(own)
+            and all(torch.equal(one, other) for one, other in zip(parameters, own, strict=True))
+        ]
+
     def by_id(self, which: int) -> Any:
         """The model that a branch has told of; None: it was not there before the branch."""
         known = self._known.get(which)
         return known[0] if known is not None else self._made.get(which)
 
 
-def _perturb(groups: list[Any]) -> None:
+def perturb(groups: list[Any]) -> None:
+    """Give these parameters of an optimizer other values."""
     draw = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in (parameter for group in groups for parameter in group["params"]):

@@ -96,9 +96,8 @@ class Runs(Branches):
             attached = logits is not None and logits.requires_grad
             self._recorder.scored(logits, POLICY if attached else BEHAVIOUR, rows.last)
         else:
-            self._recorder.scored(
-                logits, BEHAVIOUR if model is self._sampling else REFERENCE, rows.last
-            )
+            acted = any(model is other for other in (self._sampling, *self._followers))
+            self._recorder.scored(logits, BEHAVIOUR if acted else REFERENCE, rows.last)
 
     def generated(self, model: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """In place of transformers' ``generate``."""
