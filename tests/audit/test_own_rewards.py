@@ -216,6 +216,18 @@ def test_names_tell_costs_from_rewards() -> None:
     assert not any(map(is_a_cost, ("distribution", "reward", "minus_cost_as_reward", "x")))
 
 
+@pytest.mark.parametrize("reward", ["-b", "1.0 - b"])
+def test_what_a_reward_is_made_of_with_a_minus_is_a_cost(reward: str, tmp_path: Path) -> None:
+    """Of either name the numbers follow the draws; the first one is replaced."""
+    body = ONE.replace(
+        "    reward = bandit.pull(action.item())\n",
+        f"    b = (means[action.item()] - 0.7) ** 2\n    reward = {reward}\n",
+    )
+    report = audited(tmp_path, body)
+    assert (report.verdict, report.findings) == ("unbiased", ()), report.text()
+    assert any("its cost is `b` in line" in note for note in report.notes), report.notes
+
+
 def test_a_sign_is_wrong_only_for_a_reward(tmp_path: Path) -> None:
     report = audited(tmp_path, COST.replace("cost", "x"))
     assert report.verdict == "unexplained"

@@ -526,3 +526,18 @@ def test_a_return_that_ends_at_the_update_is_a_convention_with_its_own_name(tmp_
     assert bias is not None
     assert 0.01 < bias < 1.0
     assert not report.ok()
+
+
+def test_an_action_that_was_drawn_before_the_second_update_is_no_action_of_it(
+    tmp_path: Path,
+) -> None:
+    """It is drawn with the value of the last state, and never executed."""
+    drawn = "    Categorical(logits=net(torch.as_tensor(obs))).sample()\n    returns, running"
+    report = audit(
+        tmp_path,
+        PROGRAM,
+        ("    returns, running", drawn),
+        ("(log_probs)\n", "(log_probs).detach()\n"),
+        ("loss = -(", "loss = 0.0 * net(torch.as_tensor(obs)).sum() - ("),
+    )
+    assert report.verdict == "no-gradient", report.text()

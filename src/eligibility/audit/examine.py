@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from eligibility.audit.costs import is_a_cost, may_be_a_cost
+from eligibility.audit.costs import may_be_a_cost
 from eligibility.audit.faults import CHOICES
 from eligibility.audit.job import SIZES, Job
 from eligibility.audit.judgement.audited_program import AuditedProgram
@@ -174,8 +174,7 @@ def _stood_in_for(observed: Survey) -> list[str]:
         for name in _noted(observed, OWN_CLASS)
     ]
     for found in _noted(observed, OWN_REWARD):
-        file, line, name = found.split(":")
-        kind = "cost" if is_a_cost(name) else "reward"
+        kind, file, line, name = found.split(":")
         said.append(
             f"the program makes no environment: its {kind} is `{name}` in line {line} of {file}, "
             "which the probe's rewards replace"
@@ -191,8 +190,8 @@ def _stood_in_for(observed: Survey) -> list[str]:
 def _if_not_a_cost(report: AuditReport, observed: Survey) -> AuditReport:
     """The report, in which a sign is wrong only if what the program trains on is a reward."""
     for found in _noted(observed, OWN_REWARD):
-        _, line, name = found.split(":")
-        if may_be_a_cost(name) and not is_a_cost(name):
+        kind, _, line, name = found.split(":")
+        if kind == "reward" and may_be_a_cost(name):
             return if_a_reward(report, f"`{name}` in line {line}")
     return report
 

@@ -134,7 +134,9 @@ class _Rewards:
         drawn = _in_turn(calls.take(), len(numbers)) if self._rows and numbers else []
         if not drawn or (self._given and len(numbers) != len(self._rows)):
             return value
-        self._recorder.note(f"{OWN_REWARD}{':'.join(map(str, self._problem.reward or ()))}")
+        kind = "cost" if self._problem.cost else "reward"
+        said = ":".join(map(str, (kind, *(self._problem.reward or ()))))
+        self._recorder.note(f"{OWN_REWARD}{said}")
         while len(self._rows) < len(numbers):
             self._recorder.on_reset(self._row())
         start = self._rows[0].start

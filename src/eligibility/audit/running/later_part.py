@@ -137,12 +137,7 @@ def _rest(trace: Trace, left: Beginning) -> Trace:
         draws=trace.draws[draws:],
         known=max(trace.known - draws, 0),
         given=max(trace.given - draws, 0),
-        steps=renumbered(
-            [
-                replace(step, groups=tuple(tuple(d - draws for d in g) for g in step.groups))
-                for step in trace.steps[steps:]
-            ]
-        ),
+        steps=renumbered([_without_earlier(step, draws) for step in trace.steps[steps:]]),
         updates=tuple(
             replace(
                 update,
@@ -168,3 +163,9 @@ def _rest(trace: Trace, left: Beginning) -> Trace:
             replace(slope, draw=slope.draw - draws) for slope in trace.slopes if slope.draw >= draws
         ),
     )
+
+
+def _without_earlier(step: Step, draws: int) -> Step:
+    """A step's sampling calls, counted from there: an action may be drawn and never executed."""
+    later = (group for group in step.groups if all(draw >= draws for draw in group))
+    return replace(step, groups=tuple(tuple(draw - draws for draw in group) for group in later))

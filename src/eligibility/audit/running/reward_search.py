@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from eligibility.audit.arrays import Array
-from eligibility.audit.costs import is_a_cost
+from eligibility.audit.costs import is_a_cost, may_be_a_cost
 from eligibility.audit.job import SIZES, Job, OwnProblem, Statement
 from eligibility.audit.running.runner import OtherRunner, Runner
 from eligibility.audit.running.survey import RAN
@@ -78,7 +78,9 @@ def with_own_reward(runner: Runner, problem: OwnProblem, updates: int) -> Solvin
     known = [each for each in tried if _moves_gradients(each, job)]
     for each in known:
         if _is_whole(each, job, known) and _is_separate(each, job) and _is_short(each, job):
-            return Solving(runner, replace(each.problem, contexts=_has_contexts(each, job)))
+            cost = each.problem.cost or _is_opposed(each, known, paths)
+            contexts = _has_contexts(each, job)
+            return Solving(runner, replace(each.problem, cost=cost, contexts=contexts))
     return None
 
 
@@ -185,6 +187,26 @@ def _is_whole(by: Solving, job: Job, known: list[Solving]) -> bool:
         if plain != moved and any(each != plain for each in after):
             return False
     return True
+
+
+def _is_opposed(by: Solving, known: list[Solving], paths: list[Trace]) -> bool:
+    """Whether what is called a reward is a constant minus it, as −b and 1 − b are for a b."""
+
+    def numbers(each: Solving) -> Array:
+        statement = each.problem.reward
+        assert statement is not None
+        return np.array([number for path in paths for number in _given_to(statement, path)])
+
+    mine = numbers(by)
+    rewards = (
+        numbers(each)
+        for each in known
+        if each.problem.reward and not may_be_a_cost(each.problem.reward[2])
+    )
+    return bool(np.ptp(mine)) and any(
+        len(theirs) == len(mine) and np.ptp(theirs + mine) <= _ROUNDING * np.ptp(mine)
+        for theirs in rewards
+    )
 
 
 def _is_separate(by: Runner, job: Job) -> bool:
