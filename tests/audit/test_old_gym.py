@@ -105,6 +105,22 @@ def test_a_vector_has_four_values_and_shows_the_last_observation() -> None:
     run(program)
 
 
+def test_a_vector_tells_what_each_environment_said_last() -> None:
+    def program() -> None:
+        gym: Any = importlib.import_module("gym")
+        counted = gym.wrappers.RecordEpisodeStatistics
+        envs = gym.vector.SyncVectorEnv([lambda: counted(gym.make("Pendulum-v1"))] * 2)
+        envs.reset()
+        infos: dict[str, Any] = {}
+        while "final_info" not in infos:
+            *_, infos = envs.step(np.zeros((2, 1)))
+        ended = [said for said in infos["final_info"] if said is not None]
+        assert len(ended) == infos["_final_info"].sum() > 0
+        assert np.isfinite(ended[0]["episode"]["r"])
+
+    run(program, four_tuple=False)
+
+
 def test_wrappers_take_and_return_four_values() -> None:
     def program() -> None:
         gym: Any = importlib.import_module("gym")
@@ -134,8 +150,8 @@ def doubled(self: Any, seen: Any) -> Any:
     return 2 * seen
 
 
-def run(program: Any) -> None:
-    trace = execute(program, Job((), SIZES[0]), four_tuple=True)
+def run(program: Any, four_tuple: bool = True) -> None:
+    trace = execute(program, Job((), SIZES[0]), four_tuple=four_tuple)
     assert (trace.outcome, trace.detail) == ("finished", "")
 
 

@@ -107,6 +107,16 @@ def test_a_semaphore_of_the_system_is_made_by_keywords_too() -> None:
     run(program)
 
 
+def test_random_numbers_of_a_space_are_the_same_in_every_run() -> None:
+    """A vector's space copies the generator of its environments'."""
+
+    def program() -> None:
+        drawn = [gymnasium.spaces.Discrete(2).np_random.random() for _ in range(2)]
+        assert drawn[0] == drawn[1]
+
+    run(program)
+
+
 def test_the_limit_of_an_episode_is_found_by_its_old_name() -> None:
     def program() -> None:
         spec = gymnasium.make("CartPole-v1").spec

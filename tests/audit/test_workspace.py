@@ -30,9 +30,21 @@ def test_what_a_run_changes_is_made_again(change: str, tmp_path: Path) -> None:
     for folder in (own, sibling, scratch):
         folder.mkdir(parents=True)
     (own / "main.py").write_text("1")
-    workspace = Workspace(own / "main.py", tmp_path, scratch, links=True)
+    workspace = Workspace(own / "main.py", own, scratch, links=True)
     CHANGES[change](workspace.folder)
     workspace.restore()
     assert [path.name for path in workspace.folder.iterdir()] == ["main.py"]
     assert (workspace.folder / "main.py").read_text() == "1"
     assert (workspace.folder.parent / "sibling").readlink() == sibling
+
+
+def test_a_program_runs_where_the_user_is_standing_above_it(tmp_path: Path) -> None:
+    """As a repository that was downloaded without its history."""
+    folder, scratch = tmp_path / "project", tmp_path / "scratch"
+    for name in ("scripts/train.py", "data/train.json"):
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_text("1")
+    scratch.mkdir()
+    workspace = Workspace(folder / "scripts/train.py", folder, scratch, links=True)
+    assert (workspace.folder / "data/train.json").read_text() == "1"
+    assert folder in workspace.import_path

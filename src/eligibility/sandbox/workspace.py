@@ -23,16 +23,19 @@ class Workspace:
     """A copy of the folders around a script, up to the repository's root, in an empty ``scratch``.
 
     The program runs in ``folder``: where the user is ``standing`` if the script lies below it,
-    within the repository; else in the script's own folder. ``import_path`` are more folders to
+    within the repository; else in the script's own folder. Without the marks of a repository, the
+    folder where the user is standing is its root. ``import_path`` are more folders to
     import modules from: the originals. With ``links``, files that are large, and folders that are
     too many, become links.
     """
 
     def __init__(self, script: Path, standing: Path, scratch: Path, *, links: bool) -> None:
         own = script.parent.resolve()
-        root = repository_root(own)
-        above = root or own.parent
         place = standing.resolve()
+        root = repository_root(own)
+        if root is None and place in own.parents and place not in (Path.home(), Path(place.anchor)):
+            root = place
+        above = root or own.parent
         if not (root is not None and place.is_relative_to(root) and own.is_relative_to(place)):
             place = own
         self._own, self._above, self._place, self._links = own, above, place, links

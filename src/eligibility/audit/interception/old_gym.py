@@ -114,6 +114,11 @@ class Vector(SyncVectorEnv):
         for mark in ("", "_"):
             if f"{mark}final_obs" in infos:
                 infos[f"{mark}final_observation"] = infos.pop(f"{mark}final_obs")
+        if "final_info" in infos:  # one dictionary for each environment that has ended
+            last, ended = infos["final_info"], infos["_final_info"]
+            infos["final_info"] = np.empty(self.num_envs, dtype=object)
+            for number in np.flatnonzero(ended).tolist():
+                infos["final_info"][number] = _of_one(last, number)
         return (*seen, infos)
 
     def step_async(self, actions: Any) -> None:
@@ -123,6 +128,15 @@ class Vector(SyncVectorEnv):
     def step_wait(self, **options: Any) -> Any:
         """What they have done."""
         return self.step(self._waiting)
+
+
+def _of_one(infos: dict[str, Any], number: int) -> dict[str, Any]:
+    """What is said of one environment, in dictionaries of arrays that are marked with "_"."""
+    return {
+        name: _of_one(said, number) if isinstance(said, dict) else said[number]
+        for name, said in infos.items()
+        if not name.startswith("_") and (f"_{name}" not in infos or infos[f"_{name}"][number])
+    }
 
 
 class VectorOfFour(Vector):

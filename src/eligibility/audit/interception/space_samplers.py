@@ -32,6 +32,13 @@ def enumerate_spaces(patches: Patches, recorder: Recorder) -> None:
         recorder.sampled(first, [float(value)])
         return value
 
+    def numbers(self: Any) -> Any:
+        if self._np_random is None:  # gymnasium seeds it by the operating system
+            self.seed(_SEED)
+        return stock_numbers(self)
+
+    stock_numbers = spaces.Space.np_random.fget  # type: ignore[attr-defined]  # of the property
+    patches.set(spaces.Space, "np_random", property(numbers))
     for kind in (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete):
         _repeat(patches, recorder, kind)
     stock: Callable[..., Any] = patches.set(spaces.Discrete, "sample", discrete)
@@ -45,8 +52,6 @@ def _repeat(patches: Patches, recorder: Recorder, kind: type[spaces.Space[Any]])
     def sample(self: Any, *args: Any, **options: Any) -> Any:
         if recorder.running:
             recorder.note(f"{UNREAD} `sample` of a {kind.__name__}")
-        if self._np_random is None:
-            self.seed(_SEED)
         return stock(self, *args, **options)
 
     stock: Callable[..., Any] = patches.set(kind, "sample", sample)
