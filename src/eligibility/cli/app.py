@@ -129,12 +129,13 @@ def main(arguments: list[str] | None = None) -> None:
         _fail(str(_unusable(error)))
     except MemoryError as error:
         _fail(str(_too_large(str(error))))
-    except Exception as error:  # sorted below: ours and Typer's are told, others are raised
+    except Exception as error:  # sorted below: a defect must not end with the status of a fault
         if isinstance(error, RuntimeError) and "can't allocate memory" in str(error):  # torch's
             _fail(str(_too_large(str(error))))
         # The usage errors of Typer have no common public type across its versions, but this method.
         if not hasattr(error, "format_message"):
-            raise
+            sys.excepthook(type(error), error, error.__traceback__)
+            _fail("this is a defect of eligibility, please report it with the lines above")
         _fail(_usage(error.format_message(), given))
     sys.exit(status if isinstance(status, int) else 0)
 
