@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -31,12 +30,8 @@ class Solving(OtherRunner):
     """Runs a program without an environment on a problem."""
 
     def __init__(self, runner: Runner, problem: OwnProblem) -> None:
-        super().__init__(runner)
+        super().__init__(runner, problem=problem)
         self.problem = problem
-
-    def start(self, job: Job) -> Callable[[], Trace]:
-        """Begin a run."""
-        return self._runner.start(replace(job, problem=self.problem))
 
 
 def own_problem(runner: Runner, first: Trace) -> tuple[OwnProblem, Trace] | None:
