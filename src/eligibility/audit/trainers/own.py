@@ -17,8 +17,9 @@ import torch
 from eligibility.audit.interception.processes import load_here
 from eligibility.audit.job import Program
 from eligibility.audit.patches import Patches
-from eligibility.audit.running.outside_numbers import numbers_outside, read_small
-from eligibility.audit.running.place import settle_in, workspace_of
+from eligibility.audit.running.outside_numbers import numbers_outside
+from eligibility.audit.running.place import run_program, settle_in, workspace_of
+from eligibility.audit.running.smaller import shrink
 from eligibility.audit.trainers.attempts import Attempts, Sizes
 from eligibility.audit.trainers.doubles import settle
 from eligibility.audit.trainers.hub import Hub, named_in
@@ -46,7 +47,7 @@ def run_own(program: Program, announce: Callable[[int, int], None]) -> Record:
 
 def _run(program: Program, workspace: Workspace, record: Record, loop: Loop, sizes: Sizes) -> None:
     rewriting = Rewriting(
-        sizes, loop.scores.watched, loop.scores.of_name, lambda before: loop.draws.over(before)
+        loop.scores.watched, loop.scores.of_name, lambda before: loop.draws.over(before)
     )
     if record.one_prompt:
         read_as_one()
@@ -57,10 +58,10 @@ def _run(program: Program, workspace: Workspace, record: Record, loop: Loop, siz
     _install(record, loop)
     limit(program.seconds, program.megabytes)
     settle_in(program, workspace)
-    read_small(sizes)
+    shrink([(*number, size) for number, size in sizes.items()])
 
     def sampled() -> str:
-        rewriting.run(Path(program.path))
+        run_program(Path(program.path))
         loop.ended()
         return (
             "the program makes no trainer of TRL and samples no answers with `generate` or "

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from eligibility.audit.job import Program, read_settings
-from eligibility.audit.running.place import run_as_main, settle_in, workspace_of
+from eligibility.audit.running.place import run_program, settle_in, workspace_of
 from eligibility.audit.trainers.own import run_own, trains_with_trl
 from eligibility.audit.trainers.record import Record, run_to_end
 from eligibility.audit.trainers.sampling import PAIRS, Sampler, generated
@@ -89,7 +89,7 @@ def _run_trainer(
     settle_in(program, workspace)
 
     def trained() -> str:
-        run_as_main(Path(program.path))
+        run_program(Path(program.path))
         return _nothing_trained(record)
 
     run_to_end(record, trained)
