@@ -159,14 +159,19 @@ def with_a_certain_end(logits: Tensor, scored: Scored) -> Tensor:
 _BESIDE_ONE_TOKEN = {"min_new_tokens": 0, "num_beams": 1}
 
 
-def asked_beside(options: dict[str, Any]) -> str:
-    """What a call of `generate` asks for of these; empty: nothing."""
+def unseen_in(options: dict[str, Any]) -> list[str]:
+    """What a call of `generate` asks for of these, and what to write instead; empty: nothing."""
     settings = options.get("generation_config")
     for name, least in _BESIDE_ONE_TOKEN.items():
         value = options.get(name, getattr(settings, name, None)) or 0
         if value > least:
-            return f"{name}={value}"
-    return ""
+            return [
+                f"with `{name}={value}`, `generate` does not draw every token from the model's own "
+                "probabilities, by which the loss scores it; one token alone does not show it, so "
+                "no figure here does",
+                f"model.generate(...)  # without {name}={value}",
+            ]
+    return []
 
 
 def has_one_length(options: dict[str, Any], settings: Any) -> bool:

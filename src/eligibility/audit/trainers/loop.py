@@ -16,7 +16,7 @@ import torch
 from eligibility.audit.side_by_side import in_order
 from eligibility.audit.trainers.answers import MOST, answers, longest, outcomes
 from eligibility.audit.trainers.branches import PATTERN
-from eligibility.audit.trainers.draws import Draws, asked_beside, calls_without_a_part
+from eligibility.audit.trainers.draws import Draws, calls_without_a_part, unseen_in
 from eligibility.audit.trainers.gradients import AtStates, StateWeights
 from eligibility.audit.trainers.many_tokens import ManyTokens
 from eligibility.audit.trainers.next_token import nucleus_of, temperature_of
@@ -66,7 +66,7 @@ class Loop(RewardChoice):
             record.drawn_at = [*user_place()]
             if drawn_by := getattr(self._sampling, "draws_by", ""):
                 record.note(f"{_PUBLISHED}, {drawn_by}")
-            record.asked = "" if self._certain_end else asked_beside(self._options)
+            record.unseen = [] if self._certain_end else unseen_in(self._options)
         seen = sorted(set(prompts), key=len)
         record.prompts, record.group = len(seen), len(prompts) // len(seen)
         if any(prompts.count(prompt) != record.group for prompt in seen):

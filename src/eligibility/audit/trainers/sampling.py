@@ -135,7 +135,7 @@ class Sampler:
             many.add_to(model)
             many.drawn_by(self.generate, model, self._prompts[0], self._options)
             many.remove_from(model)
-            self.record.tokens_kept, self.record.by_top_k = many.kept, many.by_top_k
+            self.record.unseen = many.unseen()
         draw = partial(one_token_probabilities, self.generate, model, options=self._options)
         made = Policies(
             drawn=self._states.table(draw),

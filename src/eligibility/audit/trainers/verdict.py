@@ -21,7 +21,6 @@ from eligibility.audit.reporting.report import AuditReport, Convention, Finding
 from eligibility.audit.reporting.signs import if_a_reward
 from eligibility.audit.trainers.answers import outcomes
 from eligibility.audit.trainers.cut_tokens import with_scored_cuts
-from eligibility.audit.trainers.many_tokens import MANY
 from eligibility.audit.trainers.observed import observed_from
 from eligibility.audit.trainers.operations import operations_of
 from eligibility.audit.trainers.record import Policies, Record
@@ -65,9 +64,9 @@ def report_of(record: Record, program: str) -> AuditReport:
         report = _with_fault(report, "gradients-not-zeroed", seen, (), tuple(record.kept))
     if record.drawn_at and (record.temperature != 1.0 or not record.scored_otherwise):
         report = _at_the_draw(report, record)
-    unseen = bool(record.tokens_kept or record.asked)
-    if unseen and all(finding.rule != _DRAWN for finding in report.findings):
-        report = _with_few_tokens(report, record)
+    if record.unseen and all(finding.rule != _DRAWN for finding in report.findings):
+        seen, fix = record.unseen
+        report = _with_fault(report, _DRAWN, seen, (), tuple(record.drawn_at or place), fix)
     if record.supposed:
         report = if_a_reward(report, record.supposed)
     return replace(
@@ -114,11 +113,17 @@ def _with_second(first: AuditReport, again: AuditReport, distance: float) -> Aud
 
 
 def _with_fault(
-    report: AuditReport, rule: str, seen: str, done: tuple[Operation, ...], place: Place
+    report: AuditReport,
+    rule: str,
+    seen: str,
+    done: tuple[Operation, ...],
+    place: Place,
+    fix: str = "",
 ) -> AuditReport:
     """The report with a fault that the gradients at the answers' logits do not show."""
     file, line = place_of(rule, done) if done else place
     finding = Finding.of(FAULTS[rule], seen, file, line)
+    finding = replace(finding, fix=fix or finding.fix)
     faults = [each for each in report.findings if each.severity == "fault"]
     findings = (*(each for each in report.findings if each.rule != "unexplained"), finding)
     if faults:
@@ -149,33 +154,6 @@ def _of_option(file: Path, line: int) -> int:
     given = [asked[name] for name in _CHANGES_DRAW if name in asked]
     changes = [v for v in given if not (isinstance(v, ast.Constant) and v.value in (None, 0, 1))]
     return changes[0].lineno if changes else line
-
-
-def _with_few_tokens(report: AuditReport, record: Record) -> AuditReport:
-    """The report of a program that draws from some tokens and scores them among all.
-
-    The probe has too few tokens for this to show.
-    """
-    kept, unseen = record.tokens_kept, "the probe has two tokens, so no figure here shows it"
-    among = "and the loss scores them among all"
-    if record.by_top_k:
-        which = "`top_k`, which is 50 where it is not given"
-        seen = f"`generate` draws from the {kept} likeliest tokens ({which}), {among}"
-        fix = f"model.generate(..., top_k=0)  # not {kept}"
-    elif kept:
-        seen = f"of a vocabulary of {MANY:,} tokens the program draws from {kept}, {among}"
-        fix = "draw from all tokens, or score the token among those that could be drawn"
-    else:
-        unseen = "one token alone does not show it, so no figure here does"
-        seen = (
-            f"with `{record.asked}`, `generate` does not draw every token from the model's own "
-            "probabilities, by which the loss scores it"
-        )
-        fix = f"model.generate(...)  # without {record.asked}"
-    file, line = record.drawn_at or (record.file, record.line)
-    found = _with_fault(report, _DRAWN, f"{seen}; {unseen}", (), (file, line))
-    *others, finding = found.findings
-    return replace(found, findings=(*others, replace(finding, fix=fix)))
 
 
 def _distance(record: Record) -> float:
