@@ -20,7 +20,7 @@ from eligibility.audit.trainers.draws import Draws, calls_without_a_part, unseen
 from eligibility.audit.trainers.gradients import AtStates, StateWeights
 from eligibility.audit.trainers.many_tokens import ManyTokens
 from eligibility.audit.trainers.next_token import nucleus_of, temperature_of
-from eligibility.audit.trainers.operations import Recorder
+from eligibility.audit.trainers.operations import LoopRecorder
 from eligibility.audit.trainers.record import Policies, Table
 from eligibility.audit.trainers.refused import Finished, Refused
 from eligibility.audit.trainers.reward_choice import RewardChoice, alike
@@ -196,7 +196,7 @@ class Loop(RewardChoice):
         """Record the loss of one plan, with rewards of both signs."""
         both = []
         for self._sign in (1.0, -1.0):
-            found = self._go_on(self._in_program(self._spoken()), recorder=Recorder())
+            found = self._go_on(self._in_program(self._spoken()), recorder=LoopRecorder())
             both.append(found.get("recorded"))
         self._record.operations = both if all(both) else []
 

@@ -16,7 +16,8 @@ from eligibility.audit.language.behaviour import Behaviour
 from eligibility.audit.language.judgement import judge
 from eligibility.audit.language.measured import Measured, measured_of
 from eligibility.audit.language.measurement import Observed
-from eligibility.audit.language.places import Operation, Place, place_of
+from eligibility.audit.language.places import place_of
+from eligibility.audit.language.recording import Operation, Place
 from eligibility.audit.reporting.report import AuditReport, Convention, Finding
 from eligibility.audit.reporting.signs import if_a_reward
 from eligibility.audit.trainers.answers import outcomes
