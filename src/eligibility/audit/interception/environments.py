@@ -12,7 +12,7 @@ from gymnasium.vector import SyncVectorEnv
 
 from eligibility.audit.interception.gym_names import lead_to_gymnasium
 from eligibility.audit.interception.observations import MASK
-from eligibility.audit.interception.old_gym import speak_as_before
+from eligibility.audit.interception.old_gym import InProcess, speak_as_before
 from eligibility.audit.interception.own_environments import replace_plain_classes
 from eligibility.audit.interception.probe import (
     PICKLED,
@@ -61,29 +61,11 @@ def replace_environments(patches: Patches, recorder: Recorder, four_tuple: bool)
     replace_own_classes(patches, recorder, four_tuple)
     replace_plain_classes(patches, recorder)
     patches.set(gymnasium, "make_vec", make_vec)
-    stock_async = gymnasium.vector.AsyncVectorEnv
-    patches.set(gymnasium.vector, "AsyncVectorEnv", disguised(_in_process(), stock_async))
+    here = disguised(type("Here", (InProcess,), {}), gymnasium.vector.AsyncVectorEnv)
+    patches.set(gymnasium.vector, "AsyncVectorEnv", here)
     if four_tuple:
         speak_as_before(patches)
     lead_to_gymnasium(patches, make, four_tuple)
-
-
-def _in_process() -> type[SyncVectorEnv]:
-    """The class of vector environments with separate processes, without the processes."""
-
-    class InProcess(SyncVectorEnv):
-        def __init__(self, env_fns: Any, *args: Any, **options: Any) -> None:
-            mode = options.get("autoreset_mode")
-            super().__init__(env_fns, **({} if mode is None else {"autoreset_mode": mode}))
-            self._waiting: Any = None
-
-        def step_async(self, actions: Any) -> None:
-            self._waiting = actions
-
-        def step_wait(self, timeout: Any = None) -> Any:
-            return self.step(self._waiting)
-
-    return InProcess
 
 
 def _probe(
