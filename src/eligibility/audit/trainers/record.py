@@ -125,6 +125,11 @@ class Record:
     supposed: str = ""
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def broke_off(self) -> bool:
+        """Whether the program itself stopped, as where two of its numbers must fit each other."""
+        return self.outcome == "error" or self.detail.startswith("the program stopped")
+
     def note(self, text: str) -> None:
         """Remember it once."""
         if text not in self.notes:

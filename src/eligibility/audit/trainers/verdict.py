@@ -53,7 +53,7 @@ def report_of(record: Record, program: str) -> AuditReport:
         part = f"{times:.1%} of" if times < 1.0 else f"{times:.2g} times"
         seen = f"the gradient at the logits of a prompt is up to {part} that at an answer's"
         report = _with_fault(report, "prompt-scored", seen, measured.operations, place)
-    if _attached(record) > _SINGLE:
+    if max((each["attached"] for each in record.operations), default=0.0) > _SINGLE:
         seen = "the gradient at the logits is multiplied by something else that carries a gradient"
         report = _with_fault(report, "advantage-not-detached", seen, measured.operations, place)
     along_rows = next((found["along_rows"] for found in record.operations), None)
@@ -169,7 +169,7 @@ def _distance(record: Record) -> float:
 def _measured(record: Record) -> tuple[Measured, float]:
     """The measured of the policy at the temperature of the draw; or at the one that is scored."""
     measured, temperature = _measured_at(record, record.temperature), record.temperature
-    scored = [recorded.get("temperature", 1.0) for recorded in record.operations[:1]]
+    scored = [recorded["temperature"] for recorded in record.operations[:1]]
     for other in sorted({1.0, *scored} - {temperature}):
         if measured.reading is None:
             elsewhere = _measured_at(record, other)
@@ -303,11 +303,6 @@ def _described(record: Record) -> tuple[str, ...]:
         f"{steps}{parts}, {record.seconds:.0f} s of processor time",
         *dropped,
     )
-
-
-def _attached(record: Record) -> float:
-    """How much of the policy's gradient depends on parameters otherwise than by the logits."""
-    return max((recorded.get("attached", 0.0) for recorded in record.operations), default=0.0)
 
 
 def _with_groups_mixed(report: AuditReport, done: tuple[Operation, ...]) -> AuditReport:

@@ -66,8 +66,7 @@ def run(program: Program, announce: Callable[[int, int], None], pairs: int | Non
     warnings.simplefilter("ignore")
     own = not trains_with_trl(Path(program.path))
     record = run_own(program, announce) if own else _run_trainer(program, announce, pairs)
-    stopped = record.outcome == "error" or record.detail.startswith("the program stopped")
-    if stopped and (reason := reason_of(Path(program.path))):
+    if record.broke_off and (reason := reason_of(Path(program.path))):
         record.outcome, record.detail = "refused", reason
     return record
 
