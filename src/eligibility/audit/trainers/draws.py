@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from eligibility.audit.trainers.answers import Tokens, answers, parsed
+from eligibility.audit.trainers.next_token import setting
 from eligibility.audit.trainers.refused import Refused
 from eligibility.audit.trainers.scored import Scored
 from eligibility.audit.trainers.tiny import END, PAD, PROMPT_ONLY, VOCABULARY, WORD
@@ -161,9 +162,8 @@ _BESIDE_ONE_TOKEN = {"min_new_tokens": 0, "num_beams": 1}
 
 def unseen_in(options: dict[str, Any]) -> list[str]:
     """What a call of `generate` asks for of these, and what to write instead; empty: nothing."""
-    settings = options.get("generation_config")
     for name, least in _BESIDE_ONE_TOKEN.items():
-        value = options.get(name, getattr(settings, name, None)) or 0
+        value = setting(options, name) or 0
         if value > least:
             return [
                 f"with `{name}={value}`, `generate` does not draw every token from the model's own "
@@ -174,12 +174,9 @@ def unseen_in(options: dict[str, Any]) -> list[str]:
     return []
 
 
-def has_one_length(options: dict[str, Any], settings: Any) -> bool:
+def has_one_length(options: dict[str, Any]) -> bool:
     """Whether `generate` is asked for answers that cannot end early."""
-    least, most = (
-        options.get(f"{end}_new_tokens", getattr(settings, f"{end}_new_tokens", None))
-        for end in ("min", "max")
-    )
+    least, most = (setting(options, f"{end}_new_tokens") for end in ("min", "max"))
     return bool(least and most and least >= most)
 
 
