@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from eligibility.audit.interception.graph import nodes_below, normalised_along_rows
+from eligibility.audit.language.directions import flat
 from eligibility.audit.language.recording import (
     Operation,
     Recorder,
@@ -256,8 +257,8 @@ def share_beside_logits(loss: Tensor, logits: Sequence[Tensor]) -> float:
             through = torch.autograd.grad(
                 outputs, parameters, given, retain_graph=True, allow_unused=True
             )
-        size = _flat(whole, parameters).norm()
-        beside = (_flat(whole, parameters) - _flat(through, parameters)).norm()
+        size = flat(whole, parameters).norm()
+        beside = (flat(whole, parameters) - flat(through, parameters)).norm()
         return float(beside / size) if size else 0.0
     return 0.0
 
@@ -269,8 +270,3 @@ def _slopes(value: Tensor, by: Sequence[Tensor]) -> Slopes:
 def _generic(like: Tensor) -> Tensor:
     generator = torch.Generator().manual_seed(0)
     return 1.0 + torch.rand(like.shape, generator=generator, dtype=like.dtype)
-
-
-def _flat(slopes: Slopes, parameters: Sequence[Tensor]) -> Tensor:
-    pairs = zip(slopes, parameters, strict=True)
-    return torch.cat([(torch.zeros_like(p) if s is None else s).flatten() for s, p in pairs])
