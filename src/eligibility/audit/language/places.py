@@ -32,18 +32,13 @@ def _scores_rewards(op: Operation) -> bool:
     return rewarded and any(op.graded) and op.differentiable
 
 
-def _compares(op: Operation) -> bool:
-    """Policy and reference meet."""
-    return len(op.read) > 1 and bool(op.made & _REFERENCE) and bool(op.made & _POLICY)
+def _meets_policy(fields: frozenset[str]) -> Test:
+    """The policy and one of these fields meet."""
+    return lambda op: len(op.read) > 1 and bool(op.made & fields) and bool(op.made & _POLICY)
 
 
 def _named(*names: str) -> Callable[[Operation], bool]:
     return lambda op: op.name.strip("_") in names
-
-
-def _weighs(op: Operation) -> bool:
-    """Policy and behaviour meet."""
-    return len(op.read) > 1 and bool(op.made & _BEHAVIOUR) and bool(op.made & _POLICY)
 
 
 def _chooses(op: Operation) -> bool:
@@ -125,6 +120,7 @@ def _of_sequences(op: Operation) -> bool:
     return "sequence_logits" in op.made
 
 
+_compares, _weighs = _meets_policy(_REFERENCE), _meets_policy(_BEHAVIOUR)
 _divides = _named("div", "truediv", "true_divide", "divide", "rtruediv", "rdiv")
 _averages = _named("mean", "nanmean")
 _reorders = _named("t", "transpose", "swapaxes", "permute", "reshape", "view")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from eligibility.audit.job import WholeNumber
+from eligibility.audit.judgement.source import name_of
 from eligibility.audit.patches import Patches
 from eligibility.audit.rewritten import rewrite
 
@@ -183,12 +184,6 @@ def _depends(value: ast.AST, names: set[str]) -> bool:
     for node in ast.walk(value):
         if isinstance(node, ast.Name) and node.id in names:
             return True
-        if isinstance(node, ast.Call) and _last_name(node.func) in _SAMPLING:
+        if isinstance(node, ast.Call) and name_of(node.func) in _SAMPLING:
             return True
     return False
-
-
-def _last_name(function: ast.expr) -> str:
-    if isinstance(function, ast.Attribute):
-        return function.attr
-    return function.id if isinstance(function, ast.Name) else ""
