@@ -14,6 +14,7 @@ from types import ModuleType
 
 from eligibility.audit.job import Program
 from eligibility.audit.running.preloading import make_room
+from eligibility.audit.user_code import imported_by
 from eligibility.sandbox import COPY, Workspace, confine
 
 
@@ -58,10 +59,7 @@ def _imports_from(package: str, script: Path) -> bool:
     """Whether a script imports from the package that it lies in, relatively or by its name."""
     with suppress(SyntaxError, ValueError):
         for node in ast.walk(ast.parse(script.read_text(encoding="utf-8", errors="replace"))):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom):
-                names = [package if node.level else node.module or ""]
-            if any(name.partition(".")[0] == package for name in names):
+            if any(name.partition(".")[0] in ("", package) for name in imported_by(node)):
                 return True
     return False
 

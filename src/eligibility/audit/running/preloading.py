@@ -16,6 +16,8 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
+from eligibility.audit.user_code import imported_by
+
 # Of programs that train language models: what loading takes longest, once for all audits.
 LANGUAGE_LIBRARIES = (
     "transformers.models.llama.modeling_llama", "transformers.models.auto.modeling_auto",
@@ -44,17 +46,12 @@ def preload(path: Path, libraries: Sequence[str] = _LIBRARIES) -> None:
     """Load what a program imports of large libraries: once here, not once a run."""
     with suppress(SyntaxError, ValueError, OSError):  # the program says so itself
         for node in ast.walk(ast.parse(path.read_bytes())):
-            names = {}
-            if isinstance(node, ast.ImportFrom) and not node.level:
-                names = {node.module or "": [alias.name for alias in node.names]}
-            elif isinstance(node, ast.Import):
-                names = {alias.name: [] for alias in node.names}
-            for module in names:
+            for module in imported_by(node):
                 if _package(module) in libraries:
                     with suppress(Exception):  # likewise
                         loaded = importlib.import_module(module)
-                        for name in names[module]:
-                            getattr(loaded, name, None)
+                        for alias in getattr(node, "names", ()):
+                            getattr(loaded, alias.name, None)
 
 
 def installed(before: Set[str]) -> list[str]:
