@@ -37,7 +37,7 @@ AUDIT_ORDER = [
         "trace",
         "user_code",
     },
-    {"choices", "job", "processor", "raised", "sections"},
+    {"choices", "job", "processor", "raised", "rewritten", "sections"},
     {"noise"},
     {"interception"},
     {"running"},

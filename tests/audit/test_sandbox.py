@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 import eligibility as el
 from eligibility.audit.job import SIZES, Job
 from eligibility.audit.running.execution import execute
-from eligibility.audit.running.preloading import _parts
+from eligibility.audit.running.preloading import preload
 
 START = "import gymnasium as gym\nenv = gym.make('CartPole-v1')\nenv.reset()\n"
 
@@ -89,9 +90,22 @@ def test_a_generator_can_be_made_from_whatever_numpy_takes() -> None:
     assert same == [True]
 
 
-def test_the_parts_of_a_library_that_a_program_imports_are_loaded_before_its_runs() -> None:
-    text = (
-        "import numpy\nfrom tianshou.data import Collector\nfrom . import own\nfrom os import path"
+def test_what_a_program_imports_of_a_library_is_loaded_before_its_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("tool.parts", "tool.rest"):
+        path = tmp_path / f"{module.replace('.', '/')}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("def __getattr__(name):\n    asked.append(name)\nasked = []\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import numpy\nfrom tool.parts import Collector\nfrom . import own\nfrom os import path"
     )
-    assert _parts(text) == ["tianshou.data"]
-    assert _parts("this is no Python") == []
+    preload(program, ("tool",))
+    assert "Collector" in sys.modules["tool.parts"].asked  # parts may be loaded when asked for
+    assert "tool.rest" not in sys.modules
+    for name in ("tool", "tool.parts"):
+        monkeypatch.delitem(sys.modules, name)
+    program.write_text("this is no Python")
+    preload(program, ("tool",))  # the program says so itself

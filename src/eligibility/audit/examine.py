@@ -32,10 +32,9 @@ from eligibility.audit.judgement.second_update import with_second_update
 from eligibility.audit.reporting.report import AuditReport, Convention
 from eligibility.audit.reporting.signs import if_a_reward
 from eligibility.audit.running.batch_steps import with_measured_ratio
-from eligibility.audit.running.later_part import FromSecond
-from eligibility.audit.running.runner import Runner
+from eligibility.audit.running.later_part import from_second
+from eligibility.audit.running.runner import OtherRunner, Runner
 from eligibility.audit.running.survey import RAN, Progress, Survey, has_critic, resampled, survey
-from eligibility.audit.running.with_fields import WithFields
 from eligibility.audit.trace import DENSE, LATE, OWN_CLASS, OWN_REWARD, Trace
 
 _TESTED_STEPS = 100_000  # more of them would take a quarter of an hour
@@ -62,16 +61,30 @@ def examine(
     samples: int,
     progress: Progress,
     known_of: Callable[[Survey], AuditedProgram],
+    further: bool = True,
 ) -> AuditReport:
-    """The report of a program; ``known_of`` adds to a survey of its runs what else is known."""
-    plain = with_measured_ratio(survey(runner, max_paths, samples, progress), runner)
+    """The report of a program.
+
+    Args:
+        runner: Runs it.
+        max_paths: More paths are not enumerated.
+        samples: How many are drawn then.
+        progress: Told of the runs.
+        known_of: Adds to a survey of the runs what else is known.
+        further: Whether a later update is judged where the first one tells nothing.
+    """
+
+    def seen(by: Runner) -> Survey:
+        return with_measured_ratio(survey(by, max_paths, samples, progress), by)
+
+    plain = seen(runner)
     measured = measure(plain, runner)
 
     def program_of(observed: Survey) -> AuditedProgram:
         return with_measured(known_of(observed), measured)
 
     def again(other: Runner) -> AuditReport:
-        return examine(other, max_paths, samples, progress, known_of)
+        return examine(other, max_paths, samples, progress, known_of, further=False)
 
     report = _examined(plain, runner, max_paths, progress, program_of)
     if report.verdict == "unexplained" and measured is not None:
@@ -87,14 +100,15 @@ def examine(
     if report.verdict in ("unexplained", "inconclusive") and measured is None:
         report = _of_whole_numbers(report, program_of(plain), runner)
     look = {"no-gradient": _of_later_update, "inconclusive": _with_late_optimizer}
-    if report.verdict in look and not isinstance(runner, FromSecond | WithFields):
+    if further and report.verdict in look:
         other = look[report.verdict](plain, runner, again)
         if other is not None:
             return other
     dense = any(DENSE in trace.notes for trace in plain.traces)
     if not dense and [finding.rule for finding in report.faults] == ["immediate-reward"]:
-        cut = _cut_at_rewards(runner, max_paths, samples, progress, known_of)
-        report = cut or report
+        late = OtherRunner(runner, at_ends=True)
+        cut = _examined(seen(late), late, max_paths, progress, known_of)
+        report = _cut_at_rewards(cut) if cut.verdict in ("unbiased", "convention") else report
     report = placed(report, plain, runner, program_of(plain).source)
     report = _if_not_a_cost(report, plain)
     return replace(report, notes=(*report.notes, *_stood_in_for(plain)))
@@ -110,7 +124,7 @@ def _of_later_update(
     if not all(trace.outcome in RAN and trace.updates for trace in plain.traces):
         return None
     alone = bool(plain.policy) and not any(plain.policy & _trained(t) for t in plain.traces)
-    other = WithFields(runner, awaited=tuple(plain.policy)) if alone else FromSecond(runner)
+    other = OtherRunner(runner, awaited=tuple(plain.policy)) if alone else from_second(runner)
     if alone and not plain.policy & _trained(other.run(Job((), plain.size, raised=plain.raised))):
         return None
     later = again(other)
@@ -129,29 +143,17 @@ def _with_late_optimizer(
     late = _noted(plain, LATE)
     if len(late) != 1:
         return None
-    report = again(WithFields(runner, trained=tuple(map(int, late[0].split(",")))))
+    report = again(OtherRunner(runner, trained=tuple(map(int, late[0].split(",")))))
     return None if report.verdict == "inconclusive" else report
 
 
-def _cut_at_rewards(
-    runner: Runner,
-    max_paths: int,
-    samples: int,
-    progress: Progress,
-    known_of: Callable[[Survey], AuditedProgram],
-) -> AuditReport | None:
-    """The report of a program whose return starts again at every reward but 0; else None.
+def _cut_at_rewards(report: AuditReport) -> AuditReport:
+    """The report of a program whose return starts again at every reward but 0.
 
     Where every step earns something, as in CartPole, that is the immediate reward. Where only the
     last one of an episode does, it is the reward-to-go.
     """
-    late = WithFields(runner, at_ends=True)
-    seen = with_measured_ratio(survey(late, max_paths, samples, progress), late)
-    report = _examined(seen, late, max_paths, progress, known_of)
-    if report.verdict not in ("unbiased", "convention"):
-        return None
-    cut = Convention(_CUT, CHOICES[_CUT], None)
-    conventions = (*report.conventions, cut)
+    conventions = (*report.conventions, Convention(_CUT, CHOICES[_CUT], None))
     return replace(
         report,
         verdict="convention",

@@ -32,7 +32,7 @@ from eligibility.notebooks import is_notebook, script_of
 from eligibility.sandbox import GUARDS, LANDLOCK
 from eligibility.scalars import check_numbers, check_path, described, is_number, not_a_number
 
-_Said = TypeVar("_Said", Finding, Convention)
+_Placed = TypeVar("_Placed", Finding, Convention)
 
 
 def audit_script(
@@ -168,98 +168,96 @@ def _in_environment(
             beside = numbers_outside(path.absolute(), text_of.strings(), argv)
             return [*text_of.whole_numbers(), *beside]
 
-        def examined(by: Runner) -> AuditReport:
-            return _with_known_limits(by, first, numbers, judged)
-
-        first = runner.run(FIRST)
-        own = own_problem(runner, first) if first.outcome == NO_ENVIRONMENT else None
-        report = _of_own_reward(runner, *own, numbers, examined) if own else None
-        report = report or _from_training(runner, first, numbers, examined)
+        report = _Script(runner, numbers, judged).report()
     if is_notebook(path):
         report = _in_cells(report, runner.script, path)
     notes = (*report.notes, GUARDS[runner.guard]) if runner.guard != LANDLOCK else report.notes
     return replace(report, notes=notes, guard=runner.guard)
 
 
-def _of_own_reward(
-    runner: Runner,
-    problem: OwnProblem,
-    path: Trace,
-    numbers: Callable[[], Sequence[WholeNumber]],
-    examined: Callable[[Runner], AuditReport],
-) -> AuditReport | None:
-    """The report of a program without an environment; None if no number is its reward."""
-    shorter = small_batches(Solving(runner, problem), path, numbers, _FEW_DRAWS)
-    by = Smaller(runner, shorter) if shorter else runner
-    found = with_own_reward(by, problem, len(path.updates))
-    if found is None:
-        return None
-    report = _with_small_batches(found, found.run(FIRST), numbers, examined)
-    return replace(report, notes=(*report.notes, _reduced(shorter))) if shorter else report
+class _Script:
+    """A script that acts in an environment, or for a reward of its own.
 
+    Args:
+        runner: Runs it.
+        numbers: Its whole numbers.
+        judged: The report of what a runner does.
+    """
 
-def _from_training(
-    runner: Runner,
-    first: Trace,
-    numbers: Callable[[], Sequence[WholeNumber]],
-    examined: Callable[[Runner], AuditReport],
-) -> AuditReport:
-    """The report of a program without what it plays before it trains."""
-    later, played = from_training(runner, first)
-    if not played:
-        return _with_small_batches(runner, first, numbers, examined)
-    report = _with_small_batches(later, later.run(FIRST), numbers, examined)
-    note = f"left out: the {played} steps that it plays before it trains; they move no gradient"
-    return replace(report, notes=(*report.notes, note))
+    def __init__(
+        self,
+        runner: Runner,
+        numbers: Callable[[], Sequence[WholeNumber]],
+        judged: Callable[[Runner], AuditReport],
+    ) -> None:
+        self._runner, self._numbers, self._judged = runner, numbers, judged
+        self._first = runner.run(FIRST)
 
+    def report(self) -> AuditReport:
+        """Of the reward that it acts for where it has no environment, or else as it is."""
+        no_environment = self._first.outcome == NO_ENVIRONMENT
+        own = own_problem(self._runner, self._first) if no_environment else None
+        return (self._of_own_reward(*own) if own else None) or self._from_training()
 
-def _with_small_batches(
-    runner: Runner,
-    first: Trace,
-    all_numbers: Callable[[], Sequence[WholeNumber]],
-    examined: Callable[[Runner], AuditReport],
-) -> AuditReport:
-    """The report of a program with short batches, where it has long ones and these decide it."""
-    numbers = small_batches(runner, first, all_numbers)
-    if not numbers:
-        return examined(runner)
-    short = examined(Smaller(runner, numbers))
-    short = replace(short, notes=(*short.notes, _reduced(numbers)))
-    return short if short.verdict != "inconclusive" else examined(runner)
+    def _of_own_reward(self, problem: OwnProblem, path: Trace) -> AuditReport | None:
+        """The report of a program without an environment; None if no number is its reward."""
+        solving = Solving(self._runner, problem)
+        shorter = small_batches(solving, path, self._numbers, _FEW_DRAWS)
+        by = Smaller(self._runner, shorter) if shorter else self._runner
+        found = with_own_reward(by, problem, len(path.updates))
+        if found is None:
+            return None
+        report = self._with_small_batches(found, found.run(FIRST))
+        return replace(report, notes=(*report.notes, _reduced(shorter))) if shorter else report
+
+    def _from_training(self) -> AuditReport:
+        """The report of a program without what it plays before it trains."""
+        later, played = from_training(self._runner, self._first)
+        if not played:
+            return self._with_small_batches(self._runner, self._first)
+        report = self._with_small_batches(later, later.run(FIRST))
+        note = f"left out: the {played} steps that it plays before it trains; they move no gradient"
+        return replace(report, notes=(*report.notes, note))
+
+    def _with_small_batches(self, runner: Runner, first: Trace) -> AuditReport:
+        """The report of a program with short batches, where it has long ones and they decide it."""
+        numbers = small_batches(runner, first, self._numbers)
+        if not numbers:
+            return self._with_known_limits(runner)
+        short = self._with_known_limits(Smaller(runner, numbers))
+        short = replace(short, notes=(*short.notes, _reduced(numbers)))
+        return short if short.verdict != "inconclusive" else self._with_known_limits(runner)
+
+    def _with_known_limits(self, runner: Runner) -> AuditReport:
+        """The report, with the probe's time limit where the program writes its own as a number."""
+        report = self._judged(runner)
+        if not any(finding.rule == _LIMIT_MISSED for finding in report.faults):
+            return report
+        limits = limits_in_probe(self._first, self._numbers())
+        if not limits:
+            return report
+        other = self._judged(Smaller(runner, limits))
+        if other.faults or BY_COUNT not in [each.name for each in other.conventions]:
+            return report
+        note = f"the environment's time limit, which is the probe's in the audit: {_said(limits)}"
+        return replace(other, notes=(*other.notes, note))
 
 
 def _reduced(numbers: Sequence[SmallNumber]) -> str:
     """The note on numbers that are small in the audit."""
-    said = (f"{number[3]} is {number[4]} {place_of(number[:4])}" for number in numbers)
-    return f"reduced, so that a batch can be enumerated: {', '.join(said)}"
+    return f"reduced, so that a batch can be enumerated: {_said(numbers)}"
 
 
-def _with_known_limits(
-    runner: Runner,
-    first: Trace,
-    numbers: Callable[[], Sequence[WholeNumber]],
-    judged: Callable[[Runner], AuditReport],
-) -> AuditReport:
-    """The report, with the probe's time limit where the program writes its own as a number."""
-    report = judged(runner)
-    if not any(finding.rule == _LIMIT_MISSED for finding in report.faults):
-        return report
-    limits = limits_in_probe(first, numbers())
-    if not limits:
-        return report
-    other = judged(Smaller(runner, limits))
-    if other.faults or BY_COUNT not in [each.name for each in other.conventions]:
-        return report
-    said = (f"{number[3]} is {number[4]} {place_of(number[:4])}" for number in limits)
-    note = f"the environment's time limit, which is the probe's in the audit: {', '.join(said)}"
-    return replace(other, notes=(*other.notes, note))
+def _said(numbers: Sequence[SmallNumber]) -> str:
+    """Numbers, what they are in the audit, and where they stand."""
+    return ", ".join(f"{each[3]} is {each[4]} {place_of(each[:4])}" for each in numbers)
 
 
 def _in_cells(report: AuditReport, script: Path, notebook: Path) -> AuditReport:
     """The report of a notebook's script, in which lines are those of its cells."""
     _, places = script_of(notebook)
 
-    def moved(said: _Said) -> _Said:
+    def moved(said: _Placed) -> _Placed:
         if said.file != str(script) or not 0 < said.line <= len(places):
             return said
         cell, line = places[said.line - 1]

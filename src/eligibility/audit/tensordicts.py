@@ -70,9 +70,10 @@ def _episode(environment: Any, loss_module: Any) -> list[Any]:
     ended = False
     while not ended:
         row = TensorDict({"observation": torch.as_tensor(observation)}, [])
+        actor, kept = loss_module.actor_network, loss_module.actor_network_params
         sampling = set_interaction_type(InteractionType.RANDOM)  # as collectors do
-        with torch.no_grad(), _parameters_in(loss_module), sampling:
-            row = loss_module.actor_network(row)
+        with torch.no_grad(), kept.to_module(actor), sampling:
+            row = actor(row)
         observation, reward, *ends, _ = environment.step(_executed(row["action"], environment))
         ended = any(ends)
         following = {
@@ -84,11 +85,6 @@ def _episode(environment: Any, loss_module: Any) -> list[Any]:
         row["next"] = TensorDict(following | flags, [])
         rows.append(row)
     return rows
-
-
-def _parameters_in(loss_module: Any) -> Any:
-    """The context in which the actor has the parameters that the loss module keeps for it."""
-    return loss_module.actor_network_params.to_module(loss_module.actor_network)
 
 
 def _executed(action: Tensor, environment: Any) -> Any:

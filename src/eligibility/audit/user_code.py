@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import sys
 import sysconfig
@@ -47,6 +48,15 @@ def caught_in(error: BaseException) -> BaseException:
     while isinstance(error, SystemExit) and error.__context__ is not None:
         error = error.__context__
     return error
+
+
+def imported_by(node: ast.AST) -> list[str]:
+    """The modules that a statement imports; a relative one begins with dots."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        return ["." * node.level + (node.module or "")]
+    return []
 
 
 @lru_cache(maxsize=4096)  # asked for every frame of a stack, a thousand times in a run

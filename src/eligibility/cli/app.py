@@ -12,7 +12,7 @@ import gc
 import os
 import re
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 import typer.core
@@ -180,6 +180,6 @@ def _remedy(arguments: list[str]) -> str:
     return f"If it is an option of {script}, write it after `--`: {script} -- …"
 
 
-def _fail(message: str) -> None:
+def _fail(message: str) -> NoReturn:
     typer.echo("error: " + " ".join(message.split()), err=True)
     sys.exit(2)

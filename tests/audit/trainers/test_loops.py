@@ -66,6 +66,25 @@ WITHOUT_END = {"mask": "ends.cumsum(1) == 0", "count": "mask.sum(1).clamp(min=1)
 ONE = BATCHED.format(prompts=["Sing:"], **WHOLE)
 
 
+SCORE = """def score(completions):
+    return [float(len(text)) for text in completions]
+"""
+WRITING = f"""
+from pathlib import Path
+
+Path(__file__).parent.joinpath("logs").mkdir()
+
+{SCORE}
+"""
+
+
+def test_a_module_beside_the_program_may_write_next_to_itself(tmp_path: Path) -> None:
+    (tmp_path / "rewards.py").write_text(WRITING, encoding="utf-8")
+    report = audited(tmp_path, ONE.replace(SCORE, "from rewards import score\n"))
+    assert [finding.rule for finding in report.findings] == ["kl-forward"], report.summary
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rewards.py", "train.py"]
+
+
 def test_two_prompts_of_an_update_are_read_exactly(tmp_path: Path) -> None:
     """The policy of the record is that of every outcome: it is not fitted again.
 

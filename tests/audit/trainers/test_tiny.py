@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ pytest.importorskip("transformers")
 
 from eligibility.audit.trainers.answers import answers, outcomes, parsed, states
 from eligibility.audit.trainers.gradients import Rows, StateWeights, prompt_share
+from eligibility.audit.trainers.sampling import as_asked_for
 from eligibility.audit.trainers.tiny import (
     END,
     GROUP,
@@ -135,3 +138,13 @@ def test_rows_with_the_same_answer_are_told_apart_by_the_steps_that_score_them()
         rows.collected(steps=1)
         scored.append(rows.scored)
     assert scored == [{0}, {1}]
+
+
+def test_scores_have_the_temperature_that_a_configuration_asks_for() -> None:
+    transformers: Any = importlib.import_module("transformers")
+    sequences = torch.tensor([[PROMPT_ONLY, WORD, PROMPT_ONLY, WORD, WORD, END]])
+    settings = transformers.GenerationConfig(return_dict_in_generate=True, temperature=2.0)
+    made = as_asked_for(make_model(1), sequences, 3, {"generation_config": settings})
+    assert len(made.scores) == len(made.logits) == 3
+    for scores, logits in zip(made.scores, made.logits, strict=True):
+        assert torch.equal(scores, logits / 2.0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -22,7 +21,7 @@ class _Postponed(ModuleType):
 
     def disable(self, function: Any = None, *args: Any, **options: Any) -> Any:
         """The function itself."""
-        return function if function is not None else _same
+        return function if function is not None else lambda inner: inner
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name != "__path__":
@@ -30,10 +29,6 @@ class _Postponed(ModuleType):
         if sys.modules.get(_NAME) is self:
             del sys.modules[_NAME]
         return getattr(importlib.import_module(_NAME), name)
-
-
-def _same(function: Callable[..., Any]) -> Callable[..., Any]:
-    return function
 
 
 def postpone_compiler() -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from functools import partial, wraps
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import gymnasium
@@ -14,7 +12,7 @@ from gymnasium.vector import SyncVectorEnv
 
 from eligibility.audit.interception.gym_names import lead_to_gymnasium
 from eligibility.audit.interception.observations import MASK
-from eligibility.audit.interception.old_gym import speak_as_before
+from eligibility.audit.interception.old_gym import InProcess, speak_as_before
 from eligibility.audit.interception.own_environments import replace_plain_classes
 from eligibility.audit.interception.probe import (
     PICKLED,
@@ -27,8 +25,6 @@ from eligibility.audit.interception.probe import (
 from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.patches import Patches, disguised
 from eligibility.audit.trace import DENSE, TIME_LIMIT
-
-_AS_IT_IS: ContextVar[bool] = ContextVar("_AS_IT_IS", default=False)
 
 
 def replace_environments(patches: Patches, recorder: Recorder, four_tuple: bool) -> None:
@@ -62,32 +58,14 @@ def replace_environments(patches: Patches, recorder: Recorder, four_tuple: bool)
 
     stock_make = patches.set(gymnasium, "make", make)
     patches.later(PICKLED.clear)
-    replace_own_classes(patches, partial(_own_probe, recorder, four_tuple))
+    replace_own_classes(patches, recorder, four_tuple)
     replace_plain_classes(patches, recorder)
     patches.set(gymnasium, "make_vec", make_vec)
-    stock_async = gymnasium.vector.AsyncVectorEnv
-    patches.set(gymnasium.vector, "AsyncVectorEnv", disguised(_in_process(), stock_async))
+    here = disguised(type("Here", (InProcess,), {}), gymnasium.vector.AsyncVectorEnv)
+    patches.set(gymnasium.vector, "AsyncVectorEnv", here)
     if four_tuple:
         speak_as_before(patches)
     lead_to_gymnasium(patches, make, four_tuple)
-
-
-def _in_process() -> type[SyncVectorEnv]:
-    """The class of vector environments with separate processes, without the processes."""
-
-    class InProcess(SyncVectorEnv):
-        def __init__(self, env_fns: Any, *args: Any, **options: Any) -> None:
-            mode = options.get("autoreset_mode")
-            super().__init__(env_fns, **({} if mode is None else {"autoreset_mode": mode}))
-            self._waiting: Any = None
-
-        def step_async(self, actions: Any) -> None:
-            self._waiting = actions
-
-        def step_wait(self, timeout: Any = None) -> Any:
-            return self.step(self._waiting)
-
-    return InProcess
 
 
 def _probe(
@@ -104,7 +82,7 @@ def _probe(
         recorder.note(f"{TIME_LIMIT} {limit}")
     seen, masked = known_spaces(text, options), "info" if "Taxi" in text else ""
     if seen is None:
-        with as_it_is():
+        with recorder.looking():
             real = stock_make(name, **options)
             seen, masked = (real.observation_space, real.action_space), _masked(real)
             real.close()
@@ -148,17 +126,7 @@ def _masked(real: Any) -> str:
     return "info" if MASK in info else ""
 
 
-@contextmanager
-def as_it_is() -> Iterator[None]:
-    """Within it, such an environment is what it is: only to look at its spaces and masks."""
-    token = _AS_IT_IS.set(True)
-    try:
-        yield
-    finally:
-        _AS_IT_IS.reset(token)
-
-
-def replace_own_classes(patches: Patches, probe_of: Callable[[Any], Any]) -> None:
+def replace_own_classes(patches: Patches, recorder: Recorder, four_tuple: bool) -> None:
     """``reset`` and ``step`` of every class of environments that is defined from now on.
 
     Wrappers stay: what they wrap is replaced.
@@ -171,11 +139,11 @@ def replace_own_classes(patches: Patches, probe_of: Callable[[Any], Any]) -> Non
         @wraps(own)
         def method(self: Any, *args: Any, **options: Any) -> Any:
             unfinished = not hasattr(self, "action_space")  # its constructor resets it
-            if _AS_IT_IS.get() or unfinished:
+            if recorder.blind or unfinished:
                 return own(self, *args, **options)
             if id(self) not in probes:
-                with as_it_is():
-                    probes[id(self)] = self, probe_of(self)
+                with recorder.looking():
+                    probes[id(self)] = self, _own_probe(recorder, four_tuple, self)
             return getattr(probes[id(self)][1], name)(*args, **options)
 
         setattr(cls, name, method)

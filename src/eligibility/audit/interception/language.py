@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from eligibility.audit.user_code import is_user_file
+from eligibility.audit.user_code import imported_by, is_user_file
 from eligibility.sandbox.workspace import repository_root
 
 # A program that imports it trains a language model; one that imports `datasets` only reads data.
@@ -80,10 +80,7 @@ def imports_trainers(script: Path) -> bool:
     """Whether a script imports the installed trainers at its top level: any run ends there."""
     with suppress(SyntaxError, ValueError, OSError):  # whoever runs it says so
         for node in ast.parse(script.read_bytes()).body:
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom) and not node.level:
-                names = [node.module or ""]
-            if any(name.partition(".")[0] == _LIBRARY for name in names):
+            if any(name.partition(".")[0] == _LIBRARY for name in imported_by(node)):
                 own = PathFinder.find_spec(_LIBRARY, [str(script.parent)])
                 return own is None and PathFinder.find_spec(_LIBRARY) is not None
     return False

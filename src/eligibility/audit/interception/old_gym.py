@@ -101,13 +101,35 @@ def unfilmed(env: Any, *args: Any, **options: Any) -> Any:
     return env
 
 
-class Vector(SyncVectorEnv):
+class InProcess(SyncVectorEnv):
+    """Environments with separate processes, without the processes."""
+
+    _waiting: Any = None
+
+    def __init__(
+        self,
+        env_fns: Any,
+        *args: Any,
+        autoreset_mode: Any = AutoresetMode.NEXT_STEP,
+        **options: Any,
+    ) -> None:
+        super().__init__(env_fns, autoreset_mode=autoreset_mode)
+
+    def step_async(self, actions: Any) -> None:
+        """Begin a step."""
+        self._waiting = actions
+
+    def step_wait(self, **options: Any) -> Any:
+        """What it has done."""
+        return self.step(self._waiting)
+
+
+class Vector(InProcess):
     """Environments that step one after another; one that has ended is reset in the same step."""
 
     def __init__(self, env_fns: Iterable[Callable[[], Any]], *args: Any, **options: Any) -> None:
         super().__init__(list(env_fns), autoreset_mode=AutoresetMode.SAME_STEP)
         self.spec = self.envs[0].spec
-        self._waiting: Any = None
 
     def step(self, actions: Any) -> Any:
         *seen, infos = super().step(actions)
@@ -120,14 +142,6 @@ class Vector(SyncVectorEnv):
             for number in np.flatnonzero(ended).tolist():
                 infos["final_info"][number] = _of_one(last, number)
         return (*seen, infos)
-
-    def step_async(self, actions: Any) -> None:
-        """What environments in processes of their own have."""
-        self._waiting = actions
-
-    def step_wait(self, **options: Any) -> Any:
-        """What they have done."""
-        return self.step(self._waiting)
 
 
 def _of_one(infos: dict[str, Any], number: int) -> dict[str, Any]:

@@ -91,17 +91,12 @@ def replace_plain_classes(patches: Patches, recorder: Recorder) -> None:
     An object stays what it is if the program has made an environment before, which it may wrap.
     """
     known: dict[int, tuple[Any, OwnProbe | None]] = {}
-    looking: list[Any] = []
 
     def begin(own: Any, reset: Callable[..., Any], args: Any, options: Any) -> Any:
-        looking.append(own)
-        try:
-            with recorder.looking():
-                first = reset(own, *args, **options)
-                stays = first is None or _has_others(recorder)
-                steps, words = ([], ()) if stays else _steps(own, _observed(first))
-        finally:
-            looking.pop()
+        with recorder.looking():
+            first = reset(own, *args, **options)
+            stays = first is None or _has_others(recorder)
+            steps, words = ([], ()) if stays else _steps(own, _observed(first))
         if not steps:
             known[id(own)] = own, None
             return first
@@ -117,11 +112,11 @@ def replace_plain_classes(patches: Patches, recorder: Recorder) -> None:
         @wraps(stock)
         def method(self: Any, *args: Any, **options: Any) -> Any:
             _, probe = known.get(id(self), (None, None))
-            if probe is not None and not looking:
+            if probe is not None and not recorder.blind:
                 if name == "reset":
                     return probe.begins()
                 return probe.goes_on(*args, *options.values())
-            plain = looking or name == "step" or id(self) in known or _has_others(recorder)
+            plain = recorder.blind or name == "step" or id(self) in known or _has_others(recorder)
             if plain or _is_being_made(self):
                 return stock(self, *args, **options)
             return begin(self, stock, args, options)

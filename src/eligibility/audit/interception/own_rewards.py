@@ -26,6 +26,7 @@ from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.interception.statements import targets_of
 from eligibility.audit.job import OWN_STATES, STATES, OwnProblem
 from eligibility.audit.patches import Patches
+from eligibility.audit.rewritten import rewrite
 from eligibility.audit.trace import OWN_REWARD
 
 _FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
@@ -42,16 +43,13 @@ def replace_rewards(patches: Patches, recorder: Recorder, problem: OwnProblem) -
         return
     name, line, target = problem.reward
 
-    def compiled(source: Any, filename: Any, mode: str, *args: Any, **options: Any) -> Any:
-        if not args and mode == "exec" and os.path.basename(os.fsdecode(filename)) == name:
-            tree = stock(source, filename, mode, ast.PyCF_ONLY_AST, dont_inherit=True)
-            rewritten = _Rewriting(_scope_of(tree, line), target).visit(tree)
-            source = ast.fix_missing_locations(rewritten)
-        if len(args) < 2:  # else what this module has from __future__ would be the program's too
-            options.setdefault("dont_inherit", True)
-        return stock(source, filename, mode, *args, **options)
+    def change(tree: ast.Module, file: str) -> ast.Module:
+        if os.path.basename(file) != name:
+            return tree
+        changed: ast.Module = _Rewriting(_scope_of(tree, line), target).visit(tree)
+        return changed
 
-    stock = patches.set(builtins, "compile", compiled)
+    rewrite(patches, change)
     vars(builtins).update({_EARNED: rewards.earned, _ASIDE: recorder.looking})
     for known in (_EARNED, _ASIDE):
         patches.later(partial(vars(builtins).pop, known))

@@ -6,6 +6,7 @@ import concurrent.futures
 import multiprocessing.pool
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
+from functools import partialmethod
 from typing import Any
 
 from eligibility.audit.patches import Patches, disguised
@@ -50,7 +51,9 @@ def _done(work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]
 class _Result:
     """What the asynchronous calls of a pool return."""
 
-    def __init__(self, future: Future[Any], callback: _Callback, error_callback: _Callback) -> None:
+    def __init__(
+        self, future: Future[Any], callback: _Callback, error_callback: _Callback = None
+    ) -> None:
         self._future = future
         error = future.exception()
         if error is None and callback is not None:
@@ -97,35 +100,22 @@ class _Pool:
 
     imap_unordered = imap
 
-    def apply_async(
+    def _later(
         self,
+        name: str,
         func: Callable[..., Any],
-        args: Any = (),
-        kwds: Any = None,
+        *given: Any,
         callback: _Callback = None,
         error_callback: _Callback = None,
+        **options: Any,
     ) -> _Result:
-        return _Result(_done(self.apply, func, args, kwds), callback, error_callback)
+        """The arguments of `apply`, `map` or `starmap`, and then two functions that are told."""
+        future = _done(getattr(self, name), func, *given[:2], **options)
+        return _Result(future, *given[2:] or (callback, error_callback))
 
-    def map_async(
-        self,
-        func: Callable[..., Any],
-        iterable: Any,
-        chunksize: Any = None,
-        callback: _Callback = None,
-        error_callback: _Callback = None,
-    ) -> _Result:
-        return _Result(_done(self.map, func, iterable), callback, error_callback)
-
-    def starmap_async(
-        self,
-        func: Callable[..., Any],
-        iterable: Any,
-        chunksize: Any = None,
-        callback: _Callback = None,
-        error_callback: _Callback = None,
-    ) -> _Result:
-        return _Result(_done(self.starmap, func, iterable), callback, error_callback)
+    apply_async = partialmethod(_later, "apply")
+    map_async = partialmethod(_later, "map")
+    starmap_async = partialmethod(_later, "starmap")
 
     def __enter__(self) -> _Pool:
         return self

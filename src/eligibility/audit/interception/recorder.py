@@ -59,7 +59,7 @@ class Recorder:
         self.steps: list[Step] = []
         self.updates: list[Update] = []
         self.scores = Scores(lambda: len(self.steps))
-        self._blind = False
+        self.blind = False  # whether what happens is the audit's own look at something
         self.notes: dict[str, None] = {}
         self.facts: list[Fact] = []
         self.made: list[Made] = []
@@ -91,7 +91,7 @@ class Recorder:
     @property
     def running(self) -> bool:
         """Whether what happens is the program's: before it meets the problem, it initialises."""
-        return not self._blind and bool(self._episodes or self._evaluations.steps)
+        return not self.blind and bool(self._episodes or self._evaluations.steps)
 
     @property
     def follows_noise(self) -> bool:
@@ -272,7 +272,7 @@ class Recorder:
 
     def register(self, parameters: Sequence[torch.Tensor]) -> None:
         """Parameters that an optimizer will train."""
-        if self._blind:  # a reward's own model
+        if self.blind:  # a reward's own model
             return
         for parameter in self.parameters.add(parameters):
             self.known = len(self.choices.draws)
@@ -298,7 +298,7 @@ class Recorder:
 
     def updated(self, optimizer: torch.optim.Optimizer) -> None:
         """The optimizer was asked to step: note what it was given."""
-        if self._blind:
+        if self.blind:
             return
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         self.register(parameters)
@@ -337,7 +337,7 @@ class Recorder:
         Numbers that are not enumerated, such as a dropout's, come again in the second update: with
         the same masks the policy is the same function as in the first one.
         """
-        if self._blind:
+        if self.blind:
             return
         if len(self.updates) == self.job.held and self._others is not None:
             self._others.rewind()
@@ -366,21 +366,21 @@ class Recorder:
     def unread(self, kind: str) -> Iterator[None]:
         """A draw of a ``kind`` that is not read: its parts are not separate choices."""
         self.note(f"{UNREAD} {kind}")
-        self._blind = True
+        self.blind = True
         try:
             yield
         finally:
-            self._blind = False
+            self.blind = False
 
     @contextmanager
     def looking(self) -> Iterator[None]:
         """What is drawn within is not the program's: the audit looks at one of its classes."""
-        before, self._blind = self._blind, True
+        before, self.blind = self.blind, True
         try:
             with self.own_numbers():
                 yield
         finally:
-            self._blind = before
+            self.blind = before
 
     def note(self, fact: str) -> None:
         """Remember a fact once; none if it is empty."""

@@ -24,7 +24,8 @@ def enumerate_spaces(patches: Patches, recorder: Recorder) -> None:
         for given in (mask, probability):
             weights = weights if given is None else np.asarray(given, dtype=float)
         both = mask is not None and probability is not None
-        if not recorder.running or self.n > FEW or both or not _are_weights(weights, self.n):
+        possible = len(weights) == self.n and (weights >= 0).all() and weights.any()
+        if not recorder.running or self.n > FEW or both or not possible:
             return stock(self, mask, probability)
         first = len(recorder.choices.draws)
         picked = recorder.choices.choose((weights / weights.sum()).tolist(), "other")
@@ -42,10 +43,6 @@ def enumerate_spaces(patches: Patches, recorder: Recorder) -> None:
     for kind in (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete):
         _repeat(patches, recorder, kind)
     stock: Callable[..., Any] = patches.set(spaces.Discrete, "sample", discrete)
-
-
-def _are_weights(weights: Any, count: int) -> bool:
-    return len(weights) == count and bool((weights >= 0).all()) and bool(weights.any())
 
 
 def _repeat(patches: Patches, recorder: Recorder, kind: type[spaces.Space[Any]]) -> None:

@@ -8,7 +8,7 @@ of torch. A ratio of probabilities that is only a number, as in V-trace, is in n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 
@@ -16,21 +16,6 @@ from eligibility.audit.choices import UpdatedByHandError
 from eligibility.audit.trace import BY_HAND, SIDE, Fact
 
 _ROUNDING = 1e-5  # of log-probabilities in single precision
-
-
-@dataclass(frozen=True)
-class _Used:
-    """A gradient that an optimizer's step was made with.
-
-    Attributes:
-        gradient: The tensor itself, not a copy.
-        version: How often it had been written to.
-        norm: Its size then.
-    """
-
-    gradient: torch.Tensor
-    version: int
-    norm: float
 
 
 class AccumulatedGradients:
@@ -41,16 +26,17 @@ class AccumulatedGradients:
     """
 
     def __init__(self) -> None:
-        self._used: dict[int, _Used] = {}  # gradients that a step was made with
+        # Gradients that a step was made with, how often each had been written to, and its norm.
+        self._used: dict[int, tuple[torch.Tensor, int, float]] = {}
         self._left: dict[int, float] = {}  # norms of those still there when a backward began
 
     def before_backward(self) -> None:
         """Gradients that were used, and that nobody has written to since, may be added to."""
-        for key, used in self._used.items():
-            if not used.gradient.any():
+        for key, (gradient, version, norm) in self._used.items():
+            if not gradient.any():
                 self._left.pop(key, None)
-            elif used.gradient._version == used.version:
-                self._left[key] = used.norm
+            elif gradient._version == version:
+                self._left[key] = norm
 
     def share(self, gradients: Mapping[int, torch.Tensor]) -> float:
         """How much of a step's gradients an earlier step was made with, by norm; they are used."""
@@ -59,9 +45,9 @@ class AccumulatedGradients:
             norm = float(gradient.norm())
             left = self._left.pop(key, None)
             total += norm**2
-            if left is not None and norm and gradient is self._used[key].gradient:
+            if left is not None and norm and gradient is self._used[key][0]:
                 again += left**2
-            self._used[key] = _Used(gradient, gradient._version, norm)
+            self._used[key] = gradient, gradient._version, norm
         if not again:
             return 0.0
         return float((again / total) ** 0.5) if total else 1.0

@@ -95,13 +95,14 @@ def directions(prompts: Sequence[Answers], parameters: Sequence[Tensor]) -> dict
         gradients = torch.autograd.grad(
             mean, list(parameters), retain_graph=True, allow_unused=True
         )
-        found[name] = torch.cat(
-            [
-                (torch.zeros_like(p) if g is None else g).flatten()
-                for p, g in zip(parameters, gradients, strict=True)
-            ]
-        )
+        found[name] = flat(gradients, parameters)
     return found
+
+
+def flat(gradients: Sequence[Tensor | None], parameters: Sequence[Tensor]) -> Tensor:
+    """[N] the gradients by some parameters, one after the other; 0 where there is none."""
+    pairs = zip(gradients, parameters, strict=True)
+    return torch.cat([(torch.zeros_like(p) if g is None else g).flatten() for g, p in pairs])
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ from eligibility.audit.language.conventions import convention_of_term, conventio
 from eligibility.audit.language.formula import rule_of
 from eligibility.audit.language.laws import RATIOS
 from eligibility.audit.language.measured import TOLERANCE, Measured
-from eligibility.audit.language.places import NOWHERE, Place, place_of, ratio_of_one
+from eligibility.audit.language.places import place_of, ratio_of_one
 from eligibility.audit.language.reading import EXACT_IN_SINGLE, pattern_alone
+from eligibility.audit.language.recording import NOWHERE, Place
 from eligibility.audit.language.regularisers import DIRECTION_OF
 from eligibility.audit.reporting.report import AuditReport, Finding
 

@@ -25,8 +25,8 @@ from eligibility.audit.language.measurement import (
 from eligibility.audit.language.off_policy import on_policy, tempered, weighed
 from eligibility.audit.language.outcomes import Outcomes
 from eligibility.audit.language.parameters import BoundLoss
-from eligibility.audit.language.places import Operation, operations
 from eligibility.audit.language.reading import EXACT, EXACT_IN_SINGLE, Reading, read
+from eligibility.audit.language.recording import Operation, operations
 from eligibility.audit.language.regularisers import (
     DIRECTION_OF,
     Regularisers,

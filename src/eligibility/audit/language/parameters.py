@@ -97,7 +97,7 @@ def bind(
             "`micro_batch`", f"{micro_batch}", "a number of rows of at least 1", "omit it"
         )
     bound = BoundLoss(loss, advantage, micro_batch)
-    if advantage is not None or not _wants_advantages(loss):
+    if advantage is not None or not any(name in ADVANTAGES for name in _parameters(loss)):
         bound(example)
         return bound
     try:
@@ -115,29 +115,21 @@ def filled(
     """The arguments of a function of the user's, by name."""
     parameters = _parameters(function)
     required = [n for n, p in parameters.items() if p.default is inspect.Parameter.empty]
-    if len(required) == 1 and _takes_batch(required[0]):
+    if len(required) == 1 and field_of(required[0]) is None and required[0] not in ADVANTAGES:
         return {required[0]: batch}
     given: dict[str, Any] = {}
     for name, parameter in parameters.items():
         needed = parameter.default is inspect.Parameter.empty
+        filled_in = needed or parameter.default is None  # a default that says: nothing
         if name in ADVANTAGES and credit is not None:
             given[name] = credit
         elif name in WHOLE_BATCH and needed:
             given[name] = batch
-        elif (field := field_of(name, parameters)) and (needed or _optional(parameter)):
+        elif (field := field_of(name, parameters)) and filled_in:
             given[name] = getattr(batch, field)
         elif needed:
             given[name] = _default_config(function, parameter)
     return given
-
-
-def _takes_batch(name: str) -> bool:
-    return field_of(name) is None and name not in ADVANTAGES
-
-
-def _optional(parameter: inspect.Parameter) -> bool:
-    """Whether a default says that there is nothing: then what there is is filled in."""
-    return parameter.default is None
 
 
 def _default_config(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
@@ -159,10 +151,6 @@ def _default_config(function: Callable[..., Any], parameter: inspect.Parameter) 
         f"one of {there_is}, or another project's name for one of these",
         f"give it a value: functools.partial({_name_of(function)}, {parameter.name}=…)",
     )
-
-
-def _wants_advantages(loss: Callable[..., Any]) -> bool:
-    return any(name in ADVANTAGES for name in _parameters(loss))
 
 
 def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:

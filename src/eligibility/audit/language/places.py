@@ -6,142 +6,14 @@ was made, and the line that called it. Names of variables play no part.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, fields
-from pathlib import Path
-from types import FrameType
-from typing import Any
+from collections.abc import Callable, Sequence
 
-import torch
-from torch import Tensor
-from torch.overrides import TorchFunctionMode
+from eligibility.audit.language.recording import NOWHERE, Operation, Place
 
-from eligibility.audit.language.parameters import BoundLoss
-from eligibility.audit.language.token_batch import TokenBatch
-
-Place = tuple[str, int]
-NOWHERE: Place = ("", 0)
-_NOT_THE_LOSS = (str(Path(torch.__file__).parent), str(Path(__file__).parent), "<")
 _POLICY = frozenset({"log_probs", "logits", "sequence_logits", "hidden", "unembedding"})
 _REWARDS = frozenset({"rewards", "token_rewards"})
 _REFERENCE = frozenset({"ref_log_probs", "ref_logits"})
 _BEHAVIOUR = frozenset({"old_log_probs", "rollout_log_probs"})
-
-
-@dataclass(frozen=True)
-class Operation:
-    """One operation of a loss.
-
-    Attributes:
-        name: Of torch's function.
-        place: File and line that called it.
-        read: Fields that each tensor it read was made of.
-        graded: Whether each of these carries a gradient.
-        sizes: Elements of each.
-        made: Fields that its result was made of.
-        differentiable: Whether its result carries a gradient.
-        floating: Whether its result is floating-point.
-        size: Elements of its result.
-        finite: Whether the result is, or some tensor read was not.
-        ones: Whether its result is 1 everywhere.
-        reach: For a program's own loop, "padding" and "prompt" if logits there move the result.
-        lost: Likewise: "first" and "last", if from here on an answer's first or last token has no
-            part in the loss.
-        positions: Likewise: tokens whose logits move the result.
-    """
-
-    name: str
-    place: Place
-    read: tuple[frozenset[str], ...]
-    graded: tuple[bool, ...]
-    sizes: tuple[int, ...]
-    made: frozenset[str]
-    differentiable: bool
-    floating: bool
-    size: int
-    finite: bool
-    ones: bool
-    reach: frozenset[str] = frozenset()
-    lost: frozenset[str] = frozenset()
-    positions: int = 0
-
-
-def operations(bound: BoundLoss, batch: TokenBatch) -> list[Operation]:
-    """Every operation of a loss on a batch, in their order; none if they cannot be followed."""
-    recorder = _Recorder(batch)
-    with suppress(Exception), recorder:  # a compiled loss may not run under a recorder
-        bound(batch)
-    return [operation for operation in recorder.operations if operation.place != NOWHERE]
-
-
-class _Recorder(TorchFunctionMode):
-    """Follows which fields of the batch every tensor was made of."""
-
-    def __init__(self, batch: TokenBatch) -> None:
-        super().__init__()
-        self.operations: list[Operation] = []
-        self._kept: list[Tensor] = []  # so that no id is given twice
-        self._fields: dict[int, frozenset[str]] = {}
-        for field in fields(batch):
-            value = getattr(batch, field.name)
-            if isinstance(value, Tensor):
-                self._note(value, frozenset({field.name}))
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        read = list(tensors_in((args, kwargs or {})))
-        # looked at before the call: one in place changes what it reads
-        finite = all(bool(torch.isfinite(tensor).all()) for tensor in read)
-        graded = tuple(tensor.requires_grad for tensor in read)
-        result = func(*args, **(kwargs or {}))
-        tags = tuple(self._fields.get(id(tensor), frozenset()) for tensor in read)
-        made = frozenset().union(*tags)
-        for tensor in tensors_in(result):
-            self._note(tensor, made)
-            self.operations.append(
-                Operation(
-                    name=getattr(func, "__name__", ""),
-                    place=_place(),
-                    read=tags,
-                    graded=graded,
-                    sizes=tuple(tensor.numel() for tensor in read),
-                    made=made,
-                    differentiable=tensor.requires_grad,
-                    floating=tensor.is_floating_point(),
-                    size=tensor.numel(),
-                    finite=not finite or bool(torch.isfinite(tensor).all()),
-                    ones=bool((tensor == 1).all()),
-                )
-            )
-        return result
-
-    def _note(self, tensor: Tensor, made: frozenset[str]) -> None:
-        self._kept.append(tensor)
-        self._fields[id(tensor)] = made
-
-
-def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Those in nested lists, tuples and dictionaries."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, tuple | list):
-        for item in value:
-            yield from tensors_in(item)
-    elif isinstance(value, dict):
-        yield from tensors_in(tuple(value.values()))
-
-
-def _place() -> Place:
-    """File and line of the innermost frame that is neither torch's nor the audit's."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if not frame.f_code.co_filename.startswith(_NOT_THE_LOSS):
-            return frame.f_code.co_filename, frame.f_lineno
-        frame = frame.f_back
-    return NOWHERE
-
-
 Test = Callable[[Operation], bool]
 
 
@@ -160,18 +32,13 @@ def _scores_rewards(op: Operation) -> bool:
     return rewarded and any(op.graded) and op.differentiable
 
 
-def _compares(op: Operation) -> bool:
-    """Policy and reference meet."""
-    return len(op.read) > 1 and bool(op.made & _REFERENCE) and bool(op.made & _POLICY)
+def _meets_policy(fields: frozenset[str]) -> Test:
+    """The policy and one of these fields meet."""
+    return lambda op: len(op.read) > 1 and bool(op.made & fields) and bool(op.made & _POLICY)
 
 
 def _named(*names: str) -> Callable[[Operation], bool]:
     return lambda op: op.name.strip("_") in names
-
-
-def _weighs(op: Operation) -> bool:
-    """Policy and behaviour meet."""
-    return len(op.read) > 1 and bool(op.made & _BEHAVIOUR) and bool(op.made & _POLICY)
 
 
 def _chooses(op: Operation) -> bool:
@@ -253,6 +120,7 @@ def _of_sequences(op: Operation) -> bool:
     return "sequence_logits" in op.made
 
 
+_compares, _weighs = _meets_policy(_REFERENCE), _meets_policy(_BEHAVIOUR)
 _divides = _named("div", "truediv", "true_divide", "divide", "rtruediv", "rdiv")
 _averages = _named("mean", "nanmean")
 _reorders = _named("t", "transpose", "swapaxes", "permute", "reshape", "view")

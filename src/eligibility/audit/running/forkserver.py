@@ -21,7 +21,6 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -121,21 +120,6 @@ class Worker(Lane):
         return False
 
 
-@dataclass(frozen=True)
-class _Request:
-    """What a server is asked for.
-
-    Attributes:
-        module: Whose `main` the worker runs.
-        environment: Its variables.
-        folder: Where it starts.
-    """
-
-    module: str
-    environment: dict[str, str]
-    folder: str
-
-
 class _Server:
     """This side of the process that forks the workers."""
 
@@ -161,7 +145,7 @@ class _Server:
 
     def fork(self, module: str, scratch: Path, lanes: int) -> Worker:
         """A worker that runs a module's `main`, and whose home is a separate folder."""
-        request = asdict(_Request(module, environment_in(str(scratch)), os.getcwd()))
+        request = module, environment_in(str(scratch)), os.getcwd()
         pipes = [os.pipe() for _ in range(_STANDARD + 2 * lanes)]
         read = [number in (0, *range(_STANDARD, len(pipes), 2)) for number in range(len(pipes))]
         theirs = [pipe[0 if reads else 1] for pipe, reads in zip(pipes, read, strict=True)]
@@ -238,12 +222,12 @@ def serve(libraries: Sequence[str]) -> None:
         request, pipes = _receive(link)
         if not request:
             break
-        worker = _Request(**json.loads(request))
-        main = _prepared(worker.module)
+        module, environment, folder = json.loads(request)
+        main = _prepared(module)
         pid = os.fork()
         if pid == 0:
             link.close()
-            _become_worker(pipes[:_STANDARD], worker)
+            _become_worker(pipes[:_STANDARD], environment, folder)
             main(*pipes[_STANDARD:])
             os._exit(0)  # taking torch down would cost a quarter of a second
         link.sendall(str(pid).encode())
@@ -284,16 +268,16 @@ def _reap() -> bool:
     return False
 
 
-def _become_worker(pipes: Sequence[int], request: _Request) -> None:
+def _become_worker(pipes: Sequence[int], environment: dict[str, str], folder: str) -> None:
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for standard, descriptor in enumerate(pipes):
         os.dup2(descriptor, standard)
         os.close(descriptor)
     os.environ.clear()
-    os.environ.update(request.environment)
+    os.environ.update(environment)
     tempfile.tempdir = None
-    os.chdir(request.folder)
+    os.chdir(folder)
 
 
 def early_end(message: str = "no message") -> WorkerError:

@@ -69,11 +69,9 @@ class LaterPart(OtherRunner):
         return self._known[plain]
 
 
-class FromSecond(LaterPart):
+def from_second(runner: Runner) -> Runner:
     """A program whose first update says nothing, from its second update on."""
-
-    def __init__(self, runner: Runner) -> None:
-        super().__init__(runner, _first_update)
+    return LaterPart(runner, _first_update)
 
 
 def from_training(runner: Runner, first: Trace) -> tuple[Runner, int]:

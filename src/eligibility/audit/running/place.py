@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import runpy
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 
 from eligibility.audit.job import Program
 from eligibility.audit.running.preloading import make_room
+from eligibility.audit.user_code import imported_by
 from eligibility.sandbox import COPY, Workspace, confine
 
 
@@ -34,12 +38,30 @@ def settle_in(program: Program, workspace: Workspace) -> None:
     os.chdir(workspace.folder)
 
 
-def run_as_main(script: Path) -> None:
-    """Run a script that is told it lies where ``sys.argv`` says, so that it can write there."""
+def run_program(script: Path) -> None:
+    """Run a script; one that imports from its own package as a module of it, which it must be."""
+    package = [script.stem]
+    root = script.parent
+    while (root / "__init__.py").exists():
+        package.insert(0, root.name)
+        root = root.parent
+    if len(package) > 1 and _imports_from(package[0], script):
+        sys.path.insert(0, str(root))
+        runpy.run_module(".".join(package), run_name="__main__", alter_sys=True)
+        return
     main = ModuleType("__main__")
-    main.__file__ = sys.argv[0]
+    main.__file__ = sys.argv[0]  # where it can write
     sys.modules["__main__"] = main
     exec(compile(script.read_bytes(), str(script), "exec", dont_inherit=True), vars(main))
+
+
+def _imports_from(package: str, script: Path) -> bool:
+    """Whether a script imports from the package that it lies in, relatively or by its name."""
+    with suppress(SyntaxError, ValueError):
+        for node in ast.walk(ast.parse(script.read_text(encoding="utf-8", errors="replace"))):
+            if any(name.partition(".")[0] in ("", package) for name in imported_by(node)):
+                return True
+    return False
 
 
 class _Copies:

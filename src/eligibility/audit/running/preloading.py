@@ -16,6 +16,8 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
+from eligibility.audit.user_code import imported_by
+
 # Of programs that train language models: what loading takes longest, once for all audits.
 LANGUAGE_LIBRARIES = (
     "transformers.models.llama.modeling_llama", "transformers.models.auto.modeling_auto",
@@ -25,7 +27,7 @@ TRAINER_LIBRARIES = (*LANGUAGE_LIBRARIES, "trl.trainer.grpo_trainer", "trl.train
 
 _LIBRARIES = (
     "stable_baselines3", "sb3_contrib", "tianshou", "tensordict", "torchrl", "transformers",
-    "scipy.signal",
+    "scipy",
 )  # fmt: skip
 _LOADED = {"torch"}  # most of it before any run: so a part that comes later may be kept as well
 _INSTALLED = {"site-packages", "dist-packages"}
@@ -40,13 +42,16 @@ def shared_libraries(path: Path) -> tuple[str, ...]:
     return LANGUAGE_LIBRARIES if "transformers" in text else ()
 
 
-def preload(path: Path) -> None:
-    """Load the large libraries that the program names: once here, not once a run."""
-    text = path.read_text(encoding="utf-8", errors="replace")
-    for name in (*_LIBRARIES, *_parts(text)):
-        if name in text:
-            with suppress(Exception):  # then the program itself will meet the error
-                importlib.import_module(name)
+def preload(path: Path, libraries: Sequence[str] = _LIBRARIES) -> None:
+    """Load what a program imports of large libraries: once here, not once a run."""
+    with suppress(SyntaxError, ValueError, OSError):  # the program says so itself
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            for module in imported_by(node):
+                if _package(module) in libraries:
+                    with suppress(Exception):  # likewise
+                        loaded = importlib.import_module(module)
+                        for alias in getattr(node, "names", ()):
+                            getattr(loaded, alias.name, None)
 
 
 def installed(before: Set[str]) -> list[str]:
@@ -105,12 +110,3 @@ def _is_of(value: Any, packages: set[str]) -> bool:
 def _is_ours(value: Any) -> bool:
     file = value.__code__.co_filename if isinstance(value, FunctionType) else ""
     return file.startswith(_OWN) and file != _LOCKS
-
-
-def _parts(text: str) -> list[str]:
-    """The modules of those libraries that a program imports from."""
-    with suppress(SyntaxError, ValueError):
-        imports = (n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.ImportFrom))
-        names = dict.fromkeys(node.module or "" for node in imports if not node.level)
-        return [name for name in names if name.partition(".")[0] in _LIBRARIES]
-    return []

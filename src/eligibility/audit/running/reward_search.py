@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -13,8 +12,9 @@ from eligibility.audit.arrays import Array
 from eligibility.audit.costs import is_a_cost, may_be_a_cost
 from eligibility.audit.job import SIZES, Job, OwnProblem, Statement
 from eligibility.audit.running.runner import OtherRunner, Runner
+from eligibility.audit.running.slopes import same_distribution
 from eligibility.audit.running.survey import RAN
-from eligibility.audit.trace import ARGUMENTS, OPTIMIZERS, Draw, Trace
+from eligibility.audit.trace import ARGUMENTS, OPTIMIZERS, Trace
 
 _PATHS = 32  # looked at for numbers that follow the draws
 _SAME_LUCK = 4  # of them have the same other random numbers
@@ -31,12 +31,8 @@ class Solving(OtherRunner):
     """Runs a program without an environment on a problem."""
 
     def __init__(self, runner: Runner, problem: OwnProblem) -> None:
-        super().__init__(runner)
+        super().__init__(runner, problem=problem)
         self.problem = problem
-
-    def start(self, job: Job) -> Callable[[], Trace]:
-        """Begin a run."""
-        return self._runner.start(replace(job, problem=self.problem))
 
 
 def own_problem(runner: Runner, first: Trace) -> tuple[OwnProblem, Trace] | None:
@@ -223,7 +219,9 @@ def _is_separate(by: Runner, job: Job) -> bool:
     )
     first = path.steps[0]
     later = one.keys() - {(first.environment, first.episode)}
-    return bool(later) and all(key in two and _same_law(one[key], two[key]) for key in later)
+    return bool(later) and all(
+        key in two and same_distribution(one[key], two[key]) for key in later
+    )
 
 
 def _is_short(by: Runner, job: Job) -> bool:
@@ -235,11 +233,7 @@ def _is_short(by: Runner, job: Job) -> bool:
 def _has_contexts(by: Runner, job: Job) -> bool:
     """Whether what is drawn from depends on other random numbers."""
     one, two = (by.run(replace(job, noise=noise)) for noise in (1, 2))
-    return not all(map(_same_law, one.draws, two.draws))
-
-
-def _same_law(one: Draw, other: Draw) -> bool:
-    return (one.probs, one.loc, one.scale) == (other.probs, other.loc, other.scale)
+    return not all(map(same_distribution, one.draws, two.draws))
 
 
 def _otherwise(path: Trace, position: int) -> list[tuple[int, ...]]:

@@ -6,10 +6,11 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
 from eligibility.audit.job import OPEN_LANE, Job, Program, encode_job, settings_line
 from eligibility.audit.running.forkserver import MOST_LANES, Lane, early_end, start_worker
@@ -51,10 +52,10 @@ def run_all(runner: Runner, jobs: Iterable[Job]) -> Iterator[Trace]:
 
 
 class OtherRunner:
-    """Runs a program by another runner, which is given other jobs."""
+    """Runs a program by another runner, whose jobs are given ``fields``."""
 
-    def __init__(self, runner: Runner) -> None:
-        self._runner = runner
+    def __init__(self, runner: Runner, **fields: Any) -> None:
+        self._runner, self._fields = runner, fields
 
     @property
     def ahead(self) -> int:
@@ -63,7 +64,7 @@ class OtherRunner:
 
     def start(self, job: Job) -> Callable[[], Trace]:
         """Begin a run."""
-        raise NotImplementedError
+        return self._runner.start(replace(job, **self._fields))
 
     def run(self, job: Job) -> Trace:
         """One run."""

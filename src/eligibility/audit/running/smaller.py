@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import ast
-import builtins
 import math
 import os
 import re
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 from eligibility.audit.job import SIZES, Job, SmallNumber, WholeNumber
+from eligibility.audit.patches import Patches
+from eligibility.audit.rewritten import rewrite
 from eligibility.audit.running.outside_numbers import read_small
 from eligibility.audit.running.runner import OtherRunner, Runner
 from eligibility.audit.running.survey import RAN
@@ -146,23 +144,16 @@ def shrink(numbers: Sequence[SmallNumber]) -> None:
     """From now on these numbers are small in what this process loads."""
     if not numbers:
         return
-    stock = builtins.compile
 
-    def compiled(source: Any, filename: Any, mode: str, *args: Any, **options: Any) -> Any:
-        name = os.path.basename(os.fsdecode(filename))
+    def change(tree: ast.Module, file: str) -> ast.Module:
+        name = os.path.basename(file)
         places = {number[1:3]: number[4] for number in numbers if number[0] == name}
-        if places and mode == "exec" and not args:
-            if not isinstance(source, ast.AST):
-                source = stock(source, filename, mode, ast.PyCF_ONLY_AST, dont_inherit=True)
-            for node in ast.walk(source):
-                if isinstance(node, ast.Constant) and (node.lineno, node.col_offset) in places:
-                    node.value = places[node.lineno, node.col_offset]
-        if len(args) < 2:  # else what this module has from __future__ would be the program's too
-            options.setdefault("dont_inherit", True)
-        return stock(source, filename, mode, *args, **options)
+        for node in ast.walk(tree) if places else ():
+            if isinstance(node, ast.Constant) and (node.lineno, node.col_offset) in places:
+                node.value = places[node.lineno, node.col_offset]
+        return tree
 
-    builtins.compile = compiled
-    sys.pycache_prefix = str(Path(os.devnull, "none"))  # what was compiled before is not loaded
+    rewrite(Patches(), change)
     read_small({number[:4]: number[4] for number in numbers})
 
 

@@ -10,13 +10,11 @@ of its own. One is opened by a line that says so, after the first run has told w
 
 from __future__ import annotations
 
-import ast
 import ctypes
 import gc
 import importlib
 import json
 import os
-import runpy
 import select
 import signal
 import sys
@@ -35,7 +33,7 @@ from eligibility.audit.interception.language import notice_language
 from eligibility.audit.job import OPEN_LANE, SIZES, Job, Program, decode_job, read_settings
 from eligibility.audit.running.execution import execute
 from eligibility.audit.running.forkserver import environment_in
-from eligibility.audit.running.place import run_as_main, settle_in, workspace_of
+from eligibility.audit.running.place import run_program, settle_in, workspace_of
 from eligibility.audit.running.preloading import installed, load, preload
 from eligibility.audit.running.smaller import shrink
 from eligibility.audit.side_by_side import die_with_parent
@@ -188,39 +186,13 @@ def _run_and_exit(
         settle_in(program, workspace)
         notice_language(Path(program.origin))
         shrink(job.smaller)
-        trace = execute(lambda: _run(Path(program.path)), job, four_tuple=program.four_tuple)
+        trace = execute(lambda: run_program(Path(program.path)), job, four_tuple=program.four_tuple)
         with os.fdopen(writing, "w", encoding="utf-8") as pipe:
             pipe.write(encode(trace) + "\n")
             pipe.write(" ".join(installed(before) if before else ()))
         status = 0
     finally:
         os._exit(status)
-
-
-def _run(script: Path) -> None:
-    """Run a script; one that imports from its own package as a module of it, which it must be."""
-    package = [script.stem]
-    root = script.parent
-    while (root / "__init__.py").exists():
-        package.insert(0, root.name)
-        root = root.parent
-    if len(package) > 1 and _imports_from(package[0], script):
-        sys.path.insert(0, str(root))
-        runpy.run_module(".".join(package), run_name="__main__", alter_sys=True)
-    else:
-        run_as_main(script)
-
-
-def _imports_from(package: str, script: Path) -> bool:
-    """Whether a script imports from the package that it lies in, relatively or by its name."""
-    with suppress(SyntaxError, ValueError):
-        for node in ast.walk(ast.parse(script.read_text(encoding="utf-8", errors="replace"))):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom):
-                names = [package if node.level else node.module or ""]
-            if any(name.partition(".")[0] == package for name in names):
-                return True
-    return False
 
 
 def _read_all(descriptor: int, deadline: float) -> tuple[bytes, bool]:

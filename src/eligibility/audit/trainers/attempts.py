@@ -77,7 +77,7 @@ class Attempts:
                 self._sizes, least = sizes, trial
                 if trial.rows <= _FEW_ROWS:
                     return trial
-            elif _stopped(trial) and trial.detail != failure:
+            elif trial.broke_off and trial.detail != failure:
                 others = [each for each in listed if each not in sizes]
                 near = sorted(others, key=lambda each: _distance(constants[0], each))
                 more = [([*constants, each], trial.detail) for each in near[:_PAIRS]]
@@ -114,11 +114,6 @@ class Attempts:
         for number, size in sizes.items():
             made.note(f"reduced: {number[3]} is {size} {place_of(number)}")
         return made
-
-
-def _stopped(record: Record) -> bool:
-    """Whether the program itself stopped, as where two of its numbers must fit each other."""
-    return record.outcome == "error" or record.detail.startswith("the program stopped")
 
 
 def _by_promise(record: Record) -> list[WholeNumber]:

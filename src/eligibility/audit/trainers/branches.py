@@ -19,7 +19,7 @@ from eligibility.audit.trainers.in_order import Order
 from eligibility.audit.trainers.kept_gradients import KeptGradients
 from eligibility.audit.trainers.many_tokens import ManyTokens
 from eligibility.audit.trainers.models import Models, perturb
-from eligibility.audit.trainers.operations import Recorder
+from eligibility.audit.trainers.operations import LoopRecorder
 from eligibility.audit.trainers.record import Record
 from eligibility.audit.trainers.scores import Scores
 from eligibility.audit.trainers.tiny import LENGTH
@@ -94,7 +94,7 @@ class Branches:
         self._twice = 0  # steps after which the answers are trained on again, by a later policy
         self._trained, self._place = 0, ("", 0)
         self._leak = self._prompt_share = 0.0
-        self._recorder: Recorder | None = None
+        self._recorder: LoopRecorder | None = None
         self._following = False  # whether branches go on to the optimizer's next step
         self._kept: KeptGradients | None = None
         self._inside = False  # whether a model runs
@@ -105,7 +105,7 @@ class Branches:
         return self._start(draws, **watching)()
 
     def _start(
-        self, draws: Draws, recorder: Recorder | None = None, many: ManyTokens | None = None
+        self, draws: Draws, recorder: LoopRecorder | None = None, many: ManyTokens | None = None
     ) -> Callable[[], dict[str, Any]]:
         """Begin a branch, which leaves the lead and goes on; what it finds is waited for.
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from eligibility.audit.trainers.answers import Tokens, answers, parsed
+from eligibility.audit.trainers.next_token import setting
 from eligibility.audit.trainers.refused import Refused
 from eligibility.audit.trainers.scored import Scored
 from eligibility.audit.trainers.tiny import END, PAD, PROMPT_ONLY, VOCABULARY, WORD
@@ -159,22 +160,23 @@ def with_a_certain_end(logits: Tensor, scored: Scored) -> Tensor:
 _BESIDE_ONE_TOKEN = {"min_new_tokens": 0, "num_beams": 1}
 
 
-def asked_beside(options: dict[str, Any]) -> str:
-    """What a call of `generate` asks for of these; empty: nothing."""
-    settings = options.get("generation_config")
+def unseen_in(options: dict[str, Any]) -> list[str]:
+    """What a call of `generate` asks for of these, and what to write instead; empty: nothing."""
     for name, least in _BESIDE_ONE_TOKEN.items():
-        value = options.get(name, getattr(settings, name, None)) or 0
+        value = setting(options, name) or 0
         if value > least:
-            return f"{name}={value}"
-    return ""
+            return [
+                f"with `{name}={value}`, `generate` does not draw every token from the model's own "
+                "probabilities, by which the loss scores it; one token alone does not show it, so "
+                "no figure here does",
+                f"model.generate(...)  # without {name}={value}",
+            ]
+    return []
 
 
-def has_one_length(options: dict[str, Any], settings: Any) -> bool:
+def has_one_length(options: dict[str, Any]) -> bool:
     """Whether `generate` is asked for answers that cannot end early."""
-    least, most = (
-        options.get(f"{end}_new_tokens", getattr(settings, f"{end}_new_tokens", None))
-        for end in ("min", "max")
-    )
+    least, most = (setting(options, f"{end}_new_tokens") for end in ("min", "max"))
     return bool(least and most and least >= most)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from eligibility.audit.language.directions import flat
 from eligibility.audit.trainers.answers import Tokens, parsed, states
 from eligibility.audit.trainers.refused import Refused
 from eligibility.audit.trainers.scored import Scored, cache_in, with_last_token
@@ -260,7 +261,7 @@ class StateWeights:
                     difference = z[0] - z[1]
                     found = torch.autograd.grad(difference, self._trained, allow_unused=True)
                     differences.append(difference.detach())
-                    rows.append(self._flat(found))
+                    rows.append(flat(found, self._trained).double())
         for parameter, was in zip(self._trained, needed, strict=True):
             parameter.requires_grad_(was)
         return torch.stack(differences), torch.stack(rows)
@@ -285,7 +286,7 @@ class StateWeights:
 
     def gradient(self) -> Tensor:
         """[N] the trained parameters' gradients as they are now."""
-        return self._flat([p.grad for p in self._trained])
+        return flat([p.grad for p in self._trained], self._trained).double()
 
     def as_trained(self, gradient: Tensor, table: Tensor) -> tuple[Tensor, float]:
         """Gradients at the logits, scaled as the parameters' gradient is, and what they leave.
@@ -311,15 +312,6 @@ class StateWeights:
     def _logits(self, model: Any, tokens: Tokens) -> Tensor:
         logits: Tensor = model(input_ids=torch.tensor([tokens])).logits[0, -1, :VOCABULARY]
         return logits.double()
-
-    def _flat(self, gradients: Any) -> Tensor:
-        pairs = zip(gradients, self._trained, strict=True)
-        return torch.cat(
-            [
-                (torch.zeros_like(p) if g is None else g.detach()).double().flatten()
-                for g, p in pairs
-            ]
-        )
 
 
 _SPREAD = 0.8  # standard deviation of the first logit less the second

@@ -51,12 +51,6 @@ class _AnyLabel(str):
     __hash__ = str.__hash__
 
 
-def _with_score(model: Any) -> Any:
-    """A model without a head, and with the score of a conversation that reward models add to it."""
-    model.get_score = _score_of
-    return model
-
-
 def _score_of(tokenizer: Any, conversation: Any) -> float:
     return _score(str(conversation))
 
@@ -70,14 +64,9 @@ class _Classifier:
     def __call__(self, texts: Any, *args: Any, **options: Any) -> list[Any]:
         asked = self._made_with | options
         several = asked.get("top_k", 1) is None or asked.get("return_all_scores")
-        said = [
-            {"label": _AnyLabel("LABEL_0"), "score": _score(str(text))} for text in _each(texts)
-        ]
+        listed = [texts] if isinstance(texts, str | dict) else texts
+        said = [{"label": _AnyLabel("LABEL_0"), "score": _score(str(text))} for text in listed]
         return [[each] for each in said] if several else list(said)
-
-
-def _each(texts: Any) -> list[Any]:
-    return [texts] if isinstance(texts, str | dict) else list(texts)
 
 
 def _score(text: str) -> float:
@@ -183,7 +172,10 @@ class Hub:
             if "SequenceClassification" in cls.__name__ or "RewardModel" in cls.__name__:
                 return self.reward_model()
             made = self.model(*args, **options)
-            return _with_score(made.model) if _is_headless(cls) else made
+            if not _is_headless(cls):
+                return made
+            made.model.get_score = _score_of  # what reward models add to it
+            return made.model
 
         def tokenizer(cls: Any, *args: Any, **options: Any) -> Any:
             return self.tokenizer(*args, **options)

@@ -16,11 +16,11 @@ import torch
 from eligibility.audit.side_by_side import in_order
 from eligibility.audit.trainers.answers import MOST, answers, longest, outcomes
 from eligibility.audit.trainers.branches import PATTERN
-from eligibility.audit.trainers.draws import Draws, asked_beside, calls_without_a_part
+from eligibility.audit.trainers.draws import Draws, calls_without_a_part, unseen_in
 from eligibility.audit.trainers.gradients import AtStates, StateWeights
 from eligibility.audit.trainers.many_tokens import ManyTokens
-from eligibility.audit.trainers.next_token import nucleus_of, temperature_of
-from eligibility.audit.trainers.operations import Recorder
+from eligibility.audit.trainers.next_token import nucleus_of, setting, temperature_of
+from eligibility.audit.trainers.operations import LoopRecorder
 from eligibility.audit.trainers.record import Policies, Table
 from eligibility.audit.trainers.refused import Finished, Refused
 from eligibility.audit.trainers.reward_choice import RewardChoice, alike
@@ -66,7 +66,7 @@ class Loop(RewardChoice):
             record.drawn_at = [*user_place()]
             if drawn_by := getattr(self._sampling, "draws_by", ""):
                 record.note(f"{_PUBLISHED}, {drawn_by}")
-            record.asked = "" if self._certain_end else asked_beside(self._options)
+            record.unseen = [] if self._certain_end else unseen_in(self._options)
         seen = sorted(set(prompts), key=len)
         record.prompts, record.group = len(seen), len(prompts) // len(seen)
         if any(prompts.count(prompt) != record.group for prompt in seen):
@@ -197,7 +197,7 @@ class Loop(RewardChoice):
         """Record the loss of one plan, with rewards of both signs."""
         both = []
         for self._sign in (1.0, -1.0):
-            found = self._go_on(self._in_program(self._spoken()), recorder=Recorder())
+            found = self._go_on(self._in_program(self._spoken()), recorder=LoopRecorder())
             both.append(found.get("recorded"))
         self._record.operations = both if all(both) else []
 
@@ -289,7 +289,7 @@ class Loop(RewardChoice):
 
         A program that asks for the scores that were drawn from may score the tokens so.
         """
-        if self._options.get("output_scores"):
+        if setting(self._options, "output_scores"):
             return
         with suppress(Refused):  # a program may be made for the tokens that its tokenizer has
             found = self._go_on(self._in_program(self._spoken()), many=ManyTokens())

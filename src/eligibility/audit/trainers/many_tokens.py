@@ -27,8 +27,8 @@ class ManyTokens:
     """More tokens behind the probe's own, with a probability each, of which none is ever drawn."""
 
     def __init__(self) -> None:
-        self.kept = 0  # how many tokens can be drawn, of all that an answer may have; 0: all
-        self.by_top_k = False  # whether `top_k` alone keeps `generate` from the others
+        self._kept = 0  # how many tokens can be drawn, of all that an answer may have; 0: all
+        self._by_top_k = False  # whether `top_k` alone keeps `generate` from the others
         self._scored = False  # whether the loss has a gradient at the logit of one of the others
         self._drawn: list[tuple[Tensor, Tensor]] = []  # logits of the probe's tokens, and which can
         self._place: tuple[str, int] = ("", 0)
@@ -58,22 +58,39 @@ class ManyTokens:
         self._drawn += zip(self._latest, rows, strict=True)
         self._place = cut_at if cut_at[0] else user_place()
         if not bool(rows.all()):
-            self.kept = VOCABULARY + int(rows.sum(-1).max())
+            self._kept = VOCABULARY + int(rows.sum(-1).max())
 
     def drawn_by(
         self, generate: Callable[..., Any], model: Any, prompt: Tokens, options: dict[str, Any]
     ) -> None:
         """The first token of an answer, by transformers' own ``generate``."""
         self.drawn_from(next_token(generate, model, prompt, options))
-        if self.kept:
+        if self._kept:
             freely = next_token(generate, model, prompt, options, top_k=0)
-            self.by_top_k = bool((freely[-_MORE:] > 0).all())
+            self._by_top_k = bool((freely[-_MORE:] > 0).all())
 
     def found(self) -> dict[str, Any]:
         """What a run has shown; nothing, if the loss does not score what is never drawn."""
         if not self._scored:
             return {}
-        return {"tokens_kept": self.kept, "by_top_k": self.by_top_k, "drawn_at": self._place}
+        return {"unseen": self.unseen(), "drawn_at": self._place}
+
+    def unseen(self) -> list[str]:
+        """What the probe's own tokens do not show, and what to write instead; empty: nothing."""
+        kept, end = self._kept, "; the probe has two tokens, so no figure here shows it"
+        if self._by_top_k:
+            return [
+                f"`generate` draws from the {kept} likeliest tokens (`top_k`, which is 50 where it "
+                f"is not given), and the loss scores them among all{end}",
+                f"model.generate(..., top_k=0)  # not {kept}",
+            ]
+        if not kept:
+            return []
+        return [
+            f"of a vocabulary of {MANY:,} tokens the program draws from {kept}, and the loss "
+            f"scores them among all{end}",
+            "draw from all tokens, or score the token among those that could be drawn",
+        ]
 
     def _with_more(self, head: Any, args: Any, logits: Tensor) -> Tensor:
         own = logits[..., :VOCABULARY].detach()

@@ -76,7 +76,11 @@ def temperature_of(logits: Any, drawn: Any) -> float:
     return middle if float((ratio / middle - 1).abs().max()) < 1e-6 else 1.0
 
 
+def setting(options: dict[str, Any], name: str) -> Any:
+    """What `generate` is asked for under a name, by an argument or by a configuration."""
+    return options.get(name, getattr(options.get("generation_config"), name, None))
+
+
 def nucleus_of(options: dict[str, Any]) -> float:
     """The `top_p` that `generate` is asked for; 1 if none is."""
-    settings = options.get("generation_config")
-    return float(options.get("top_p") or getattr(settings, "top_p", None) or 1.0)
+    return float(setting(options, "top_p") or 1.0)

@@ -11,14 +11,20 @@ import math
 import zlib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from eligibility.audit.interception.graph import nodes_below, normalised_along_rows
-from eligibility.audit.language.places import Operation, tensors_in
+from eligibility.audit.language.directions import flat
+from eligibility.audit.language.recording import (
+    Operation,
+    Recorder,
+    tensors_in,
+    with_fields,
+)
 from eligibility.audit.trainers.answers import Tokens, parsed
 from eligibility.audit.trainers.scored import Scored
 from eligibility.audit.trainers.tiny import SYMBOLS
@@ -34,58 +40,23 @@ _MOST = 3000  # operations
 _NORMALISING = frozenset({"log_softmax", "softmax", "logsumexp", "cross_entropy"})
 
 
-@dataclass
-class Call:
-    """One operation, in plain lists for the way through a pipe.
-
-    The other fields are those of `Operation`.
-
-    Attributes:
-        name: Of torch's function; empty: it is none, but made by a model or drawn.
-        inputs: The operation that made each tensor it read; −1: one that is unknown.
-        tags: What its result is, if it was not made by an operation.
-        logical: Whether its result is true or false.
-        mark: A checksum of its result.
-        reach: Row, number of the token and length of the answer, of each token whose logits move
-            its result; a number below 0 is that of a prompt, one beyond the length of padding.
-    """
-
-    name: str
-    file: str
-    line: int
-    inputs: list[int]
-    graded: list[bool]
-    sizes: list[int]
-    tags: list[str]
-    differentiable: bool
-    floating: bool
-    logical: bool
-    size: int
-    finite: bool
-    ones: bool
-    mark: int
-    reach: list[Any]
-
-
-class Recorder:
+class LoopRecorder(Recorder):
     """Records the operations of one branch, up to where its answers have been trained on once."""
 
     def __init__(self) -> None:
+        super().__init__(user_place)
         self.live = True
-        self._calls: list[Call] = []
         self._losses: list[int] = []
-        self._kept: list[Tensor] = []  # so that no id is given twice
-        self._makers: dict[int, int] = {}
         self._logits: list[Tensor] = []
         self._rows: list[tuple[Scored, int]] = []  # of each of them, with its first column
         self._temperature = 1.0
         self._attached = 0.0
         self._along_rows: list[Any] = []  # file and line of a softmax over positions
 
-    def given(self, tensor: Any, tags: Iterable[str]) -> None:
+    def given(self, tensor: Any, made: Iterable[str]) -> None:
         """A tensor that the audit gives to the program."""
         if self.live and isinstance(tensor, Tensor):
-            self._note("", tensor, [], tags)
+            super().given(tensor, made)
 
     def scored(self, logits: Any, tags: Iterable[str], rows: Scored | None) -> None:
         """The logits of a forward pass."""
@@ -93,7 +64,7 @@ class Recorder:
             if logits.requires_grad:
                 self._logits.append(logits)
                 self._rows.append((rows, len(rows.rows[0]) - logits.shape[1]))
-            self._note("", logits, [], tags)
+            super().given(logits, tags)
 
     def goes_backward(self, loss: Tensor) -> None:
         """A loss, before its gradient is computed."""
@@ -103,40 +74,21 @@ class Recorder:
 
     def met(self, func: Any, args: Any, options: Any, result: Any) -> None:
         """A call of torch's that was made."""
-        if not self.live or len(self._calls) >= _MOST:
+        if not self.live or len(self.operations) >= _MOST:
             return
-        read = list(tensors_in((args, options)))
         if getattr(func, "__name__", "") in _NORMALISING and self._logits:
-            self._temperature = _temperature(read[0], self._logits) or self._temperature
+            scaled = next(tensors_in((args, options)))
+            self._temperature = _temperature(scaled, self._logits) or self._temperature
             node = getattr(result, "grad_fn", None)
             if node is not None and normalised_along_rows(node) == len(SYMBOLS):
                 self._along_rows = self._along_rows or [*user_place()]
-        made = args[0] if func is torch.Tensor.__setitem__ else result
-        for tensor in tensors_in(made):
-            self._note(getattr(func, "__name__", ""), tensor, read, ())
+        super().met(func, args, options, result)
 
-    def _note(self, name: str, tensor: Tensor, read: list[Tensor], tags: Iterable[str]) -> None:
-        plain = tensor.detach()
-        before = all(bool(torch.isfinite(each).all()) for each in read if each is not tensor)
-        call = Call(
-            name,
-            *user_place(),
-            inputs=[self._makers.get(id(each), -1) for each in read],
-            graded=[each.requires_grad for each in read],
-            sizes=[each.numel() for each in read],
-            tags=list(tags),
-            differentiable=tensor.requires_grad,
-            floating=tensor.is_floating_point(),
-            logical=tensor.dtype == torch.bool,
-            size=tensor.numel(),
-            finite=not before or bool(torch.isfinite(plain).all()),
-            ones=bool((plain == 1).all()),
-            mark=zlib.crc32(plain.numpy().tobytes()),
-            reach=self._reach(tensor) if tensor.requires_grad and self._logits else [],
-        )
-        self._kept.append(tensor)
-        self._makers[id(tensor)] = len(self._calls)
-        self._calls.append(call)
+    def _note(self, name: str, tensor: Tensor, read: list[Tensor], made: Iterable[str]) -> None:
+        super()._note(name, tensor, read, made)
+        mark = zlib.crc32(tensor.detach().numpy().tobytes())
+        reach = self._reach(tensor) if tensor.requires_grad and self._logits else []
+        self.operations[-1] = replace(self.operations[-1], mark=mark, reach=reach)
 
     def _reach(self, tensor: Tensor) -> list[Any]:
         """Pass, row and column of all the logits that move a tensor."""
@@ -154,10 +106,12 @@ class Recorder:
 
     def listed(self, given: list[Tokens]) -> dict[str, Any]:
         """What was recorded."""
-        for call in self._calls:
-            call.reach = [self._token(given, each) for each in call.reach]
+        plain = []
+        for each in self.operations:
+            reach = [self._token(given, place) for place in each.reach]
+            plain.append(vars(each) | {"made": [*each.made], "lost": [], "reach": reach})
         return {
-            "calls": [asdict(call) for call in self._calls],
+            "operations": plain,
             "losses": self._losses,
             "temperature": self._temperature,
             "attached": self._attached,
@@ -192,34 +146,29 @@ def operations_of(recorded: dict[str, Any], turned: dict[str, Any]) -> tuple[Ope
         recorded: By one branch.
         turned: By another one, with rewards of the other sign.
     """
-    calls = [Call(**call) for call in recorded["calls"]]
-    reach = [frozenset(map(tuple, call.reach)) for call in calls]
-    tags = _tags(calls, [Call(**call) for call in turned["calls"]])
+    plain, other = (
+        [Operation(**each) for each in branch["operations"]] for branch in (recorded, turned)
+    )
+    reach = [frozenset(map(tuple, each.reach)) for each in plain]
+    done = with_fields(_with_rewards(plain, other))
     losses = [number for number in recorded["losses"] if number >= 0]
-    leading = sorted(_above(calls, losses))
-    lost = _lost(calls, reach, leading, frozenset().union(*(reach[n] for n in losses)))
+    leading = sorted(_above(done, losses))
+    lost = _lost(done, reach, leading, frozenset().union(*(reach[n] for n in losses)))
     found = []
     for number in leading:
-        call = calls[number]
-        if not call.name or not call.file:
+        each = done[number]
+        if not each.name or not each.place[0]:
             continue
-        read = [tags[i] if i >= 0 else frozenset[str]() for i in call.inputs]
-        graded, sizes = list(call.graded), list(call.sizes)
-        if "rewards" in tags[number] and not any(each & _REWARDED for each in read):
-            read, graded, sizes = [*read, _REWARDED], [*graded, False], [*sizes, 1]
+        if "rewards" in each.made and not any(read & _REWARDED for read in each.read):
+            each = replace(
+                each,
+                read=[*each.read, _REWARDED],
+                graded=[*each.graded, False],
+                sizes=[*each.sizes, 1],
+            )
         found.append(
-            Operation(
-                call.name,
-                (call.file, call.line),
-                read=tuple(read),
-                graded=tuple(graded),
-                sizes=tuple(sizes),
-                made=tags[number],
-                differentiable=call.differentiable,
-                floating=call.floating,
-                size=call.size,
-                finite=call.finite,
-                ones=call.ones,
+            replace(
+                each,
                 reach=_parts(reach[number]),
                 lost=frozenset(lost.get(number, ())),
                 positions=len(reach[number]),
@@ -228,32 +177,32 @@ def operations_of(recorded: dict[str, Any], turned: dict[str, Any]) -> tuple[Ope
     return tuple(found)
 
 
-def _tags(calls: list[Call], turned: list[Call]) -> list[frozenset[str]]:
-    """What each result was made of."""
-    tags: list[frozenset[str]] = []
+def _with_rewards(plain: list[Operation], turned: list[Operation]) -> list[Operation]:
+    """The operations, of which those are made of rewards whose results change with their sign."""
+    found: list[Operation] = []
     together = True  # as long as both branches do the same
-    for number, call in enumerate(calls):
+    for number, each in enumerate(plain):
         other = turned[number] if number < len(turned) else None
-        together = together and other is not None and other.line == call.line
-        moved = together and other is not None and other.mark != call.mark
-        own = frozenset(call.tags) | (_REWARDED if moved else frozenset())
-        tags.append(own.union(*(tags[i] for i in call.inputs if i >= 0)))
-    return tags
+        together = together and other is not None and other.place[1] == each.place[1]
+        moved = together and other is not None and other.mark != each.mark
+        own = frozenset(each.made) | (_REWARDED if moved else frozenset())
+        found.append(replace(each, place=(each.place[0], each.place[1]), made=own))
+    return found
 
 
-def _above(calls: list[Call], ends: Iterable[int]) -> set[int]:
+def _above(done: list[Operation], ends: Iterable[int]) -> set[int]:
     """The operations that some results were made by, and these themselves."""
     waiting, found = list(ends), set[int]()
     while waiting:
         number = waiting.pop()
         if number >= 0 and number not in found:
             found.add(number)
-            waiting += calls[number].inputs
+            waiting += done[number].inputs
     return found
 
 
 def _lost(
-    calls: list[Call], reach: list[frozenset[Any]], leading: list[int], kept: frozenset[Any]
+    done: list[Operation], reach: list[frozenset[Any]], leading: list[int], kept: frozenset[Any]
 ) -> dict[int, set[str]]:
     """Which operations lose an answer's first or last token for the loss, and not the others.
 
@@ -261,7 +210,7 @@ def _lost(
     """
     lost: dict[int, set[str]] = {}
     for number in leading:
-        inputs, own = [i for i in calls[number].inputs if i >= 0], reach[number]
+        inputs, own = [i for i in done[number].inputs if i >= 0], reach[number]
         gone = frozenset().union(*(reach[i] for i in inputs)) - own - kept
         ends = {
             "first" if t == 0 else "last"
@@ -269,8 +218,8 @@ def _lost(
             if t in (0, length - 1) and any((row, s, length) in own for s in range(length))
         }
         if ends:
-            others = _above(calls, (i for i in inputs if not reach[i]))
-            decided = (i for i in others if calls[i].logical)
+            others = _above(done, (i for i in inputs if not reach[i]))
+            decided = (i for i in others if done[i].logical)
             lost.setdefault(max(decided, default=number), set()).update(ends)
     return lost
 
@@ -308,8 +257,8 @@ def share_beside_logits(loss: Tensor, logits: Sequence[Tensor]) -> float:
             through = torch.autograd.grad(
                 outputs, parameters, given, retain_graph=True, allow_unused=True
             )
-        size = _flat(whole, parameters).norm()
-        beside = (_flat(whole, parameters) - _flat(through, parameters)).norm()
+        size = flat(whole, parameters).norm()
+        beside = (flat(whole, parameters) - flat(through, parameters)).norm()
         return float(beside / size) if size else 0.0
     return 0.0
 
@@ -321,8 +270,3 @@ def _slopes(value: Tensor, by: Sequence[Tensor]) -> Slopes:
 def _generic(like: Tensor) -> Tensor:
     generator = torch.Generator().manual_seed(0)
     return 1.0 + torch.rand(like.shape, generator=generator, dtype=like.dtype)
-
-
-def _flat(slopes: Slopes, parameters: Sequence[Tensor]) -> Tensor:
-    pairs = zip(slopes, parameters, strict=True)
-    return torch.cat([(torch.zeros_like(p) if s is None else s).flatten() for s, p in pairs])

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import importlib
 import os
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +15,10 @@ import torch
 from eligibility.audit.interception.processes import load_here
 from eligibility.audit.job import Program
 from eligibility.audit.patches import Patches
-from eligibility.audit.running.outside_numbers import numbers_outside, read_small
-from eligibility.audit.running.place import settle_in, workspace_of
+from eligibility.audit.running.outside_numbers import numbers_outside
+from eligibility.audit.running.place import run_program, settle_in, workspace_of
+from eligibility.audit.running.preloading import preload
+from eligibility.audit.running.smaller import shrink
 from eligibility.audit.trainers.attempts import Attempts, Sizes
 from eligibility.audit.trainers.doubles import settle
 from eligibility.audit.trainers.hub import Hub, named_in
@@ -36,7 +36,8 @@ _LIBRARIES = ("transformers", "datasets", "accelerate", "peft")
 def run_own(program: Program, announce: Callable[[int, int], None]) -> Record:
     """The measurements of a script, which runs in separate processes."""
     workspace = workspace_of(program)
-    _import_libraries(Path(program.path))
+    for path in Path(program.path).parent.glob("*.py"):
+        preload(path, _LIBRARIES)
 
     def run(record: Record, sizes: Sizes, most_rows: float, grouping: bool) -> None:
         _run(program, workspace, record, Loop(record, announce, most_rows, grouping), sizes)
@@ -46,7 +47,7 @@ def run_own(program: Program, announce: Callable[[int, int], None]) -> Record:
 
 def _run(program: Program, workspace: Workspace, record: Record, loop: Loop, sizes: Sizes) -> None:
     rewriting = Rewriting(
-        sizes, loop.scores.watched, loop.scores.of_name, lambda before: loop.draws.over(before)
+        loop.scores.watched, loop.scores.of_name, lambda before: loop.draws.over(before)
     )
     if record.one_prompt:
         read_as_one()
@@ -57,10 +58,10 @@ def _run(program: Program, workspace: Workspace, record: Record, loop: Loop, siz
     _install(record, loop)
     limit(program.seconds, program.megabytes)
     settle_in(program, workspace)
-    read_small(sizes)
+    shrink([(*number, size) for number, size in sizes.items()])
 
     def sampled() -> str:
-        rewriting.run(Path(program.path))
+        run_program(Path(program.path))
         loop.ended()
         return (
             "the program makes no trainer of TRL and samples no answers with `generate` or "
@@ -163,25 +164,6 @@ def _install(record: Record, loop: Loop) -> None:
 
     llama.LlamaForCausalLM.forward, llama.LlamaModel.forward = forward, forward_within
     generation.GenerationMixin.generate = generate
-
-
-def _import_libraries(script: Path) -> None:
-    """Load what the program will, before its runs branch off: each of them would do so again."""
-    names = {"transformers.models.llama.modeling_llama": [""], "datasets": [""]}
-    for path in script.parent.glob("*.py"):
-        with suppress(SyntaxError, ValueError, OSError):  # the program says so itself
-            for node in ast.walk(ast.parse(path.read_bytes())):
-                module = getattr(node, "module", None)
-                if isinstance(node, ast.ImportFrom) and module and not node.level:
-                    names.setdefault(module, []).extend(alias.name for alias in node.names)
-                elif isinstance(node, ast.Import):
-                    names |= {alias.name: [""] for alias in node.names}
-    for module, wanted in names.items():
-        if module.partition(".")[0] in _LIBRARIES:
-            with suppress(Exception):  # likewise
-                loaded = importlib.import_module(module)
-                for name in wanted:
-                    getattr(loaded, name, None)
 
 
 def trains_with_trl(script: Path) -> bool:

@@ -68,10 +68,8 @@ class Record:
         kl_coefficient: Likewise; for a program's own loop, 1 if the reference changes its loss;
             else 0.
         reference_moves: Whether the reference changes the gradient; None: it is not known.
-        tokens_kept: How many tokens it draws from, of many, where the loss scores them among all;
-            0: all.
-        by_top_k: Whether that is because of `top_k`, as `generate` has it.
-        asked: What else it asks `generate` for that keeps it from the model's own probabilities.
+        unseen: How it draws otherwise than it scores, where the probe's tokens do not show it, and
+            what to write instead; empty: it does not.
         drawn_at: File and line where it draws; empty if that is not known.
         scored_otherwise: Whether the model itself gives other probabilities where they are scored.
         micro_batches: Into how many an update is split.
@@ -114,9 +112,7 @@ class Record:
     temperature: float = 1.0
     kl_coefficient: float = 0.0
     reference_moves: bool | None = None
-    tokens_kept: int = 0
-    by_top_k: bool = False
-    asked: str = ""
+    unseen: list[str] = field(default_factory=list)
     drawn_at: list[Any] = field(default_factory=list)
     scored_otherwise: bool = False
     micro_batches: int = 1
@@ -128,6 +124,11 @@ class Record:
     kept: list[Any] = field(default_factory=list)
     supposed: str = ""
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def broke_off(self) -> bool:
+        """Whether the program itself stopped, as where two of its numbers must fit each other."""
+        return self.outcome == "error" or self.detail.startswith("the program stopped")
 
     def note(self, text: str) -> None:
         """Remember it once."""

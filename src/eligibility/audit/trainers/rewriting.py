@@ -1,24 +1,17 @@
-"""The user's modules as they run in the audit: their functions are watched, their loops can end.
-
-Nothing else changes but whole numbers that the audit makes small, at their places in the text.
-"""
+"""The user's modules as they run in the audit: their functions are watched, their loops can end."""
 
 from __future__ import annotations
 
 import ast
 import builtins
-import importlib.machinery
-import importlib.util
 import os
-import runpy
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
-from types import ModuleType
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from eligibility.audit.job import WholeNumber
-from eligibility.audit.user_code import is_user_file
+from eligibility.audit.judgement.source import name_of
+from eligibility.audit.patches import Patches
+from eligibility.audit.rewritten import rewrite
 
 WATCHED, STEPS = "_eligibility_watched", "_eligibility_steps"
 ASSIGNED = "_eligibility_assigned"
@@ -29,10 +22,9 @@ _SAMPLING = frozenset(("generate", "multinomial", "sample", "decode", "batch_dec
 
 
 class Rewriting:
-    """Reads the user's modules.
+    """Reads the user's modules, whichever are loaded from now on.
 
     Args:
-        sizes: Whole numbers that are others in this run.
         watched: Takes each function and returns what is called instead.
         assigned: Takes what is made of answers and assigned to a name, the name, and its file and
             line; returns what is assigned instead.
@@ -42,12 +34,10 @@ class Rewriting:
 
     def __init__(
         self,
-        sizes: Mapping[WholeNumber, int],
         watched: Callable[[Any], Any],
         assigned: Callable[[Any, str, str, int], Any],
         over: Callable[[int | None], tuple[bool, int]],
     ) -> None:
-        self._sizes = {number[:3]: size for number, size in sizes.items()}
         self._over = over
         self.constants: list[WholeNumber] = []
         self.strings: set[str] = set()
@@ -56,28 +46,10 @@ class Rewriting:
         names = {WATCHED: watched, ASSIGNED: assigned, STEPS: self._steps}
         names |= {BEGINS: self._begins, GOES_ON: self._goes_on}
         vars(builtins).update(names)
+        rewrite(Patches(), self.changed)
 
-    def run(self, script: Path) -> None:
-        """The script as the main program; its own modules are read likewise."""
-        is_user_file(str(script))  # it looks libraries up, which the finder asks it about
-        sys.meta_path.insert(0, _Finder(self))
-        package = script.parent
-        if (package / "__init__.py").exists():
-            root, names = package, [script.stem]
-            while (root / "__init__.py").exists():
-                names.insert(0, root.name)
-                root = root.parent
-            sys.path.insert(0, str(root))
-            runpy.run_module(".".join(names), run_name="__main__", alter_sys=True)
-            return
-        main = ModuleType("__main__")
-        main.__file__ = sys.argv[0]
-        sys.modules["__main__"] = main
-        exec(self.compiled(script.read_bytes(), str(script)), vars(main))
-
-    def compiled(self, text: bytes, file: str) -> Any:
-        """The code of a module."""
-        tree = ast.parse(text, file)
+    def changed(self, tree: ast.Module, file: str) -> ast.Module:
+        """The tree of a module as it runs."""
         assigned = made_of_answers(tree)
         for node in ast.walk(tree):
             self._read_constant(node, file)
@@ -90,18 +62,17 @@ class Rewriting:
                     setattr(node, name, [each for s in statements for each in _let_while_end(s)])
         for statement in assigned:
             _let_assign(statement, file)
-        return compile(ast.fix_missing_locations(tree), file, "exec", dont_inherit=True)
+        return tree
 
     def _read_constant(self, node: ast.AST, file: str) -> None:
-        """Note a string or a whole number; the number is small if this run wants it so."""
+        """Note a string or a whole number."""
         if not isinstance(node, ast.Constant):
             return
         if isinstance(node.value, str):
             self.strings.add(node.value)
         if type(node.value) is int and node.value > SMALL:
-            place = (file, node.lineno, node.col_offset)
-            self.constants.append((*place, node.value))
-            node.value = self._sizes.get(place, node.value)
+            name = os.path.basename(file)
+            self.constants.append((name, node.lineno, node.col_offset, node.value))
 
     def _stand_for_variable(self, node: ast.AST) -> None:
         """An environment variable that the program cannot do without has some value."""
@@ -165,32 +136,6 @@ def _let_while_end(node: ast.AST) -> list[ast.AST]:
     return [ast.copy_location(ast.Expr(call(BEGINS)), node), node]
 
 
-class _Loader(importlib.machinery.SourceFileLoader):
-    def __init__(self, name: str, path: str, rewriting: Rewriting) -> None:
-        super().__init__(name, path)
-        self._rewriting = rewriting
-
-    def get_code(self, fullname: str) -> Any:
-        return self._rewriting.compiled(self.get_data(self.path), self.path)
-
-
-class _Finder:
-    """Finds the user's own modules first."""
-
-    def __init__(self, rewriting: Rewriting) -> None:
-        self._rewriting = rewriting
-
-    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
-        found = importlib.machinery.PathFinder.find_spec(name, path)
-        origin = found.origin if found is not None else None
-        if found is None or not origin or not origin.endswith(".py") or not is_user_file(origin):
-            return None
-        loader: Any = _Loader(name, origin, self._rewriting)
-        return importlib.util.spec_from_file_location(
-            name, origin, loader=loader, submodule_search_locations=found.submodule_search_locations
-        )
-
-
 def made_of_answers(tree: ast.Module) -> list[ast.Assign | ast.AugAssign | ast.Call]:
     """The assignments whose value depends on an answer, by the text alone; or what is appended.
 
@@ -239,12 +184,6 @@ def _depends(value: ast.AST, names: set[str]) -> bool:
     for node in ast.walk(value):
         if isinstance(node, ast.Name) and node.id in names:
             return True
-        if isinstance(node, ast.Call) and _last_name(node.func) in _SAMPLING:
+        if isinstance(node, ast.Call) and name_of(node.func) in _SAMPLING:
             return True
     return False
-
-
-def _last_name(function: ast.expr) -> str:
-    if isinstance(function, ast.Attribute):
-        return function.attr
-    return function.id if isinstance(function, ast.Name) else ""

@@ -20,7 +20,7 @@ from eligibility.audit.trainers.draws import (
 from eligibility.audit.trainers.in_order import by_token, places_in
 from eligibility.audit.trainers.many_tokens import MANY
 from eligibility.audit.trainers.models import is_without_adapters
-from eligibility.audit.trainers.next_token import one_token_probabilities
+from eligibility.audit.trainers.next_token import one_token_probabilities, setting
 from eligibility.audit.trainers.operations import BEHAVIOUR, POLICY, REFERENCE, SAMPLED
 from eligibility.audit.trainers.refused import Refused
 from eligibility.audit.trainers.sampling import (
@@ -108,17 +108,16 @@ class Runs(Branches):
                 "from_pretrained, or audit its loss with audit_token_loss"
             )
         ids, given = asked_for(args, options)
-        settings = given.get("generation_config")
-        samples = given.get("do_sample", getattr(settings, "do_sample", None))
+        samples = setting(given, "do_sample")
         if not (model.generation_config.do_sample if samples is None else samples):
-            if (given.get("num_return_sequences") or 1) > 1:
+            if (setting(given, "num_return_sequences") or 1) > 1:
                 raise Refused(GREEDY)
             return self._greedy(model, ids, given)
         self._latest = model
         self.models.follow(model)  # it may never run as a whole but here
-        self._certain_end |= has_one_length(given, settings)
+        self._certain_end |= has_one_length(given)
         usual = model.generation_config.pad_token_id
-        pad = given.get("pad_token_id", getattr(settings, "pad_token_id", None))
+        pad = setting(given, "pad_token_id")
         pad = usual if pad is None else pad
         self._unmasked |= not masks_padding(args, options, pad)
         self._arrive(given)

@@ -17,7 +17,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from eligibility.audit.trainers.answers import Tokens, answers, outcomes, parsed
 from eligibility.audit.trainers.gradients import Rows, StateWeights, prompt_share
 from eligibility.audit.trainers.many_tokens import ManyTokens
-from eligibility.audit.trainers.next_token import nucleus_of, one_token_probabilities
+from eligibility.audit.trainers.next_token import nucleus_of, one_token_probabilities, setting
 from eligibility.audit.trainers.record import Policies, Record
 from eligibility.audit.trainers.refused import Finished, Refused
 from eligibility.audit.trainers.tiny import END, GROUP, LENGTH, PAD, PROMPTS
@@ -135,7 +135,7 @@ class Sampler:
             many.add_to(model)
             many.drawn_by(self.generate, model, self._prompts[0], self._options)
             many.remove_from(model)
-            self.record.tokens_kept, self.record.by_top_k = many.kept, many.by_top_k
+            self.record.unseen = many.unseen()
         draw = partial(one_token_probabilities, self.generate, model, options=self._options)
         made = Policies(
             drawn=self._states.table(draw),
@@ -216,8 +216,7 @@ def with_likeliest(model: Any, ids: Tensor) -> Tensor:
 
 def as_asked_for(model: Any, sequences: Tensor, start: int, options: Any) -> Any:
     """What `generate` returns: the rows alone, or with the logits that they were drawn from."""
-    settings = options.get("generation_config")
-    if not options.get("return_dict_in_generate", getattr(settings, "return_dict_in_generate", 0)):
+    if not setting(options, "return_dict_in_generate"):
         return sequences
     utils: Any = importlib.import_module("transformers.generation.utils")
     first = (sequences != model.generation_config.pad_token_id).long().argmax(1)
@@ -225,7 +224,7 @@ def as_asked_for(model: Any, sequences: Tensor, start: int, options: Any) -> Any
     with torch.no_grad():
         logits = model(input_ids=sequences, attention_mask=mask).logits[:, start - 1 : -1]
     steps = tuple(logits.unbind(1))
-    scores = tuple(step / (options.get("temperature") or 1.0) for step in steps)
+    scores = tuple(step / (setting(options, "temperature") or 1.0) for step in steps)
     if (nucleus := nucleus_of(options)) < 1.0:
         warp = utils.TopPLogitsWarper(nucleus)
         scores = tuple(warp(sequences, step) for step in scores)
@@ -258,10 +257,8 @@ def asked_for(arguments: tuple[Any, ...], options: Any) -> tuple[Tensor, dict[st
     if ids is None:
         raise Refused("`generate` is called without input_ids; the audit needs prompts as tokens")
     given.pop("attention_mask", None)
-    copies = given.get("num_return_sequences") or getattr(
-        given.get("generation_config"), "num_return_sequences", 1
-    )
-    return ids.repeat_interleave(int(copies or 1), 0), given
+    copies = int(setting(given, "num_return_sequences") or 1)
+    return ids.repeat_interleave(copies, 0), given
 
 
 def masks_padding(arguments: tuple[Any, ...], options: dict[str, Any], pad: int) -> bool:

@@ -6,6 +6,8 @@ import ast
 import re
 from pathlib import Path
 
+from eligibility.audit.user_code import imported_by
+
 _BEFORE = {
     "rollout_func": "samples with its own rollout function",
     "environment_factory": "trains in an environment of several turns",
@@ -29,7 +31,7 @@ def reason_of(script: Path) -> str:
         return ""
     given = {key.arg for node in nodes if isinstance(node, ast.Call) for key in node.keywords}
     asked = next((said for name, said in SAMPLES_OTHERWISE.items() if name in given), "")
-    roots = {name.partition(".")[0] for node in nodes for name in _imported(node)}
+    roots = {name.partition(".")[0] for node in nodes for name in imported_by(node)}
     if asked:
         return asked
     if _IMAGES.search(text):
@@ -48,9 +50,3 @@ def reason_of(script: Path) -> str:
             "network; audit its loss with audit_token_loss"
         )
     return ""
-
-
-def _imported(node: ast.AST) -> list[str]:
-    if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names]
-    return [node.module] if isinstance(node, ast.ImportFrom) and node.module else []

@@ -16,12 +16,12 @@ from eligibility.audit.language.behaviour import Behaviour
 from eligibility.audit.language.judgement import judge
 from eligibility.audit.language.measured import Measured, measured_of
 from eligibility.audit.language.measurement import Observed
-from eligibility.audit.language.places import Operation, Place, place_of
+from eligibility.audit.language.places import place_of
+from eligibility.audit.language.recording import Operation, Place
 from eligibility.audit.reporting.report import AuditReport, Convention, Finding
 from eligibility.audit.reporting.signs import if_a_reward
 from eligibility.audit.trainers.answers import outcomes
 from eligibility.audit.trainers.cut_tokens import with_scored_cuts
-from eligibility.audit.trainers.many_tokens import MANY
 from eligibility.audit.trainers.observed import observed_from
 from eligibility.audit.trainers.operations import operations_of
 from eligibility.audit.trainers.record import Policies, Record
@@ -53,7 +53,7 @@ def report_of(record: Record, program: str) -> AuditReport:
         part = f"{times:.1%} of" if times < 1.0 else f"{times:.2g} times"
         seen = f"the gradient at the logits of a prompt is up to {part} that at an answer's"
         report = _with_fault(report, "prompt-scored", seen, measured.operations, place)
-    if _attached(record) > _SINGLE:
+    if max((each["attached"] for each in record.operations), default=0.0) > _SINGLE:
         seen = "the gradient at the logits is multiplied by something else that carries a gradient"
         report = _with_fault(report, "advantage-not-detached", seen, measured.operations, place)
     along_rows = next((found["along_rows"] for found in record.operations), None)
@@ -65,9 +65,9 @@ def report_of(record: Record, program: str) -> AuditReport:
         report = _with_fault(report, "gradients-not-zeroed", seen, (), tuple(record.kept))
     if record.drawn_at and (record.temperature != 1.0 or not record.scored_otherwise):
         report = _at_the_draw(report, record)
-    unseen = bool(record.tokens_kept or record.asked)
-    if unseen and all(finding.rule != _DRAWN for finding in report.findings):
-        report = _with_few_tokens(report, record)
+    if record.unseen and all(finding.rule != _DRAWN for finding in report.findings):
+        seen, fix = record.unseen
+        report = _with_fault(report, _DRAWN, seen, (), tuple(record.drawn_at or place), fix)
     if record.supposed:
         report = if_a_reward(report, record.supposed)
     return replace(
@@ -114,11 +114,17 @@ def _with_second(first: AuditReport, again: AuditReport, distance: float) -> Aud
 
 
 def _with_fault(
-    report: AuditReport, rule: str, seen: str, done: tuple[Operation, ...], place: Place
+    report: AuditReport,
+    rule: str,
+    seen: str,
+    done: tuple[Operation, ...],
+    place: Place,
+    fix: str = "",
 ) -> AuditReport:
     """The report with a fault that the gradients at the answers' logits do not show."""
     file, line = place_of(rule, done) if done else place
     finding = Finding.of(FAULTS[rule], seen, file, line)
+    finding = replace(finding, fix=fix or finding.fix)
     faults = [each for each in report.findings if each.severity == "fault"]
     findings = (*(each for each in report.findings if each.rule != "unexplained"), finding)
     if faults:
@@ -151,33 +157,6 @@ def _of_option(file: Path, line: int) -> int:
     return changes[0].lineno if changes else line
 
 
-def _with_few_tokens(report: AuditReport, record: Record) -> AuditReport:
-    """The report of a program that draws from some tokens and scores them among all.
-
-    The probe has too few tokens for this to show.
-    """
-    kept, unseen = record.tokens_kept, "the probe has two tokens, so no figure here shows it"
-    among = "and the loss scores them among all"
-    if record.by_top_k:
-        which = "`top_k`, which is 50 where it is not given"
-        seen = f"`generate` draws from the {kept} likeliest tokens ({which}), {among}"
-        fix = f"model.generate(..., top_k=0)  # not {kept}"
-    elif kept:
-        seen = f"of a vocabulary of {MANY:,} tokens the program draws from {kept}, {among}"
-        fix = "draw from all tokens, or score the token among those that could be drawn"
-    else:
-        unseen = "one token alone does not show it, so no figure here does"
-        seen = (
-            f"with `{record.asked}`, `generate` does not draw every token from the model's own "
-            "probabilities, by which the loss scores it"
-        )
-        fix = f"model.generate(...)  # without {record.asked}"
-    file, line = record.drawn_at or (record.file, record.line)
-    found = _with_fault(report, _DRAWN, f"{seen}; {unseen}", (), (file, line))
-    *others, finding = found.findings
-    return replace(found, findings=(*others, replace(finding, fix=fix)))
-
-
 def _distance(record: Record) -> float:
     """By how much log π(token) of a later policy differs at most."""
     pairs = [
@@ -190,7 +169,7 @@ def _distance(record: Record) -> float:
 def _measured(record: Record) -> tuple[Measured, float]:
     """The measured of the policy at the temperature of the draw; or at the one that is scored."""
     measured, temperature = _measured_at(record, record.temperature), record.temperature
-    scored = [recorded.get("temperature", 1.0) for recorded in record.operations[:1]]
+    scored = [recorded["temperature"] for recorded in record.operations[:1]]
     for other in sorted({1.0, *scored} - {temperature}):
         if measured.reading is None:
             elsewhere = _measured_at(record, other)
@@ -324,11 +303,6 @@ def _described(record: Record) -> tuple[str, ...]:
         f"{steps}{parts}, {record.seconds:.0f} s of processor time",
         *dropped,
     )
-
-
-def _attached(record: Record) -> float:
-    """How much of the policy's gradient depends on parameters otherwise than by the logits."""
-    return max((recorded.get("attached", 0.0) for recorded in record.operations), default=0.0)
 
 
 def _with_groups_mixed(report: AuditReport, done: tuple[Operation, ...]) -> AuditReport:

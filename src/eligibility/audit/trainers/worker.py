@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from eligibility.audit.job import Program, read_settings
-from eligibility.audit.running.place import run_as_main, settle_in, workspace_of
+from eligibility.audit.running.place import run_program, settle_in, workspace_of
 from eligibility.audit.trainers.own import run_own, trains_with_trl
 from eligibility.audit.trainers.record import Record, run_to_end
 from eligibility.audit.trainers.sampling import PAIRS, Sampler, generated
@@ -66,8 +66,7 @@ def run(program: Program, announce: Callable[[int, int], None], pairs: int | Non
     warnings.simplefilter("ignore")
     own = not trains_with_trl(Path(program.path))
     record = run_own(program, announce) if own else _run_trainer(program, announce, pairs)
-    stopped = record.outcome == "error" or record.detail.startswith("the program stopped")
-    if stopped and (reason := reason_of(Path(program.path))):
+    if record.broke_off and (reason := reason_of(Path(program.path))):
         record.outcome, record.detail = "refused", reason
     return record
 
@@ -89,7 +88,7 @@ def _run_trainer(
     settle_in(program, workspace)
 
     def trained() -> str:
-        run_as_main(Path(program.path))
+        run_program(Path(program.path))
         return _nothing_trained(record)
 
     run_to_end(record, trained)
