@@ -11,6 +11,7 @@ from eligibility.audit.judgement.advantage import Advantage, is_affine
 from eligibility.audit.judgement.critic import fit_advantage, linear_columns
 from eligibility.audit.judgement.entropy import entropy_columns
 from eligibility.audit.judgement.evidence import Evidence, joined, merged
+from eligibility.audit.judgement.importance_weights import weighted
 from eligibility.audit.judgement.match import Match, with_offset, with_rewards
 from eligibility.audit.judgement.matching import uses
 from eligibility.audit.judgement.timeline import timeline
@@ -27,6 +28,7 @@ def same_rule(first: Evidence, second: Evidence, match: Match, tolerance: float)
     """
     if match.merged:
         first, second = merged(first), merged(second)
+    first, second = (weighted(each, match.weights) for each in (first, second))
     masks = [dict(uses(each)).get(match.use, each.present) for each in (first, second)]
     both = joined(first.restricted(masks[0]), second.restricted(masks[1]))
     both = with_offset(with_rewards(both, match.rewards, match.added), match.offset)

@@ -7,15 +7,15 @@ program but what it does; not how it computes a probability, nor that it compute
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice
 
 import numpy as np
 
 from eligibility.audit.arrays import Array
-from eligibility.audit.choices import next_path, paths_after
+from eligibility.audit.choices import MOST_PATHS, count_of_paths, next_path, paths_after
 from eligibility.audit.job import SIZES, Job, ProbeSize
 from eligibility.audit.precision import (
     DTYPE_WORDS,
@@ -30,6 +30,7 @@ from eligibility.audit.running.sampling_calls import executing_call
 from eligibility.audit.running.slopes import (
     Key,
     Slope,
+    Target,
     both_ways,
     covering_paths,
     from_graphs,
@@ -46,7 +47,6 @@ _SCOUTS = 6
 _FEWER, _MORE = 4, 10
 _ENOUGH = 40  # paths from whose probability the number of the others is foreseen
 _FEW_TENSORS = 4  # along which resampled runs are compared
-_MANY = 10**18  # "more than can be counted"
 _HOPELESS = 200  # choices of one path, of which no size of the probe makes few paths
 # Long paths tell more and take longer: at most this many steps in all, but at least these paths.
 _SAMPLED_STEPS, _LONG_PATHS = 20_000, 6
@@ -67,6 +67,8 @@ class Survey:
         shared: Tensors that the critic's own gradient depends on.
         beyond: Whether the policy's gradient depends on what is seen where an episode has ended.
         blind: Whether it is known not to depend on what is seen where a limit cuts an episode off.
+        targets: Of each choice that made an action, the distribution that is learned in its place,
+            with its slopes, where that is not the one that acts; else empty.
     """
 
     traces: tuple[Trace, ...]
@@ -79,12 +81,14 @@ class Survey:
     shared: frozenset[int] = frozenset()
     beyond: bool = False
     blind: bool = False
+    targets: Mapping[Key, Target] = field(default_factory=dict)
 
     @cached_property
     def policy(self) -> frozenset[int]:
         """Tensors that any action's probability depends on."""
         moving = np.zeros(len(self.directions), dtype=bool)
-        for slope in (self.slopes or {}).values():
+        learned = [target.slope for target in self.targets.values()]
+        for slope in learned or (self.slopes or {}).values():
             moving |= (slope.log_probs != 0).any(axis=0) | (slope.loc != 0) | (slope.scale != 0)
         moved = zip(self.directions, moving, strict=True)
         return frozenset(tensor for (tensor, _), moves in moved if moves)
@@ -120,7 +124,7 @@ def survey(runner: Runner, max_paths: int, samples: int, progress: Progress) -> 
             return Survey((first,), False, 0, SIZES[0], raised)
         first, asked = other, None
     count = directions_each(len(first.shapes))
-    predicted = _MANY
+    predicted = MOST_PATHS
     for size in SIZES if len(first.draws) <= _HOPELESS else ():
         job = Job((), size, directions=count, raised=raised)
         begun = first if job == asked else runner.run(job)
@@ -190,12 +194,6 @@ def _other_run(runner: Runner, failed: Trace, raised: bool) -> Trace | None:
 def directions_each(tensors: int) -> int:
     """Directions of each tensor: enough together to tell the actions of a path apart."""
     return 3 if tensors <= 6 else 2 if tensors <= 12 else 1
-
-
-def count_of_paths(found: Iterable[float]) -> int:
-    """The number of paths, from the probabilities p of some drawn by them: E[1/p] counts them."""
-    inverse = [1.0 / prob if prob > 1.0 / _MANY else float(_MANY) for prob in found]
-    return round(min(sum(inverse) / len(inverse), _MANY))
 
 
 def enumerated(
