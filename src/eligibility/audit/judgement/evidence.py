@@ -314,8 +314,8 @@ def hides_values(survey: Survey) -> bool:
 
 
 def own_columns(survey: Survey) -> Booleans:
-    """[all directions] which of them are along tensors that are the policy's alone."""
-    return np.array([tensor in survey.own for tensor, _ in survey.directions], dtype=bool)
+    """[all directions] which of them are the policy's alone."""
+    return np.array([each in survey.own_directions for each in survey.directions], dtype=bool)
 
 
 def _decisions(steps: tuple[Step, ...], ignored: bool) -> tuple[Step, ...]:

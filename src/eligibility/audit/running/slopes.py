@@ -200,11 +200,6 @@ def _agrees(
     return True
 
 
-def same_distribution(plus: Draw, minus: Draw) -> bool:
-    """Whether the movement left a choice's distribution as it was."""
-    return (plus.probs, plus.loc, plus.scale) == (minus.probs, minus.loc, minus.scale)
-
-
 def slope_of(key: Key, pairs: list[tuple[Draw, Draw]], distance: float) -> Slope:
     """The central differences of one choice, over all directions."""
     width = 2.0 * distance
