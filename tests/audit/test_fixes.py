@@ -271,6 +271,13 @@ APPLIED: dict[str, tuple[str, ...]] = {
         "    returns = rewards.flip(0).cumsum(0).flip(0)",
         "returns = rewards.flip(0).cumsum(0).flip(0)\n    {}",
     ),
+    "shuffled-apart": (
+        changed(
+            DISCRETE, "    loss =", "    order = torch.randperm(len(returns))\n    loss ="
+        ),
+        "loss = -(log_probs * returns).sum()",
+        "loss = -(log_probs * returns[order]).mean()",
+    ),
     "shifted-rewards": (
         changed(DISCRETE, "[], False\n", "[], False\n    reward = 0.0\n"),
         f"{STEPPED}\n        rewards.append(reward)",

@@ -194,7 +194,7 @@ def merged(evidence: Evidence) -> Evidence:
     if len(first) == evidence.paths:
         return evidence
     share = np.zeros((len(first), evidence.paths))
-    share[of.ravel(), np.arange(evidence.paths)] = evidence.probability
+    share[of.ravel(), np.arange(evidence.paths)] = np.maximum(evidence.probability, 1e-300)
     total = share.sum(axis=1)
     share /= total[:, None]
 

@@ -20,11 +20,14 @@ _SAME = 1e-6  # difference of two factors that is none
 _SITUATIONS = 16  # states at a time, to each of which a baseline may give a number
 
 
-def same_rule(first: Evidence, second: Evidence, match: Match, tolerance: float) -> bool:
+def same_rule(
+    first: Evidence, second: Evidence, match: Match, tolerance: float, trained: bool = False
+) -> bool:
     """Whether the rule of ``first`` explains ``second`` as well, with the same critic's values.
 
     The second may have its own constant baseline and, without a critic, a positive factor; or
-    without a factor a number for each state and time, which follows from the first update.
+    without a factor a number for each state and time, which follows from the first update, unless
+    its values are of a critic that an optimizer has ``trained``: those the audit keeps as they are.
     """
     if match.merged:
         first, second = merged(first), merged(second)
@@ -66,9 +69,8 @@ def same_rule(first: Evidence, second: Evidence, match: Match, tolerance: float)
 
     if factor_with([both.present]) > 0.0:
         return True
-    return not isinstance(form, Advantage) and bool(
-        abs(factor_with(_situations(both, later[:, 0])) - 1.0) < _SAME
-    )
+    free = not isinstance(form, Advantage) or (form.ending == "return" and not trained)
+    return free and bool(abs(factor_with(_situations(both, later[:, 0])) - 1.0) < _SAME)
 
 
 def _situations(evidence: Evidence, paths: Booleans) -> list[Booleans]:

@@ -37,6 +37,9 @@ def compare_scoring(survey: Survey) -> Scoring | None:
         if found is not None:
             if found.rule == "scored-other-action" and _always_likeliest(survey, call):
                 return Scoring("most-likely-action-scored", found.evidence)
+            if found.rule == "scored-other-action" and _follows_draws(survey, call):
+                text = "the scored number rises or falls with the one that was drawn"
+                return Scoring("transformed-action-scored", f"{found.evidence}; {text}")
             return found
     return None
 
@@ -184,15 +187,6 @@ def _compare(step: Step, draw: Draw, row: Row) -> Scoring | None:
         return Scoring(rule, f"{where} the program acted by [{left}] and scored [{right}]")
     taken = _taken(draw)
     if row.value is not None and abs(row.value - taken) > 1e-6:
-        executed = any(
-            abs(row.value - number) <= 1e-6 * (1 + abs(number)) for number in step.action
-        )
-        if gaussian and executed:
-            return Scoring(
-                "transformed-action-scored",
-                f"{where} {taken:.3g} was drawn, became {row.value:.3g}, and that was executed and "
-                "scored",
-            )
         return Scoring(
             "scored-other-action",
             f"{where} action {taken:g} was taken and action {row.value:g} was scored",
@@ -209,6 +203,25 @@ def _always_likeliest(survey: Survey, call: int) -> bool:
         and abs(row.value - (row.numbers[0] if row.gaussian else np.argmax(row.numbers))) < 1e-6
         for row in rows
     )
+
+
+def _follows_draws(survey: Survey, call: int) -> bool:
+    """Whether every scored number is the same function of the drawn one, which never turns."""
+    seen: dict[int, set[tuple[float, float]]] = {}
+    for pairs in (pairs for t in survey.traces for pairs in scored_choices(t, call)[:1]):
+        for number, (step, draw, row) in enumerate(pairs):
+            if not row.gaussian or row.value is None:
+                return False
+            component = sum(other is step for other, *_ in pairs[:number])
+            seen.setdefault(component, set()).add((_taken(draw), row.value))
+    for numbers in seen.values():
+        drawn, scored = np.array(sorted(numbers)).T
+        moves = np.diff(scored)[np.diff(drawn) > _SAME]
+        again = np.abs(np.diff(scored)[np.diff(drawn) <= _SAME]).max(initial=0.0)
+        turns = moves.min(initial=0.0) < -_SAME and moves.max(initial=0.0) > _SAME
+        if turns or again > _SAME or not moves.any():
+            return False
+    return True
 
 
 def probs_as_logits(survey: Survey) -> tuple[float, float] | None:
