@@ -370,6 +370,25 @@ APPLIED: dict[str, tuple[str, ...]] = {
         "target = reward + gamma * next_value * (1 - terminated)",
         "target = reward + gamma * next_value",
     ),
+    "bootstrapped-from-last-state": (
+        changed(
+            DISCRETE, RETURNS,
+            """stacked = torch.stack(observations)
+    with torch.no_grad():
+        values = critic(stacked)[:, 0]
+        next_obs = torch.as_tensor(obs, dtype=torch.float32)
+    running = critic(next_obs).detach() * (1 - terminated)
+    returns = []
+    for reward in reversed(rewards):
+        running = reward + gamma * running
+        returns.insert(0, running)
+    returns = torch.cat(returns)
+    critic_loss = (critic(stacked)[:, 0] - returns).pow(2).sum()
+    returns = returns - values""",
+        ).replace("loss = -(log_probs", "loss = critic_loss - (log_probs"),
+        "running = critic(next_obs).detach() * (1 - terminated)",
+        "running = values[-1:] * (1 - terminated)",
+    ),
     "critic-target-not-detached": (
         TEMPORAL,
         "target = reward + gamma * next_value.detach() * (1 - terminated)",

@@ -32,6 +32,7 @@ from eligibility.audit.judgement.other_objectives import (
     with_free_scale,
     with_replaced_rewards,
 )
+from eligibility.audit.judgement.some_entropies import with_some_entropies
 
 
 def explain(program: AuditedProgram, evidence: Evidence) -> Explained | None:
@@ -74,6 +75,7 @@ _EXPLANATIONS: tuple[Callable[[AuditedProgram, Evidence], Explained | None], ...
     with_offset_logarithm,
     _plain,
     _of_merged_paths,
+    with_some_entropies,
     with_changed_rewards,
     with_constant_term,
     with_earlier_returns,

@@ -14,6 +14,7 @@ from eligibility.audit.judgement.evidence import Evidence, joined, merged
 from eligibility.audit.judgement.importance_weights import weighted
 from eligibility.audit.judgement.match import Match, with_offset, with_rewards
 from eligibility.audit.judgement.matching import uses
+from eligibility.audit.judgement.some_entropies import with_entropies
 from eligibility.audit.judgement.timeline import timeline
 
 _SAME = 1e-6  # difference of two factors that is none
@@ -35,6 +36,7 @@ def same_rule(
     masks = [dict(uses(each)).get(match.use, each.present) for each in (first, second)]
     both = joined(first.restricted(masks[0]), second.restricted(masks[1]))
     both = with_offset(with_rewards(both, match.rewards, match.added), match.offset)
+    both = with_entropies(both, match.entropies)
     line, form = timeline(both), match.form
     later = np.zeros(both.ascent.shape, dtype=bool)
     later[first.paths :] = True

@@ -17,6 +17,7 @@ from eligibility.audit.judgement.advantage import (
     BY_COUNT,
     CROSSED,
     ENDINGS,
+    FROM_LAST,
     HERE,
     OWN,
     Advantage,
@@ -114,11 +115,12 @@ def unusual(line: Timeline, constants: Constants) -> Iterator[Advantage]:
             for decay in decays:
                 yield Advantage(form, BY_COUNT, decay)
                 yield Advantage(form, HERE, decay)
+                yield Advantage(form, FROM_LAST, decay)
         if form.transform in ("", *_OVER_SPREAD) and not (form.faults or line.single):
             for decay in decays:
                 yield Advantage(form, AFTER_RESET, decay)
         if form.transform in _OVER_SPREAD and not form.faults:
-            for ending, decay in product((ENDINGS[2], BY_COUNT), decays):
+            for ending, decay in product((ENDINGS[2], BY_COUNT, FROM_LAST), decays):
                 yield Advantage(form, ending, decay)
         if form.transform in AFFINE and not form.faults:
             for ending, decay in product(ENDINGS, decays):
