@@ -292,3 +292,20 @@ def test_values_that_each_batch_fits_for_the_next_one_may_differ_in_it(tmp_path:
     report = audited(tmp_path, *FITTED_BEFORE)
     assert (report.verdict, report.updates) == ("unbiased", 2), report.text()
     assert not report.findings
+
+
+FITTED_AT_ONCE = (
+    *FITTED_BEFORE[:3],
+    (
+        PLAIN_LOSS,
+        "seen = torch.tensor(seen)\n"
+        "    square = seen.T @ seen + 0.5 * torch.eye(5)\n"
+        "    fitted = seen @ torch.linalg.solve(square, seen.T @ returns)\n"
+        "    loss = -(log_probs * (returns - fitted)).sum()",
+    ),
+)
+
+
+def test_values_that_are_fitted_to_the_batchs_own_returns_see_them(tmp_path: Path) -> None:
+    report = audited(tmp_path, *FITTED_AT_ONCE)
+    assert [fault.rule for fault in report.faults] == ["baseline-sees-own-return"], report.text()

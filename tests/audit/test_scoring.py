@@ -15,6 +15,7 @@ from torch.distributions import Normal
 from eligibility.audit.job import SIZES, Job
 from eligibility.audit.judgement.scoring import compare_scoring
 from eligibility.audit.running.runner import CallableRunner
+from tests.audit.test_episodes_with_critic import EPISODES, TWO
 from tests.audit.writing import audited
 
 _FAULT = "behaviour-not-scored"
@@ -102,3 +103,47 @@ def test_a_squashed_action_is_scored_by_the_number_that_was_drawn(
     report = audited(tmp_path, ("SCORE", score), text=SQUASHED, max_paths=200)
     assert [fault.rule for fault in report.faults] == rules, report.text()
     assert rules or report.verdict == "unbiased", report.text()
+
+
+FLIPPED = """
+import gymnasium as gym
+import numpy as np
+import torch
+
+env = gym.make("CartPole-v1")
+net = torch.nn.Linear(4, 1)
+opt = torch.optim.RMSprop(net.parameters(), lr=0.01)
+for episode in range(100):
+    obs, _ = env.reset()
+    scores, total, done = [], 0.0, False
+    while not done:
+        p = torch.sigmoid(net(torch.tensor(obs, dtype=torch.float32)))[0]
+        right = np.random.uniform() < p.item()
+        scores.append(torch.log(1 - p if right else p))
+        obs, reward, terminated, truncated, _ = env.step(int(right))
+        total += reward
+        done = terminated or truncated
+    loss = -total * torch.stack(scores).sum()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+
+def test_a_flipped_label_is_told_next_to_the_return_of_the_episode(tmp_path: Path) -> None:
+    report = audited(tmp_path, text=FLIPPED)
+    assert [fault.rule for fault in report.faults] == ["scored-other-action"], report.text()
+
+
+def test_episodes_that_are_scored_twice_each_have_no_other_actions(tmp_path: Path) -> None:
+    wrong = "loss - (log_probs * (advantages - value.detach() ** 2)).sum()"
+    twice = (
+        "        log_probs = torch",
+        "        old = torch.distributions.Categorical(logits=actor(states)).log_prob(actions)\n"
+        "        dist = torch.distributions.Categorical(logits=actor(states))\n"
+        "        log_probs = dist.log_prob(actions) + 0.0 * old\n"
+        "        unused = torch",
+    )
+    lost = ("loss - (log_probs * advantages).sum()", wrong)
+    report = audited(tmp_path, twice, lost, TWO, text=EPISODES)
+    assert not report.faults, report.text()

@@ -32,8 +32,11 @@ def compare_scoring(survey: Survey) -> Scoring | None:
     """
     call = executing_call(survey.traces)
     for trace in survey.traces:
-        passes = [_disagreement(pairs) for pairs in scored_choices(trace, call)]
-        found = passes[0] if passes and all(passes) else None
+        passes = scored_choices(trace, call)
+        if _in_another_order([pair for pairs in passes for pair in pairs]):
+            continue
+        told = [_disagreement(pairs) for pairs in passes]
+        found = told[0] if told and all(told) else None
         if found is not None:
             if found.rule == "scored-other-action" and _always_likeliest(survey, call):
                 return Scoring("most-likely-action-scored", found.evidence)
@@ -59,7 +62,7 @@ _SAME = 1e-6  # difference of probabilities, means and deviations that is roundi
 
 
 def _disagreement(pairs: list[Pair]) -> Scoring | None:
-    if _in_another_order([(step, draw) for step, draw, _ in pairs], [row for *_, row in pairs]):
+    if _in_another_order(pairs):
         return None
     return next((s for s in (_compare(*pair) for pair in pairs) if s is not None), None)
 
@@ -103,12 +106,21 @@ def _last_episodes(choices: list[tuple[Step, Draw]], rows: list[Row]) -> list[tu
     return [] if known or not last or last[0][0].time else last
 
 
-def _in_another_order(choices: list[tuple[Step, Draw]], rows: list[Row]) -> bool:
-    """Whether the rows are those of the choices, each with its action: actor by actor, say."""
-    left = [(*row.numbers, row.value) for row in rows if row.value is not None]
-    for _, draw in choices:
-        own = (*_numbers_of(draw), _taken(draw))
-        same = next((n for n, other in enumerate(left) if _is_close(own, other)), None)
+def _in_another_order(pairs: Sequence[Pair]) -> bool:
+    """Whether the rows are those of the choices, each with its action: actor by actor, say.
+
+    Or episode by episode, each of them in several passes.
+    """
+    left = sorted((row for *_, row in pairs), key=lambda row: row.value is None)
+    for _, draw, _ in pairs:
+        own, taken = _numbers_of(draw), _taken(draw)
+        rows = (
+            number
+            for number, row in enumerate(left)
+            if _is_close(row.numbers, own)
+            and (row.value is None or abs(row.value - taken) <= _SAME)
+        )
+        same = next(rows, None)
         if same is None:
             return False
         del left[same]
