@@ -15,10 +15,13 @@ from eligibility.audit.judgement.timeline import Timeline, timeline
 def with_some_entropies(program: AuditedProgram, evidence: Evidence) -> Explained | None:
     """A composition whose credit was measured, next to another entropy than that of all states.
 
-    The entropies do not move with the rewards, so the measured credit has none of them.
+    The entropies do not move with the rewards, so the measured credit has none of them. Nor has it
+    a critic's values, which might stand for them: of two actions, an entropy's gradient points as
+    the eligibilities do.
     """
     told = program.constants.told
-    if evidence.long or program.reading is None or told is None or told.credit is None:
+    unknown = program.reading is None or told is None or told.credit is None
+    if evidence.long or unknown or program.values != "no":
         return None
     for name in _WEIGHTS:
         other = with_entropies(evidence, name)

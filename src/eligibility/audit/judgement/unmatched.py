@@ -65,12 +65,12 @@ def unmatched_fault(
         alike = _alike(part, program.tolerance)
         if alike:
             return program.finding("broadcast", f"{alike}; {size}")
-    if _fits_own_returns(program):
-        text = "the rewards move what is subtracted as they move a fit to the batch's own returns"
-        return program.finding(OWN_RETURN, f"{text}; {size}")
     shape = _shape(program)
     if shape:
         return program.finding(shape, f"{_INFERRED}; no composition explains all paths; {size}")
+    if _fits_own_returns(program):
+        text = "the rewards move what is subtracted as they move a fit to the batch's own returns"
+        return program.finding(OWN_RETURN, f"{text}; {size}")
     limits = program.constants, program.tolerance, _credited(program.reading)
     scored = (
         None  # another credit is not another score
