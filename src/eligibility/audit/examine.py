@@ -83,6 +83,7 @@ def examine(
     unknown = report.verdict == "unexplained"
     if plain.size != SIZES[0] and has_critic(plain) and (unknown or hides_values(plain)):
         drawn = survey(runner, 0, samples, progress)  # of the whole problem
+        drawn = replace(drawn, beyond=drawn.beyond or plain.beyond)  # what one path shows
         whole = _explained(drawn, runner, progress, program_of)
         report = whole if whole is not None and (unknown or whole.faults) else report
     if report.verdict in ("unexplained", "inconclusive") and measured is None:
