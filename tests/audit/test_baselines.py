@@ -266,3 +266,46 @@ def test_a_moving_average_within_a_batch_is_a_baseline_next_to_an_entropy(
     share = "0.9" if when == "before" else "1"
     assert report.rule.startswith(f"{share} × whole episode return"), report.rule
     assert report.rule.endswith("minus a baseline of earlier episodes' returns")
+
+
+FITTED_BEFORE = (
+    (
+        "for episode in",
+        "from_before = torch.full((5,), 0.3)\nfor episode in",
+    ),
+    ("    log_probs, rewards", "    seen = []\n    log_probs, rewards"),
+    (
+        "        action = dist.sample()\n",
+        "        seen.append([*obs, 1.0])\n        action = dist.sample()\n",
+    ),
+    (
+        PLAIN_LOSS,
+        "seen = torch.tensor(seen)\n"
+        "    loss = -(gamma_t * log_probs * (returns - seen @ from_before)).sum()\n"
+        "    square = seen.T @ seen + 0.1 * torch.eye(5)\n"
+        "    from_before = torch.linalg.solve(square, seen.T @ returns)",
+    ),
+)  # fmt: skip
+
+
+def test_values_that_each_batch_fits_for_the_next_one_may_differ_in_it(tmp_path: Path) -> None:
+    report = audited(tmp_path, *FITTED_BEFORE)
+    assert (report.verdict, report.updates) == ("unbiased", 2), report.text()
+    assert not report.findings
+
+
+FITTED_AT_ONCE = (
+    *FITTED_BEFORE[:3],
+    (
+        PLAIN_LOSS,
+        "seen = torch.tensor(seen)\n"
+        "    square = seen.T @ seen + 0.5 * torch.eye(5)\n"
+        "    fitted = seen @ torch.linalg.solve(square, seen.T @ returns)\n"
+        "    loss = -(log_probs * (returns - fitted)).sum()",
+    ),
+)
+
+
+def test_values_that_are_fitted_to_the_batchs_own_returns_see_them(tmp_path: Path) -> None:
+    report = audited(tmp_path, *FITTED_AT_ONCE)
+    assert [fault.rule for fault in report.faults] == ["baseline-sees-own-return"], report.text()

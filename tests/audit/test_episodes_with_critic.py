@@ -230,3 +230,35 @@ def test_an_episode_of_one_step_may_stay_as_it_is_in_a_batch_of_several(tmp_path
     )
     report = audited(tmp_path, WHITENED, TWO, text=text)
     assert {c.name for c in report.conventions} == {"whitened"}, report.text()
+
+
+ONE_LAYER = (
+    ("torch.nn.Linear(8, 2))\ncritic", "torch.nn.Linear(8, 3))\ncritic"),
+    (
+        "critic = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), "
+        "torch.nn.Linear(8, 1))",
+        "critic = lambda states: actor(states)[:, 2:]",
+    ),
+    ("[*actor.parameters(), *critic.parameters()]", "actor.parameters()"),
+    ("logits = actor(torch.as_tensor(obs, dtype=torch.float32))",
+     "logits = actor(torch.as_tensor(obs, dtype=torch.float32))[:2]"),
+    ("torch.log_softmax(actor(states), -1)", "torch.log_softmax(actor(states)[:, :2], -1)"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "rules"),
+    [
+        ((), []),
+        ((("running = each + GAMMA * LAMBDA * running", "running = each"),), []),
+        ((UNMASKED,), ["bootstrapped-after-termination"]),
+        ((("log_probs * advantages).sum()", "log_probs * advantages.flip(0)).sum()"),),
+         ["reversed-returns"]),
+    ],
+)  # fmt: skip
+def test_one_layer_may_give_logits_and_values(
+    change: tuple[tuple[str, str], ...], rules: list[str], tmp_path: Path
+) -> None:
+    report = audited(tmp_path, *ONE_LAYER, *change, ONE, text=EPISODES)
+    assert [fault.rule for fault in report.faults] == rules, report.text()
+    assert rules or report.verdict == "convention", report.text()

@@ -271,6 +271,13 @@ APPLIED: dict[str, tuple[str, ...]] = {
         "    returns = rewards.flip(0).cumsum(0).flip(0)",
         "returns = rewards.flip(0).cumsum(0).flip(0)\n    {}",
     ),
+    "shuffled-apart": (
+        changed(
+            DISCRETE, "    loss =", "    order = torch.randperm(len(returns))\n    loss ="
+        ),
+        "loss = -(log_probs * returns).sum()",
+        "loss = -(log_probs * returns[order]).mean()",
+    ),
     "shifted-rewards": (
         changed(DISCRETE, "[], False\n", "[], False\n    reward = 0.0\n"),
         f"{STEPPED}\n        rewards.append(reward)",
@@ -362,6 +369,25 @@ APPLIED: dict[str, tuple[str, ...]] = {
         WITHOUT_GRADIENT,
         "target = reward + gamma * next_value * (1 - terminated)",
         "target = reward + gamma * next_value",
+    ),
+    "bootstrapped-from-last-state": (
+        changed(
+            DISCRETE, RETURNS,
+            """stacked = torch.stack(observations)
+    with torch.no_grad():
+        values = critic(stacked)[:, 0]
+        next_obs = torch.as_tensor(obs, dtype=torch.float32)
+    running = critic(next_obs).detach() * (1 - terminated)
+    returns = []
+    for reward in reversed(rewards):
+        running = reward + gamma * running
+        returns.insert(0, running)
+    returns = torch.cat(returns)
+    critic_loss = (critic(stacked)[:, 0] - returns).pow(2).sum()
+    returns = returns - values""",
+        ).replace("loss = -(log_probs", "loss = critic_loss - (log_probs"),
+        "running = critic(next_obs).detach() * (1 - terminated)",
+        "running = values[-1:] * (1 - terminated)",
     ),
     "critic-target-not-detached": (
         TEMPORAL,

@@ -124,3 +124,53 @@ def test_minibatches_of_whole_episodes_are_pieces_of_several_lengths(
     assert [finding.rule for finding in report.faults] == (
         ["reversed-returns"] if verdict == "biased" else []
     )
+
+
+SEVERAL = """
+import random
+
+import gymnasium as gym
+import numpy as np
+import torch
+from torch.distributions import Categorical
+
+env = gym.make("CartPole-v1")
+net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+opt = torch.optim.Adam(net.parameters(), lr=1e-2)
+for batch in range(1000):
+    log_probs, returns = [], []
+    for episode in range(2):
+        obs, _ = env.reset()
+        rewards, done = [], False
+        while not done:
+            dist = Categorical(logits=net(torch.as_tensor(obs, dtype=torch.float32)))
+            action = dist.sample()
+            log_probs.append(dist.log_prob(action))
+            obs, reward, terminated, truncated, _ = env.step(action.item())
+            rewards.append(reward)
+            done = terminated or truncated
+        returns += [sum(0.9**k * r for k, r in enumerate(rewards[t:])) for t in range(len(rewards))]
+    log_probs, returns = torch.stack(log_probs), torch.tensor(returns)
+    ORDER
+    loss = -(log_probsBOTH * returns[order]).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+ORDERS = (
+    "order = torch.randperm(len(returns))",
+    "order = np.random.default_rng(0).permutation(len(returns))",
+    "order = list(range(len(returns)))\n    random.shuffle(order)",
+)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(("both", "rules"), [("[order]", []), ("", ["shuffled-apart"])])
+def test_what_is_shuffled_must_be_shuffled_together(
+    order: str, both: str, rules: list[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(SEVERAL.replace("ORDER", order).replace("BOTH", both), encoding="utf-8")
+    report = audit_here(path, 60, 40)
+    assert [fault.rule for fault in report.faults] == rules, report.text()
+    assert rules or report.verdict == "convention", report.text()

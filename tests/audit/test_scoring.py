@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,6 +15,8 @@ from torch.distributions import Normal
 from eligibility.audit.job import SIZES, Job
 from eligibility.audit.judgement.scoring import compare_scoring
 from eligibility.audit.running.runner import CallableRunner
+from tests.audit.test_episodes_with_critic import EPISODES, TWO
+from tests.audit.writing import audited
 
 _FAULT = "behaviour-not-scored"
 _PICKED = (0, 1, 1, 2, 0, 0, 1, 2)  # two starts, two actions, where they led, and two actions
@@ -53,3 +56,94 @@ def test_the_order_of_the_rows_is_no_fault(shift: float, rule: str, one_by_one: 
     assert len({draw.value for draw in trace.draws} - {None}) == 4
     found = compare_scoring(cast("Any", SimpleNamespace(traces=[trace])))
     assert (found.rule if found else "") == rule
+
+
+SQUASHED = """
+import gymnasium as gym
+import torch
+from torch.distributions import Normal
+
+env = gym.make("Pendulum-v1")
+net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+opt = torch.optim.Adam(net.parameters(), lr=1e-2)
+for episode in range(1000):
+    obs, _ = env.reset()
+    log_probs, rewards, done = [], [], False
+    while not done:
+        dist = Normal(net(torch.as_tensor(obs, dtype=torch.float32)), 0.7)
+        u = dist.sample()
+        action = torch.tanh(u)
+        log_probs.append((SCORE).sum())
+        obs, reward, terminated, truncated, _ = env.step(2.0 * action.numpy())
+        rewards.append(float(reward))
+        done = terminated or truncated
+    loss = -torch.stack(log_probs).sum() * sum(rewards)
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+VOLUME = "torch.log(1 - action.pow(2) + 1e-6)"
+
+
+@pytest.mark.parametrize(
+    ("score", "rules"),
+    [
+        ("dist.log_prob(u)", []),
+        (f"dist.log_prob(u) - {VOLUME}", []),
+        ("dist.log_prob(torch.atanh(action.clamp(-1 + 1e-6, 1 - 1e-6)))", []),
+        ("dist.log_prob(action)", ["transformed-action-scored"]),
+        (f"dist.log_prob(action) - {VOLUME}", ["transformed-action-scored"]),
+        (f"dist.log_prob(2 * action) - {VOLUME}", ["transformed-action-scored"]),
+        ("dist.log_prob(dist.sample())", ["scored-other-action"]),
+    ],
+)
+def test_a_squashed_action_is_scored_by_the_number_that_was_drawn(
+    score: str, rules: list[str], tmp_path: Path
+) -> None:
+    report = audited(tmp_path, ("SCORE", score), text=SQUASHED, max_paths=200)
+    assert [fault.rule for fault in report.faults] == rules, report.text()
+    assert rules or report.verdict == "unbiased", report.text()
+
+
+FLIPPED = """
+import gymnasium as gym
+import numpy as np
+import torch
+
+env = gym.make("CartPole-v1")
+net = torch.nn.Linear(4, 1)
+opt = torch.optim.RMSprop(net.parameters(), lr=0.01)
+for episode in range(100):
+    obs, _ = env.reset()
+    scores, total, done = [], 0.0, False
+    while not done:
+        p = torch.sigmoid(net(torch.tensor(obs, dtype=torch.float32)))[0]
+        right = np.random.uniform() < p.item()
+        scores.append(torch.log(1 - p if right else p))
+        obs, reward, terminated, truncated, _ = env.step(int(right))
+        total += reward
+        done = terminated or truncated
+    loss = -total * torch.stack(scores).sum()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+
+def test_a_flipped_label_is_told_next_to_the_return_of_the_episode(tmp_path: Path) -> None:
+    report = audited(tmp_path, text=FLIPPED)
+    assert [fault.rule for fault in report.faults] == ["scored-other-action"], report.text()
+
+
+def test_episodes_that_are_scored_twice_each_have_no_other_actions(tmp_path: Path) -> None:
+    wrong = "loss - (log_probs * (advantages - value.detach() ** 2)).sum()"
+    twice = (
+        "        log_probs = torch",
+        "        old = torch.distributions.Categorical(logits=actor(states)).log_prob(actions)\n"
+        "        dist = torch.distributions.Categorical(logits=actor(states))\n"
+        "        log_probs = dist.log_prob(actions) + 0.0 * old\n"
+        "        unused = torch",
+    )
+    lost = ("loss - (log_probs * advantages).sum()", wrong)
+    report = audited(tmp_path, twice, lost, TWO, text=EPISODES)
+    assert not report.faults, report.text()

@@ -86,7 +86,8 @@ def test_the_policys_tensors_are_moved_one_by_one_only_where_the_critic_follows_
         moved = [job for job in jobs if job.tensor is not None]
         assert bool(found.shared) == shared
         assert moved[0].also
-        assert len(moved) == (1 + len(moved[0].also) + 1 if shared else 1)
+        each = 1 + len(moved[0].also) + 1 if shared else 1
+        assert len(moved) == each * found.directions_each
 
 
 def test_a_graph_that_is_not_the_policy_is_not_believed() -> None:

@@ -33,6 +33,7 @@ FAULTS = [
     ("squashed", "resampled"),
     ("clipped", "resampled"),
     ("flat", "past-rewards"),
+    ("flat", "shuffled-apart"),
     ("gaussian", "shifted-rewards"),
     ("flat", "rewards-centred"),
     ("masked", "integer-returns"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from eligibility.audit.quadrature import COARSE, beta_rule, beta_value, off_the_nodes, rule
@@ -15,6 +15,7 @@ MAX_STEPS = 40_000
 MAX_OPERATIONS = 500_000  # of torch
 MAX_UPDATES = 256  # of one round: 80 steps of a policy and 80 of its critic are customary
 
+MOST_PATHS = 10**18  # "more than can be counted"
 MAX_TOKENS = 100  # drawn by a program with an optimizer before it makes an environment
 
 BY_ITSELF = (
@@ -153,6 +154,12 @@ class Choices:
         if self._random is None:
             return possible[0]
         return self._random.choices(possible, [probs[index] for index in possible])[0]
+
+
+def count_of_paths(found: Iterable[float]) -> int:
+    """The number of paths, from the probabilities p of some drawn by them: E[1/p] counts them."""
+    inverse = [1.0 / prob if prob > 1.0 / MOST_PATHS else float(MOST_PATHS) for prob in found]
+    return round(min(sum(inverse) / len(inverse), MOST_PATHS))
 
 
 def next_path(trace: Trace, given: int = 0) -> tuple[int, ...] | None:

@@ -21,6 +21,7 @@ from eligibility.audit.judgement.diagnosis import (
 from eligibility.audit.judgement.discounts import with_measured
 from eligibility.audit.judgement.evidence import hides_values
 from eligibility.audit.judgement.hotelling import EPISODES, RUNS
+from eligibility.audit.judgement.importance_weights import with_targets
 from eligibility.audit.judgement.measured import is_stepwise, measure
 from eligibility.audit.judgement.moved_critic import depends_on_critic, is_scaled_by_critic
 from eligibility.audit.judgement.pathwise import is_pathwise
@@ -95,6 +96,7 @@ def examine(
     unknown = report.verdict == "unexplained"
     if plain.size != SIZES[0] and has_critic(plain) and (unknown or hides_values(plain)):
         drawn = survey(runner, 0, samples, progress)  # of the whole problem
+        drawn = replace(drawn, beyond=drawn.beyond or plain.beyond)  # what one path shows
         whole = _explained(drawn, runner, progress, program_of)
         report = whole if whole is not None and (unknown or whole.faults) else report
     if report.verdict in ("unexplained", "inconclusive") and measured is None:
@@ -234,6 +236,12 @@ def _examined(
         observed = with_other_values(observed, runner)
     program = program_of(observed)
     report, match = diagnose_and_match(program)
+    learned = with_targets(observed, runner) if match is None else None
+    if learned is not None:
+        other, rule = diagnose_and_match(program_of(learned))
+        if rule is not None:
+            observed, program, report, match = learned, program_of(learned), other, rule
+            plain = replace(plain, targets=learned.targets)
     if depends_on_critic(match, program, runner):
         program_of = partial(_unshaped, program_of)
         program = program_of(observed)

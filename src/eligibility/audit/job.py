@@ -89,6 +89,7 @@ class Job:
             optimizer trains.
         inspected: Look into the graph of every loss, and remember the line of each of its nodes.
         nodes: Values that stand for a normal number.
+        turned: What the program shuffles comes in reversed order, instead of as it was.
         off_nodes: Give continuous draws other values, at random; with a seed.
         other_end: Show another observation where an episode is "terminated" or "truncated".
         rewards: Rewards of the executed steps, in order; later steps earn the problem's own.
@@ -121,6 +122,7 @@ class Job:
     inspected: bool = False
     nodes: int = COARSE
     off_nodes: bool = False
+    turned: bool = False
     other_end: str = ""
     rewards: tuple[float, ...] = ()
     awaited: tuple[int, ...] = ()

@@ -277,6 +277,8 @@ MUTATIONS = (
     Mutation("shifted-rewards", ("shifted-rewards",), ("tensor",),
              _after("returns = torch.cat([returns[1:], torch.zeros_like(returns[:1])])"),
              "openai/spinningup#50"),
+    Mutation("shuffled-apart", ("shuffled-apart",), ("tensor",),
+             _after("returns = returns[torch.randperm(len(returns))]"), ""),
     Mutation("integer-returns", ("integer-returns",), ("tensor",),
              _after("returns = returns.long()"), "Reinforcement-learning-with-tensorflow#128"),
     Mutation("carried-over-episodes", ("return-carried-over-episodes",), ("reset",),

@@ -29,7 +29,24 @@ CHOICES = {
         "reinforced a little less"
     ),
     "constant-scale": "the gradient is multiplied by a constant",
-    "baseline": "a function of the state is subtracted: no bias",
+    "importance-weights": (
+        "the actions come from another distribution than the one learned, and every action of an "
+        "episode is weighted by the ratio of the episode's probabilities: no bias, more variance"
+    ),
+    "per-decision-importance-weights": (
+        "the actions come from another distribution than the one learned, and each reward is "
+        "weighted by the ratio of the probabilities up to it: no bias, less variance than with "
+        "the ratio of the whole episode"
+    ),
+    "step-ratio": (
+        "the actions come from another distribution than the one learned, and each is weighted by "
+        "its own ratio of probabilities alone, as in PPO: the states and the returns remain those "
+        "of the distribution that acts"
+    ),
+    "baseline": (
+        "a number that the action does not change, such as a function of the state or an average "
+        "of earlier episodes' returns, is subtracted: no bias"
+    ),
     "gradient-clipping": (
         "the gradient's norm is clipped; the audit reads the gradient before clipping"
     ),

@@ -97,6 +97,22 @@ FAULTS = (
         ),
     ),
     Fault(
+        id="shuffled-apart",
+        title="only one of log-probabilities and returns is shuffled",
+        means="each action is reinforced by the return of another step, chosen at random",
+        fix="loss = -(log_probs[order] * returns[order]).mean()  # the same order for both",
+        example=(
+            "order = torch.randperm(len(returns))\nloss = -(log_probs * returns[order]).mean()"
+        ),
+        note=(
+            "During an audit a shuffle keeps the order of the rows. One path is run again with the "
+            "reversed order: the gradient must stay the same, and not become that of the same "
+            "weights in reversed order."
+        ),
+        seen_in="We found no published case.",
+        look=("randperm", "permutation", "shuffle"),
+    ),
+    Fault(
         id="shifted-rewards",
         title="rewards shifted by one step",
         means="an action is reinforced by the return of the step after or before it",

@@ -114,7 +114,10 @@ FAULTS = (
             "sampled one. Otherwise the audit leaves free the vector that each action in each "
             "state contributes. If the right credit then explains every path, these vectors show "
             "what was scored: they are the scores of the distribution under which their mean is "
-            "zero. The report prints that distribution next to the one that acted."
+            "zero. The report prints that distribution next to the one that acted. A program that "
+            "weighs what it did by the ratio of the two distributions' probabilities learns the "
+            "one that it scores, and has no fault (`importance-weights`, "
+            "`per-decision-importance-weights`)."
         ),
         seen_in="[coleam00/Archon#821](https://github.com/coleam00/Archon/pull/821).",
         look=("log_prob", "log_softmax"),

@@ -67,6 +67,22 @@ FAULTS = (
         ),
     ),
     Fault(
+        id="bootstrapped-from-last-state",
+        title="bootstrap from the last state that was acted in",
+        means=(
+            "the value of the last state stands for what follows its own action, so the return "
+            "counts that state twice"
+        ),
+        fix="running = critic(next_obs).detach() * (1 - terminated)  # the state after the last action",
+        example=(
+            "running = values[-1].detach()      # V of the last stored state, not of the next one\n"
+            "for reward in reversed(rewards):\n"
+            "    running = reward + gamma * running"
+        ),
+        seen_in="We found no published case.",
+        look=("values", "bootstrap", "last_value", "value"),
+    ),
+    Fault(
         id="critic-target-not-detached",
         severity="warning",
         title="the critic's target is not detached",

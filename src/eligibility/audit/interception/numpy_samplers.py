@@ -11,7 +11,7 @@ import torch
 from eligibility.audit.interception.recorder import Recorder
 from eligibility.audit.noise.numpy_numbers import GENERATOR, LEGACY, drawing
 from eligibility.audit.patches import Patches, Standing, disguised
-from eligibility.audit.trace import SHUFFLED, UNREAD
+from eligibility.audit.trace import UNREAD
 
 # Uniform integers and trials are enumerated when there are so few; larger ones pick minibatches.
 FEW = 8
@@ -148,11 +148,15 @@ def _choosing(recorder: Recorder) -> dict[str, Callable[..., Any]]:
         return NotImplemented if found is None else found
 
     def permutation(x: Any, axis: int = 0) -> Any:
-        recorder.note(SHUFFLED)
-        return np.arange(x) if np.ndim(x) == 0 else np.asarray(x).copy()
+        if np.ndim(x) == 0:
+            return recorder.order(int(x))
+        return np.take(x, recorder.order(np.shape(x)[axis]), axis)
 
     def shuffle(x: Any, axis: int = 0) -> None:
-        recorder.note(SHUFFLED)
+        if isinstance(x, np.ndarray):
+            x[...] = permutation(x, axis)
+        else:
+            x[:] = [x[row] for row in recorder.order(len(x))]
 
     return {
         "choice": choice,

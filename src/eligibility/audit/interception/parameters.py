@@ -18,10 +18,17 @@ _PERTURBATION = 0.05  # how far a perturbation moves a tensor, per square root o
 
 @lru_cache(maxsize=16)  # the tensors of one program; large ones must not pile up
 def probing_directions(shape: tuple[int, ...], tensor: int, count: int) -> torch.Tensor:
-    """[count, numel] unit vectors, the same in every run."""
+    """[count, numel] unit vectors, the same in every run, each of a part of the tensor's rows.
+
+    One layer may give an actor's logits and a critic's value: then they are in different rows.
+    """
     generator = np.random.Generator(np.random.PCG64(7919 * (tensor + 1)))
     numel = int(np.prod(shape)) if len(shape) else 1
     drawn = generator.standard_normal((count, numel))
+    rows = shape[0] if len(shape) else 1
+    parts = max(min(count, rows), 1)
+    row = np.arange(numel) * rows // max(numel, 1)
+    drawn *= (row % parts)[None, :] == (np.arange(count) % parts)[:, None]
     return torch.from_numpy(drawn / np.linalg.norm(drawn, axis=1, keepdims=True))
 
 

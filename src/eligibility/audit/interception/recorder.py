@@ -358,6 +358,12 @@ class Recorder:
         self.note("" if rows is None else SHUFFLED)
         return rows
 
+    def order(self, count: int) -> Integers:
+        """The order of so many rows that the program shuffles."""
+        self.note(SHUFFLED)
+        rows = np.arange(count)
+        return rows[::-1].copy() if self.job.turned else rows
+
     def own_numbers(self) -> AbstractContextManager[None]:
         """Numbers that only stand for noise: they are not the program's."""
         return self._others.set_aside() if self._others else nullcontext()

@@ -20,7 +20,7 @@ from eligibility.audit.interception.scores import has_numbers
 from eligibility.audit.noise.numpy_numbers import PYTHON, drawing
 from eligibility.audit.patches import Patches, Standing, disguised
 from eligibility.audit.raised import precision_note
-from eligibility.audit.trace import SHUFFLED, UNREAD
+from eligibility.audit.trace import UNREAD
 
 # What torch draws for them by its own samplers; a mixture also draws what it does not choose.
 NOT_ENUMERATED = (
@@ -53,8 +53,7 @@ def enumerate_torch(patches: Patches, recorder: Recorder) -> None:
     def randperm(n: int, *args: Any, **options: Any) -> Any:
         if not recorder.running:
             return permute(n, *args, **options)
-        recorder.note(SHUFFLED)
-        return torch.arange(n)
+        return torch.from_numpy(recorder.order(n))
 
     patches.set(torch, "randperm", randperm)
 
@@ -279,7 +278,7 @@ def _random(patches: Patches, recorder: Recorder) -> None:
 
     def shuffle(values: Any) -> None:
         if recorder.running:
-            recorder.note(SHUFFLED)
+            values[:] = [values[row] for row in recorder.order(len(values))]
         else:
             stock_shuffle(values)
 

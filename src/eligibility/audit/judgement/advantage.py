@@ -31,6 +31,7 @@ AT_BATCH_END = "batch-end-told-by-count"  # who terminates at the last step of a
 CUT = "return-cut-at-update"
 BEHIND_BATCH = (CUT, f"{CUT} and {ENDINGS[1]}")
 HERE = "bootstrapped-from-here"  # V(s) in the place of V(s') too: no later reward is in it
+FROM_LAST = "bootstrapped-from-last-state"  # V of an episode's last own state, behind it
 AFTER_RESET = "bootstrapped-from-reset"  # V of the actor's next step, whatever ended before it
 ACTION_VALUE = "action-value"  # Q(s, a) of the critic, and no reward
 SCALED = "scaled"
@@ -46,10 +47,10 @@ class Advantage:
 
     Attributes:
         form: Everything but the values.
-        ending: One of ``ENDINGS``, ``CARRIED``, ``BY_COUNT``, ``AT_BATCH_END``, ``HERE`` or
-            ``AFTER_RESET``; or,
-            without bootstrap, "return": the credit minus V(s), one of ``AFTER_TRANSFORM``, of
-            ``CROSSED``, ``ACTION_VALUE``, or one of ``OWN``: minus a share of itself.
+        ending: One of ``ENDINGS``, ``CARRIED``, ``BY_COUNT``, ``AT_BATCH_END``, ``HERE``,
+            ``FROM_LAST`` or ``AFTER_RESET``; or, without bootstrap, "return": the credit minus
+            V(s), one of ``AFTER_TRANSFORM``, of ``CROSSED``, ``ACTION_VALUE``, or one of ``OWN``:
+            minus a share of itself.
         decay: λ.
         of: What the values depend on: "state", "time" for V(s, t), or "history" for V(s₀, …, s_t).
         baseline: Whether V(s) is subtracted from a bootstrapped return.
@@ -81,7 +82,7 @@ class Advantage:
         known = {ending: ending for ending in ENDINGS[1:]}
         known |= dict.fromkeys(OWN, OWN_RETURN) | dict.fromkeys(CROSSED, "broadcast")
         known |= dict.fromkeys(CARRIED, RULE) | {HERE: "immediate-reward"}
-        known |= {BEHIND_BATCH[1]: ENDINGS[1], AFTER_RESET: ENDINGS[2]}
+        known |= {BEHIND_BATCH[1]: ENDINGS[1], AFTER_RESET: ENDINGS[2], FROM_LAST: FROM_LAST}
         centred = self.rewards is not None and not self.rewards.transform.startswith("scaled")
         own = ("rewards-centred",) if centred else ()
         return self.form.faults + own + ((known[self.ending],) if self.ending in known else ())
@@ -183,6 +184,7 @@ class Advantage:
             ended = {
                 "": evidence.terminated,
                 HERE: evidence.terminated,
+                FROM_LAST: evidence.terminated,
                 BY_COUNT: evidence.terminated & ~cut,
                 AT_BATCH_END: evidence.terminated & ~last,
                 BEHIND_BATCH[0]: evidence.terminated | last,
@@ -192,6 +194,8 @@ class Advantage:
                 AFTER_RESET: np.zeros_like(evidence.terminated),
             }[self.ending]
             following = here if self.ending == HERE else values[after]
+            if self.ending == FROM_LAST:
+                following = np.where(line.time == line.length - 1, here, following)
             if self.ending == AFTER_RESET:
                 following = _of_next_decision(evidence, line, here, following)
             following = np.where(ended, 0.0, following)

@@ -24,26 +24,28 @@ class Carried(NamedTuple):
     Attributes:
         stops: Whether an end by the problem stops the sum; one by the time limit never does.
         cut: Behind which ends the value is left out: "terminated", "ended", or "" for none.
-        next: Whether v_i is of the state of the actor's next decision, instead of where i led.
+        next: Of which state v_i is: where i led, or that of the actor's next decision; behind its
+            last one where that led, or "reset": where an ended episode's actor starts again.
         dropped: Whether the last step of the batch has the advantage 0, as of a loop up to T − 1.
     """
 
     stops: bool
     cut: str
-    next: bool
+    next: str
     dropped: bool
 
 
+_NEXT, _LED, _RESET = "next", "led", "reset"
 _HOW = [(True, "terminated"), (False, "terminated"), (False, "ended"), (False, "")]
 CARRIED = {
     str(form): form
     for form in (
         Carried(*how, after, dropped)
         for how in _HOW
-        for after in (True, False)
+        for after in (_NEXT, _LED)
         for dropped in (False, True)
     )
-}
+} | {str(form): form for form in (Carried(False, cut, _RESET, False) for cut in ("", "terminated"))}
 
 
 def carried_advantage(
@@ -62,10 +64,12 @@ def carried_advantage(
     following = line.following_of_actor
     last = following < 0
     rows = np.arange(len(here))[:, None]
-    behind = np.where(last, there, here[rows, following]) if form.next else there
+    over = evidence.terminated | evidence.truncated
+    behind = np.where(over, here[:, :1], there) if form.next == _RESET else there
+    behind = there if form.next == _LED else np.where(last, behind, here[rows, following])
     ended = {
         "terminated": evidence.terminated,
-        "ended": evidence.terminated | evidence.truncated,
+        "ended": over,
         "": np.zeros_like(evidence.terminated),
     }[form.cut]
     delta = evidence.reward + factors[0] * np.where(ended, 0.0, behind) - here

@@ -22,6 +22,7 @@ from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.catalogue import transform_names
 from eligibility.audit.judgement.evidence import Evidence
 from eligibility.audit.judgement.exact import Bias, policy_gradient, policy_terms
+from eligibility.audit.judgement.importance_weights import STEP
 from eligibility.audit.judgement.match import Match, with_offset
 from eligibility.audit.judgement.timeline import Timeline, timeline
 from eligibility.audit.reporting.report import Convention
@@ -64,6 +65,9 @@ def conventions_of(
             named["rollout-cut"] = _UNKNOWN
         if match.changed:
             named[match.changed] = _Size(0.0) if match.changed in _UNBIASED else _UNKNOWN
+        if match.weights:
+            off = measured.residual if program.survey.exhaustive else None
+            named[match.weights] = _Size(off if match.weights == STEP else 0.0)
         if match.offset and program.survey.exhaustive:
             named[match.changed] = _Size(_bias_of_offset(evidence, line, match))
         if match.entropy > program.tolerance:

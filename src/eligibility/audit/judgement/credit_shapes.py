@@ -204,7 +204,6 @@ SHAPES: tuple[tuple[str, Shape], ...] = (
     ("return-carried-over-episodes", _without_last(_carried_over_limits)),
     ("return-carried-over-episodes", _carried_from_before),
     ("return-carried-over-actors", _over_actors),
-    ("", lambda p, g: rewards_to_go(p, g) * (p.lag < 2)),  # two rewards, and then a value
     ("", _of_batch),
     ("", lambda p, g: p.same @ rewards_to_go(p, g)),
 )

@@ -81,7 +81,8 @@ def _judge(program: AuditedProgram, evidence: Evidence) -> tuple[AuditReport, Ma
     match, evidence = explained.match, explained.evidence
     warnings = without_rare_equals(program, warnings, broken, match)
     used = evidence.restricted(dict(uses(evidence)).get(match.use, evidence.present))
-    whole = evidence if match.use == RUNNING else used  # there what it leaves out is its bias
+    # what is left out of running episodes, or of the ratios, is the bias
+    whole = explained.truth or (evidence if match.use == RUNNING else used)
     return _conclude(program, used, match, warnings, explained.faults, whole), match
 
 

@@ -17,7 +17,7 @@ _SAME = 1e-7  # a measured number and a constant of the text that are the same
 _NEAR = 3e-5  # the same where the credits are divided by a deviation, and slopes are differences
 _DIGITS = 5
 _NONE = 1e-6  # a discount below it is none
-_RIGHT = ("", "whole-episode-return")
+RIGHT = ("", "whole-episode-return")
 _FROM_VALUES = 1e-6  # share of the weights that no reward moves, beyond which values may enter
 
 
@@ -59,7 +59,7 @@ def _constants(program: AuditedProgram, measured: Measured, reading: Reading) ->
         return replace(known, discounts=tuple(dict.fromkeys((1.0, *known.discounts))))
     if np.isnan(powers):
         return replace(known, discounts=(dated,), origin=MEASURED)
-    misplaced = reading.rule not in _RIGHT or (known.told is not None and known.told.coupled)
+    misplaced = reading.rule not in RIGHT or (known.told is not None and known.told.coupled)
     if misplaced:  # its powers may count something else
         several = tuple(dict.fromkeys((powers, dated, *known.discounts)))
         if reading.rule == RULE and has_critic(program.survey) and powers >= _NONE:

@@ -53,6 +53,7 @@ class Evidence:
         terminated: [P, I].
         truncated: [P, I].
         log_prob: [P, I] ln π(a|s).
+        log_ratio: [P, I] the same less that of the distribution that acted, which may be another.
         scored: Whether every action was drawn from a distribution that the parameters move.
         remembers: Whether the policy follows more than the state: it has several laws in one.
     """
@@ -75,6 +76,7 @@ class Evidence:
     terminated: Booleans
     truncated: Booleans
     log_prob: Array
+    log_ratio: Array
     scored: bool
     remembers: bool = False
 
@@ -192,7 +194,7 @@ def merged(evidence: Evidence) -> Evidence:
     if len(first) == evidence.paths:
         return evidence
     share = np.zeros((len(first), evidence.paths))
-    share[of.ravel(), np.arange(evidence.paths)] = evidence.probability
+    share[of.ravel(), np.arange(evidence.paths)] = np.maximum(evidence.probability, 1e-300)
     total = share.sum(axis=1)
     share /= total[:, None]
 
@@ -206,6 +208,7 @@ def merged(evidence: Evidence) -> Evidence:
         eligibility=mean(evidence.eligibility),
         entropy=mean(evidence.entropy),
         log_prob=mean(evidence.log_prob),
+        log_ratio=np.log(mean(np.exp(evidence.log_ratio))),
     )
 
 
@@ -254,7 +257,7 @@ def gather(survey: Survey, ignored: bool = False, component: int | None = None) 
     shape = (len(traces), longest)
     eligibility = np.zeros((*shape, int(columns.sum())))
     entropy = np.zeros_like(eligibility)
-    log_prob = np.zeros(shape)
+    log_prob, log_ratio = np.zeros(shape), np.zeros(shape)
     scored = True
     laws: set[Key] = set()
     for p, trace in enumerate(traces):
@@ -267,13 +270,16 @@ def gather(survey: Survey, ignored: bool = False, component: int | None = None) 
                 draw = trace.draws[position]
                 key = key_of(draw, step.state, number)
                 laws.add(key)
-                slope = survey.slopes.get(key)
-                if slope is None:
+                target = survey.targets.get(key)
+                slope = target.slope if target else survey.slopes.get(key)
+                if slope is None or (survey.targets and target is None):
                     scored = False
                     continue
+                acted, draw = draw, target.of(draw) if target else draw
                 eligibility[p, i] += _eligibility(draw, slope)[columns]
                 entropy[p, i] += _entropy(draw, slope)[columns]
                 log_prob[p, i] += _log_prob(draw)
+                log_ratio[p, i] += _log_prob(draw) - _log_prob(acted)
     present = _padded(traces, longest, lambda step: True, bool)
     columns_of = {
         name: _padded(traces, longest, attrgetter(name), kind) for name, kind in _READ.items()
@@ -291,6 +297,7 @@ def gather(survey: Survey, ignored: bool = False, component: int | None = None) 
         rows=np.array([count for _, count in numbered], dtype=int),
         action=_padded(traces, longest, lambda s: taken.setdefault(s.action, len(taken)), int),
         log_prob=log_prob,
+        log_ratio=log_ratio,
         scored=scored,
         remembers=len(laws) > len({(state, number) for state, number, *_ in laws}),
         **columns_of,
@@ -307,8 +314,8 @@ def hides_values(survey: Survey) -> bool:
 
 
 def own_columns(survey: Survey) -> Booleans:
-    """[all directions] which of them are along tensors that are the policy's alone."""
-    return np.array([tensor in survey.own for tensor, _ in survey.directions], dtype=bool)
+    """[all directions] which of them are the policy's alone."""
+    return np.array([each in survey.own_directions for each in survey.directions], dtype=bool)
 
 
 def _decisions(steps: tuple[Step, ...], ignored: bool) -> tuple[Step, ...]:

@@ -19,11 +19,13 @@ class Explained:
         match: The composition.
         evidence: The paths that it explains: with other rewards, say, or fewer decisions.
         faults: What is wrong with the program if it is this.
+        truth: The paths that the policy gradient is that of, if not just as they are explained.
     """
 
     match: Match
     evidence: Evidence
     faults: tuple[Finding, ...] = ()
+    truth: Evidence | None = None
 
 
 def match_of(program: AuditedProgram, evidence: Evidence) -> Match | None:

@@ -13,6 +13,7 @@ from eligibility.audit.judgement.earlier_returns import with_earlier_returns
 from eligibility.audit.judgement.endings import with_blind_ending, with_true_ending
 from eligibility.audit.judgement.evidence import Evidence, merged
 from eligibility.audit.judgement.explained import Explained, match_of
+from eligibility.audit.judgement.importance_weights import with_importance_weights
 from eligibility.audit.judgement.match import with_offset
 from eligibility.audit.judgement.matching import RUNNING, find_match
 from eligibility.audit.judgement.offset_logarithm import with_offset_logarithm
@@ -31,12 +32,16 @@ from eligibility.audit.judgement.other_objectives import (
     with_free_scale,
     with_replaced_rewards,
 )
+from eligibility.audit.judgement.some_entropies import with_some_entropies
 
 
 def explain(program: AuditedProgram, evidence: Evidence) -> Explained | None:
     """The first explanation that fits every path; None if no rule does."""
-    found = (explanation(program, evidence) for explanation in _EXPLANATIONS)
-    explained = next((each for each in found if each is not None), None)
+    if program.survey.targets:
+        explained = with_importance_weights(_OF_TARGETS, program, evidence)
+    else:
+        found = (explanation(program, evidence) for explanation in _EXPLANATIONS)
+        explained = next((each for each in found if each is not None), None)
     if explained is None:
         return None
     return _with_missing_ends(program, _with_known_ending(program, explained))
@@ -70,6 +75,7 @@ _EXPLANATIONS: tuple[Callable[[AuditedProgram, Evidence], Explained | None], ...
     with_offset_logarithm,
     _plain,
     _of_merged_paths,
+    with_some_entropies,
     with_changed_rewards,
     with_constant_term,
     with_earlier_returns,
@@ -83,6 +89,8 @@ _EXPLANATIONS: tuple[Callable[[AuditedProgram, Evidence], Explained | None], ...
     with_replaced_rewards,
     with_free_scale,
 )
+# Of programs that act by another distribution than the one they learn.
+_OF_TARGETS = (_plain, with_earlier_returns, _fitted_critic)
 
 
 def _with_known_ending(program: AuditedProgram, explained: Explained) -> Explained:

@@ -38,6 +38,8 @@ class Match:
         values: The critic's values, if it has any.
         note: What else it takes, in words.
         changed: The convention that this is; empty without a note.
+        entropies: Which entropy is added, in words; empty: that of all states.
+        weights: The convention of its ratios of probabilities, if it has any.
         rewards: The problem's different rewards in order, and what the program makes of them.
         added: [states, 2] what is added to each reward by the state after it, and by whether the
             episode ended there, if anything is.
@@ -55,6 +57,8 @@ class Match:
     values: Array | None = None
     note: str = ""
     changed: str = ""
+    entropies: str = ""
+    weights: str = ""
     rewards: tuple[Array, Array] | None = None
     added: Array | None = None
     here_only: bool = False

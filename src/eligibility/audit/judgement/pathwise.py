@@ -12,8 +12,9 @@ import numpy as np
 from eligibility.audit.job import Job
 from eligibility.audit.judgement.evidence import gather
 from eligibility.audit.judgement.matching import effective_weights
+from eligibility.audit.running.policy_directions import policy_gradient
 from eligibility.audit.running.runner import Runner
-from eligibility.audit.running.survey import RAN, Survey, policy_gradient
+from eligibility.audit.running.survey import RAN, Survey
 
 _CRITIC_STEP = 1e-1  # of a critic's tensors
 _OUTSIDE = 1e-3  # share of a gradient that no weights of the actions' eligibilities give
@@ -44,7 +45,7 @@ def is_pathwise(base: Survey, runner: Runner) -> bool:
     others = np.array(job.rewards) + np.cos(1.0 + 2.0 * np.arange(len(job.rewards)))
     moved = replace(job, tensor=critic[0], also=tuple(critic[1:]), distance=_CRITIC_STEP)
     here, rewarded, valued = (
-        policy_gradient(runner.run(each), policy)
+        policy_gradient(runner.run(each), base.acting)
         for each in (job, replace(job, rewards=tuple(others.tolist())), moved)
     )
     if not here.shape == rewarded.shape == valued.shape or not here.any():

@@ -11,25 +11,32 @@ from eligibility.audit.judgement.advantage import Advantage, is_affine
 from eligibility.audit.judgement.critic import fit_advantage, linear_columns
 from eligibility.audit.judgement.entropy import entropy_columns
 from eligibility.audit.judgement.evidence import Evidence, joined, merged
+from eligibility.audit.judgement.importance_weights import weighted
 from eligibility.audit.judgement.match import Match, with_offset, with_rewards
 from eligibility.audit.judgement.matching import uses
+from eligibility.audit.judgement.some_entropies import with_entropies
 from eligibility.audit.judgement.timeline import timeline
 
 _SAME = 1e-6  # difference of two factors that is none
 _SITUATIONS = 16  # states at a time, to each of which a baseline may give a number
 
 
-def same_rule(first: Evidence, second: Evidence, match: Match, tolerance: float) -> bool:
+def same_rule(
+    first: Evidence, second: Evidence, match: Match, tolerance: float, trained: bool = False
+) -> bool:
     """Whether the rule of ``first`` explains ``second`` as well, with the same critic's values.
 
     The second may have its own constant baseline and, without a critic, a positive factor; or
-    without a factor a number for each state and time, which follows from the first update.
+    without a factor a number for each state and time, which follows from the first update, unless
+    its values are of a critic that an optimizer has ``trained``: those the audit keeps as they are.
     """
     if match.merged:
         first, second = merged(first), merged(second)
+    first, second = (weighted(each, match.weights) for each in (first, second))
     masks = [dict(uses(each)).get(match.use, each.present) for each in (first, second)]
     both = joined(first.restricted(masks[0]), second.restricted(masks[1]))
     both = with_offset(with_rewards(both, match.rewards, match.added), match.offset)
+    both = with_entropies(both, match.entropies)
     line, form = timeline(both), match.form
     later = np.zeros(both.ascent.shape, dtype=bool)
     later[first.paths :] = True
@@ -64,9 +71,8 @@ def same_rule(first: Evidence, second: Evidence, match: Match, tolerance: float)
 
     if factor_with([both.present]) > 0.0:
         return True
-    return not isinstance(form, Advantage) and bool(
-        abs(factor_with(_situations(both, later[:, 0])) - 1.0) < _SAME
-    )
+    free = not isinstance(form, Advantage) or (form.ending == "return" and not trained)
+    return free and bool(abs(factor_with(_situations(both, later[:, 0])) - 1.0) < _SAME)
 
 
 def _situations(evidence: Evidence, paths: Booleans) -> list[Booleans]:

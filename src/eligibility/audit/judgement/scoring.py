@@ -32,17 +32,23 @@ def compare_scoring(survey: Survey) -> Scoring | None:
     """
     call = executing_call(survey.traces)
     for trace in survey.traces:
-        passes = [_disagreement(pairs) for pairs in _passes(trace, call)]
-        found = passes[0] if passes and all(passes) else None
+        passes = scored_choices(trace, call)
+        if _in_another_order([pair for pairs in passes for pair in pairs]):
+            continue
+        told = [_disagreement(pairs) for pairs in passes]
+        found = told[0] if told and all(told) else None
         if found is not None:
             if found.rule == "scored-other-action" and _always_likeliest(survey, call):
                 return Scoring("most-likely-action-scored", found.evidence)
+            if found.rule == "scored-other-action" and _follows_draws(survey, call):
+                text = "the scored number rises or falls with the one that was drawn"
+                return Scoring("transformed-action-scored", f"{found.evidence}; {text}")
             return found
     return None
 
 
 @dataclass(frozen=True)
-class _Row:
+class Row:
     """One scored action: its distribution (probabilities, or mean and deviation) and its value."""
 
     numbers: tuple[float, ...]
@@ -50,16 +56,18 @@ class _Row:
     value: float | None
 
 
-_Pair = tuple[Step, Draw, _Row]
+Pair = tuple[Step, Draw, Row]
 _FEW = 64  # choices of a path of which all scores were kept
 _SAME = 1e-6  # difference of probabilities, means and deviations that is rounding
 
 
-def _disagreement(pairs: list[_Pair]) -> Scoring | None:
+def _disagreement(pairs: list[Pair]) -> Scoring | None:
+    if _in_another_order(pairs):
+        return None
     return next((s for s in (_compare(*pair) for pair in pairs) if s is not None), None)
 
 
-def _passes(trace: Trace, call: int) -> list[list[_Pair]]:
+def scored_choices(trace: Trace, call: int) -> list[list[Pair]]:
     """(step, draw, what was scored) of every choice that made an action; none if it is not clear.
 
     Where some scores carry a gradient, the others are those of an old policy: they are left out. A
@@ -80,13 +88,13 @@ def _passes(trace: Trace, call: int) -> list[list[_Pair]]:
     flat = [choice for decision in decisions for choice in decision]
     if len(rows) < len(flat) <= _FEW:
         flat = _last_episodes(flat, rows)
-    if not flat or not rows or len(rows) % len(flat) or _in_another_order(flat, rows):
+    if not flat or not rows or len(rows) % len(flat):
         return []
     passes = [rows[start : start + len(flat)] for start in range(0, len(rows), len(flat))]
     return [[(*choice, row) for choice, row in zip(flat, each, strict=True)] for each in passes]
 
 
-def _last_episodes(choices: list[tuple[Step, Draw]], rows: list[_Row]) -> list[tuple[Step, Draw]]:
+def _last_episodes(choices: list[tuple[Step, Draw]], rows: list[Row]) -> list[tuple[Step, Draw]]:
     """The choices of the last episodes, where each has a row; none if a row is of any choice.
 
     A program that tries its policy out before it trains scores nothing of that, and one that takes
@@ -98,12 +106,21 @@ def _last_episodes(choices: list[tuple[Step, Draw]], rows: list[_Row]) -> list[t
     return [] if known or not last or last[0][0].time else last
 
 
-def _in_another_order(choices: list[tuple[Step, Draw]], rows: list[_Row]) -> bool:
-    """Whether the rows are those of the choices, each with its action: actor by actor, say."""
-    left = [(*row.numbers, row.value) for row in rows[: len(choices)] if row.value is not None]
-    for _, draw in choices:
-        own = (*_numbers_of(draw), _taken(draw))
-        same = next((n for n, other in enumerate(left) if _is_close(own, other)), None)
+def _in_another_order(pairs: Sequence[Pair]) -> bool:
+    """Whether the rows are those of the choices, each with its action: actor by actor, say.
+
+    Or episode by episode, each of them in several passes.
+    """
+    left = sorted((row for *_, row in pairs), key=lambda row: row.value is None)
+    for _, draw, _ in pairs:
+        own, taken = _numbers_of(draw), _taken(draw)
+        rows = (
+            number
+            for number, row in enumerate(left)
+            if _is_close(row.numbers, own)
+            and (row.value is None or abs(row.value - taken) <= _SAME)
+        )
+        same = next(rows, None)
         if same is None:
             return False
         del left[same]
@@ -128,9 +145,9 @@ def _taken(draw: Draw) -> float:
 
 def _while_acting(
     scores: Sequence[Score], decisions: list[list[tuple[Step, Draw]]]
-) -> list[_Row] | None:
+) -> list[Row] | None:
     """The rows of the calls between two transitions, where each has one row for each choice."""
-    found: list[_Row] = []
+    found: list[Row] = []
     step = 0
     while step < len(decisions):
         calls = [_rows(score) for score in scores if score.steps_before == step]
@@ -147,26 +164,26 @@ def _while_acting(
     return found
 
 
-def _rows(score: Score) -> list[_Row]:
+def _rows(score: Score) -> list[Row]:
     count = int(np.prod(score.batch_shape)) if score.batch_shape else 1
     if not score.probs:
         return []
     width = len(score.probs) // count
     if not score.values:
         parts = [score.probs[i * width : (i + 1) * width] for i in range(count)]
-        return [_Row(part, False, None) for part in parts]
+        return [Row(part, False, None) for part in parts]
     broadcast = count > 1 and score.value_shape != score.batch_shape
     if len(score.values) != count or broadcast:
         return []
     if score.scales:
         columns = zip(score.probs, score.scales, score.values, strict=True)
-        return [_Row((loc, scale), True, value) for loc, scale, value in columns]
+        return [Row((loc, scale), True, value) for loc, scale, value in columns]
     return [
-        _Row(score.probs[i * width : (i + 1) * width], False, score.values[i]) for i in range(count)
+        Row(score.probs[i * width : (i + 1) * width], False, score.values[i]) for i in range(count)
     ]
 
 
-def _compare(step: Step, draw: Draw, row: _Row) -> Scoring | None:
+def _compare(step: Step, draw: Draw, row: Row) -> Scoring | None:
     where = f"in state {step.state} at t = {step.time}"
     gaussian = draw.loc is not None and draw.scale is not None and draw.value is not None
     acted = _numbers_of(draw)
@@ -182,15 +199,6 @@ def _compare(step: Step, draw: Draw, row: _Row) -> Scoring | None:
         return Scoring(rule, f"{where} the program acted by [{left}] and scored [{right}]")
     taken = _taken(draw)
     if row.value is not None and abs(row.value - taken) > 1e-6:
-        executed = any(
-            abs(row.value - number) <= 1e-6 * (1 + abs(number)) for number in step.action
-        )
-        if gaussian and executed:
-            return Scoring(
-                "transformed-action-scored",
-                f"{where} {taken:.3g} was drawn, became {row.value:.3g}, and that was executed and "
-                "scored",
-            )
         return Scoring(
             "scored-other-action",
             f"{where} action {taken:g} was taken and action {row.value:g} was scored",
@@ -200,13 +208,32 @@ def _compare(step: Step, draw: Draw, row: _Row) -> Scoring | None:
 
 def _always_likeliest(survey: Survey, call: int) -> bool:
     """Whether every scored action is the most likely one."""
-    passes = [pairs for trace in survey.traces for pairs in _passes(trace, call)[:1]]
+    passes = [pairs for trace in survey.traces for pairs in scored_choices(trace, call)[:1]]
     rows = [row for pairs in passes for _, _, row in pairs]
     return all(
         row.value is not None
         and abs(row.value - (row.numbers[0] if row.gaussian else np.argmax(row.numbers))) < 1e-6
         for row in rows
     )
+
+
+def _follows_draws(survey: Survey, call: int) -> bool:
+    """Whether every scored number is the same function of the drawn one, which never turns."""
+    seen: dict[int, set[tuple[float, float]]] = {}
+    for pairs in (pairs for t in survey.traces for pairs in scored_choices(t, call)[:1]):
+        for number, (step, draw, row) in enumerate(pairs):
+            if not row.gaussian or row.value is None:
+                return False
+            component = sum(other is step for other, *_ in pairs[:number])
+            seen.setdefault(component, set()).add((_taken(draw), row.value))
+    for numbers in seen.values():
+        drawn, scored = np.array(sorted(numbers)).T
+        moves = np.diff(scored)[np.diff(drawn) > _SAME]
+        again = np.abs(np.diff(scored)[np.diff(drawn) <= _SAME]).max(initial=0.0)
+        turns = moves.min(initial=0.0) < -_SAME and moves.max(initial=0.0) > _SAME
+        if turns or again > _SAME or not moves.any():
+            return False
+    return True
 
 
 def probs_as_logits(survey: Survey) -> tuple[float, float] | None:

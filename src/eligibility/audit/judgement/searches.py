@@ -17,6 +17,7 @@ from eligibility.audit.judgement.advantage import (
     BY_COUNT,
     CROSSED,
     ENDINGS,
+    FROM_LAST,
     HERE,
     OWN,
     Advantage,
@@ -114,11 +115,12 @@ def unusual(line: Timeline, constants: Constants) -> Iterator[Advantage]:
             for decay in decays:
                 yield Advantage(form, BY_COUNT, decay)
                 yield Advantage(form, HERE, decay)
+                yield Advantage(form, FROM_LAST, decay)
         if form.transform in ("", *_OVER_SPREAD) and not (form.faults or line.single):
             for decay in decays:
                 yield Advantage(form, AFTER_RESET, decay)
         if form.transform in _OVER_SPREAD and not form.faults:
-            for ending, decay in product((ENDINGS[2], BY_COUNT), decays):
+            for ending, decay in product((ENDINGS[2], BY_COUNT, FROM_LAST), decays):
                 yield Advantage(form, ending, decay)
         if form.transform in AFFINE and not form.faults:
             for ending, decay in product(ENDINGS, decays):
@@ -155,13 +157,13 @@ def _of_normalised_rewards(line: Timeline, constants: Constants) -> Iterator[Adv
         if several or transform.startswith("scaled")
     ]
     for own, form in product(rewards, list(candidates(line, constants.discounts, parts=1))):
-        plain = not (form.transform or form.faults or form.credit.rule)
-        if not plain or own.divides != told.divides:
+        both = form.transform.startswith("whitened") and form.scope == own.scope
+        plain = not form.transform or (both and form.transform in _OVER_SPREAD)
+        if not plain or form.faults or form.credit.rule or own.divides != told.divides:
             continue
+        yield Advantage(form, "return", 1.0, rewards=own)
         for ending, decay in product(ENDINGS, constants.decays_at(form.discount)):
             yield Advantage(form, ending, decay, rewards=own)
-        if own.transform.startswith("scaled"):
-            yield Advantage(form, "return", 1.0, rewards=own)
 
 
 def crossed(line: Timeline, constants: Constants) -> Iterator[Advantage]:

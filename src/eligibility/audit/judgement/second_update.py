@@ -196,7 +196,7 @@ def _fits(program: AuditedProgram, first: Evidence, second: Evidence | None, mat
         replace(each, ascent=each.ascent - beside).where(mask)
         for each, mask in zip((first, second), finite, strict=True)
     )
-    return same_rule(alone, later, match, program.tolerance)
+    return same_rule(alone, later, match, program.tolerance, program.values == "trained")
 
 
 def _differs(report: AuditReport, later: AuditReport) -> bool:

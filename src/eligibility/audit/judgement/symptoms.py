@@ -139,7 +139,7 @@ def _attainability(program: AuditedProgram) -> list[Finding]:
 def _attached_advantage(program: AuditedProgram) -> list[Finding]:
     """The critic's gradient moves with every tensor of the policy, also with its last layer."""
     survey = program.survey
-    if not survey.shared or survey.shared != survey.policy:
+    if not survey.shared or survey.shared != survey.acting:
         return []
     text = "the critic's gradient depends on all of the policy's parameters"
     return [program.finding("advantage-not-detached", text)]

@@ -8,7 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from eligibility.audit.arrays import Booleans
+from eligibility.audit.judgement.advantage import OWN_RETURN
 from eligibility.audit.judgement.audited_program import AuditedProgram
+from eligibility.audit.judgement.credit_shapes import Places, rewards_to_go
+from eligibility.audit.judgement.discounts import RIGHT
 from eligibility.audit.judgement.evidence import Evidence, gather
 from eligibility.audit.judgement.exact import Bias
 from eligibility.audit.judgement.explained import match_of
@@ -33,6 +36,7 @@ _LAST_ALONE = (
 )
 _INFERRED = "inferred from the rewards' effect on the weights of one path"
 _ALIKE = 1e-5  # of the factors of decisions
+_FIT = 3  # decisions, of which fewer have a symmetric matrix by accident
 _FEW = 4  # paths of several episodes that say nothing yet
 
 
@@ -64,10 +68,13 @@ def unmatched_fault(
     shape = _shape(program)
     if shape:
         return program.finding(shape, f"{_INFERRED}; no composition explains all paths; {size}")
+    if _fits_own_returns(program):
+        text = "the rewards move what is subtracted as they move a fit to the batch's own returns"
+        return program.finding(OWN_RETURN, f"{text}; {size}")
     limits = program.constants, program.tolerance, _credited(program.reading)
     scored = (
         None  # another credit is not another score
-        if program.reading is not None and program.reading.rule
+        if program.reading is not None and program.reading.rule not in RIGHT
         else what_is_scored(program.survey, evidence, line, *limits)
     )
     if scored is not None:
@@ -94,6 +101,26 @@ def _shape(program: AuditedProgram) -> str:
     elif program.measured is not None and shape not in _SHAPES:
         shape = structure(program.measured)
     return shape if shape in _SHAPES else ""
+
+
+def _fits_own_returns(program: AuditedProgram) -> bool:
+    """Whether the weights are what a least-squares fit to the returns leaves of them.
+
+    M = c (1 − H) L with the returns' L and a hat matrix H: M L⁻¹ is symmetric, has no eigenvalue
+    below 0, and is not diagonal, as factors of single rows are.
+    """
+    measured = program.measured
+    if measured is None or measured.kind != "linear" or len(measured.credit) < _FIT:
+        return False
+    for discount in program.constants.discounts:
+        returns = rewards_to_go(Places(measured.evidence), np.array([[[discount]]]))[0]
+        left = np.linalg.solve(returns.T, measured.credit.T).T
+        size = float(np.abs(left).max())
+        beside = float(np.abs(left - np.diag(np.diag(left))).max())
+        even = float(np.abs(left - left.T).max()) <= _ALIKE * size
+        if even and beside > _ALIKE * size:
+            return bool(np.linalg.eigvalsh((left + left.T) / 2.0).min() >= -_ALIKE * size)
+    return False
 
 
 def _has_last_alone(program: AuditedProgram) -> bool:

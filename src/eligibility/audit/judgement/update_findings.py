@@ -7,20 +7,33 @@ from dataclasses import replace
 
 import numpy as np
 
+from eligibility.audit.arrays import Array
 from eligibility.audit.job import Job
 from eligibility.audit.judgement.advantage import ACTION_VALUE, OWN_RETURN
 from eligibility.audit.judgement.audited_program import AuditedProgram
 from eligibility.audit.judgement.match import Match
+from eligibility.audit.judgement.measured import Measured, measure
 from eligibility.audit.judgement.pointers import subtracted_line
 from eligibility.audit.reporting.report import Finding
 from eligibility.audit.running.rounds import Rounds
-from eligibility.audit.running.runner import Runner
+from eligibility.audit.running.runner import OtherRunner, Runner
 from eligibility.audit.running.sampling_calls import executing_call
 from eligibility.audit.running.slopes import action_keys
 from eligibility.audit.running.survey import RAN
-from eligibility.audit.trace import CLIPPED, LEFT_OVER, RATIO, SIDE, SWAPPED, TARGET, Fact, Trace
+from eligibility.audit.trace import (
+    CLIPPED,
+    LEFT_OVER,
+    RATIO,
+    SHUFFLED,
+    SIDE,
+    SWAPPED,
+    TARGET,
+    Fact,
+    Trace,
+)
 
 _ROUNDING = 1e-6  # distances of a ratio from 1 that are none
+_SHARE = 1e-6  # of a square
 _LATER = 8  # updates for which an acting copy may stay as it is, with a ratio
 
 
@@ -56,6 +69,7 @@ def facts_of_updates(
         text = "the loss falls with the larger of the ratio's two objectives"
         yield program.finding("clip-on-the-wrong-side", text, seen=side.place)
     yield from _ratios(program, rounds)
+    yield from _shuffled_apart(program, runner)
     if _of_returns(program, match):
         yield from _critic_first(program, runner)
     if _acting_moves(program, rounds, rounds.inspected) is False:
@@ -100,6 +114,29 @@ def _critic_first(program: AuditedProgram, runner: Runner) -> Iterator[Finding]:
             "step changes the policy's gradient for the same batch"
         )
         yield program.finding(OWN_RETURN, text, seen=trace.updates[before[-1] - 1].place)
+
+
+def _shuffled_apart(program: AuditedProgram, runner: Runner) -> Iterator[Finding]:
+    """Only one of credits and scores is shuffled: in reversed order they meet the other way round.
+
+    What the rewards move of each weight is then what they moved of its mirror's, up to a factor.
+    """
+    base, own = program.survey, program.measured
+    if own is None or not any(SHUFFLED in trace.notes for trace in base.traces):
+        return
+    turned = measure(base, OtherRunner(runner, turned=True))
+    if turned is None or turned.credit.shape != own.credit.shape:
+        return
+    if _has_rows_of(turned, own.credit[::-1]) and not _has_rows_of(turned, own.credit):
+        text = "with the shuffled rows in reversed order, each action gets another one's credit"
+        yield program.finding("shuffled-apart", text)
+
+
+def _has_rows_of(measured: Measured, credit: Array) -> bool:
+    """Whether each row of a credit is one of another, times a number."""
+    along = (measured.credit * credit).sum(axis=1) ** 2
+    sizes = (measured.credit**2).sum(axis=1) * (credit**2).sum(axis=1)
+    return bool((sizes > 0).all() and (along > (1.0 - _SHARE) * sizes).all())
 
 
 def _steps_before_policy(trace: Trace, policy: frozenset[int]) -> tuple[tuple[int, ...], int]:

@@ -12,9 +12,8 @@ from eligibility.audit.arrays import Array
 from eligibility.audit.costs import is_a_cost, may_be_a_cost
 from eligibility.audit.job import SIZES, Job, OwnProblem, Statement
 from eligibility.audit.running.runner import OtherRunner, Runner
-from eligibility.audit.running.slopes import same_distribution
 from eligibility.audit.running.survey import RAN
-from eligibility.audit.trace import ARGUMENTS, OPTIMIZERS, Trace
+from eligibility.audit.trace import ARGUMENTS, OPTIMIZERS, Draw, Trace
 
 _PATHS = 32  # looked at for numbers that follow the draws
 _SAME_LUCK = 4  # of them have the same other random numbers
@@ -219,9 +218,7 @@ def _is_separate(by: Runner, job: Job) -> bool:
     )
     first = path.steps[0]
     later = one.keys() - {(first.environment, first.episode)}
-    return bool(later) and all(
-        key in two and same_distribution(one[key], two[key]) for key in later
-    )
+    return bool(later) and all(key in two and _same_law(one[key], two[key]) for key in later)
 
 
 def _is_short(by: Runner, job: Job) -> bool:
@@ -233,7 +230,7 @@ def _is_short(by: Runner, job: Job) -> bool:
 def _has_contexts(by: Runner, job: Job) -> bool:
     """Whether what is drawn from depends on other random numbers."""
     one, two = (by.run(replace(job, noise=noise)) for noise in (1, 2))
-    return not all(map(same_distribution, one.draws, two.draws))
+    return not all(map(_same_law, one.draws, two.draws))
 
 
 def _otherwise(path: Trace, position: int) -> list[tuple[int, ...]]:
@@ -244,3 +241,7 @@ def _otherwise(path: Trace, position: int) -> list[tuple[int, ...]]:
         (*picked[:position], k, *picked[position + 1 :])
         for k in (possible or [picked[position]])[:_OUTCOMES]
     ]
+
+
+def _same_law(one: Draw, other: Draw) -> bool:
+    return (one.probs, one.loc, one.scale) == (other.probs, other.loc, other.scale)

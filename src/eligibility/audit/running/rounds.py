@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from eligibility.audit.choices import MAX_UPDATES
+from eligibility.audit.choices import MAX_UPDATES, count_of_paths
 from eligibility.audit.job import SIZES, Job
 from eligibility.audit.running.runner import Runner, run_all
 from eligibility.audit.running.survey import (
     RAN,
     Progress,
     Survey,
-    count_of_paths,
     directions_each,
     enumerated,
     sampled,

@@ -38,6 +38,27 @@ class Slope:
         return bool(self.log_probs.any() or self.loc.any() or self.scale.any())
 
 
+@dataclass(frozen=True)
+class Target:
+    """The distribution that a program learns in the place of one that it acts by.
+
+    Attributes:
+        probs: Its probabilities; empty for a Gaussian.
+        loc: A Gaussian's mean, else None.
+        scale: A Gaussian's standard deviation, else None.
+        slope: How it moves.
+    """
+
+    probs: tuple[float, ...]
+    loc: float | None
+    scale: float | None
+    slope: Slope
+
+    def of(self, draw: Draw) -> Draw:
+        """The same choice, as if it had been made by this one."""
+        return replace(draw, probs=self.probs or draw.probs, loc=self.loc, scale=self.scale)
+
+
 def key_of(draw: Draw, state: int, component: int) -> Key:
     """What identifies a choice as a function of the parameters."""
     rounded = () if draw.loc is not None else tuple(round(prob, 9) for prob in draw.probs)
@@ -177,11 +198,6 @@ def _agrees(
             if not np.allclose(graph @ mixture, differences, rtol=0.0, atol=rounding * size):
                 return False
     return True
-
-
-def same_distribution(plus: Draw, minus: Draw) -> bool:
-    """Whether the movement left a choice's distribution as it was."""
-    return (plus.probs, plus.loc, plus.scale) == (minus.probs, minus.loc, minus.scale)
 
 
 def slope_of(key: Key, pairs: list[tuple[Draw, Draw]], distance: float) -> Slope:

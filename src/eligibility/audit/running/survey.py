@@ -7,15 +7,14 @@ program but what it does; not how it computes a probability, nor that it compute
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice
 
 import numpy as np
 
-from eligibility.audit.arrays import Array
-from eligibility.audit.choices import next_path, paths_after
+from eligibility.audit.choices import MOST_PATHS, count_of_paths, next_path, paths_after
 from eligibility.audit.job import SIZES, Job, ProbeSize
 from eligibility.audit.precision import (
     DTYPE_WORDS,
@@ -25,15 +24,16 @@ from eligibility.audit.precision import (
     step_length,
     tolerance,
 )
+from eligibility.audit.running.policy_directions import Directions, critic_gradient, policy_gradient
 from eligibility.audit.running.runner import Runner, run_all
 from eligibility.audit.running.sampling_calls import executing_call
 from eligibility.audit.running.slopes import (
     Key,
     Slope,
+    Target,
     both_ways,
     covering_paths,
     from_graphs,
-    same_distribution,
     slope_of,
 )
 from eligibility.audit.trace import Draw, Trace
@@ -46,7 +46,6 @@ _SCOUTS = 6
 _FEWER, _MORE = 4, 10
 _ENOUGH = 40  # paths from whose probability the number of the others is foreseen
 _FEW_TENSORS = 4  # along which resampled runs are compared
-_MANY = 10**18  # "more than can be counted"
 _HOPELESS = 200  # choices of one path, of which no size of the probe makes few paths
 # Long paths tell more and take longer: at most this many steps in all, but at least these paths.
 _SAMPLED_STEPS, _LONG_PATHS = 20_000, 6
@@ -64,9 +63,11 @@ class Survey:
         raised: Whether the program ran in double precision.
         directions: (tensor, index) of each of the D probing directions.
         slopes: Slopes of every choice that made an action.
-        shared: Tensors that the critic's own gradient depends on.
+        shared: Directions of the policy's that the critic's own gradient depends on.
         beyond: Whether the policy's gradient depends on what is seen where an episode has ended.
         blind: Whether it is known not to depend on what is seen where a limit cuts an episode off.
+        targets: Of each choice that made an action, the distribution that is learned in its place,
+            with its slopes, where that is not the one that acts; else empty.
     """
 
     traces: tuple[Trace, ...]
@@ -76,23 +77,35 @@ class Survey:
     raised: bool
     directions: tuple[tuple[int, int], ...] = ()
     slopes: dict[Key, Slope] | None = None
-    shared: frozenset[int] = frozenset()
+    shared: Directions = frozenset()
     beyond: bool = False
     blind: bool = False
+    targets: Mapping[Key, Target] = field(default_factory=dict)
 
     @cached_property
-    def policy(self) -> frozenset[int]:
-        """Tensors that any action's probability depends on."""
+    def acting(self) -> Directions:
+        """Directions that any action's probability depends on."""
         moving = np.zeros(len(self.directions), dtype=bool)
-        for slope in (self.slopes or {}).values():
+        learned = [target.slope for target in self.targets.values()]
+        for slope in learned or (self.slopes or {}).values():
             moving |= (slope.log_probs != 0).any(axis=0) | (slope.loc != 0) | (slope.scale != 0)
         moved = zip(self.directions, moving, strict=True)
-        return frozenset(tensor for (tensor, _), moves in moved if moves)
+        return frozenset(direction for direction, moves in moved if moves)
+
+    @property
+    def policy(self) -> frozenset[int]:
+        """Tensors that any action's probability depends on."""
+        return frozenset(tensor for tensor, _ in self.acting)
+
+    @property
+    def own_directions(self) -> Directions:
+        """Those that are the policy's alone; if none are, all of the policy's."""
+        return (self.acting - self.shared) or self.acting
 
     @property
     def own(self) -> frozenset[int]:
-        """Those that are the policy's alone; if none are, all of the policy's."""
-        return (self.policy - self.shared) or self.policy
+        """Their tensors."""
+        return frozenset(tensor for tensor, _ in self.own_directions)
 
     @property
     def directions_each(self) -> int:
@@ -120,7 +133,7 @@ def survey(runner: Runner, max_paths: int, samples: int, progress: Progress) -> 
             return Survey((first,), False, 0, SIZES[0], raised)
         first, asked = other, None
     count = directions_each(len(first.shapes))
-    predicted = _MANY
+    predicted = MOST_PATHS
     for size in SIZES if len(first.draws) <= _HOPELESS else ():
         job = Job((), size, directions=count, raised=raised)
         begun = first if job == asked else runner.run(job)
@@ -192,12 +205,6 @@ def directions_each(tensors: int) -> int:
     return 3 if tensors <= 6 else 2 if tensors <= 12 else 1
 
 
-def count_of_paths(found: Iterable[float]) -> int:
-    """The number of paths, from the probabilities p of some drawn by them: E[1/p] counts them."""
-    inverse = [1.0 / prob if prob > 1.0 / _MANY else float(_MANY) for prob in found]
-    return round(min(sum(inverse) / len(inverse), _MANY))
-
-
 def enumerated(
     runner: Runner,
     job: Job,
@@ -248,21 +255,21 @@ def with_slopes(
     directions = tuple((t, d) for t in tensors or all_of_them for d in range(job.directions))
     slopes = _slopes(base, ran, runner, job, progress, directions, {})
     told = replace(base, directions=directions, slopes=slopes)
-    told = replace(told, traces=tuple(_stopped(trace, told.policy) for trace in base.traces))
+    told = replace(told, traces=tuple(_stopped(trace, told.acting) for trace in base.traces))
     if tensors:
         return told
     rounding = 1e-6 if base.unit == UNIT_DOUBLE else 1e-3
-    told = replace(told, shared=_shared_with_critic(runner, job, ran, told.policy, rounding))
+    told = replace(told, shared=_shared_with_critic(runner, job, ran, told.acting, rounding))
     if not has_critic(told):
         return told
     beyond, blind = (look(runner, job, told, rounding) for look in (_looks_beyond, _is_blind))
     return replace(told, beyond=beyond, blind=blind)
 
 
-def _stopped(trace: Trace, policy: frozenset[int]) -> Trace:
+def _stopped(trace: Trace, acting: Directions) -> Trace:
     """The path as a failed one, if an error came after a critic's step and before the policy's."""
     failed = trace.outcome == "updated" and trace.detail and trace.updates
-    if failed and not np.any(policy_gradient(trace, policy)):
+    if failed and not np.any(policy_gradient(trace, acting)):
         return replace(trace, outcome="error")
     return trace
 
@@ -302,42 +309,38 @@ def _slopes(
     slopes = from_graphs(runner, job, cover, directions, tolerance(base.unit))
     cover = covering_paths(ran, call, known | slopes)
     columns: dict[Key, list[tuple[Draw, Draw]]] = {key: [] for _, keys in cover for key in keys}
-    still: set[int] = set()
     for number, (tensor, direction) in enumerate(directions if cover else ()):
         progress("directions", number, len(directions))
-        if tensor in still:  # no policy: what one direction leaves, the others do
-            pairs = {key: (pair[-1][1], pair[-1][1]) for key, pair in columns.items()}
-        else:
-            pairs = both_ways(runner, replace(job, tensor=tensor, direction=direction), cover)
-        if all(same_distribution(plus, minus) for plus, minus in pairs.values()):
-            still.add(tensor)
+        pairs = both_ways(runner, replace(job, tensor=tensor, direction=direction), cover)
         for key, pair in pairs.items():
             columns[key].append(pair)
     return slopes | {key: slope_of(key, pairs, job.distance) for key, pairs in columns.items()}
 
 
 def _shared_with_critic(
-    runner: Runner, job: Job, traces: list[Trace], policy: frozenset[int], rounding: float
-) -> frozenset[int]:
-    """Policy tensors that move the gradient of tensors outside the policy: a shared trunk."""
+    runner: Runner, job: Job, traces: list[Trace], acting: Directions, rounding: float
+) -> Directions:
+    """Directions of the policy that move the gradient along those outside it: a shared trunk."""
     long = [trace for trace in traces if len(trace.steps) <= _HOPELESS]
     trace = max(long or traces[:1], key=lambda item: len(item.steps))
-    still = _critic_gradient(trace, policy)
+    still = critic_gradient(trace, acting)
     if not np.any(still):
         return frozenset()
     # What a continuous action earns depends on its value, which moves with the policy.
     earned = tuple(step.reward for step in trace.steps if step.executed)
 
-    def changes(*tensors: int) -> bool:
-        along = replace(
-            job, prescribed=trace.picked, rewards=earned, tensor=tensors[0], also=tensors[1:]
-        )
-        moved = _critic_gradient(runner.run(replace(along, distance=1e-2)), policy)
+    def changes(direction: int, *tensors: int) -> bool:
+        along = replace(job, prescribed=trace.picked, rewards=earned, direction=direction)
+        along = replace(along, tensor=tensors[0], also=tensors[1:], distance=1e-2)
+        moved = critic_gradient(runner.run(along), acting)
         return bool(np.abs(moved - still).max() > rounding * np.abs(still).max())
 
-    if not policy or not changes(*sorted(policy)):
-        return frozenset()
-    return frozenset(tensor for tensor in policy if changes(tensor))
+    shared: set[tuple[int, int]] = set()
+    for direction in sorted({direction for _, direction in acting}):
+        tensors = sorted(tensor for tensor, own in acting if own == direction)
+        if changes(direction, *tensors):
+            shared |= {(tensor, direction) for tensor in tensors if changes(direction, tensor)}
+    return frozenset(shared)
 
 
 def _looks_beyond(runner: Runner, job: Job, known: Survey, rounding: float) -> bool:
@@ -366,34 +369,14 @@ def _learns_from_end(
     runner: Runner, job: Job, known: Survey, trace: Trace, kind: str, rounding: float
 ) -> bool:
     """Whether the policy's gradient changes with the observation at this kind of end."""
-    policy = known.policy - known.shared
+    own = known.acting - known.shared
     other = runner.run(replace(job, prescribed=trace.picked, other_end=kind))
-    still, now = (policy_gradient(each, policy) for each in (trace, other))
+    still, now = (policy_gradient(each, own) for each in (trace, other))
     return still.shape == now.shape and bool(
         np.abs(now - still).max(initial=0.0) > rounding * np.abs(still).max(initial=0.0)
     )
 
 
 def has_critic(survey: Survey) -> bool:
-    """Whether the optimizer also trains tensors that no action depends on."""
-    return any(np.any(_critic_gradient(trace, survey.policy)) for trace in survey.traces)
-
-
-def _critic_gradient(trace: Trace, policy: frozenset[int]) -> Array:
-    """The gradient of all tensors outside the policy, along their directions."""
-    return _gradient(trace, lambda tensor: tensor not in policy)
-
-
-def policy_gradient(trace: Trace, policy: frozenset[int]) -> Array:
-    """The gradient of the policy's tensors, along their directions."""
-    return _gradient(trace, lambda tensor: tensor in policy)
-
-
-def _gradient(trace: Trace, wanted: Callable[[int], bool]) -> Array:
-    total: dict[int, Array] = {}
-    for update in trace.updates:
-        for tensor, ascent in enumerate(update.ascent):
-            if wanted(tensor) and ascent is not None:
-                total[tensor] = total.get(tensor, np.zeros(len(ascent))) + np.array(ascent)
-    rows = [total[tensor] for tensor in sorted(total)]
-    return np.concatenate(rows) if rows else np.zeros(1)
+    """Whether the optimizer also trains what no action depends on."""
+    return any(np.any(critic_gradient(trace, survey.acting)) for trace in survey.traces)
