@@ -309,3 +309,45 @@ FITTED_AT_ONCE = (
 def test_values_that_are_fitted_to_the_batchs_own_returns_see_them(tmp_path: Path) -> None:
     report = audited(tmp_path, *FITTED_AT_ONCE)
     assert [fault.rule for fault in report.faults] == ["baseline-sees-own-return"], report.text()
+
+
+_BACKWARDS = """
+    later = 0.0
+    VALUES
+    for t in reversed(range(len(rewards))):
+        later = rewards[t] + GAMMA * later
+        loss = -GAMMA**t * log_probs[t] * (later - VALUE)
+        opt.zero_grad()
+        loss.backward(retain_graph=True)
+        opt.step()
+        learns.zero_grad()
+        (critic(seen[t]) - later).pow(2).sum().backward()
+        learns.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("values", "value", "rules"),
+    [
+        ("", "critic(seen[t]).item()", ["baseline-sees-own-return"]),
+        ("values = [critic(each).item() for each in seen]", "values[t]", []),
+    ],
+)
+def test_a_critic_that_learns_between_the_steps_of_an_episode_has_seen_its_return(
+    values: str, value: str, rules: list[str], tmp_path: Path
+) -> None:
+    """From the last action to the first one, each with a step of its own."""
+    begin = PROGRAM.split("    returns, running = [], 0.0", maxsplit=1)[0]
+    kept = "        seen.append(torch.as_tensor(obs, dtype=torch.float32))\n"
+    made = "critic = torch.nn.Linear(4, 1)\nlearns = torch.optim.Adam(critic.parameters())\n"
+    report = audited(
+        tmp_path,
+        ("for episode in", f"{made}for episode in"),
+        ("rewards, done = [], [], False", "rewards, seen, done = [], [], [], False"),
+        ("        dist = ", f"{kept}        dist = "),
+        ("VALUES", values),
+        ("VALUE)", f"{value})"),
+        text=begin + _BACKWARDS,
+    )  # fmt: skip
+    assert [finding.rule for finding in report.faults] == rules, report.text()
+    assert report.verdict == ("biased" if rules else "convention"), report.text()

@@ -15,6 +15,7 @@ from eligibility.audit.judgement.match import Match
 from eligibility.audit.judgement.measured import Measured, measure
 from eligibility.audit.judgement.pointers import subtracted_line
 from eligibility.audit.reporting.report import Finding
+from eligibility.audit.running.batch_steps import has_steps_of_parts
 from eligibility.audit.running.rounds import Rounds
 from eligibility.audit.running.runner import OtherRunner, Runner
 from eligibility.audit.running.sampling_calls import executing_call
@@ -94,7 +95,7 @@ def _critic_first(program: AuditedProgram, runner: Runner) -> Iterator[Finding]:
         return
     policy = program.survey.policy
     trace = max(ran, key=lambda trace: len(trace.steps))
-    before, after = _steps_before_policy(trace, policy)
+    before, after = _steps_before_policy(trace, policy, has_steps_of_parts(program.survey))
     if not before:
         return
     job = Job(trace.picked, program.survey.size, directions=1, raised=program.survey.raised)
@@ -139,15 +140,19 @@ def _has_rows_of(measured: Measured, credit: Array) -> bool:
     return bool((sizes > 0).all() and (along > (1.0 - _SHARE) * sizes).all())
 
 
-def _steps_before_policy(trace: Trace, policy: frozenset[int]) -> tuple[tuple[int, ...], int]:
+def _steps_before_policy(
+    trace: Trace, policy: frozenset[int], parted: bool
+) -> tuple[tuple[int, ...], int]:
     """The critic's steps, counted from 1, before the policy's first for the same batch; its index.
 
-    In later epochs of a batch the values are of a later critic also where one optimizer steps both.
+    In later epochs of a batch the values are of a later critic also where one optimizer steps both;
+    in a step for each part of a batch they need not be.
     """
     met: set[int] = set()  # batches, by the number of steps that were taken before
     for index, update in enumerate(trace.updates):
         batch = update.steps_before
-        if batch in met or not any(np.any(update.along(tensor) or ()) for tensor in policy):
+        moves = any(np.any(update.along(tensor) or ()) for tensor in policy)
+        if not moves or (batch in met and not parted):
             continue
         met.add(batch)
         before = tuple(
