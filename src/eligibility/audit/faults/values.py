@@ -79,7 +79,10 @@ FAULTS = (
             "for reward in reversed(rewards):\n"
             "    running = reward + gamma * running"
         ),
-        seen_in="We found no published case.",
+        seen_in=(
+            "[pavidhiman/cartpole-ppo](https://github.com/pavidhiman/cartpole-ppo/blob/"
+            "27346d33c27f7909c36fe2d79baf0dde3930ac3c/main.py)."
+        ),
         look=("values", "bootstrap", "last_value", "value"),
     ),
     Fault(
