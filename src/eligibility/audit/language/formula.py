@@ -31,6 +31,7 @@ _VALUES = {
 }
 # Deviations of rewards, up to the factor between n and n − 1 rows.
 _OF_ROWS = ("group", "batch", "batch of the centred")
+_NOISE = 1e-6  # of the largest coefficient, where a loss is in single precision
 _ROUND = 1e-3  # relative error of a round number that is measured
 
 
@@ -55,7 +56,10 @@ def rule_of(measured: Measured) -> str:
     if reading.pattern != "all":
         said.append(reading.pattern)
     if regularisers is not None:
-        said += [f"{_signed(value)} × {name}" for name, value in terms.items()]
+        least = _NOISE * max(map(abs, terms.values()), default=0.0)
+        said += [
+            f"{_signed(value)} × {name}" for name, value in terms.items() if abs(value) > least
+        ]
         said += [_VALUES[kind]] if (kind := regularisers.baseline) else []
     return "; ".join(said)
 
