@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from eligibility.cli.app import main
 from eligibility.cli.train import _stopping_on_signals
 from eligibility.errors import MissingDependencyError
 from tests.cli.conftest import ROOT, Command
@@ -296,15 +295,6 @@ def test_a_run_is_logged_to_weights_and_biases_if_that_is_installed(
     monkeypatch.setitem(sys.modules, "wandb", None)
     status, _, errors = eligibility("train", HERE + "Bandit-v0", "--wandb", "project")
     assert (status, errors.startswith("error: the package `wandb`: got no such package")) == (2, 1)
-
-
-def test_a_fault_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise ZeroDivisionError("ours")
-
-    monkeypatch.setattr("eligibility.cli.app.app", fail)
-    with pytest.raises(ZeroDivisionError, match="ours"):
-        main([])
 
 
 def test_a_recurrent_policy_is_trained_resumed_and_evaluated(eligibility: Command) -> None:

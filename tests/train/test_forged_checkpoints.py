@@ -208,7 +208,7 @@ def test_a_model_is_loaded_into_another_environment_of_the_same_spaces(tmp_path:
     path = Reinforce(HERE + "Bandit-v0", seed=3).save(tmp_path / "model")
     for env in (HERE + "Crashing-v0", HERE + "Endless-v0"):
         assert Reinforce.load(path, env=env).config.env == env
-    with pytest.raises(InvalidValueError, match=r"^`network`: got a network other than the ch"):
+    with pytest.raises(InvalidValueError, match=r"^`env`: got `Contextual`, which needs"):
         Reinforce.load(path, env=Contextual)
 
 

@@ -96,7 +96,7 @@ def find_runs(path: Path) -> list[Path]:
     """A run folder itself, or all run folders below a folder, as sweeps leave them."""
     if (path / CONFIG).exists():
         return [path]
-    runs = sorted(found.parent for found in path.rglob(CURVE_FILE))
+    runs = sorted(found.parent for found in path.rglob(CONFIG))
     if not runs:
         raise InvalidValueError(
             f"`{path}`",
